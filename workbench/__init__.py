@@ -1,0 +1,51 @@
+"""Workbench: see what PyTorch does with your model, inside JupyterLab.
+
+``import workbench as wb`` loads neither torch nor IPython: every public name is resolved on first
+use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment, Run
+    from workbench.graph import graph
+    from workbench.memory import memory
+    from workbench.panel import tensorboard
+    from workbench.panel import open_record as open  # noqa: A004 - the public verb is wb.open
+
+__version__ = "0.1.0"
+
+__all__ = ["Experiment", "Run", "graph", "memory", "open", "tensorboard"]
+
+_HOMES = {
+    "Experiment": ("workbench.panel.assembly", "Experiment"),
+    "Run": ("workbench.experiment", "Run"),
+    "graph": ("workbench.graph", "graph"),
+    "memory": ("workbench.memory", "memory"),
+    "open": ("workbench.panel", "open_record"),
+    "tensorboard": ("workbench.panel", "tensorboard"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'workbench' has no attribute {name!r}; it has: {__all__}")
+    module, attribute = _HOMES[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    return [{"src": "labextension", "dest": "torch-workbench"}]
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": "workbench.server"}]

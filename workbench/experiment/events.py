@@ -1,0 +1,90 @@
+"""What an experiment tells the world. It imports no subscriber.
+
+Events are small frozen objects handed synchronously, on the training thread, to every observer. An
+observer must return at once and must never read a device tensor: scalars arrive as tensors and are
+read by `ScalarLog.flush`, off the training thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from workbench.records import CarryRow, Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events."""
+
+    step: int
+    """Optimizer steps completed when it happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """A run began or was resumed after a stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone(Event):
+    """A step was applied. Emitted only to observers that ask for every step."""
+
+    loss: torch.Tensor
+    """Detached scalar on the training device; do not read it here."""
+    seconds: float
+    num_samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDone(Event):
+    """An epoch ended; validation, if any, has been run."""
+
+    epoch: int
+    confusion: torch.Tensor | None
+    """``[classes, classes]`` int64 counts on CPU, rows = true class, or None without ``val``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModesChanged(Event):
+    """The modes changed before the next step; strings as printed by `ModeSet`."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSwapped(Event):
+    """``exp.model`` was assigned; what happened to every parameter."""
+
+    rows: tuple[CarryRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LearningRateChanged(Event):
+    """The learning rate was set by hand."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged(Event):
+    """The run's status (`workbench.records.panel.Status`) changed; ``message`` says why."""
+
+    status: str
+    message: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured(Event):
+    """A probe finished and its record is in ``experiment.captures`` under ``capture_id``."""
+
+    capture_id: str
+
+
+Observer = Callable[[Event], None]

@@ -1,0 +1,1 @@
+"""Modes: reversible changes to how a training step is computed."""

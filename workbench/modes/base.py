@@ -1,0 +1,77 @@
+"""What a mode is: a reversible change to how a training step is computed.
+
+A `Mode` is an object with no-op hooks; a subclass overrides only what it changes. The step calls
+the hooks in one fixed order (`docs/architecture.md`, "A step"). A mode never holds training state
+that would be lost when it is switched off: whatever it needs to survive (a gradient scaler's
+scale, say) goes through `state_dict`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from workbench.records import ModeChoice
+
+_NO_CONTEXT = nullcontext()
+
+
+class Mode:
+    """One mode at one of its values, bound to one device."""
+
+    name: ClassVar[str] = ""
+    """The key in a mode string and in `ModeState` (``precision``)."""
+    label: ClassVar[str] = ""
+    default: ClassVar[str] = ""
+    values: ClassVar[tuple[str, ...]] = ()
+    order: ClassVar[int] = 0
+    """Order of application to the model, ascending."""
+
+    def __init__(self, value: str, device: torch.device) -> None:
+        self.value = value
+        self.device = device
+
+    @classmethod
+    def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:
+        """Every value, each with whether this machine can run it, why not and what to do.
+
+        Probed once per process and device; ``refresh()`` on the registry forgets the answers.
+        """
+        raise NotImplementedError(f"{cls.__name__} must list its choices")
+
+    def attach(self, model: nn.Module) -> None:
+        """Change ``model`` in place so that its next forward runs under this mode."""
+
+    def detach(self, model: nn.Module) -> None:
+        """Undo `attach` exactly."""
+
+    def no_effect_reason(self, model: nn.Module) -> str:
+        """Why this mode cannot matter for ``model`` (``model has no attention``), or ``""``."""
+        return ""
+
+    def forward_context(self) -> AbstractContextManager[Any]:
+        """Entered around forward and loss, and nothing else."""
+        return _NO_CONTEXT
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Run backward from ``loss`` (a scaler scales it first)."""
+        loss.backward()
+
+    def before_clip(self, optimizer: torch.optim.Optimizer) -> None:
+        """Called before gradients are read, clipped or measured (a scaler unscales here)."""
+
+    def optimizer_step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Apply the update; False when it was skipped (non-finite scaled gradients)."""
+        optimizer.step()
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive switching away and back."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore `state_dict`."""

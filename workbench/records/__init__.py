@@ -1,0 +1,53 @@
+"""Frozen, plain-data records: what crosses to the browser or the disk. No torch here."""
+
+from workbench.records.base import Record, RecordError, read_record, to_json
+from workbench.records.graph import NODE_KINDS, GraphModule, GraphNode, GraphRecord
+from workbench.records.memory import (
+    BLOCK_STATES,
+    CATEGORIES,
+    MemoryChart,
+    MemoryRecord,
+    Phase,
+)
+from workbench.records.panel import (
+    Badge,
+    CaptureInfo,
+    CarryRow,
+    CodeLine,
+    ExperimentState,
+    Fact,
+    Failure,
+    Marker,
+    ModeChoice,
+    ModeState,
+    RunSummary,
+)
+from workbench.records.source import SourceLine
+
+__all__ = [
+    "BLOCK_STATES",
+    "CATEGORIES",
+    "NODE_KINDS",
+    "Badge",
+    "CaptureInfo",
+    "CarryRow",
+    "CodeLine",
+    "ExperimentState",
+    "Fact",
+    "Failure",
+    "GraphModule",
+    "GraphNode",
+    "GraphRecord",
+    "Marker",
+    "MemoryChart",
+    "MemoryRecord",
+    "ModeChoice",
+    "ModeState",
+    "Phase",
+    "Record",
+    "RecordError",
+    "RunSummary",
+    "SourceLine",
+    "read_record",
+    "to_json",
+]

@@ -1,0 +1,147 @@
+"""The autograd graph of one loss, as plain columns.
+
+Rows are backward nodes (``grad_fn`` objects) in a topological order in which the loss comes last.
+Edges follow the data: ``edge_from`` made a value that ``edge_to`` consumed; gradients run back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.records.base import I32, I64, U8, Record
+from workbench.records.source import SourceLine
+
+NODE_KINDS = ("operation", "parameter", "input", "compiled")
+"""What a node is; ``node_kind`` holds the index. ``parameter`` and ``input`` are leaves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphModule:
+    """A module that owns nodes. ``parent`` is an index into `GraphRecord.modules`, -1 for the root.
+
+    ``path`` is the qualified name (``encoder.layer.3``); the root's is ``""`` and code outside
+    every module (the loss function) is the pseudo-module with ``path="loss"``, ``cls=""``,
+    ``parent=-1``.
+    """
+
+    path: str
+    cls: str
+    parent: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GraphRecord(Record):
+    """Every backward node of one loss. All ``node_*`` columns have one row per node.
+
+    ``strings`` is the table that ``node_type``, ``node_op``, ``node_shape``, ``node_dtype`` and
+    ``node_name`` index into. Bytes are of *storages*, counted once: ``node_saved_bytes`` is what
+    this node is the first (in forward order) to hold, ``node_shared_bytes`` what it holds that an
+    earlier node already held. Parameters, buffers and inputs are counted in the ``*_bytes``
+    totals only.
+    """
+
+    schema: ClassVar[str] = "workbench.graph/1"
+
+    title: str
+    model: str
+    experiment: str | None
+    step: int | None
+    loss: float | None
+    device: str
+    torch_version: str
+    captured_at: float
+    """Unix time, seconds."""
+    notes: tuple[str, ...]
+    """What this capture could not know and why, one sentence each; empty when complete."""
+
+    strings: tuple[str, ...]
+    modules: tuple[GraphModule, ...]
+    sources: tuple[SourceLine, ...]
+
+    node_type: I32
+    """``NativeBatchNormBackward0``"""
+    node_op: I32
+    """The user-facing call (``batch_norm``); the type without ``Backward0`` where unknown."""
+    node_kind: U8
+    """Index into `NODE_KINDS`."""
+    node_module: I32
+    """Index into ``modules``."""
+    node_call: I32
+    """Nodes made by one Python call share a number; -1 where unknown."""
+    node_sequence: I64
+    """Autograd sequence number (forward order within a thread); -1 for leaves."""
+    node_shape: I32
+    """Shape of the forward output, ``128×64×16×16``; ``scalar`` for ``[]``."""
+    node_dtype: I32
+    """``float32``"""
+    node_output_bytes: I64
+    node_name: I32
+    """A leaf's qualified parameter name; ``""`` for operations."""
+    node_source: I32
+    """Index into ``sources``, -1 where unknown."""
+    node_saved_bytes: I64
+    node_shared_bytes: I64
+
+    edge_from: I32
+    edge_to: I32
+    edge_bytes: I64
+    """Bytes of the value that flowed along the edge."""
+
+    root: int
+    """Row of the loss."""
+    saved_bytes: int
+    """Sum of ``node_saved_bytes``: what the graph alone keeps alive for backward."""
+    parameter_bytes: int
+    buffer_bytes: int
+    input_bytes: int
+
+    @cached_property
+    def nodes(self) -> tuple[GraphNode, ...]:
+        """The rows as objects."""
+        return tuple(GraphNode.of(self, row) for row in range(len(self.node_type)))
+
+    @cached_property
+    def edges(self) -> npt.NDArray[np.int32]:
+        """``[num_edges, 2]``: (from, to) in data direction."""
+        return np.stack([self.edge_from, self.edge_to], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphNode:
+    """One row of a `GraphRecord`, for reading in Python."""
+
+    index: int
+    type: str
+    op: str
+    kind: str
+    module: str
+    shape: str
+    dtype: str
+    name: str
+    source: SourceLine | None
+    saved_bytes: int
+    shared_bytes: int
+
+    @classmethod
+    def of(cls, record: GraphRecord, row: int) -> GraphNode:
+        """The row ``row`` of ``record``."""
+        text = record.strings
+        source = int(record.node_source[row])
+        return cls(
+            index=row,
+            type=text[record.node_type[row]],
+            op=text[record.node_op[row]],
+            kind=NODE_KINDS[record.node_kind[row]],
+            module=record.modules[record.node_module[row]].path,
+            shape=text[record.node_shape[row]],
+            dtype=text[record.node_dtype[row]],
+            name=text[record.node_name[row]],
+            source=record.sources[source] if source >= 0 else None,
+            saved_bytes=int(record.node_saved_bytes[row]),
+            shared_bytes=int(record.node_shared_bytes[row]),
+        )
