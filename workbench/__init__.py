@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment, Run
     from workbench.graph import graph
     from workbench.memory import memory
-    from workbench.panel import tensorboard
     from workbench.panel import open_record as open  # noqa: A004 - the public verb is wb.open
+    from workbench.panel import tensorboard
 
 __version__ = "0.1.0"
 

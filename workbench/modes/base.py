@@ -49,7 +49,7 @@ class Mode:
     def detach(self, model: nn.Module) -> None:
         """Undo `attach` exactly."""
 
-    def no_effect_reason(self, model: nn.Module) -> str:
+    def no_effect_reason(self, model: nn.Module) -> str:  # noqa: ARG002 - for subclasses
         """Why this mode cannot matter for ``model`` (``model has no attention``), or ``""``."""
         return ""
 

@@ -33,7 +33,7 @@ BLOCK_STATES = ("allocated", "pending", "free")
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A named stretch of the step: ``forward``, ``backward``, ``optimizer``; events [start, end)."""
+    """A named stretch of a step (``forward``, ``backward``, ``optimizer``): events [start, end)."""
 
     name: str
     start: int
@@ -88,7 +88,7 @@ class MemoryRecord(Record):
     """First event at which the live bytes were largest; -1 for an empty record."""
     peak_bytes: int
     reserved_bytes: int
-    """What the allocator held from the device at the peak; -1 where there is no such notion (CPU)."""
+    """What the allocator held of the device at the peak; -1 where that has no meaning (CPU)."""
 
     segment_address: I64
     segment_bytes: I64

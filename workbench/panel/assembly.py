@@ -1,0 +1,62 @@
+"""Where the parts are put together: the one place that knows every tool.
+
+Importing this module (``wb.Experiment`` does) registers what every new experiment gets: a
+TensorBoard writer, a place in the hub, a panel as its display, and the first captures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench import experiment as _experiment
+from workbench.experiment import Experiment
+from workbench.panel.hub import hub
+
+if TYPE_CHECKING:
+    from workbench.experiment.events import Event
+
+__all__ = ["Experiment"]
+
+
+def _stream_to_tensorboard(experiment: Experiment) -> None:
+    from workbench.metrics import attach
+
+    attach(experiment)
+
+
+def _publish(experiment: Experiment) -> None:
+    hub().listen()
+    hub().add(experiment)
+
+
+def _display(experiment: Experiment, **options: Any) -> Any:
+    from workbench.panel.view import display_bundle
+
+    return display_bundle(experiment, **options)
+
+
+def _capture_first_step(experiment: Experiment) -> None:
+    """Show the graph and the memory of the first step without being asked: it runs anyway."""
+    import weakref
+
+    from workbench.experiment.events import ModelSwapped, RunStarted
+
+    this = weakref.ref(experiment)
+
+    def on_event(event: Event) -> None:
+        live = this()
+        if live is None:
+            return
+        fresh = isinstance(event, RunStarted) and not live.captures.infos()
+        if fresh or isinstance(event, ModelSwapped):
+            from workbench.graph import GraphProbe
+            from workbench.memory import MemoryProbe
+
+            live.capture(GraphProbe())
+            live.capture(MemoryProbe())
+
+    experiment.subscribe(on_event)
+
+
+_experiment.assembly_hooks.extend([_stream_to_tensorboard, _publish, _capture_first_step])
+Experiment.displayer = staticmethod(_display)

@@ -1,0 +1,117 @@
+"""One browser's two comms, as a client the hub can send to.
+
+The browser opens both comms (`docs/architecture.md`, "The live channels"). The kernel sends on the
+metrics comm alone: ipykernel 7.4 routes a front-end message to the shell that last *sent* on its
+comm, so a control comm that never sends keeps its commands moving while a cell blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+PROTOCOL = 1
+CONTROL_TARGET = "workbench.control"
+METRICS_TARGET = "workbench.metrics"
+
+
+class Sender(Protocol):
+    """What a client is sent through: a comm, or an anywidget model where comms cannot be opened."""
+
+    def __call__(self, data: dict[str, Any], buffers: Sequence[bytes] | None) -> None:
+        """Send one message."""
+        ...
+
+
+@dataclass
+class Client:
+    """A connected browser view.
+
+    ``points`` remembers how many points of every curve the client has been sent, by
+    (experiment, name).
+    """
+
+    id: str
+    sender: Sender
+    seq: int = 0
+    points: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    charts: dict[str, int] = field(default_factory=dict[str, int])
+    """Identity of the chart last sent, by experiment."""
+    states: dict[str, str] = field(default_factory=dict[str, str])
+    """The state last sent, as JSON, by experiment: equal states are not sent again."""
+
+    def send(self, kind: str, buffers: Sequence[bytes] | None = None, **fields: Any) -> None:
+        """Send a message with the next sequence number."""
+        self.seq += 1
+        self.sender({"type": kind, "seq": self.seq, **fields}, buffers)
+
+    def forget(self) -> None:
+        """Start over: the next messages carry everything again."""
+        self.points.clear()
+        self.charts.clear()
+        self.states.clear()
+
+    def forget_experiment(self, experiment: str) -> None:
+        """Drop what is remembered of one experiment."""
+        self.charts.pop(experiment, None)
+        self.states.pop(experiment, None)
+        for key in [key for key in self.points if key[0] == experiment]:
+            del self.points[key]
+
+
+def listen(
+    on_metrics: Callable[[str, Any], None],
+    on_command: Callable[[str, dict[str, Any]], None],
+    on_closed: Callable[[str], None],
+) -> bool:
+    """Register both comm targets with this kernel; False when there is no kernel.
+
+    Args:
+        on_metrics: called with (client id, comm) when a browser opened its metrics comm.
+        on_command: called with (client id, message) for every message on a control comm.
+        on_closed: called with the client id when its metrics comm closed.
+    """
+    manager = _comm_manager()
+    if manager is None:
+        return False
+
+    def open_metrics(comm: Any, message: dict[str, Any]) -> None:
+        client = _client_of(message)
+        comm.on_close(lambda _message: on_closed(client))
+        on_metrics(client, comm)
+
+    def open_control(comm: Any, message: dict[str, Any]) -> None:
+        client = _client_of(message)
+        comm.on_msg(lambda received: on_command(client, dict(received["content"]["data"])))
+
+    manager.register_target(METRICS_TARGET, open_metrics)
+    manager.register_target(CONTROL_TARGET, open_control)
+    return True
+
+
+def comm_sender(comm: Any) -> Sender:
+    """A sender over a comm the browser opened."""
+
+    def send(data: dict[str, Any], buffers: Sequence[bytes] | None) -> None:
+        comm.send(data=data, buffers=list(buffers) if buffers else None)
+
+    return send
+
+
+def _client_of(message: dict[str, Any]) -> str:
+    data = message["content"].get("data") or {}
+    return str(data.get("client", ""))[:64]
+
+
+def _comm_manager() -> Any | None:
+    try:
+        from IPython.core.getipython import get_ipython
+    except ImportError:  # a script without IPython: there is no browser to talk to
+        return None
+    shell = get_ipython()
+    if shell is None or getattr(shell, "kernel", None) is None:
+        return None
+    from comm import get_comm_manager
+
+    return get_comm_manager()

@@ -1,0 +1,137 @@
+"""What a browser may ask of an experiment, by name.
+
+Every command is checked here before it reaches the experiment: a browser's message is outside
+input. A command returns nothing or raises with one clear sentence, which becomes its reply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+
+MAX_EPOCHS = 1_000_000
+MAX_STEPS = 1_000_000_000
+
+
+class CommandError(ValueError):
+    """A command that cannot be carried out; the message says what is valid."""
+
+
+def execute(experiment: Experiment, name: str, args: dict[str, Any]) -> None:
+    """Carry out one command.
+
+    Raises:
+        CommandError: unknown name (the valid ones are listed) or a bad argument.
+        Exception: whatever the experiment itself refuses with.
+    """
+    command = _COMMANDS.get(name)
+    if command is None:
+        raise CommandError(f"unknown command {name[:64]!r}; valid: {', '.join(sorted(_COMMANDS))}")
+    command(experiment, args)
+
+
+def _run(experiment: Experiment, args: dict[str, Any]) -> None:
+    if "epochs" in args:
+        experiment.epochs = _integer(args, "epochs", MAX_EPOCHS)
+    if experiment.status == "paused":
+        experiment.resume()
+    else:
+        experiment.run()
+
+
+def _set_epochs(experiment: Experiment, args: dict[str, Any]) -> None:
+    experiment.epochs = _integer(args, "epochs", MAX_EPOCHS)
+
+
+def _step(experiment: Experiment, args: dict[str, Any]) -> None:
+    experiment.step(_integer(args, "count", MAX_STEPS, default=1))
+
+
+def _set_modes(experiment: Experiment, args: dict[str, Any]) -> None:
+    experiment.modes = _text(args, "modes")
+
+
+def _set_mode(experiment: Experiment, args: dict[str, Any]) -> None:
+    changed = experiment.modeset.with_value(_text(args, "mode"), _text(args, "value"))
+    experiment.modes = str(changed)
+
+
+def _set_learning_rate(experiment: Experiment, args: dict[str, Any]) -> None:
+    experiment.learning_rate = _positive(args, "value")
+
+
+def _capture(experiment: Experiment, args: dict[str, Any]) -> None:
+    what = _text(args, "what")
+    kinds = ("graph", "memory") if what == "both" else (what,)
+    probes = [_probe(kind) for kind in kinds]
+    for probe in probes:
+        experiment.capture(probe)
+    if experiment.status != "training":
+        experiment.step(1)
+
+
+def _probe(kind: str) -> Any:
+    if kind == "graph":
+        from workbench.graph import GraphProbe
+
+        return GraphProbe()
+    if kind == "memory":
+        from workbench.memory import MemoryProbe
+
+        return MemoryProbe()
+    raise CommandError(f"unknown capture {kind[:64]!r}; valid: graph, memory, both")
+
+
+def _resume_from_failure(experiment: Experiment, args: dict[str, Any]) -> None:
+    rate = _positive(args, "learning_rate") if args.get("learning_rate") is not None else None
+    modes = _text(args, "modes") if args.get("modes") is not None else None
+    experiment.resume_from_failure(modes=modes, learning_rate=rate)
+
+
+def _probe_modes(_experiment: Experiment, _args: dict[str, Any]) -> None:
+    from workbench.modes import refresh
+
+    refresh()
+
+
+_COMMANDS: dict[str, Callable[[Experiment, dict[str, Any]], None]] = {
+    "run": _run,
+    "pause": lambda experiment, _args: experiment.pause(),
+    "resume": lambda experiment, _args: experiment.resume(),
+    "step": _step,
+    "stop": lambda experiment, _args: experiment.stop(),
+    "set_epochs": _set_epochs,
+    "set_modes": _set_modes,
+    "set_mode": _set_mode,
+    "set_learning_rate": _set_learning_rate,
+    "capture": _capture,
+    "resume_from_failure": _resume_from_failure,
+    "probe_modes": _probe_modes,
+}
+
+
+def _integer(args: dict[str, Any], key: str, most: int, default: int | None = None) -> int:
+    value = args.get(key, default)
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or not 1 <= int(value or 0) <= most:
+        raise CommandError(f"{key} must be a whole number from 1 to {most:,}, got {value!r}")
+    return int(value or 0)
+
+
+def _positive(args: dict[str, Any], key: str) -> float:
+    value = args.get(key)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(float(value or 0)) or float(value or 0) <= 0:
+        raise CommandError(f"{key} must be a positive finite number, got {value!r}")
+    return float(value or 0)
+
+
+def _text(args: dict[str, Any], key: str) -> str:
+    value = args.get(key)
+    if not isinstance(value, str):
+        raise CommandError(f"{key} must be text, got {value!r}")
+    return value

@@ -1,0 +1,264 @@
+"""The kernel's end of the live channels: carries out commands, publishes what changed.
+
+One hub serves every experiment and every browser view of a kernel. It holds experiments weakly, so
+a deleted one is freed, and it has one daemon thread that exists only while somebody is connected.
+Comm handlers do nothing but queue; the thread carries commands out and publishes at most ten times
+a second, coalescing whatever happened in between.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.panel import commands, curves, state
+from workbench.panel.channel import PROTOCOL, Client, Sender, comm_sender, listen
+from workbench.records import to_json
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+
+PERIOD_S = 0.1
+"""Shortest time between two publications."""
+IDLE_S = 1.0
+"""Longest sleep: elapsed-time figures such as "time left" move on without an event."""
+ASLEEP_AFTER_S = 300.0
+"""A view that has not been heard of for so long is sent nothing until it speaks again: pages that
+were closed without a goodbye would be sent to for ever."""
+
+log = logging.getLogger("workbench")
+
+
+@dataclass(frozen=True)
+class _Request:
+    client: str
+    message: dict[str, Any]
+
+
+class Hub:
+    """Every experiment of this kernel, and every view that follows one."""
+
+    def __init__(self) -> None:
+        self._experiments: weakref.WeakValueDictionary[str, Experiment] = (
+            weakref.WeakValueDictionary()
+        )
+        self._clients: dict[str, Client] = {}
+        self._heard: dict[str, float] = {}
+        self._requests: deque[_Request] = deque()
+        self._joined: deque[Client] = deque()
+        self._removed: deque[str] = deque()
+        self._dirty: set[str] = set()
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._listening = False
+
+    # -- what the kernel's side calls -------------------------------------------------------
+
+    def listen(self) -> bool:
+        """Register the comm targets once; False outside a kernel."""
+        if not self._listening:
+            self._listening = listen(
+                lambda client, comm: self.connect(client, comm_sender(comm)),
+                self.receive,
+                self.disconnect,
+            )
+        return self._listening
+
+    def add(self, experiment: Experiment) -> None:
+        """Publish ``experiment`` to every view, for as long as it lives."""
+        key = experiment.id
+        self._experiments[key] = experiment
+        weakref.finalize(experiment, self._gone, key).atexit = False
+        this = weakref.ref(self)
+
+        def changed(*_event: object) -> None:
+            hub = this()
+            if hub is not None:
+                hub.touch(key)
+
+        experiment.subscribe(changed)
+        experiment.scalars.add_sink(changed)
+        self.touch(key)
+
+    def touch(self, experiment_id: str) -> None:
+        """Something of this experiment changed. Cheap, from any thread."""
+        self._dirty.add(experiment_id)
+        if self._thread is not None and self._wake.acquire(blocking=False):
+            self._wake.notify()
+            self._wake.release()
+
+    # -- what a browser's side calls --------------------------------------------------------
+
+    def connect(self, client_id: str, sender: Sender) -> None:
+        """A view connected: it is sent everything."""
+        client = Client(client_id, sender)
+        self._heard[client_id] = time.monotonic()
+        with self._wake:
+            self._joined.append(client)
+            self._start()
+            self._wake.notify()
+
+    def disconnect(self, client_id: str) -> None:
+        """A view said goodbye."""
+        with self._wake:
+            self._clients.pop(client_id, None)
+            self._heard.pop(client_id, None)
+            self._wake.notify()
+
+    def receive(self, client_id: str, message: dict[str, Any]) -> None:
+        """A message of a view: queue it, nothing else."""
+        self._heard[client_id] = time.monotonic()
+        with self._wake:
+            self._requests.append(_Request(client_id, message))
+            self._start()
+            self._wake.notify()
+
+    # -- the thread -------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name="workbench-hub", daemon=True)
+            self._thread.start()
+
+    def _loop(self) -> None:
+        published = 0.0
+        while True:
+            with self._wake:
+                if not (self._clients or self._joined or self._requests):
+                    self._thread = None
+                    return
+                if not (self._requests or self._joined or self._dirty or self._removed):
+                    self._wake.wait(IDLE_S)
+            self._greet()
+            self._carry_out()
+            pause = published + PERIOD_S - time.monotonic()
+            if pause > 0 and not (self._requests or self._joined):
+                with self._wake:
+                    self._wake.wait(pause)
+                continue
+            published = time.monotonic()
+            self._publish()
+
+    def _greet(self) -> None:
+        while self._joined:
+            client = self._joined.popleft()
+            self._clients[client.id] = client
+            self._welcome(client)
+
+    def _welcome(self, client: Client) -> None:
+        client.forget()
+        ids = sorted(self._experiments, key=self._order)
+        self._send(client, "hello", protocol=PROTOCOL, kernel=state.kernel_facts(), experiments=ids)
+        for key in ids:
+            self._publish_to(client, key)
+
+    def _order(self, key: str) -> float:
+        experiment = self._experiments.get(key)
+        return experiment.created_at if experiment is not None else 0.0
+
+    def _carry_out(self) -> None:
+        while self._requests:
+            request = self._requests.popleft()
+            client = self._clients.get(request.client)
+            kind = request.message.get("type")
+            if kind == "command":
+                error = self._command(client, request.message)
+                if client is not None:
+                    fields = {"id": request.message.get("id"), "ok": not error, "error": error}
+                    self._send(client, "reply", **fields)
+            elif kind == "alive" and client is not None and client.seq == 0:
+                self._welcome(client)
+
+    def _command(self, client: Client | None, message: dict[str, Any]) -> str:
+        """Carry out one command; the error's sentence, or ``""``."""
+        name, key = str(message.get("name")), str(message.get("experiment", ""))
+        args = message.get("args")
+        if name == "snapshot":
+            if client is not None:
+                self._welcome(client)
+            return ""
+        experiment = self._experiments.get(key)
+        if experiment is None:
+            return "this experiment no longer exists: run its cell again"
+        try:
+            if name == "fetch":
+                return self._fetch(client, experiment, args)
+            commands.execute(experiment, name, dict(args) if isinstance(args, dict) else {})
+        except Exception as error:  # whatever goes wrong is the reply
+            log.debug("command %s failed", name, exc_info=True)
+            return str(error) or type(error).__name__
+        self._dirty.add(key)
+        return ""
+
+    def _fetch(self, client: Client | None, experiment: Experiment, args: Any) -> str:
+        wanted = str(args.get("capture", "")) if isinstance(args, dict) else ""
+        info = next((one for one in experiment.captures.infos() if one.id == wanted), None)
+        if info is None:
+            return "this capture is no longer held: capture the next step"
+        if client is not None:
+            data = experiment.captures.get(wanted).to_bytes()
+            fields = {"experiment": experiment.id, "capture": wanted, "kind": info.kind}
+            self._send(client, "record", [data], **fields)
+        return ""
+
+    def _publish(self) -> None:
+        removed = [self._removed.popleft() for _ in range(len(self._removed))]
+        dirty, self._dirty = self._dirty, set()
+        training = {key for key, one in self._experiments.items() if one.status == "training"}
+        asleep_before = time.monotonic() - ASLEEP_AFTER_S
+        for client in list(self._clients.values()):
+            if self._heard.get(client.id, 0.0) < asleep_before:
+                client.seq = 0
+                continue
+            for key in removed:
+                client.forget_experiment(key)
+                self._send(client, "removed", experiment=key)
+            for key in dirty | training:
+                self._publish_to(client, key)
+
+    def _publish_to(self, client: Client, key: str) -> None:
+        experiment = self._experiments.get(key)
+        if experiment is None:
+            return
+        described = to_json(state.describe(experiment))
+        text = json.dumps(described, sort_keys=True)
+        if client.states.get(key) != text:
+            client.states[key] = text
+            self._send(client, "state", experiment=key, state=described)
+        update = curves.update(client, experiment)
+        if update is not None:
+            fields, buffers = update
+            self._send(client, "curves", buffers, experiment=key, **fields)
+        chart = state.latest_chart(experiment)
+        if chart is not None and client.charts.get(key) != id(chart):
+            client.charts[key] = id(chart)
+            self._send(client, "chart", [chart.to_bytes()], experiment=key)
+
+    def _send(self, client: Client, kind: str, buffers: Any = None, **fields: Any) -> None:
+        try:
+            client.send(kind, buffers, **fields)
+        except Exception:  # a closed comm must not end the hub for the others
+            log.debug("client %s is gone", client.id, exc_info=True)
+            self._clients.pop(client.id, None)
+
+    def _gone(self, key: str) -> None:
+        self._removed.append(key)
+        self._dirty.discard(key)
+        self.touch(key)
+
+
+_hub: Hub | None = None
+
+
+def hub() -> Hub:
+    """This process's hub."""
+    global _hub  # noqa: PLW0603 - one hub a process, made on first use
+    if _hub is None:
+        _hub = Hub()
+    return _hub

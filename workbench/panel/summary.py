@@ -1,0 +1,100 @@
+"""The panel without a browser: a text summary and a static picture of the loss."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+
+WIDTH, HEIGHT = 640, 190
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 30, 26
+_MAX_POINTS = 240
+
+
+def text_summary(experiment: Experiment) -> str:
+    """A few plain lines: what it is, where it stands, what it reached."""
+    lines = [f"Experiment {experiment.name}: {experiment.status}"]
+    total = experiment.total_steps
+    lines.append(f"  step {experiment.step_count}" + (f" of {total}" if total else ""))
+    lines += [f"  {fact.label.lower()}: {fact.value}" for fact in experiment.facts()]
+    lines.append(f"  modes: {experiment.modes}")
+    for name in ("train/loss", "val/loss", "val/accuracy"):
+        _, values = experiment.scalars.since(name, 0)
+        if len(values):
+            lines.append(f"  {name}: {_value(name, float(values[-1]))}")
+    if experiment.best_accuracy is not None:
+        lines.append(f"  best accuracy: {experiment.best_accuracy:.1%}")
+    if experiment.failure is not None:
+        lines.append(f"  {experiment.failure.title}: {experiment.failure.message}")
+    return "\n".join(line[:300] for line in lines)
+
+
+def static_html(experiment: Experiment) -> str:
+    """An inline SVG of the loss with the text summary under it."""
+    steps, values = experiment.scalars.since("train/loss", 0)
+    val_steps, val_values = experiment.scalars.since("val/loss", 0)
+    summary = f"<pre>{escape(text_summary(experiment))}</pre>"
+    finite = np.isfinite(values)
+    if not finite.any():
+        return summary
+    picture = _loss_svg(experiment.name, steps[finite], values[finite], val_steps, val_values)
+    return picture + summary
+
+
+def _loss_svg(
+    name: str,
+    steps: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    val_steps: npt.NDArray[np.int64],
+    val_values: npt.NDArray[np.float64],
+) -> str:
+    top = float(np.percentile(values, 99.5)) or 1.0
+    ticks = _ticks(0.0, top)
+    high, last = ticks[-1], int(max(steps[-1], 1))
+    inner_w, inner_h = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+
+    def x(step: float) -> float:
+        return round(_LEFT + inner_w * step / last, 1)
+
+    def y(value: float) -> float:
+        return round(_TOP + inner_h * (1 - min(max(value, 0.0), high) / high), 1)
+
+    keep = np.unique(np.linspace(0, len(steps) - 1, min(_MAX_POINTS, len(steps))).astype(int))
+    line = " ".join(f"{x(steps[i])},{y(values[i])}" for i in keep)
+    grid = "".join(
+        f'<path d="M{_LEFT} {y(t)}H{WIDTH - _RIGHT}" stroke="currentColor" opacity=".15"/>'
+        f'<text x="{_LEFT - 6}" y="{y(t) + 4}" text-anchor="end">{t:g}</text>'
+        for t in ticks
+    )
+    marks = "".join(
+        f'<circle cx="{x(s)}" cy="{y(v)}" r="3" fill="none" stroke="currentColor"/>'
+        for s, v in zip(val_steps, val_values, strict=True)
+        if np.isfinite(v)
+    )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img" '
+        f'style="max-width:100%;font:11px sans-serif" fill="currentColor">'
+        f"<title>Loss of {escape(name[:80])} by step</title>"
+        f'<text x="{_LEFT}" y="16" font-weight="600">Loss</text>'
+        f'<text x="{_LEFT + 36}" y="16">train (line), validation (rings)</text>{grid}'
+        f'<text x="{_LEFT}" y="{HEIGHT - 8}">0</text>'
+        f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 8}" text-anchor="end">step {last}</text>'
+        f'<polyline points="{line}" fill="none" stroke="#1976d2" stroke-width="1.5"/>{marks}</svg>'
+    )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About four round numbers from ``low`` to at least ``high``."""
+    raw = (high - low) / 4
+    power = 10.0 ** np.floor(np.log10(raw))
+    size = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw)
+    return [round(low + i * size, 10) for i in range(int(np.ceil((high - low) / size)) + 1)]
+
+
+def _value(name: str, value: float) -> str:
+    return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.4g}"
