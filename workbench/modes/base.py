@@ -30,6 +30,9 @@ class Mode:
     values: ClassVar[tuple[str, ...]] = ()
     order: ClassVar[int] = 0
     """Order of application to the model, ascending."""
+    unguarded: ClassVar[bool] = False
+    """Whether it changes what a compiled region computes without Dynamo's guards noticing, so that
+    a region has to be compiled anew when it changes."""
 
     def __init__(self, value: str, device: torch.device) -> None:
         self.value = value

@@ -1,0 +1,123 @@
+"""Compile: run the model, or each of its blocks, through ``torch.compile``.
+
+Modules are compiled *in place* with `nn.Module.compile`, which only sets the module's
+``_compiled_call_impl``. No wrapper is put around anything, so names in ``state_dict`` do not
+change, and putting the attribute back undoes it exactly.
+
+``blocks`` (`workbench.modes.blocks`) is the first choice: it compiles in a fraction of the time of
+``whole``, which can fuse across blocks. Graph breaks are allowed, because data-dependent Python
+control flow is welcome in a model; only what lies between them is compiled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import nn
+
+from workbench.modes.base import Mode
+from workbench.modes.blocks import find_blocks
+from workbench.modes.toolchain import missing_for_compile, use_persistent_cache
+from workbench.records import ModeChoice
+
+_IMPL = "_compiled_call_impl"
+_VARIANTS_PER_BLOCK = 4
+"""Train and eval, full and last batch: how often one block's code is compiled in normal use."""
+
+
+class Compile(Mode):
+    """off, one compiled region per block, or one for the whole model."""
+
+    name: ClassVar[str] = "compile"
+    label: ClassVar[str] = "Compile"
+    default: ClassVar[str] = "off"
+    values: ClassVar[tuple[str, ...]] = ("off", "blocks", "whole")
+    order: ClassVar[int] = 30
+
+    def __init__(self, value: str, device: torch.device) -> None:
+        super().__init__(value, device)
+        self.baked_in = ""
+        """What other modes change inside a region without Dynamo noticing (`Mode.unguarded`)."""
+        self._before: list[tuple[weakref.ref[nn.Module], Any]] = []
+
+    @classmethod
+    def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:
+        """off, blocks and whole; the last two need a toolchain for ``device``."""
+        missing = missing_for_compile(device)
+        if missing is None:
+            return tuple(ModeChoice(value=value) for value in cls.values)
+        refused = (
+            ModeChoice(
+                value=value,
+                available=False,
+                why=missing.why,
+                remedy=missing.remedy,
+                commands=missing.commands,
+            )
+            for value in cls.values[1:]
+        )
+        return ModeChoice(value="off"), *refused
+
+    def targets(self, model: nn.Module) -> list[nn.Module]:
+        """The modules that `attach` compiles: none, the blocks, or the model itself."""
+        if self.value == self.default:
+            return []
+        return (find_blocks(model) or [model]) if self.value == "blocks" else [model]
+
+    def attach(self, model: nn.Module) -> None:
+        """Compile the targets; the cost is paid by the first forward, not here."""
+        targets = self.targets(model)
+        if not targets:
+            return
+        use_persistent_cache()
+        options = _options(self.baked_in, len(targets))
+        for module in targets:
+            self._before.append((weakref.ref(module), module.__dict__.get(_IMPL)))
+            module.compile(**options)
+
+    def detach(self, model: nn.Module) -> None:  # noqa: ARG002 - what was attached is remembered
+        """Give every compiled module back the call it had."""
+        for reference, before in reversed(self._before):
+            module = reference()
+            if module is None:
+                continue
+            module.__dict__.pop(_IMPL, None)
+            if before is not None:
+                module.__dict__[_IMPL] = before
+        self._before.clear()
+
+
+def _options(baked_in: str, num_targets: int) -> dict[str, Any]:
+    options: dict[str, Any] = {"backend": _Inductor(baked_in) if baked_in else "inductor"}
+    if "recompile_limit" in inspect.signature(torch.compile).parameters:
+        # blocks of one class share their code's limit of 8; past it they would run uncompiled
+        options["recompile_limit"] = max(8, _VARIANTS_PER_BLOCK * num_targets)
+    return options
+
+
+class _Inductor:
+    """Inductor under a name of its own.
+
+    Dynamo reuses compiled code when its guards hold and the backend is equal. The attention kernel
+    is chosen while compiling and no guard covers it, so a region compiled for flash would go on
+    running flash after a switch to math. A backend that is equal only for an equal key keeps the
+    two apart and finds the first again when switched back.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        from torch._dynamo import lookup_backend
+
+        return cast("Callable[..., Any]", lookup_backend("inductor")(graph, inputs))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Inductor) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash((_Inductor, self.key))

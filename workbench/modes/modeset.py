@@ -1,0 +1,226 @@
+"""A `ModeSet`: one value for every mode, bound to one device, driven as one.
+
+The grammar of a mode string is in `docs/architecture.md`, "Mode strings". A set calls only the
+hooks of modes that are not at their default, and finds them once, when it is made: a set at its
+defaults adds one shared null context and plain function calls to a step, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+
+from workbench.modes.base import Mode
+from workbench.modes.compile import Compile
+from workbench.modes.registry import displayed_modes, mode_class, mode_classes
+
+_NO_CONTEXT = nullcontext()
+
+
+class ModeSet:
+    """Every mode at one value; immutable but for the state its modes keep (a scaler's scale)."""
+
+    backward: Callable[[torch.Tensor], None]
+    """Run backward from a loss."""
+    before_clip: Callable[[torch.optim.Optimizer], None]
+    """Called before gradients are read, clipped or measured."""
+    optimizer_step: Callable[[torch.optim.Optimizer], bool]
+    """Apply the update; False when it was skipped."""
+    forward_context: Callable[[], AbstractContextManager[Any]]
+    """One context manager, to be entered around forward and loss and nothing else."""
+
+    def __init__(self, values: Mapping[str, str], device: torch.device) -> None:
+        self.device = device
+        self._modes = {
+            cls.name: cls(values.get(cls.name, cls.default), device) for cls in mode_classes()
+        }
+        acting = [mode for mode in self if mode.value != mode.default]
+        self._text = "+".join(_token(mode) for mode in acting) or "fp32"
+        self._tell_compile(acting)
+        self.compiled = self._modes[Compile.name].value != Compile.default
+        self.forward_context = _forward_context(acting)
+        self.backward = _last(acting, "backward") or _plain_backward
+        self.before_clip = _last(acting, "before_clip") or _nothing
+        self.optimizer_step = _last(acting, "optimizer_step") or _plain_step
+
+    @classmethod
+    def parse(cls, text: str, device: torch.device | str) -> ModeSet:
+        """Read a mode string (``"compile+bf16"``); ``""`` is every mode at its default.
+
+        Raises:
+            ValueError: a token is unknown, or two name the same mode. The message says which and
+                lists what is valid.
+        """
+        values: dict[str, str] = {}
+        tokens = [token.strip().lower() for token in text.split("+")] if text.strip() else []
+        for token in tokens:
+            name, value = _read(token)
+            if name in values:
+                raise ValueError(f"modes {text!r} give {name} twice; name every mode once")
+            values[name] = value
+        return cls(values, torch.device(device))
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"ModeSet({self._text!r}, device={str(self.device)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ModeSet):
+            return NotImplemented
+        return self._text == other._text and self.device == other.device
+
+    def __hash__(self) -> int:
+        return hash((self._text, self.device))
+
+    def __iter__(self) -> Iterator[Mode]:
+        """The modes in order of application."""
+        return iter(self._modes.values())
+
+    def __getitem__(self, name: str) -> Mode:
+        """The mode called ``name``; ValueError lists the valid names."""
+        return self._modes[mode_class(name).name]
+
+    def with_value(self, name: str, value: str) -> ModeSet:
+        """A set that differs in one mode; its modes start without state.
+
+        Raises:
+            ValueError: unknown mode or value; the message lists the valid ones.
+        """
+        _check(mode_class(name), value)
+        values = {mode.name: mode.value for mode in self}
+        return ModeSet({**values, name: value}, self.device)
+
+    def attach(self, model: nn.Module) -> None:
+        """Change ``model`` in place, mode by mode in order of application."""
+        for mode in self:
+            mode.attach(model)
+
+    def detach(self, model: nn.Module) -> None:
+        """Undo `attach` exactly, in the opposite order."""
+        for mode in reversed(self._modes.values()):
+            mode.detach(model)
+
+    def state_dict(self) -> dict[str, dict[str, Any]]:
+        """What the modes must not lose, by mode; reads the device where a scaler is in use."""
+        states = {mode.name: mode.state_dict() for mode in self}
+        return {name: state for name, state in states.items() if state}
+
+    def load_state_dict(self, state: Mapping[str, dict[str, Any]]) -> None:
+        """Take over the `state_dict` of another set."""
+        for mode in self:
+            if mode.name in state:
+                mode.load_state_dict(state[mode.name])
+
+    def unavailable(self) -> str | None:
+        """Why this machine cannot run the set, with what to do, in one sentence; else None."""
+        for mode in self:
+            if mode.value != mode.default and (reason := _refusal(mode)):
+                return reason
+        return None
+
+    def _tell_compile(self, acting: list[Mode]) -> None:
+        compile_mode = self._modes[Compile.name]
+        if isinstance(compile_mode, Compile):
+            compile_mode.baked_in = "+".join(_token(mode) for mode in acting if mode.unguarded)
+
+
+def _read(token: str) -> tuple[str, str]:
+    """A token as (mode name, value)."""
+    name, colon, value = (part.strip() for part in token.partition(":"))
+    if not colon and name in mode_class("precision").values:
+        return "precision", name
+    if not any(cls.name == name for cls in mode_classes()):
+        raise ValueError(f"unknown mode {token!r}; valid modes are: {_valid()}")
+    cls = mode_class(name)
+    if not colon:
+        return name, next(value for value in cls.values if value != cls.default)
+    _check(cls, value)
+    return name, value
+
+
+def _check(cls: type[Mode], value: str) -> None:
+    if value not in cls.values:
+        valid = ", ".join(cls.values)
+        raise ValueError(f"unknown value {value!r} for {cls.name}; valid values are: {valid}")
+
+
+def _valid() -> str:
+    """Every token there is, shortest form."""
+    tokens: list[str] = []
+    for cls in displayed_modes():
+        if cls.name == "precision":
+            tokens += cls.values
+        else:
+            tokens += [cls.name, *(f"{cls.name}:{value}" for value in cls.values)]
+    return ", ".join(tokens)
+
+
+def _token(mode: Mode) -> str:
+    if mode.name == "precision":
+        return mode.value
+    first = next(value for value in mode.values if value != mode.default)
+    return mode.name if mode.value == first else f"{mode.name}:{mode.value}"
+
+
+def _refusal(mode: Mode) -> str:
+    choice = next((c for c in type(mode).choices(mode.device) if c.value == mode.value), None)
+    if choice is None:
+        return f"{mode.name} {mode.value} does not exist on {mode.device.type}"
+    if choice.available:
+        return ""
+    remedy = choice.remedy[:1].lower() + choice.remedy[1:]
+    parts = [part.rstrip(".") for part in (choice.why, remedy) if part]
+    text = f"{mode.name} {mode.value} is not available here: {'; '.join(parts)}"
+    return f"{text} ({' or '.join(choice.commands)})" if choice.commands else text
+
+
+def _last(acting: list[Mode], hook: str) -> Any:
+    """The bound hook of the last mode that overrides it, None where none does."""
+    for mode in reversed(acting):
+        if getattr(type(mode), hook) is not getattr(Mode, hook):
+            return getattr(mode, hook)
+    return None
+
+
+def _forward_context(acting: list[Mode]) -> Callable[[], AbstractContextManager[Any]]:
+    entered = [
+        mode.forward_context
+        for mode in acting
+        if type(mode).forward_context is not Mode.forward_context
+    ]
+    if not entered:
+        return _no_context
+    if len(entered) == 1:
+        return entered[0]
+
+    @contextmanager
+    def all_of_them() -> Generator[None]:
+        with ExitStack() as stack:
+            for context in entered:
+                stack.enter_context(context())
+            yield
+
+    return all_of_them
+
+
+def _no_context() -> AbstractContextManager[Any]:
+    return _NO_CONTEXT
+
+
+def _plain_backward(loss: torch.Tensor) -> None:
+    loss.backward()
+
+
+def _nothing(optimizer: torch.optim.Optimizer) -> None:
+    """No mode acts here."""
+
+
+def _plain_step(optimizer: torch.optim.Optimizer) -> bool:
+    optimizer.step()
+    return True

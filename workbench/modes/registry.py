@@ -1,0 +1,40 @@
+"""Every mode there is, by name."""
+
+from __future__ import annotations
+
+from workbench.modes.attention import Attention
+from workbench.modes.base import Mode
+from workbench.modes.compile import Compile
+from workbench.modes.precision import Precision
+from workbench.modes.probes import forget
+
+_DISPLAYED: tuple[type[Mode], ...] = (Compile, Precision, Attention)
+_APPLIED = tuple(sorted(_DISPLAYED, key=lambda cls: cls.order))
+
+
+def mode_classes() -> tuple[type[Mode], ...]:
+    """All modes in order of application."""
+    return _APPLIED
+
+
+def displayed_modes() -> tuple[type[Mode], ...]:
+    """All modes in the order in which they are shown."""
+    return _DISPLAYED
+
+
+def mode_class(name: str) -> type[Mode]:
+    """The mode called ``name``.
+
+    Raises:
+        ValueError: there is none; the message lists the valid names.
+    """
+    for cls in _APPLIED:
+        if cls.name == name:
+            return cls
+    valid = ", ".join(cls.name for cls in _DISPLAYED)
+    raise ValueError(f"unknown mode {name!r}; valid modes are: {valid}")
+
+
+def refresh() -> None:
+    """Forget what was found out about this machine, so that the next question is asked anew."""
+    forget()
