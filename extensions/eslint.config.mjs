@@ -2,7 +2,15 @@ import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['**/lib/**', '**/dist/**', '**/node_modules/**', '**/*.mjs', 'records/src/generated.ts'] },
+  {
+    ignores: [
+      '**/lib/**',
+      '**/dist/**',
+      '**/node_modules/**',
+      '**/*.mjs',
+      'records/src/generated.ts',
+    ],
+  },
   js.configs.recommended,
   ...tseslint.configs.strict,
 );

@@ -1,0 +1,62 @@
+// Bundles every src/*.ts into workbench/static/<name>.js: one self-contained ES module per widget,
+// stylesheets inlined as text. Fails when one reaches the size at which widgets become a burden:
+// anywidget syncs the module once per widget instance, and notebooks hold many of those.
+import { mkdir, readdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import esbuild from 'esbuild';
+
+const LIMIT = 100_000;
+const here = dirname(fileURLToPath(import.meta.url));
+const outdir = process.env.WORKBENCH_STATIC ?? join(here, '..', '..', 'workbench', 'static');
+
+/** `import css from 'x.css'`: the stylesheet, its @imports resolved and minified, as a string. */
+export const cssAsText = {
+  name: 'css-as-text',
+  setup(build) {
+    build.onLoad({ filter: /\.css$/ }, async ({ path }) => {
+      const result = await esbuild.build({
+        entryPoints: [path],
+        bundle: true,
+        minify: true,
+        write: false,
+        metafile: true,
+        logLevel: 'silent',
+      });
+      const watchFiles = Object.keys(result.metafile.inputs);
+      return { contents: result.outputFiles[0].text, loader: 'text', watchFiles };
+    });
+  },
+};
+
+export const options = {
+  bundle: true,
+  format: 'esm',
+  target: 'es2022',
+  conditions: ['source'],
+  legalComments: 'none',
+  plugins: [cssAsText],
+};
+
+async function bundle() {
+  const entries = (await readdir(join(here, 'src')))
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.d.ts'))
+    .map((name) => join(here, 'src', name));
+  await mkdir(outdir, { recursive: true });
+  const { metafile } = await esbuild.build({
+    ...options,
+    entryPoints: entries,
+    outdir,
+    minify: true,
+    metafile: true,
+  });
+  for (const [path, { bytes }] of Object.entries(metafile.outputs)) {
+    console.log(`${path.split('/').pop()}  ${(bytes / 1000).toFixed(1)} kB`);
+    if (bytes >= LIMIT) {
+      console.error(`${path} is ${bytes} bytes; a widget's module must stay under ${LIMIT}`);
+      process.exitCode = 1;
+    }
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await bundle();

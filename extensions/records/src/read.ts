@@ -1,0 +1,146 @@
+/**
+ * Reads the bytes of a record: a safetensors file whose arrays are the record's columns and whose
+ * metadata holds everything else (see `workbench/records/base.py`).
+ */
+import { SCHEMAS, type RecordBySchema } from './generated';
+
+export type Schema = keyof RecordBySchema;
+export type AnyRecord = RecordBySchema[Schema];
+
+/** Bytes that are not a record this version can read; the message is one sentence. */
+export class RecordError extends Error {
+  override readonly name = 'RecordError';
+}
+
+interface Entry {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly data_offsets: readonly [number, number];
+}
+
+/** safetensors' name and the width in bytes of every element type a column may have. */
+const ELEMENTS: Record<string, { readonly name: string; readonly width: number }> = {
+  uint8: { name: 'U8', width: 1 },
+  int32: { name: 'I32', width: 4 },
+  int64: { name: 'I64', width: 8 },
+  float32: { name: 'F32', width: 4 },
+  float64: { name: 'F64', width: 8 },
+};
+
+/** Reads a record of any known type. */
+export function readRecord(bytes: ArrayBuffer | ArrayBufferView): AnyRecord {
+  const view = asBytes(bytes);
+  const { header, data } = readHeader(view);
+  const metadata = header['__metadata__'] as Record<string, string> | undefined;
+  const schema = metadata?.['schema'];
+  if (!schema || !Object.hasOwn(SCHEMAS, schema)) {
+    const known = Object.keys(SCHEMAS).join(', ');
+    throw new RecordError(`unknown record schema ${String(schema)}; this version reads: ${known}`);
+  }
+  const { plain, columns } = SCHEMAS[schema as Schema];
+  const values = readPlain(metadata?.['record'], schema, plain);
+  const record: Record<string, unknown> = { schema, ...values };
+  for (const [name, dtype] of Object.entries(columns)) {
+    record[name] = readColumn(data, header[name] as Entry | undefined, name, dtype);
+  }
+  return record as unknown as AnyRecord;
+}
+
+/** Reads a record that must be of type `schema`. */
+export function readRecordAs<S extends Schema>(
+  schema: S,
+  bytes: ArrayBuffer | ArrayBufferView,
+): RecordBySchema[S] {
+  const record = readRecord(bytes);
+  if (record.schema !== schema) {
+    throw new RecordError(`expected a ${schema} record, got ${record.schema}`);
+  }
+  return record as RecordBySchema[S];
+}
+
+function asBytes(bytes: ArrayBuffer | ArrayBufferView): Uint8Array {
+  return ArrayBuffer.isView(bytes)
+    ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    : new Uint8Array(bytes);
+}
+
+function readHeader(bytes: Uint8Array): { header: Record<string, unknown>; data: Uint8Array } {
+  if (bytes.length < 8) {
+    throw new RecordError(`not a Workbench record: only ${bytes.length} bytes`);
+  }
+  const words = new DataView(bytes.buffer, bytes.byteOffset, 8);
+  const size = words.getUint32(0, true) + words.getUint32(4, true) * 2 ** 32;
+  if (size > bytes.length - 8) {
+    throw new RecordError('not a Workbench record: the header is longer than the file');
+  }
+  let header: unknown;
+  try {
+    header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + size)));
+  } catch {
+    throw new RecordError('not a Workbench record: the header is not JSON');
+  }
+  if (typeof header !== 'object' || header === null) {
+    throw new RecordError('not a Workbench record: the header is not an object');
+  }
+  return { header: header as Record<string, unknown>, data: bytes.subarray(8 + size) };
+}
+
+function readPlain(
+  text: string | undefined,
+  schema: string,
+  names: readonly string[],
+): Record<string, unknown> {
+  let values: Record<string, unknown>;
+  try {
+    values = JSON.parse(text ?? '') as Record<string, unknown>;
+  } catch {
+    throw new RecordError(`damaged ${schema} record: its plain fields are not JSON`);
+  }
+  const missing = names.find((name) => !Object.hasOwn(values, name));
+  if (missing !== undefined) {
+    throw new RecordError(`damaged ${schema} record: the field ${missing} is missing`);
+  }
+  return values;
+}
+
+function readColumn(
+  data: Uint8Array,
+  entry: Entry | undefined,
+  name: string,
+  dtype: string,
+): Uint8Array | Int32Array | Float32Array | Float64Array {
+  const element = ELEMENTS[dtype];
+  if (!entry || !element || entry.dtype !== element.name) {
+    throw new RecordError(`damaged record: column ${name} should be ${dtype}, got ${entry?.dtype}`);
+  }
+  const [start, end] = entry.data_offsets;
+  const count = entry.shape.reduce((product, size) => product * size, 1);
+  if (end > data.length || end - start !== count * element.width) {
+    throw new RecordError(`damaged record: column ${name} is cut short`);
+  }
+  // A copy: the message's buffer may be huge, and its offset need not fit the element's width.
+  const bytes = data.slice(start, end);
+  switch (dtype) {
+    case 'uint8':
+      return bytes;
+    case 'int32':
+      return new Int32Array(bytes.buffer);
+    case 'float32':
+      return new Float32Array(bytes.buffer);
+    case 'float64':
+      return new Float64Array(bytes.buffer);
+    default:
+      return fromInt64(bytes.buffer, count);
+  }
+}
+
+/** int64 as doubles, exact below 2^53; two 32-bit reads are ten times faster than BigInt. */
+function fromInt64(buffer: ArrayBuffer, count: number): Float64Array {
+  const low = new Uint32Array(buffer);
+  const high = new Int32Array(buffer);
+  const values = new Float64Array(count);
+  for (let i = 0; i < count; i += 1) {
+    values[i] = (high[2 * i + 1] as number) * 2 ** 32 + (low[2 * i] as number);
+  }
+  return values;
+}

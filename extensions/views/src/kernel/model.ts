@@ -1,0 +1,79 @@
+import type { ExperimentState, MemoryChart } from '@torch-workbench/records';
+
+export const PROTOCOL = 1;
+
+/** What the kernel runs on. */
+export interface KernelFacts {
+  readonly device: string;
+  readonly cores: number;
+  readonly memory_bytes: number;
+  readonly python: string;
+  readonly torch: string;
+}
+
+/** A metric over steps; both arrays have `length` entries that count. */
+export interface Curve {
+  readonly steps: Int32Array;
+  readonly values: Float32Array;
+  readonly length: number;
+}
+
+/** The curves a kernel sends. */
+export type CurveName = 'train/loss' | 'val/loss' | 'train/accuracy' | 'val/accuracy';
+
+/** All that is known of one experiment. */
+export interface ExperimentModel {
+  readonly state: ExperimentState;
+  readonly curves: ReadonlyMap<string, Curve>;
+  readonly chart: MemoryChart | null;
+}
+
+/**
+ * `connecting`: no answer yet. `live`: messages arrive. `lost`: the channel closed and is being
+ * reopened. `dead`: the kernel was restarted or refused; only a person can go on.
+ */
+export type Connection = 'connecting' | 'live' | 'lost' | 'dead';
+
+/** What the panel and the side panel are drawn from. */
+export interface KernelModel {
+  readonly connection: Connection;
+  /** Why the connection is not live, one sentence; empty when it is. */
+  readonly detail: string;
+  readonly kernel: KernelFacts | null;
+  /** In the order in which they were created. */
+  readonly experiments: ReadonlyMap<string, ExperimentModel>;
+}
+
+/** Names and arguments of every command; `workbench/panel/commands.py` is its other end. */
+export interface CommandArgs {
+  run: { epochs?: number };
+  set_epochs: { epochs: number };
+  pause: Record<string, never>;
+  resume: Record<string, never>;
+  step: { count: number };
+  stop: Record<string, never>;
+  set_modes: { modes: string };
+  set_mode: { mode: string; value: string };
+  set_learning_rate: { value: number };
+  capture: { what: 'graph' | 'memory' | 'both' };
+  fetch: { capture: string };
+  resume_from_failure: { modes?: string; learning_rate?: number };
+  probe_modes: Record<string, never>;
+  snapshot: Record<string, never>;
+}
+
+/** One request to the kernel. */
+export type Command = {
+  [Name in keyof CommandArgs]: {
+    readonly name: Name;
+    readonly experiment: string;
+    readonly args: CommandArgs[Name];
+  };
+}[keyof CommandArgs];
+
+export const EMPTY_MODEL: KernelModel = {
+  connection: 'connecting',
+  detail: '',
+  kernel: null,
+  experiments: new Map(),
+};

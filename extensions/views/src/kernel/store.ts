@@ -1,0 +1,229 @@
+import type { Store } from '../store';
+import type { Buffer, Channel, ChannelData, Connect } from './channel';
+import { aligned } from './curves';
+import { EMPTY_MODEL, PROTOCOL, type Command, type KernelModel } from './model';
+import { PendingReplies } from './pending';
+import { reduce } from './reducer';
+
+export interface KernelStoreOptions {
+  readonly connect: Connect;
+  /** Made by the browser; ties the two comms of this view together. */
+  readonly client?: string;
+  /** How long a command may stay without a reply. */
+  readonly replyLimitMs?: number;
+  /** Waits between attempts to reopen a lost channel; the last one repeats. */
+  readonly retryMs?: readonly number[];
+}
+
+const RETRY_MS = [500, 2_000, 5_000, 15_000];
+const REPLY_LIMIT_MS = 30_000;
+/** The kernel stops sending to a view it has not heard of for five minutes. */
+const ALIVE_MS = 30_000;
+
+/**
+ * What one browser view knows of its kernel, kept up to date over a `Channel`.
+ *
+ * Messages are numbered. A gap, or a message that does not fit, means that something was lost: what
+ * arrives is then ignored until the snapshot asked for begins with a new `hello`. When the channel
+ * closes the last picture stays and the channel is reopened, unless the reason is final.
+ */
+export class KernelStore implements Store<KernelModel, Command> {
+  readonly client: string;
+  private model: KernelModel = EMPTY_MODEL;
+  private readonly listeners = new Set<() => void>();
+  private readonly replies = new PendingReplies();
+  private readonly records = new Map<string, ArrayBuffer>();
+  private readonly fetching = new Map<string, Promise<ArrayBuffer>>();
+  private channel: Channel | null = null;
+  private expected = -1;
+  private attempts = 0;
+  private commands = 0;
+  /** Counts channels: what a closed one still delivers is ignored. */
+  private generation = 0;
+  private disposed = false;
+  private retryTimer: ReturnType<typeof setTimeout> | undefined;
+  private readonly aliveTimer: ReturnType<typeof setInterval>;
+
+  constructor(private readonly options: KernelStoreOptions) {
+    this.client = options.client ?? randomId();
+    this.aliveTimer = setInterval(this.sayAlive, ALIVE_MS);
+    globalThis.document?.addEventListener('visibilitychange', this.sayAlive);
+    void this.reconnect();
+  }
+
+  get(): KernelModel {
+    return this.model;
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** Resolves on the kernel's `ok`; rejects with its sentence, or ours when it cannot be asked. */
+  send(command: Command): Promise<void> {
+    if (!this.channel || this.model.connection === 'dead') {
+      return Promise.reject(new Error(this.model.detail || 'there is no connection to the kernel'));
+    }
+    this.commands += 1;
+    const id = `${this.client}-${this.commands}`;
+    const limit = this.options.replyLimitMs ?? REPLY_LIMIT_MS;
+    const reply = this.replies.wait(id, command.name.replaceAll('_', ' '), limit);
+    this.post({ type: 'command', id, ...command });
+    return reply;
+  }
+
+  /** The bytes of one capture; concurrent calls for the same one share a request. */
+  fetchRecord(experiment: string, capture: string): Promise<ArrayBuffer> {
+    const running = this.fetching.get(capture);
+    if (running) return running;
+    const request = this.send({ name: 'fetch', experiment, args: { capture } })
+      .then(() => {
+        const bytes = this.records.get(capture);
+        if (!bytes) throw new Error('the capture arrived without its bytes: open it again');
+        return bytes;
+      })
+      .finally(() => {
+        this.fetching.delete(capture);
+        this.records.delete(capture);
+      });
+    this.fetching.set(capture, request);
+    return request;
+  }
+
+  /** Opens the channel anew, now. Hosts call it when their kernel is back. */
+  async reconnect(): Promise<void> {
+    if (this.disposed) return;
+    clearTimeout(this.retryTimer);
+    this.drop('the connection is being opened again');
+    const generation = this.generation;
+    if (this.model.connection === 'dead') this.update({ connection: 'connecting', detail: '' });
+    try {
+      const channel = await this.options.connect(this.client);
+      if (generation !== this.generation) channel.close();
+      else this.adopt(channel, generation);
+    } catch (error) {
+      if (generation === this.generation) this.lost(messageOf(error), error instanceof FinalError);
+    }
+  }
+
+  dispose(): void {
+    this.disposed = true;
+    clearTimeout(this.retryTimer);
+    clearInterval(this.aliveTimer);
+    globalThis.document?.removeEventListener('visibilitychange', this.sayAlive);
+    this.drop('this view was closed');
+    this.listeners.clear();
+  }
+
+  private adopt(channel: Channel, generation: number): void {
+    this.channel = channel;
+    const mine = (): boolean => generation === this.generation;
+    channel.onMessage((data, buffers) => {
+      if (mine()) this.receive(data, buffers);
+    });
+    channel.onClose((reason, final) => {
+      if (mine()) this.lost(reason, final === true);
+    });
+  }
+
+  private drop(reason: string): void {
+    this.generation += 1;
+    const channel = this.channel;
+    this.channel = null;
+    this.expected = -1;
+    this.records.clear();
+    channel?.close();
+    this.replies.rejectAll(reason);
+  }
+
+  private lost(reason: string, final: boolean): void {
+    this.drop(reason);
+    this.update({ connection: final ? 'dead' : 'lost', detail: reason });
+    if (final || this.disposed) return;
+    const waits = this.options.retryMs ?? RETRY_MS;
+    const wait = waits[Math.min(this.attempts, waits.length - 1)] ?? 0;
+    this.attempts += 1;
+    this.retryTimer = setTimeout(() => void this.reconnect(), wait);
+  }
+
+  private receive(message: ChannelData, buffers: readonly Buffer[]): void {
+    const { type, seq } = message;
+    if (type === 'reply') {
+      this.replies.settle(String(message['id']), message['ok'] === true, String(message['error']));
+    } else if (type === 'record' && buffers[0]) {
+      this.records.set(String(message['capture']), aligned(buffers[0]));
+    }
+    if (type === 'hello') {
+      if (message['protocol'] !== PROTOCOL) return this.lost(mismatch(message['protocol']), true);
+      this.attempts = 0;
+    } else if (this.expected < 0) {
+      return;
+    } else if (seq !== this.expected) {
+      return this.askSnapshot();
+    }
+    this.expected = Number(seq) + 1;
+    const next = reduceSafely(this.model, message, buffers);
+    if (next === null) this.askSnapshot();
+    else if (next !== this.model) this.replace(next);
+  }
+
+  /** Everything until the next `hello` is ignored; replies and records still count. */
+  private askSnapshot(): void {
+    this.expected = -1;
+    const id = `${this.client}-snapshot-${(this.commands += 1)}`;
+    this.post({ type: 'command', id, experiment: '', name: 'snapshot', args: {} });
+  }
+
+  private post(data: ChannelData): void {
+    try {
+      this.channel?.send(data);
+    } catch (error) {
+      this.lost(messageOf(error), false);
+    }
+  }
+
+  private readonly sayAlive = (): void => {
+    if (globalThis.document?.visibilityState !== 'hidden') this.post({ type: 'alive' });
+  };
+
+  private update(change: Partial<KernelModel>): void {
+    this.replace({ ...this.model, ...change });
+  }
+
+  private replace(model: KernelModel): void {
+    this.model = model;
+    for (const listener of [...this.listeners]) listener();
+  }
+}
+
+/** Thrown by a `Connect` that must not be tried again: only a person can go on. */
+export class FinalError extends Error {}
+
+function reduceSafely(
+  model: KernelModel,
+  message: ChannelData,
+  buffers: readonly Buffer[],
+): KernelModel | null {
+  try {
+    return reduce(model, message, buffers);
+  } catch (error) {
+    // A damaged message must not end the stream of good ones.
+    console.warn('workbench: a message could not be read', error);
+    return model;
+  }
+}
+
+function mismatch(found: unknown): string {
+  return `the kernel speaks protocol ${String(found)}, this page ${PROTOCOL}: reload the page, or upgrade torch-workbench and restart the kernel`;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Works in plain-http pages too, where `crypto.randomUUID` does not exist. */
+function randomId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(8));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

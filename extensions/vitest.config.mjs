@@ -1,0 +1,13 @@
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  // Tests run straight from the sources of every package, never from a stale lib/.
+  resolve: { conditions: ['source'] },
+  ssr: { resolve: { conditions: ['source'] } },
+  test: {
+    include: ['*/test/**/*.test.ts'],
+    environment: 'jsdom',
+    // jsdom is started once per file: fewer workers is faster on a small machine.
+    poolOptions: { forks: { maxForks: 2 } },
+  },
+});
