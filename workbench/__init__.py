@@ -47,5 +47,7 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
     return [{"src": "labextension", "dest": "torch-workbench"}]
 
 
-def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    return [{"module": "workbench.server"}]
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    from workbench.server.extension import WorkbenchServer
+
+    return [{"module": "workbench.server", "app": WorkbenchServer}]

@@ -1,0 +1,38 @@
+"""What can go wrong on the server, each with the one sentence the person reads.
+
+Nothing here knows HTTP: `workbench.server.handlers` alone maps these to status codes.
+"""
+
+from __future__ import annotations
+
+
+class ServerError(Exception):
+    """Base of everything the server refuses on purpose; ``str()`` is the sentence to show."""
+
+
+class BadRequestError(ServerError):
+    """The request is malformed: a missing field or a value of the wrong type."""
+
+
+class OutsideRootError(ServerError):
+    """The path, after resolving symbolic links, is not below the server's root."""
+
+
+class MissingFolderError(ServerError):
+    """There is no such folder, or it cannot be read."""
+
+
+class UnknownDashboardError(ServerError):
+    """No dashboard has this id."""
+
+
+class TooManyDashboardsError(ServerError):
+    """The cap is reached and every dashboard is in use."""
+
+
+class DashboardFailedError(ServerError):
+    """TensorBoard did not start, or ended by itself."""
+
+
+class UnsupportedPlatformError(ServerError):
+    """The operating system lacks something this needs."""

@@ -1,0 +1,68 @@
+"""The Jupyter server extension: its settings, and what starts and ends with the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jupyter_core.paths import jupyter_runtime_dir
+from jupyter_server.extension.application import ExtensionApp
+from tornado.ioloop import PeriodicCallback
+from traitlets import Bool, CFloat, Int, List, Unicode
+
+from workbench.server.dashboards import Dashboards, DashboardSettings
+from workbench.server.handlers import routes
+
+_LOOK_FOR_IDLE_MS = 5_000
+
+
+class WorkbenchServer(ExtensionApp):
+    """Configured like any server extension: ``c.WorkbenchServer.tensorboard_limit = 8``."""
+
+    name = "workbench"
+    load_other_extensions = True
+
+    tensorboard_idle_stop_s = CFloat(
+        1800.0,
+        help="Seconds without a request after which a TensorBoard process ends; its tab starts it "
+        "again. 0 keeps it until it is stopped.",
+    ).tag(config=True)
+    tensorboard_limit = Int(4, min=1, help="Most TensorBoard processes at one time.").tag(
+        config=True
+    )
+    tensorboard_start_timeout_s = CFloat(
+        60.0, help="Seconds to wait for TensorBoard to listen before giving up."
+    ).tag(config=True)
+    tensorboard_data_server = Bool(
+        default_value=False,
+        help="Read events with TensorBoard's data server: faster with hundreds of runs, but it "
+        "listens on a loopback TCP port that other users of this machine can open.",
+    ).tag(config=True)
+    tensorboard_arguments = List(
+        Unicode(),
+        help="More TensorBoard flags, e.g. ['--samples_per_plugin=images=100'].",
+    ).tag(config=True)
+
+    def initialize_handlers(self) -> None:
+        """Build the domain objects and put the handlers below ``<base_url>workbench/``."""
+        server: Any = self.serverapp
+        base_url: str = server.web_app.settings["base_url"]
+        self.dashboards = Dashboards(
+            DashboardSettings(
+                base_url=base_url,
+                log_folder=Path(jupyter_runtime_dir()) / "workbench",
+                idle_stop_s=self.tensorboard_idle_stop_s,
+                limit=self.tensorboard_limit,
+                start_timeout_s=self.tensorboard_start_timeout_s,
+                data_server=self.tensorboard_data_server,
+                arguments=tuple(self.tensorboard_arguments),
+            )
+        )
+        self.handlers.extend(routes(self.dashboards, Path(server.root_dir)))
+        self._watch = PeriodicCallback(self.dashboards.sleep_idle, _LOOK_FOR_IDLE_MS)
+        self._watch.start()
+
+    async def stop_extension(self) -> None:
+        """End every TensorBoard before the server ends."""
+        self._watch.stop()
+        await self.dashboards.stop_all()

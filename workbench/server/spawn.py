@@ -1,0 +1,167 @@
+"""Start one TensorBoard process, wait until it answers, end it for good.
+
+The child is `workbench.server.tensorboard_process`. It leads a process group of its own, so that
+ending the group also ends a data server it may have started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BufferedWriter
+from pathlib import Path
+
+from workbench.server.errors import DashboardFailedError, UnsupportedPlatformError
+
+_POLL_S = 0.02
+_TERM_GRACE_S = 3.0
+_KILL_GRACE_S = 3.0
+_LOG_LIMIT_BYTES = 1_000_000
+_TAIL_BYTES = 4096
+_TAIL_LINES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorBoardProcess:
+    """A started process, the socket it listens on and the log it writes."""
+
+    popen: subprocess.Popen[bytes]
+    socket: Path
+    log: Path
+    log_start: int
+    """Where in the log file this process began to write, bytes."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self.popen.poll() is None
+
+    def last_lines(self) -> str:
+        """The last lines this process printed, oldest first; empty when it printed nothing."""
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(self.log_start, end - _TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+            return "\n".join(line for line in lines[-_TAIL_LINES:] if line.strip())
+        return ""
+
+    async def stop(self) -> None:
+        """End the process and all it started, and remove its socket; returns when they are gone."""
+        if self.popen.stdin is not None:
+            self.popen.stdin.close()
+        for signal_number, grace_s in (
+            (signal.SIGTERM, _TERM_GRACE_S),
+            (signal.SIGKILL, _KILL_GRACE_S),
+        ):
+            self._signal_group(signal_number)
+            if await self._ended_within(grace_s):
+                break
+        self._signal_group(signal.SIGKILL)  # a data server that outlived its parent
+        shutil.rmtree(self.socket.parent, ignore_errors=True)
+
+    def _signal_group(self, signal_number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal_number)
+
+    async def _ended_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.alive and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_S)
+        return not self.alive
+
+
+async def launch(
+    *,
+    logdir: Path,
+    path_prefix: str,
+    log: Path,
+    timeout_s: float,
+    data_server: bool = False,
+    arguments: Sequence[str] = (),
+) -> TensorBoardProcess:
+    """Start TensorBoard on ``logdir`` and return once its socket takes connections.
+
+    Raises:
+        UnsupportedPlatformError: this Python has no unix sockets (Windows).
+        DashboardFailedError: it ended or did not listen within ``timeout_s``; the sentence carries
+            the last lines of its log.
+    """
+    if not hasattr(socket, "AF_UNIX") or sys.platform == "win32":
+        raise UnsupportedPlatformError(
+            "TensorBoard in a tab needs unix sockets, which Python lacks on Windows; run Jupyter "
+            "in WSL, or start `tensorboard --logdir <folder>` in a terminal."
+        )
+    process = _start(logdir, path_prefix, log, data_server=data_server, arguments=arguments)
+    try:
+        await _until_listening(process, timeout_s)
+    except BaseException:  # also when the request is cancelled half-way
+        await process.stop()
+        raise
+    return process
+
+
+def _start(
+    logdir: Path, path_prefix: str, log: Path, *, data_server: bool, arguments: Sequence[str]
+) -> TensorBoardProcess:
+    path = Path(tempfile.mkdtemp(prefix="workbench-tb-")) / "socket"  # mkdtemp: mode 0700
+    command = [sys.executable, "-P", "-m", "workbench.server.tensorboard_process"]
+    command += ["--socket", str(path), f"--logdir={logdir}", f"--path-prefix={path_prefix}"]
+    command += ["--data-server"] if data_server else []
+    command += ["--", *arguments]
+    with _open_log(log) as output:
+        start = output.seek(0, os.SEEK_END)
+        popen = subprocess.Popen(  # noqa: S603 - a list of our own, never a shell
+            command,
+            stdin=subprocess.PIPE,  # held open: its end tells the child that we are gone
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return TensorBoardProcess(popen=popen, socket=path, log=log, log_start=start)
+
+
+def _open_log(log: Path) -> BufferedWriter:
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    too_long = log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if too_long else 0), 0o600)
+    file = os.fdopen(descriptor, "wb")
+    file.seek(0, os.SEEK_END)
+    file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
+    file.flush()
+    return file
+
+
+async def _until_listening(process: TensorBoardProcess, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if not process.alive:
+            code = process.popen.returncode
+            raise DashboardFailedError(
+                f"TensorBoard did not start (exit status {code}). {_says(process)}"
+            )
+        if process.socket.exists():
+            with contextlib.suppress(OSError):
+                _reader, writer = await asyncio.open_unix_connection(process.socket)
+                writer.close()
+                return
+        await asyncio.sleep(_POLL_S)
+    raise DashboardFailedError(
+        f"TensorBoard did not listen within {timeout_s:g} s and was stopped. {_says(process)}"
+    )
+
+
+def _says(process: TensorBoardProcess) -> str:
+    lines = process.last_lines()
+    return (
+        f"Its last lines:\n{lines}\n(all of them: {process.log})" if lines else "It said nothing."
+    )

@@ -1,0 +1,157 @@
+"""TensorBoard on a unix socket, in a process of its own: ``python -m`` this module.
+
+TensorBoard's command line can only listen on a TCP port, which every user of the machine can
+open. Here the same application listens on a socket file with mode 0600 in a folder with mode
+0700, so that only the Jupyter server of the same user reaches it, behind Jupyter's login. By
+default events are read inside this process too: TensorBoard's faster data server would listen on a
+loopback port without a password (``--data-server`` accepts that).
+
+The process ends with its parent. Its standard input is a pipe whose other end the parent holds and
+never writes to: end of file means that the parent is gone, however it died. On Linux the kernel
+also sends SIGTERM when the parent dies, for the case that a forked sibling kept the pipe open.
+
+Building the application without a port needs one private method of TensorBoard,
+``TensorBoard._make_server``. It is used here and nowhere else; ``pyproject.toml`` pins
+the minor version, and ``tests/server/test_tensorboard_process.py`` fails when it moves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_EXIT_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The command line of this process."""
+
+    socket: Path
+    logdir: str
+    path_prefix: str
+    """URL path under which the proxy shows the dashboard, without a slash at the end."""
+    data_server: bool
+    extra: tuple[str, ...]
+    """More TensorBoard flags, e.g. ``--samples_per_plugin=images=100``."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until the parent is gone or SIGTERM arrives; returns the exit status."""
+    options = parse(sys.argv[1:] if argv is None else argv)
+    os.umask(0o077)
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the parent's to handle
+    die_with_parent()
+    server: Any = make_server(options)
+    options.socket.chmod(0o600)
+    try:
+        server.serve_forever()
+    finally:
+        with contextlib.suppress(OSError):
+            options.socket.unlink()
+            options.socket.parent.rmdir()
+    return 0
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Read the command line; what follows ``--`` goes to TensorBoard as it is."""
+    parser = argparse.ArgumentParser(prog="python -m workbench.server.tensorboard_process")
+    parser.add_argument("--socket", type=Path, required=True)
+    parser.add_argument("--logdir", required=True)
+    parser.add_argument("--path-prefix", required=True)
+    parser.add_argument("--data-server", action="store_true")
+    parser.add_argument("extra", nargs="*")
+    found = parser.parse_args(argv)
+    return Options(
+        socket=found.socket,
+        logdir=found.logdir,
+        path_prefix=found.path_prefix,
+        data_server=found.data_server,
+        extra=tuple(found.extra),
+    )
+
+
+def make_server(options: Options) -> Any:
+    """Build TensorBoard's application and bind it to the socket.
+
+    Raises:
+        SystemExit: this TensorBoard has no ``_make_server``; the message names the fitting range.
+    """
+    from tensorboard import default, program, version
+
+    board: Any = program.TensorBoard(
+        plugins=default.get_plugins(), server_class=_on_socket(options.socket)
+    )
+    if not callable(getattr(board, "_make_server", None)):
+        raise SystemExit(
+            f"TensorBoard {version.VERSION} has no TensorBoard._make_server, which Workbench needs "
+            "to listen on a socket; install tensorboard>=2.21,<2.22."
+        )
+    board.configure(argv=tensorboard_flags(options))
+    return board._make_server()
+
+
+def tensorboard_flags(options: Options) -> list[str]:
+    """The command line TensorBoard itself would have been started with."""
+    return [
+        "tensorboard",
+        f"--logdir={options.logdir}",
+        f"--path_prefix={options.path_prefix}",
+        f"--load_fast={'auto' if options.data_server else 'false'}",
+        *options.extra,
+    ]
+
+
+def die_with_parent() -> None:
+    """Make sure this process ends when its parent does, also after ``kill -9``."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    threading.Thread(target=_wait_for_parent, name="parent-watch", daemon=True).start()
+
+
+def _wait_for_parent() -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(_EXIT_GRACE_S)
+    os._exit(1)  # the main thread is stuck in a C call that never returns to Python
+
+
+def _leave(_signal: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough; let the clean-up run
+    raise SystemExit(0)
+
+
+def _on_socket(path: Path) -> Callable[[Any, Any], Any]:
+    from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
+
+    class KeepAliveHandler(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Keep requests out of the log, which is for start-up and failures."""
+
+    class SocketServer(ThreadedWSGIServer):
+        daemon_threads = True
+
+    def build(app: Any, _flags: Any) -> SocketServer:
+        return SocketServer(f"unix://{path}", 0, app, KeepAliveHandler)
+
+    return build
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
