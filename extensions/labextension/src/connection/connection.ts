@@ -1,0 +1,165 @@
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
+import { Signal } from '@lumino/signaling';
+import { KernelStore } from '@torch-workbench/views';
+import type { ConnectionStatus, IConnection, IWorkbenchSettings } from '../tokens';
+import { CommChannel } from './channel';
+import { PacedStore } from './paced';
+import { isAnnounced, mentionsWorkbench, onAnnounced } from './presence';
+
+/**
+ * One notebook's live connection.
+ *
+ * It follows the notebook's session through every kernel it ever has: the channels are opened when
+ * Workbench is there, and opened anew after a restart or an interruption of the network. Nothing
+ * is ever executed in the user's kernel.
+ */
+export class Connection implements IConnection {
+  readonly changed: Signal<IConnection, void> = new Signal(this);
+
+  constructor(
+    readonly panel: NotebookPanel,
+    private readonly settings: IWorkbenchSettings,
+  ) {
+    const session = panel.sessionContext;
+    session.kernelChanged.connect(this.onKernelChanged, this);
+    session.statusChanged.connect(this.onStatusChanged, this);
+    session.connectionStatusChanged.connect(this.onConnectionChanged, this);
+    this.attach(session.session?.kernel ?? null);
+  }
+
+  get path(): string {
+    return this.panel.context.path;
+  }
+
+  get status(): ConnectionStatus {
+    return this._status;
+  }
+
+  get store(): PacedStore | null {
+    return this._status === 'open' || this._status === 'lost' ? this.paced : null;
+  }
+
+  get experiment(): string | null {
+    const ids = [...(this.store?.get().experiments.keys() ?? [])];
+    return ids.includes(this.chosen ?? '') ? this.chosen : (ids.at(-1) ?? null);
+  }
+
+  select(experiment: string): void {
+    this.chosen = experiment;
+    this.tellSelection();
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    if (!this._isDisposed) {
+      this._isDisposed = true;
+      this.drop();
+      Signal.clearData(this);
+    }
+  }
+
+  private attach(kernel: Kernel.IKernelConnection | null): void {
+    this.kernel = kernel;
+    this.enter(kernel === null ? 'none' : 'waiting');
+    if (kernel !== null) {
+      onAnnounced(kernel, () => this.open());
+      void this.openIfThere(kernel);
+    }
+  }
+
+  /** After a page was loaded the kernel may have had Workbench for hours. */
+  private async openIfThere(kernel: Kernel.IKernelConnection): Promise<void> {
+    await this.panel.context.ready;
+    if (mentionsWorkbench(this.panel) || (await isAnnounced(kernel))) {
+      this.open();
+    }
+  }
+
+  private open(): void {
+    const kernel = this.kernel;
+    if (kernel === null || this.raw !== null || this._isDisposed) {
+      return;
+    }
+    const store = new KernelStore({ connect: (client) => CommChannel.open(kernel, client) });
+    this.raw = store;
+    this.paced = new PacedStore(store, this.settings);
+    this.paced.subscribe(() => this.tellSelection());
+    store.subscribe(() => this.follow(store));
+  }
+
+  /** The channel counts as open when the kernel has spoken: a refusal is a close right away. */
+  private follow(store: KernelStore): void {
+    const { connection } = store.get();
+    if (this.raw !== store) {
+      return;
+    }
+    if (connection === 'dead') {
+      this.drop();
+      this.enter(this.kernel === null ? 'none' : 'waiting');
+    } else if (connection === 'live' || this._status === 'open') {
+      this.enter(connection === 'live' ? 'open' : 'lost');
+      this.tellSelection();
+    }
+  }
+
+  private drop(): void {
+    const { raw, paced } = this;
+    this.raw = this.paced = null;
+    paced?.dispose();
+    raw?.dispose();
+  }
+
+  private onKernelChanged(): void {
+    this.drop();
+    this.attach(this.panel.sessionContext.session?.kernel ?? null);
+  }
+
+  private onStatusChanged(_: unknown, status: Kernel.Status): void {
+    if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
+      this.drop();
+      this.enter(this.kernel === null ? 'none' : 'waiting');
+    } else if (status === 'idle' && this.raw === null && mentionsWorkbench(this.panel)) {
+      this.open();
+    }
+  }
+
+  /** What was sent while the network was away is lost: start over with a snapshot. */
+  private onConnectionChanged(_: unknown, status: Kernel.ConnectionStatus): void {
+    if (this.raw === null || this._status === 'waiting') {
+      return;
+    }
+    if (status === 'connected') {
+      void this.raw.reconnect();
+    } else {
+      this.enter('lost');
+    }
+  }
+
+  private enter(status: ConnectionStatus): void {
+    if (status !== this._status) {
+      this._status = status;
+      this.changed.emit();
+    }
+  }
+
+  private tellSelection(): void {
+    const experiment = this.experiment;
+    if (experiment !== this.told) {
+      this.told = experiment;
+      this.changed.emit();
+    }
+  }
+
+  private kernel: Kernel.IKernelConnection | null = null;
+  private raw: KernelStore | null = null;
+  private paced: PacedStore | null = null;
+  private chosen: string | null = null;
+  /** The experiment that listeners were last told of. */
+  private told: string | null = null;
+  private _status: ConnectionStatus = 'none';
+  private _isDisposed = false;
+}

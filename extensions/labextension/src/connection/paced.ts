@@ -1,0 +1,100 @@
+import type {
+  Command,
+  Curve,
+  ExperimentModel,
+  KernelModel,
+  KernelStore,
+  Store,
+} from '@torch-workbench/views';
+import type { IWorkbenchSettings } from '../tokens';
+
+/**
+ * A kernel's store as the side panel and the status bar see it: redrawn no more often, and with no
+ * more points a curve, than the settings say.
+ */
+export class PacedStore implements Store<KernelModel, Command> {
+  constructor(
+    private readonly store: KernelStore,
+    private readonly settings: IWorkbenchSettings,
+  ) {
+    this.model = this.thinned(store.get());
+    this.stop = store.subscribe(() => this.later());
+    settings.changed.connect(this.later, this);
+  }
+
+  get(): KernelModel {
+    return this.model;
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  send(command: Command): Promise<void> {
+    return this.store.send(command);
+  }
+
+  fetchRecord(experiment: string, capture: string): Promise<ArrayBuffer> {
+    return this.store.fetchRecord(experiment, capture);
+  }
+
+  dispose(): void {
+    this.stop();
+    window.clearTimeout(this.timer);
+    this.settings.changed.disconnect(this.later, this);
+    this.listeners.clear();
+  }
+
+  private later(): void {
+    if (this.timer === 0) {
+      const wait = this.told + this.settings.refreshInterval - performance.now();
+      this.timer = window.setTimeout(() => this.tell(), Math.max(0, wait));
+    }
+  }
+
+  private tell(): void {
+    this.timer = 0;
+    this.told = performance.now();
+    this.model = this.thinned(this.store.get());
+    for (const listener of [...this.listeners]) {
+      listener();
+    }
+  }
+
+  private thinned(model: KernelModel): KernelModel {
+    const most = this.settings.maxPoints;
+    const fits = (one: ExperimentModel): boolean =>
+      [...one.curves.values()].every((curve) => curve.length <= most);
+    if ([...model.experiments.values()].every(fits)) {
+      return model;
+    }
+    const experiments = new Map<string, ExperimentModel>();
+    for (const [id, one] of model.experiments) {
+      const curves = new Map([...one.curves].map(([name, curve]) => [name, thin(curve, most)]));
+      experiments.set(id, { ...one, curves });
+    }
+    return { ...model, experiments };
+  }
+
+  private model: KernelModel;
+  private readonly stop: () => void;
+  private readonly listeners = new Set<() => void>();
+  private timer = 0;
+  private told = -Infinity;
+}
+
+/** Evenly spaced points of a curve, the first and the last among them. */
+export function thin(curve: Curve, most: number): Curve {
+  if (curve.length <= most) {
+    return curve;
+  }
+  const steps = new Int32Array(most);
+  const values = new Float32Array(most);
+  for (let i = 0; i < most; i += 1) {
+    const at = Math.round((i * (curve.length - 1)) / (most - 1));
+    steps[i] = curve.steps[at] as number;
+    values[i] = curve.values[at] as number;
+  }
+  return { steps, values, length: most };
+}

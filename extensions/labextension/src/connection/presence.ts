@@ -1,0 +1,43 @@
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
+
+/**
+ * The comm that Workbench opens from the kernel when its targets are there.
+ *
+ * It carries nothing. Its being there tells a page that is open that Workbench has just been
+ * imported, and a page that is loaded later that it was, without an attempt that an unrelated
+ * kernel would log as an error.
+ */
+const PRESENCE = 'workbench.presence';
+
+/** Calls `callback` whenever Workbench announces itself in this kernel. */
+export function onAnnounced(kernel: Kernel.IKernelConnection, callback: () => void): void {
+  if (kernel.handleComms) {
+    kernel.registerCommTarget(PRESENCE, () => callback());
+  }
+}
+
+/** Whether Workbench announced itself in this kernel before. */
+export async function isAnnounced(kernel: Kernel.IKernelConnection): Promise<boolean> {
+  try {
+    const reply = await kernel.requestCommInfo({ target_name: PRESENCE });
+    const content = reply.content;
+    return content.status === 'ok' && Object.keys(content.comms).length > 0;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether the notebook's code names the package: only then is its kernel asked unannounced. */
+export function mentionsWorkbench(panel: NotebookPanel): boolean {
+  const cells = panel.content.model?.cells;
+  if (cells === undefined) {
+    return false;
+  }
+  for (const cell of cells) {
+    if (cell.type === 'code' && cell.sharedModel.source.includes('workbench')) {
+      return true;
+    }
+  }
+  return false;
+}
