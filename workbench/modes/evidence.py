@@ -9,6 +9,7 @@ answer is *unknown*, and nothing is claimed.
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -54,7 +55,8 @@ def _module_answer(module: nn.Module) -> Answer:
         found = found or _reaches(function, seen, _MAX_DEPTH)
     if found:
         return "yes"
-    return "no" if isinstance(type(module).forward, types.FunctionType) else "unknown"
+    forward = inspect.getattr_static(module, "forward", None)
+    return "no" if isinstance(forward, types.FunctionType) else "unknown"
 
 
 def _methods(module: nn.Module) -> Iterator[types.FunctionType]:
