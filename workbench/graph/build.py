@@ -1,0 +1,216 @@
+"""From a live loss to its `GraphRecord`: walk, name, own, count, pack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.graph.calls import Calls, Table
+from workbench.graph.capture import (
+    COMPILED_TYPE,
+    Ints,
+    Outputs,
+    Walk,
+    edge_bytes,
+    node_types,
+    read_outputs,
+    root_of,
+    walk,
+)
+from workbench.graph.names import Leaves, ModelNames
+from workbench.graph.owners import NOWHERE, OUTSIDE, owners_by_parameters, owners_by_sequence
+from workbench.graph.saved import SavedBytes, count_saved
+from workbench.records import NODE_KINDS, GraphModule, GraphRecord
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from workbench.graph.trace import TraceResult
+
+INFERRED = (
+    "Modules were inferred from the parameters, so an operation without any may be listed under a "
+    "neighbour, and there are no source lines; run the forward inside `with wb.graph(model):` for "
+    "exact ones."
+)
+NO_MODEL = (
+    "No module was found for these parameters, so buffers and frozen weights count as saved; pass "
+    "`model=` to name them."
+)
+ELSEWHERE = (
+    "Part of the forward ran on another thread than the capture; what ran there was placed by its "
+    "parameters."
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a loss comes from, apart from its graph."""
+
+    models: Mapping[str, nn.Module]
+    """Prefix -> model."""
+    trace: TraceResult | None = None
+    inputs: Mapping[int, str] | None = None
+    """Storage identity -> name of a tensor the caller holds."""
+    leaf_names: Mapping[int, str] | None = None
+    """``id`` of a leaf tensor that is no parameter -> its name."""
+    experiment: str | None = None
+    step: int | None = None
+
+
+def build_record(
+    loss: torch.Tensor, origin: Origin, *, read_loss: bool = True
+) -> GraphRecord:
+    """Capture the graph of ``loss``. The record keeps nothing of it alive.
+
+    Args:
+        loss: any tensor that an operation made.
+        origin: what is known about it.
+        read_loss: whether to read its value, which waits for the device.
+
+    Raises:
+        NoGraphError: ``loss`` has no graph.
+    """
+    import torch
+
+    graph = walk(root_of(loss))
+    outputs = read_outputs(graph.nodes)
+    types = node_types(graph.nodes)
+    names = ModelNames.of(origin.models)
+    leaves = Leaves.of(graph, names, origin.leaf_names or {})
+    saved = count_saved(graph.nodes, _held_anyway(names, leaves, origin))
+    owner, notes = _owners(graph, types, leaves, names, origin.trace)
+    table = _ModuleTable(names.modules, owner)
+    calls = Calls.of(graph, types, origin.trace)
+    strings = Table([""])
+    title = names.title or "loss"
+    return GraphRecord(
+        title=title if origin.step is None else f"{title}, step {origin.step}",
+        model=names.title,
+        experiment=origin.experiment,
+        step=origin.step,
+        loss=_value(loss) if read_loss else None,
+        device=str(loss.device),
+        torch_version=str(torch.__version__),
+        captured_at=time.time(),
+        notes=(*notes, *saved.notes()),
+        modules=table.modules,
+        sources=calls.sources,
+        node_type=strings.rows(types),
+        node_op=strings.rows(calls.op),
+        node_kind=_kinds(types, leaves),
+        node_module=table.rows,
+        node_call=np.array(calls.number, dtype=np.int32),
+        node_sequence=graph.sequence,
+        node_shape=strings.rows(outputs.shape),
+        node_dtype=strings.rows(outputs.dtype),
+        node_output_bytes=np.array([size[0] if size else 0 for size in outputs.num_bytes]),
+        node_name=strings.rows(leaves.name),
+        node_source=np.array(calls.source, dtype=np.int32),
+        strings=tuple(strings.items),
+        root=len(types) - 1,
+        **_edge_columns(graph, outputs),
+        **_saved_columns(saved),
+    )
+
+
+def _edge_columns(graph: Walk, outputs: Outputs) -> dict[str, Any]:
+    return {
+        "edge_from": graph.edge_from,
+        "edge_to": graph.edge_to,
+        "edge_bytes": edge_bytes(graph, outputs),
+    }
+
+
+def _saved_columns(saved: SavedBytes) -> dict[str, Any]:
+    return {
+        "node_saved_bytes": saved.first,
+        "node_shared_bytes": saved.shared,
+        "saved_bytes": int(saved.first.sum()),
+        **{f"{kind}_bytes": size for kind, size in saved.totals.items()},
+    }
+
+
+def _value(loss: torch.Tensor) -> float | None:
+    detached = loss.detach()
+    return float(detached) if detached.numel() == 1 and not detached.is_meta else None
+
+
+def _held_anyway(names: ModelNames, leaves: Leaves, origin: Origin) -> dict[int, str]:
+    held = dict.fromkeys(origin.inputs or {}, "input")
+    if origin.trace is not None:
+        held |= {ref.cdata: "input" for ref in origin.trace.inputs if not ref.expired()}
+    return held | leaves.storages | names.storages
+
+
+def _owners(
+    graph: Walk,
+    types: Sequence[str],
+    leaves: Leaves,
+    names: ModelNames,
+    trace: TraceResult | None,
+) -> tuple[Ints, list[str]]:
+    """Owner of every row, and what must be said about it."""
+    if not names.modules:
+        return np.full(len(types), OUTSIDE, np.int64), [NO_MODEL]
+    found = np.full(len(types), NOWHERE, np.int64)
+    notes: list[str] = []
+    if trace is not None:
+        row_of = {module.path: row for row, module in enumerate(names.modules)}
+        known = [row_of.get(trace.paths[o], 0) if o >= 0 else OUTSIDE for o in trace.owner]
+        found = owners_by_sequence(graph.sequence, trace.owner_at, known)
+        found[graph.sequence >= trace.last] = NOWHERE
+    is_operation = graph.sequence >= 0
+    missing = is_operation & (found == NOWHERE)
+    if missing.any():
+        estimate = owners_by_parameters(graph, types, leaves.owner, names.modules)
+        found[missing] = estimate[missing]
+        found[is_operation & (found == NOWHERE)] = OUTSIDE
+        notes.append(ELSEWHERE if trace is not None and trace.ran_elsewhere else INFERRED)
+    _own_leaves(found, graph, leaves)
+    return found, notes
+
+
+def _own_leaves(owner: Ints, graph: Walk, leaves: Leaves) -> None:
+    """A parameter sits in its module; a leaf without a name sits with its first user."""
+    rows = np.flatnonzero(graph.sequence < 0)
+    owner[rows] = leaves.owner[rows]
+    for edge in range(len(graph.edge_from) - 1, -1, -1):
+        row = int(graph.edge_from[edge])
+        if graph.sequence[row] < 0 and leaves.owner[row] < 0:
+            owner[row] = owner[graph.edge_to[edge]]
+    owner[(graph.sequence < 0) & (owner == NOWHERE)] = OUTSIDE
+
+
+class _ModuleTable:
+    """The modules that own something, their ancestors, and the loss; rows renumbered."""
+
+    def __init__(self, modules: Sequence[GraphModule], owner: Ints) -> None:
+        used: set[int] = set()
+        for row in np.unique(owner[owner >= 0]).tolist():
+            while row >= 0 and row not in used:
+                used.add(row)
+                row = modules[row].parent  # noqa: PLW2901 - climbing
+        new_row = {old: new for new, old in enumerate(sorted(used))}
+        kept = [modules[old] for old in sorted(used)]
+        table = [
+            GraphModule(path=m.path, cls=m.cls, parent=new_row.get(m.parent, -1)) for m in kept
+        ]
+        if (owner < 0).any():
+            new_row[OUTSIDE] = len(table)
+            table.append(GraphModule(path="loss", cls="", parent=-1))
+        self.modules = tuple(table)
+        self.rows = np.array([new_row[row] for row in owner.tolist()], dtype=np.int32)
+
+
+def _kinds(types: Sequence[str], leaves: Leaves) -> npt.NDArray[np.uint8]:
+    kinds = [
+        NODE_KINDS.index(kind or ("compiled" if name == COMPILED_TYPE else "operation"))
+        for name, kind in zip(types, leaves.kind, strict=True)
+    ]
+    return np.array(kinds, dtype=np.uint8)

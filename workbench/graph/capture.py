@@ -1,0 +1,213 @@
+"""From the ``grad_fn`` of a loss to plain columns.
+
+The walk is iterative (a recurrent network's graph is tens of thousands of nodes deep) and keeps
+every node's Python wrapper until the columns are made, because an identity is only stable while
+its wrapper lives. What comes out holds numbers and strings only.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.graph.torch_private import node_sequence, node_type, output_metadata
+
+if TYPE_CHECKING:
+    import torch
+    from torch.autograd.graph import Node
+
+LEAF_TYPE = "AccumulateGrad"
+COMPILED_TYPE = "CompiledFunctionBackward"
+
+Ints = npt.NDArray[np.int64]
+
+
+class NoGraphError(ValueError):
+    """A tensor has no autograd graph; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The live nodes of a graph in row order, and its edges in data direction.
+
+    Short-lived by design: it keeps the user's activations alive.
+    """
+
+    nodes: list[Node]
+    sequence: Ints
+    """Per row, -1 for leaves."""
+    edge_from: Ints
+    edge_to: Ints
+    edge_output: Ints
+    """Which forward output of ``edge_from`` flowed along the edge."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Shapes, dtypes and sizes of what each node's forward returned."""
+
+    shape: list[str]
+    dtype: list[str]
+    num_bytes: list[tuple[int, ...]]
+    """Per row, bytes of every output."""
+    device: list[str]
+
+
+def root_of(loss: torch.Tensor) -> Node:
+    """The node that made ``loss``.
+
+    Raises:
+        NoGraphError: ``loss`` has no ``grad_fn``; the sentence says which of the reasons it is.
+    """
+    node = loss.grad_fn
+    if node is not None:
+        return node
+    if loss.requires_grad:
+        raise NoGraphError(
+            "this tensor is a leaf: it requires grad but no operation made it; "
+            "pass the loss that was computed from it"
+        )
+    if not loss.is_floating_point() and not loss.is_complex():
+        raise NoGraphError(
+            f"this tensor is {str(loss.dtype).removeprefix('torch.')}, which cannot carry "
+            "gradients; pass the floating point loss"
+        )
+    raise NoGraphError(
+        "this tensor has no grad_fn: it was detached, made under torch.no_grad() or "
+        "torch.inference_mode(), or made from tensors that do not require grad; pass the loss "
+        "itself, before .detach() or .item()"
+    )
+
+
+def walk(root: Node) -> Walk:
+    """Every node reachable from ``root`` through ``next_functions``, rows in forward order."""
+    nodes: list[Node] = [root]
+    index: dict[Node, int] = {root: 0}
+    makers: list[int] = []
+    users: list[int] = []
+    outputs: list[int] = []
+    for user, node in enumerate(nodes):  # grows while it is read: breadth first
+        for maker, output in node.next_functions:
+            if maker is None:  # an input that needs no gradient
+                continue
+            row = index.setdefault(maker, len(nodes))
+            if row == len(nodes):
+                nodes.append(maker)
+            makers.append(row)
+            users.append(user)
+            outputs.append(output)
+    sequence = np.array([node_sequence(node) for node in nodes], dtype=np.int64)
+    edge_from = np.array(makers, dtype=np.int64)
+    edge_to = np.array(users, dtype=np.int64)
+    order = _forward_order(sequence, edge_from, edge_to)
+    row_of = np.empty_like(order)
+    row_of[order] = np.arange(len(order))
+    edge_from, edge_to = row_of[edge_from], row_of[edge_to]
+    by_user = np.argsort(edge_to, kind="stable")
+    return Walk(
+        nodes=[nodes[i] for i in order],
+        sequence=sequence[order],
+        edge_from=edge_from[by_user],
+        edge_to=edge_to[by_user],
+        edge_output=np.array(outputs, dtype=np.int64)[by_user],
+    )
+
+
+def _forward_order(sequence: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
+    """Topological order, by sequence number where that is one; a leaf sits before its first user.
+
+    Sequence order can break topology: numbers are counted per thread, and an in-place operation on
+    a view makes torch replace the view's node by a later one.
+    """
+    key = _order_keys(sequence, edge_from, edge_to)
+    order = np.argsort(key, kind="stable")
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    if np.all(position[edge_from] < position[edge_to]):
+        return order
+    return _kahn(key, edge_from, edge_to)
+
+
+def _order_keys(sequence: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
+    key = sequence * 2
+    leaves = sequence < 0
+    first_use = np.full(len(sequence), np.iinfo(np.int64).max // 4, dtype=np.int64)
+    np.minimum.at(first_use, edge_from, sequence[edge_to])
+    key[leaves] = first_use[leaves] * 2 - 1
+    return key
+
+
+def _kahn(key: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
+    waiting = np.bincount(edge_to, minlength=len(key)).tolist()
+    users: list[list[int]] = [[] for _ in range(len(key))]
+    for maker, user in zip(edge_from.tolist(), edge_to.tolist(), strict=True):
+        users[maker].append(user)
+    ready = [(k, i) for i, k in enumerate(key.tolist()) if not waiting[i]]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, row = heapq.heappop(ready)
+        order.append(row)
+        for user in users[row]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (int(key[user]), user))
+    return np.array(order, dtype=np.int64)
+
+
+def read_outputs(nodes: Sequence[Node]) -> Outputs:
+    """Shape, dtype, device and bytes of the forward outputs of every node."""
+    result = Outputs(shape=[], dtype=[], num_bytes=[], device=[])
+    names: dict[Any, str] = {}
+    for node in nodes:
+        metadata = output_metadata(node)
+        first = metadata[0] if metadata else None
+        result.shape.append(_shape_text(first))
+        result.dtype.append(_cached_name(names, getattr(first, "dtype", "")))
+        result.device.append(_cached_name(names, getattr(first, "device", "")))
+        result.num_bytes.append(tuple(_num_bytes(output) for output in metadata))
+    return result
+
+
+def _cached_name(names: dict[Any, str], value: Any) -> str:
+    found = names.get(value)
+    if found is None:
+        found = names[value] = str(value).removeprefix("torch.")
+    return found
+
+
+def _shape_text(metadata: Any) -> str:
+    if metadata is None:
+        return ""
+    if metadata.is_nested_tensor:
+        return "nested"
+    return "×".join(map(str, metadata.shape)) or "scalar"
+
+
+def _num_bytes(metadata: Any) -> int:
+    if metadata.is_nested_tensor:
+        return 0
+    count = 1
+    for size in metadata.shape:
+        count *= int(size)
+    return count * cast(int, metadata.dtype.itemsize)
+
+
+def edge_bytes(graph: Walk, outputs: Outputs) -> Ints:
+    """Bytes of the value that flowed along each edge."""
+    found = np.zeros(len(graph.edge_from), dtype=np.int64)
+    rows = zip(graph.edge_from.tolist(), graph.edge_output.tolist(), strict=True)
+    for edge, (maker, output) in enumerate(rows):
+        sizes = outputs.num_bytes[maker]
+        found[edge] = sizes[output] if output < len(sizes) else 0
+    return found
+
+
+def node_types(nodes: Sequence[Node]) -> list[str]:
+    """Type name of every node."""
+    return [node_type(node) for node in nodes]

@@ -1,0 +1,160 @@
+"""Which name a module, a parameter or a storage goes by.
+
+Wrappers that only forward to one inner module (``torch.compile``, DDP, FSDP, checkpoint wrappers)
+are seen through: their inner module takes their place, so a path is the same with and without
+them and equals the one the user wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.graph.owners import NOWHERE
+from workbench.graph.torch_private import storage_key
+from workbench.records import GraphModule
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from workbench.graph.capture import Ints, Walk
+
+_WRAPPED = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+_WRAPPER_CLASSES = ("DistributedDataParallel", "DataParallel")
+
+
+@dataclass
+class ModelNames:
+    """Names of everything in one or more models. Valid while the models live; not to be kept."""
+
+    modules: list[GraphModule] = field(default_factory=list["GraphModule"])
+    """Parents first; the order of ``named_modules``."""
+    live: list[nn.Module] = field(default_factory=list["nn.Module"])
+    """The module behind each row of ``modules``, the outermost wrapper where there are several."""
+    parameters: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
+    """``id(parameter)`` -> (qualified name, row of its module); the first name wins."""
+    storages: dict[int, str] = field(default_factory=dict[int, str])
+    """Identity of a storage -> ``parameter`` or ``buffer``."""
+
+    @classmethod
+    def of(cls, models: Mapping[str, nn.Module]) -> ModelNames:
+        """Names of ``models``: prefix -> model. The prefix of a single model is ``""``."""
+        names = cls()
+        seen: set[int] = set()
+        for prefix, model in models.items():
+            names._add_model(prefix, model, seen)
+        return names
+
+    @property
+    def title(self) -> str:
+        """Class names of the models, ``Generator, Discriminator``."""
+        return ", ".join(module.cls for module in self.modules if module.parent < 0)
+
+    def _add_model(self, prefix: str, model: nn.Module, seen: set[int]) -> None:
+        pending: list[tuple[str, int, nn.Module]] = [(prefix, -1, model)]
+        while pending:
+            path, parent, module = pending.pop()
+            if id(module) in seen:
+                continue
+            row = len(self.modules)
+            inner = module
+            for layer in _unwrapped(module):
+                seen.add(id(layer))
+                inner = layer
+                self._add_tensors(layer, path, row)
+            self.modules.append(GraphModule(path=path, cls=type(inner).__name__, parent=parent))
+            self.live.append(module)
+            children = list(inner.named_children())
+            pending.extend((_join(path, name), row, child) for name, child in reversed(children))
+
+    def _add_tensors(self, module: nn.Module, path: str, row: int) -> None:
+        for name, parameter in module.named_parameters(recurse=False):
+            self.parameters.setdefault(id(parameter), (_join(path, name), row))
+            self._add_storage(parameter, "parameter")
+        for _, buffer in module.named_buffers(recurse=False):
+            self._add_storage(buffer, "buffer")
+
+    def _add_storage(self, tensor: torch.Tensor, kind: str) -> None:
+        for part in plain_tensors(tensor):
+            self.storages.setdefault(storage_key(part)[0], kind)
+
+
+def _unwrapped(module: nn.Module) -> Iterator[nn.Module]:
+    """``module``, then what it wraps, inwards."""
+    layer: nn.Module | None = module
+    while layer is not None:
+        yield layer
+        layer = wrapped_module(layer)
+
+
+def wrapped_module(module: nn.Module) -> nn.Module | None:
+    """The module that ``module`` merely forwards to, if it is such a wrapper."""
+    children: Mapping[str, Any] = vars(module)["_modules"]  # named_children drops repeats
+    for name in _WRAPPED:
+        if children.get(name) is not None:
+            return children[name]
+    if type(module).__name__ in _WRAPPER_CLASSES:
+        return children.get("module")
+    return None
+
+
+def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors that own memory behind ``tensor``: itself, or the parts of a subclass.
+
+    Empty for layouts without storages (sparse compressed, mkldnn) and for the parameters of a
+    lazy module that has not run.
+    """
+    import torch
+
+    if torch.nn.parameter.is_lazy(tensor):
+        return []
+
+    flatten = getattr(type(tensor), "__tensor_flatten__", None)
+    if flatten is not None:
+        inner: list[str] = flatten(tensor)[0]
+        return [part for name in inner for part in plain_tensors(getattr(tensor, name))]
+    if tensor.layout is torch.strided:
+        return [tensor]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    return []
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+@dataclass
+class Leaves:
+    """What is known of each leaf, per row; empty and `NOWHERE` for operations."""
+
+    name: list[str]
+    owner: Ints
+    kind: list[str]
+    """``parameter`` or ``input``."""
+    storages: dict[int, str]
+    """Identity of a leaf's storage -> its kind."""
+
+    @classmethod
+    def of(cls, graph: Walk, names: ModelNames, extra: Mapping[int, str]) -> Leaves:
+        """Names of the leaves of ``graph``; ``extra`` names tensors that are no parameters."""
+        import torch
+
+        size = len(graph.nodes)
+        found = cls([""] * size, np.full(size, NOWHERE, np.int64), [""] * size, {})
+        for row in np.flatnonzero(graph.sequence < 0).tolist():
+            variable: Any = getattr(graph.nodes[row], "variable", None)
+            if variable is None:
+                continue
+            known = names.parameters.get(id(variable))
+            is_parameter = known is not None or isinstance(variable, torch.nn.Parameter)
+            found.kind[row] = "parameter" if is_parameter else "input"
+            found.name[row] = known[0] if known else extra.get(id(variable), "")
+            found.owner[row] = known[1] if known else NOWHERE
+            for part in plain_tensors(variable):
+                found.storages.setdefault(storage_key(part)[0], found.kind[row])
+        return found

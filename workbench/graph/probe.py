@@ -1,0 +1,76 @@
+"""Capturing the graph of a step that was going to run anyway."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+from workbench.experiment.probe import StepContext, StepProbe
+from workbench.graph.build import Origin, build_record
+from workbench.graph.trace import Trace, weak_storages
+
+if TYPE_CHECKING:
+    import torch
+
+    from workbench.records import GraphRecord
+
+
+class GraphProbe(StepProbe):
+    """Rides along with the next step and returns the `GraphRecord` of its loss.
+
+    Compiled regions are watched from outside only (see `workbench.graph.trace`), so a capture
+    never makes Dynamo compile again.
+    """
+
+    kind: ClassVar[str] = "graph"
+
+    def __init__(self) -> None:
+        self._context: StepContext | None = None
+        self._trace: Trace | None = None
+        self._record: GraphRecord | None = None
+        self._loss: torch.Tensor | None = None
+
+    def before_step(self, context: StepContext) -> None:
+        """Remember what runs."""
+        self._context = context
+
+    def before_forward(self) -> None:
+        """Start watching the forward."""
+        if self._context is not None:
+            self._trace = Trace({"": self._context.model})
+            self._trace.start()
+
+    def after_forward(self, loss: torch.Tensor) -> None:
+        """Snapshot the whole graph while its saved tensors exist."""
+        context, trace = self._context, self._trace
+        if context is None or trace is None:
+            return
+        watched = trace.stop()
+        batch = tuple(weak_storages(context.batch))
+        origin = Origin(
+            models={"": context.model},
+            trace=dataclasses.replace(watched, inputs=(*watched.inputs, *batch)),
+            experiment=context.name,
+            step=context.step,
+        )
+        self._record = build_record(loss, origin, read_loss=False)
+        self._loss = loss.detach()
+
+    def finish(self) -> GraphRecord:
+        """The record; nothing of the step is kept.
+
+        Raises:
+            RuntimeError: the step failed before it had a loss.
+        """
+        record, loss = self._record, self._loss
+        if self._trace is not None:
+            self._trace.stop()
+        self._context = self._trace = self._record = self._loss = None
+        if record is None:
+            raise RuntimeError(
+                "no graph was captured: the step ended before its loss was computed; capture again "
+                "once a step runs through"
+            )
+        # read here, not in the middle of the step, so that the device is not waited for twice
+        value = float(loss) if loss is not None and loss.numel() == 1 else None
+        return dataclasses.replace(record, loss=value)

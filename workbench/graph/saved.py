@@ -1,0 +1,163 @@
+"""Bytes that a graph keeps alive for backward, counted per storage and once each.
+
+A ``SavedTensor`` is looked at without unpacking it. Unpacking would run the user's hooks, and under
+non-reentrant checkpointing the hook is the forward itself. Storages that would live anyway
+(parameters, buffers, inputs) are totalled apart: freeing the graph would not free them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.graph.names import plain_tensors
+from workbench.graph.torch_private import (
+    forward_class,
+    is_freed,
+    raw_slots,
+    raw_values,
+    storage_key,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from torch.autograd.graph import Node
+
+    from workbench.graph.capture import Ints
+
+_CHECKPOINT_HOLDER = "torch.utils.checkpoint"
+
+
+@dataclass
+class SavedBytes:
+    """What each node holds; plain numbers."""
+
+    first: Ints
+    """Per row, bytes of storages that this node is the first to hold."""
+    shared: Ints
+    """Per row, bytes of storages that an earlier row holds already."""
+    totals: dict[str, int] = field(
+        default_factory=lambda: {"parameter": 0, "buffer": 0, "input": 0}
+    )
+    num_freed: int = 0
+    """Nodes whose saved tensors a backward has freed."""
+    num_recomputed: int = 0
+    """Values that activation checkpointing will compute again."""
+    num_packed: int = 0
+    """Values a pack hook turned into something that holds no visible tensor."""
+    num_unsized: int = 0
+    """Saved tensors whose layout has no storage to measure."""
+
+    def notes(self) -> list[str]:
+        """One sentence for each thing that could not be counted."""
+        found: list[str] = []
+        if self.num_freed:
+            found.append(
+                "Backward has already run, so what was saved for it is freed: bytes are missing; "
+                "capture before backward to see them."
+            )
+        if self.num_recomputed:
+            found.append(
+                f"{self.num_recomputed} saved values belong to activation checkpointing: they hold "
+                "no bytes and are computed again in backward."
+            )
+        if self.num_packed:
+            found.append(
+                f"{self.num_packed} saved values were packed by a saved-tensor hook into something "
+                "other than a tensor; their bytes are not counted."
+            )
+        if self.num_unsized:
+            found.append(
+                f"{self.num_unsized} saved tensors have a layout without a storage; their bytes "
+                "are not counted."
+            )
+        return found
+
+
+def count_saved(nodes: Sequence[Node], held_anyway: Mapping[int, str]) -> SavedBytes:
+    """Count what ``nodes``, in forward order, hold.
+
+    Args:
+        nodes: live nodes.
+        held_anyway: storage identity -> ``parameter``, ``buffer`` or ``input``.
+    """
+    result = SavedBytes(np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64))
+    slots: dict[type, tuple[str, ...]] = {}
+    seen: set[int] = set()
+    for row, node in enumerate(nodes):
+        names = slots.get(type(node))
+        if names is None:
+            names = slots[type(node)] = raw_slots(type(node))
+        if names:
+            _count_node(result, row, _held(result, node, names), seen, held_anyway)
+    return result
+
+
+def _count_node(
+    result: SavedBytes,
+    row: int,
+    tensors: Iterable[torch.Tensor],
+    seen: set[int],
+    held_anyway: Mapping[int, str],
+) -> None:
+    own: set[int] = set()
+    for tensor in tensors:
+        key, size = storage_key(tensor)
+        if key in own:
+            continue
+        own.add(key)
+        kind = held_anyway.get(key)
+        is_first = key not in seen
+        seen.add(key)
+        if kind is not None:
+            result.totals[kind] += size if is_first else 0
+        elif is_first:
+            result.first[row] += size
+        else:
+            result.shared[row] += size
+
+
+def _held(result: SavedBytes, node: Node, slots: tuple[str, ...]) -> Iterable[torch.Tensor]:
+    """Tensors ``node`` holds, with what cannot be counted noted in ``result``."""
+    empty = ""
+    for slot in slots:
+        for value in raw_values(node, slot):
+            if value is None:
+                empty = empty or slot
+            else:
+                yield from _parts(result, value)
+    if empty and is_freed(node, empty):
+        result.num_freed += 1
+    if forward_class(node) is not None:  # a custom Function may keep tensors on ctx
+        for value in list(vars(node).values()):
+            yield from _stashed(result, value)
+
+
+def _stashed(result: SavedBytes, value: Any) -> Iterable[torch.Tensor]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield from _parts(result, value)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            if isinstance(item, torch.Tensor):
+                yield from _parts(result, item)
+
+
+def _parts(result: SavedBytes, value: Any) -> Iterable[torch.Tensor]:
+    """The tensors with storages behind one raw saved value."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        parts = plain_tensors(value)
+        result.num_unsized += not parts
+        yield from parts
+    elif type(value).__module__ == _CHECKPOINT_HOLDER:
+        result.num_recomputed += 1
+    else:  # what a pack hook returned: save_on_cpu, for one, returns (device, tensor)
+        found = list(_stashed(result, value))
+        result.num_packed += not found
+        yield from found

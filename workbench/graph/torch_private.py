@@ -1,0 +1,138 @@
+"""The private corners of torch that a capture stands on, each wrapped once.
+
+Everything here was read in torch 2.13 and has a test that fails when it moves
+(``tests/unit/graph/test_torch_private.py``). Nothing here may read a ``_saved_*`` attribute of a
+node that holds hooks: unpacking runs user code, and under non-reentrant checkpointing it runs the
+forward again. ``_raw_saved_*`` with ``.data`` looks without unpacking
+(``torch/csrc/autograd/python_saved_variable_hooks.cpp``, ``saved_variable.cpp``).
+"""
+
+# pyright: reportPrivateUsage=false
+# (this file exists to hold the private uses)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.autograd.graph import Node
+    from torch.overrides import TorchFunctionMode
+
+LEAF_SEQUENCE = 2**64 - 1
+"""`AccumulateGrad` carries the largest number so that backward runs it first."""
+
+current_sequence: Callable[[], int] = cast(
+    Callable[[], int],
+    torch.autograd._get_sequence_nr,  # type: ignore[attr-defined]
+)
+"""Number the next autograd node of this thread will get."""
+
+
+def node_sequence(node: Node) -> int:
+    """Creation order of ``node`` within its thread, -1 for leaves."""
+    number = int(cast(Any, node)._sequence_nr())
+    return -1 if number == LEAF_SEQUENCE else number
+
+
+def node_type(node: Node) -> str:
+    """``AddBackward0``; the C++ name for nodes that have no Python class of their own."""
+    name = type(node).__name__
+    return node.name().rsplit("::", 1)[-1] if name == "CppFunction" else name
+
+
+def output_metadata(node: Node) -> tuple[Any, ...]:
+    """One entry per forward output, with ``shape``, ``dtype`` and ``device``."""
+    return tuple(cast(Any, node)._input_metadata)
+
+
+def forward_class(node: Node) -> type | None:
+    """The `torch.autograd.Function` subclass behind a Python node, else None."""
+    return getattr(node, "_forward_cls", None)
+
+
+def raw_slots(node_class: type) -> tuple[str, ...]:
+    """Names of the ``_raw_saved_*`` attributes of a node class."""
+    return tuple(name for name in dir(node_class) if name.startswith("_raw_saved_"))
+
+
+def raw_values(node: Node, slot: str) -> list[Any]:
+    """What the `SavedTensor` objects of one slot hold, not unpacked; None for an empty one.
+
+    A value is a tensor, or whatever a pack hook returned.
+    """
+    try:
+        saved: Any = getattr(node, slot)
+    except RuntimeError:  # a Python node whose tensors backward has freed
+        return [None]
+    if saved is None:
+        return []
+    values = cast("list[Any]", saved if isinstance(saved, (tuple, list)) else [saved])
+    return [None if value is None else value.data for value in values]
+
+
+def is_freed(node: Node, slot: str) -> bool:
+    """Whether backward freed an *empty* slot (one whose raw value is None).
+
+    Reading the unpacked attribute is safe exactly then: an empty slot holds no hooks.
+    """
+    try:
+        getattr(node, "saved_tensors" if slot == "_raw_saved_tensors" else slot[len("_raw") :])
+    except RuntimeError:
+        return True
+    return False
+
+
+def storage_key(tensor: torch.Tensor) -> tuple[int, int]:
+    """(identity, bytes) of the storage behind ``tensor``; the identity holds while it lives."""
+    storage = tensor.untyped_storage()
+    return storage._cdata, storage.nbytes()
+
+
+def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
+    """What ``module.compile()`` put in place of the module's call, else None."""
+    return module.__dict__.get("_compiled_call_impl")
+
+
+def set_compiled_call(module: nn.Module, call: Callable[..., Any]) -> None:
+    """Replace what ``module.compile()`` installed."""
+    module.__dict__["_compiled_call_impl"] = call
+
+
+def has_compiled_forward(module: nn.Module) -> bool:
+    """Whether ``module.forward`` is a `torch.compile` product (also of the whole module)."""
+    forward = getattr(module, "forward", None)
+    if getattr(forward, "_torchdynamo_disable", False):
+        return False
+    return hasattr(forward, "_torchdynamo_orig_callable")
+
+
+def without_mode(mode: TorchFunctionMode) -> list[TorchFunctionMode]:
+    """Take ``mode`` off this thread's stack wherever it lies; returns the stack to restore.
+
+    Dynamo guards on the stack, so a compiled region must never see a mode of ours.
+    """
+    from torch.overrides import _get_current_function_mode_stack
+
+    stack = list(_get_current_function_mode_stack())
+    _replace_stack(len(stack), [other for other in stack if other is not mode])
+    return stack
+
+
+def restore_modes(stack: list[TorchFunctionMode]) -> None:
+    """Put back the stack that `without_mode` returned."""
+    from torch.overrides import _get_current_function_mode_stack
+
+    _replace_stack(len(_get_current_function_mode_stack()), stack)
+
+
+def _replace_stack(depth: int, modes: list[TorchFunctionMode]) -> None:
+    from torch.overrides import _pop_mode, _push_mode
+
+    for _ in range(depth):
+        _pop_mode()
+    for mode in modes:
+        _push_mode(mode)
