@@ -20,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from workbench.server.errors import (
     DashboardFailedError,
@@ -184,7 +185,7 @@ class Dashboards:
             url = f"{self.settings.base_url}workbench/tb/{key}"
             process = await self._start_process(
                 logdir=logdir,
-                path_prefix=url,
+                path_prefix=unquote(url),  # a hub user `a@b` is `a%40b` in the base URL
                 log=self.settings.log_folder / f"tensorboard-{key}.log",
                 timeout_s=self.settings.start_timeout_s,
                 data_server=self.settings.data_server,

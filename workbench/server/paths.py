@@ -29,7 +29,20 @@ def folder_inside(root: Path, given: object) -> Path:
         raise BadRequestError(
             f"A folder is named by a string, got {type(given).__name__}; send a path inside {root}."
         )
-    home, folder = _resolve(root, given)
+    try:
+        return _checked(root.resolve(), given)
+    except (OSError, RuntimeError, ValueError) as error:
+        # NUL bytes, names longer than the file system takes, loops of symbolic links
+        raise BadRequestError(f"{_shown(given)} is not a path: {type(error).__name__}.") from error
+
+
+def relative_to_root(root: Path, folder: Path) -> str:
+    """``folder`` as the browser names it: relative to the root, ``/`` between the parts."""
+    return folder.relative_to(root.resolve()).as_posix()
+
+
+def _checked(home: Path, given: str) -> Path:
+    folder = (home / given).resolve()
     if not folder.is_relative_to(home):
         raise OutsideRootError(
             f"{_shown(given)} leads outside the folder Jupyter serves ({home}); choose a folder "
@@ -41,20 +54,6 @@ def folder_inside(root: Path, given: object) -> Path:
     if not os.access(folder, os.R_OK | os.X_OK):
         raise MissingFolderError(f"{_shown(given)} cannot be read; check its permissions.")
     return folder
-
-
-def relative_to_root(root: Path, folder: Path) -> str:
-    """``folder`` as the browser names it: relative to the root, ``/`` between the parts."""
-    return folder.relative_to(root.resolve()).as_posix()
-
-
-def _resolve(root: Path, given: str) -> tuple[Path, Path]:
-    try:
-        home = root.resolve()
-        return home, (home / given).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        # NUL bytes, names longer than the file system takes, loops of symbolic links
-        raise BadRequestError(f"{_shown(given)} is not a path: {error}.") from error
 
 
 def _shown(given: str) -> str:
