@@ -46,6 +46,11 @@ class Mode:
         """
         raise NotImplementedError(f"{cls.__name__} must list its choices")
 
+    @classmethod
+    def needs(cls, device: torch.device) -> str:  # noqa: ARG003 - for those that override it
+        """What this machine lacks for every value but the default, for a badge, or ``""``."""
+        return ""
+
     def attach(self, model: nn.Module) -> None:
         """Change ``model`` in place so that its next forward runs under this mode."""
 

@@ -62,6 +62,12 @@ class Compile(Mode):
         )
         return ModeChoice(value="off"), *refused
 
+    @classmethod
+    def needs(cls, device: torch.device) -> str:
+        """``needs a C++ compiler`` where the toolchain is missing."""
+        missing = missing_for_compile(device)
+        return missing.short if missing else ""
+
     def targets(self, model: nn.Module) -> list[nn.Module]:
         """The modules that `attach` compiles: none, the blocks, or the model itself."""
         if self.value == self.default:

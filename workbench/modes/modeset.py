@@ -39,7 +39,7 @@ class ModeSet:
             cls.name: cls(values.get(cls.name, cls.default), device) for cls in mode_classes()
         }
         acting = [mode for mode in self if mode.value != mode.default]
-        self._text = "+".join(_token(mode) for mode in acting) or "fp32"
+        self._text = self.text_with("", "")
         self._tell_compile(acting)
         self.compiled = self._modes[Compile.name].value != Compile.default
         self.forward_context = _forward_context(acting)
@@ -96,6 +96,11 @@ class ModeSet:
         values = {mode.name: mode.value for mode in self}
         return ModeSet({**values, name: value}, self.device)
 
+    def text_with(self, name: str, value: str) -> str:
+        """``str`` of the set with mode ``name`` at ``value``, without making that set."""
+        tokens = (_token(mode, value if mode.name == name else mode.value) for mode in self)
+        return "+".join(token for token in tokens if token) or "fp32"
+
     def attach(self, model: nn.Module) -> None:
         """Change ``model`` in place, mode by mode in order of application."""
         for mode in self:
@@ -127,7 +132,9 @@ class ModeSet:
     def _tell_compile(self, acting: list[Mode]) -> None:
         compile_mode = self._modes[Compile.name]
         if isinstance(compile_mode, Compile):
-            compile_mode.baked_in = "+".join(_token(mode) for mode in acting if mode.unguarded)
+            compile_mode.baked_in = "+".join(
+                _token(mode, mode.value) for mode in acting if mode.unguarded
+            )
 
 
 def _read(token: str) -> tuple[str, str]:
@@ -161,11 +168,14 @@ def _valid() -> str:
     return ", ".join(tokens)
 
 
-def _token(mode: Mode) -> str:
+def _token(mode: Mode, value: str) -> str:
+    """The shortest token for ``mode`` at ``value``; empty at its default."""
+    if value == mode.default:
+        return ""
     if mode.name == "precision":
-        return mode.value
-    first = next(value for value in mode.values if value != mode.default)
-    return mode.name if mode.value == first else f"{mode.name}:{mode.value}"
+        return value
+    first = next(v for v in mode.values if v != mode.default)
+    return mode.name if value == first else f"{mode.name}:{value}"
 
 
 def _refusal(mode: Mode) -> str:

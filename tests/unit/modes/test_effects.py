@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import timeit
+
+import pytest
+
+from workbench.modes.effects import MIN_STEPS, WINDOW, StepTimings
+
+
+def test_only_steady_steps_make_the_median() -> None:
+    timings = StepTimings()
+    timings.first_step("compile", 14.0)
+    for _ in range(MIN_STEPS):
+        timings.add("compile", 0.01)
+    assert timings.spread("compile").median == 0.01
+    assert timings.first_step_seconds("compile") == 14.0
+    assert timings.count("compile") == MIN_STEPS
+
+
+def test_too_few_steps_say_nothing() -> None:
+    timings = StepTimings()
+    for _ in range(MIN_STEPS - 1):
+        timings.add("fp32", 0.01)
+    assert timings.spread("fp32") is None
+    assert timings.spread("bf16") is None
+    assert timings.count("bf16") == 0
+
+
+def test_sets_are_kept_apart_and_the_latest_is_known() -> None:
+    timings = StepTimings()
+    for modes in ("fp32", "bf16", "fp16", "bf16"):
+        for _ in range(MIN_STEPS):
+            timings.add(modes, {"fp32": 3.0, "bf16": 1.0, "fp16": 2.0}[modes])
+    assert timings.latest(["fp32", "fp16"]) == "fp16"
+    assert timings.latest(["fp32", "fp16", "bf16"]) == "bf16"
+    assert timings.latest(["compile"]) is None
+    assert timings.spread("fp32").median == 3.0
+    assert timings.count("bf16") == 2 * MIN_STEPS
+
+
+def test_memory_is_bounded_and_old_steps_make_room() -> None:
+    timings = StepTimings()
+    for step in range(10 * WINDOW):
+        timings.add("fp32", float(step))
+    assert timings.count("fp32") == WINDOW
+    assert timings.spread("fp32").median >= 9 * WINDOW
+
+
+def test_parity_is_remembered_without_counting_as_training() -> None:
+    timings = StepTimings()
+    timings.parity("bf16", 3e-3)
+    assert timings.max_abs_delta_logit("bf16") == 3e-3
+    assert timings.max_abs_delta_logit("fp32") is None
+    assert timings.latest(["bf16"]) is None
+
+
+@pytest.mark.benchmark
+def test_adding_a_step_takes_less_than_half_a_microsecond() -> None:
+    timings = StepTimings()
+    best = min(timeit.repeat(lambda: timings.add("compile+bf16", 0.01), number=20_000, repeat=5))
+    print(f"StepTimings.add: {best / 20_000 * 1e9:.0f} ns")
+    assert best / 20_000 < 0.5e-6

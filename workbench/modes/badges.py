@@ -1,0 +1,165 @@
+"""A mode's badge: what its value was measured to change, in words.
+
+A badge compares the mode set in use with a set that differs in this mode alone: the one with the
+mode at its default, or, where that was never trained, the other value that was trained last (and
+then the badge names it). A verdict is given only where the intervals of the two medians exclude
+"no change"; otherwise the badge says that nothing could be told apart, and how finely.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+from workbench.modes.base import Mode
+from workbench.modes.compile import Compile
+from workbench.modes.effects import MIN_STEPS, StepTimings
+from workbench.modes.modeset import ModeSet
+from workbench.modes.statistics import Speedup, Spread, speedup
+from workbench.records import Badge
+from workbench.records.panel import BadgeKind
+
+
+def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) -> Badge:
+    """The badge of ``mode`` as it stands in ``modeset``."""
+    if reason := mode.no_effect_reason(model):
+        return Badge(kind="none", text="no effect", detail=reason)
+    if needed := mode.needs(mode.device):
+        return Badge(kind="warn", text=needed)
+    if mode.value == mode.default:
+        return _baseline(mode, modeset, timings)
+    now = timings.spread(str(modeset))
+    if now is None:
+        done = timings.count(str(modeset))
+        return _not_measured(f"{done} of {MIN_STEPS} steps" if done else "")
+    other = _reference(mode, modeset, timings)
+    before = timings.spread(_with(mode, modeset, other)) if other else None
+    if other is None or before is None:
+        return _not_measured(f"no steps with {mode.default} yet")
+    return _effect(mode, modeset, timings, other, (before, now))
+
+
+def _not_measured(detail: str) -> Badge:
+    return Badge(kind="todo", text="not measured", detail=detail)
+
+
+def _baseline(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge:
+    """The default is chosen: name what the alternative trained last was worth."""
+    other = _latest(mode, modeset, timings, [v for v in mode.values if v != mode.default])
+    now = timings.spread(str(modeset))
+    then = timings.spread(_with(mode, modeset, other)) if other else None
+    if other is None or now is None or then is None:
+        return Badge(kind="baseline", text="baseline")
+    return Badge(
+        kind="baseline",
+        text="baseline",
+        detail=f"{other}: {_verdict(speedup(now, then))}",
+        tooltip=f"{_described(other, then)}; {_described(mode.value, now)}",
+    )
+
+
+def _effect(
+    mode: Mode, modeset: ModeSet, timings: StepTimings, other: str, pair: tuple[Spread, Spread]
+) -> Badge:
+    before, now = pair
+    change = speedup(before, now)
+    than = "" if other == mode.default else f" than {other}"
+    first_s = timings.first_step_seconds(str(modeset)) if mode.name == Compile.name else None
+    delta = timings.max_abs_delta_logit(str(modeset))
+    tooltip = [_described(mode.value, now), _described(other, before)]
+    tooltip += [f"first step {duration(first_s)}"] if first_s is not None else []
+    tooltip += [_parity(delta)] if delta is not None else []
+    if not change.supported:
+        text, detail = "no clear effect", f"{factor(change.low)} to {factor(change.high)} speed"
+    else:
+        text = f"{_verdict(change)}{than}"
+        detail = _cost(before, now, first_s) or (_parity(delta) if delta is not None else "")
+    return Badge(kind=_kind(change), text=text, detail=detail, tooltip="; ".join(tooltip))
+
+
+def _kind(change: Speedup) -> BadgeKind:
+    if not change.supported:
+        return "none"
+    return "good" if change.ratio > 1 else "bad"
+
+
+def _verdict(change: Speedup) -> str:
+    if not change.supported:
+        return "no clear effect"
+    if change.ratio > 1:
+        return f"{factor(change.ratio)} faster"
+    return f"{factor(1 / change.ratio)} slower"
+
+
+def _cost(before: Spread, now: Spread, first_s: float | None) -> str:
+    """After how many steps the first one is paid back, or what it cost where it never is."""
+    if first_s is None:
+        return ""
+    saving = before.median - now.median
+    if saving <= 0:
+        return f"first step took {duration(first_s)}"
+    steps = max(math.ceil((first_s - now.median) / saving), 0)
+    return f"pays back after {short_count(steps)} steps"
+
+
+def _reference(mode: Mode, modeset: ModeSet, timings: StepTimings) -> str | None:
+    if timings.count(_with(mode, modeset, mode.default)) >= MIN_STEPS:
+        return mode.default
+    return _latest(mode, modeset, timings, [v for v in mode.values if v != mode.value])
+
+
+def _latest(mode: Mode, modeset: ModeSet, timings: StepTimings, values: list[str]) -> str | None:
+    by_text = {_with(mode, modeset, value): value for value in values}
+    found = timings.latest(by_text)
+    return by_text[found] if found is not None else None
+
+
+def _with(mode: Mode, modeset: ModeSet, value: str) -> str:
+    return modeset.text_with(mode.name, value)
+
+
+def _described(value: str, times: Spread) -> str:
+    return (
+        f"{value}: median {duration(times.median)}, middle half {duration(times.q1)} to "
+        f"{duration(times.q3)}, {times.count} steps"
+    )
+
+
+def _parity(delta: float) -> str:
+    return f"max |Δ logit| {power(delta)}"
+
+
+def factor(ratio: float) -> str:
+    """``1.4×``; two decimals near 1, none from 10."""
+    if abs(ratio - 1) < 0.095:
+        return f"{ratio:.2f}×"
+    return f"{ratio:.1f}×" if ratio < 9.95 else f"{ratio:.0f}×"
+
+
+def duration(seconds: float) -> str:
+    """Three digits with the unit that fits: ``14.0 s``, ``12.1 ms``, ``141 µs``."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= 0.9995 * scale:
+            return f"{_three(seconds / scale)} {unit}"
+    return f"{_three(seconds / 1e-6)} µs"
+
+
+def short_count(number: int) -> str:
+    """At most three digits: ``780``, ``12.3k``."""
+    if number < 1000:
+        return str(number)
+    return f"{_three(number / 1000)}k" if number < 999_500 else f"{_three(number / 1e6)}M"
+
+
+def power(value: float) -> str:
+    """One digit and its power of ten: ``3e-3``; ``0`` for zero."""
+    if not math.isfinite(value):
+        return "not finite"
+    mantissa, _, exponent = f"{value:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if value else "0"
+
+
+def _three(value: float) -> str:
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f}"
