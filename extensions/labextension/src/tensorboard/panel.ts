@@ -37,6 +37,8 @@ export class TensorBoardPanel extends Panel {
     this.title.icon = tensorboardIcon;
     this.notice = new Notice();
     this.frame = new IFrame({
+      // Over plain http the referrer is how the server knows its own pages.
+      referrerPolicy: 'same-origin',
       sandbox: [
         'allow-scripts',
         'allow-same-origin',

@@ -9,6 +9,7 @@ import {
 } from '@jupyterlab/ui-components';
 import { UUID } from '@lumino/coreutils';
 import { Widget } from '@lumino/widgets';
+import { contentsPath } from '../documents/goto';
 import type { WorkbenchServer } from '../server';
 import type { IWorkbenchSettings } from '../tokens';
 import { IdleStopper } from './idle';
@@ -35,7 +36,9 @@ export class DashboardTabs {
   }
 
   /** The tab of this log directory; a new one is not in the shell yet. */
-  open(logdir: string): DashboardTab {
+  open(folder: string): DashboardTab {
+    // A kernel names its run directory from the file system's root, a person from the server's.
+    const logdir = contentsPath(folder) ?? folder;
     const there = this.tracker.find((tab) => tab.content.logdir === logdir);
     return there ?? this.create(logdir);
   }

@@ -1,0 +1,22 @@
+import { readRecordAs } from '@torch-workbench/records';
+import type { Store } from '@torch-workbench/views';
+import { mount as mountGraph } from '@torch-workbench/views/graph';
+import { mount as mountMemory } from '@torch-workbench/views/memory';
+import type { CaptureKind } from './choose';
+
+/** Draws the bytes of a record into `node`; throws one sentence when they are not that record. */
+export function mountRecord(node: HTMLElement, kind: CaptureKind, bytes: ArrayBuffer): () => void {
+  return kind === 'graph'
+    ? mountGraph(node, fixed(readRecordAs('workbench.graph/1', bytes)))
+    : mountMemory(node, fixed(readRecordAs('workbench.memory/1', bytes)));
+}
+
+/** A record is frozen: its store never changes and takes no commands. */
+function fixed<R>(record: R): Store<{ record: R | null; error: string | null }, never> {
+  const state = { record, error: null };
+  return {
+    get: () => state,
+    subscribe: () => () => undefined,
+    send: (command) => Promise.reject(new Error(`a record takes no command: ${String(command)}`)),
+  };
+}

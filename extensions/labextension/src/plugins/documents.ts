@@ -1,0 +1,135 @@
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from '@jupyterlab/application';
+import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { CaptureView, type ICaptureAddress } from '../documents/capture';
+import { type CaptureKind, captureNext, newestCapture } from '../documents/choose';
+import { graphIcon, memoryIcon } from '../icons';
+import { reporting } from '../report';
+import { CommandIDs, IWorkbenchConnections } from '../tokens';
+
+type CaptureTab = MainAreaWidget<CaptureView>;
+
+export const documents: JupyterFrontEndPlugin<void> = {
+  id: 'torch-workbench:documents',
+  description: 'Captured graphs and memory of live kernels, as tabs.',
+  autoStart: true,
+  requires: [IWorkbenchConnections],
+  optional: [ILayoutRestorer, ICommandPalette, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    connections: IWorkbenchConnections,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    translator: ITranslator | null,
+  ) => {
+    const trans = (translator ?? nullTranslator).load('torch-workbench');
+    const { commands, shell } = app;
+    const tracker = new WidgetTracker<CaptureTab>({ namespace: 'workbench-capture' });
+
+    function show(address: ICaptureAddress): CaptureTab {
+      const there = tracker.find((tab) => tab.content.address.capture === address.capture);
+      const tab = there ?? new MainAreaWidget({ content: newView(address) });
+      if (there === undefined) {
+        tab.id = `${tab.content.id}-tab`;
+        tab.toolbar.hide();
+        shell.add(tab, 'main', { mode: 'tab-after' });
+        void tracker.add(tab);
+      }
+      shell.activateById(tab.id);
+      return tab;
+    }
+
+    function newView(address: ICaptureAddress): CaptureView {
+      const open = (path: string): unknown => commands.execute('docmanager:open', { path });
+      return new CaptureView(address, connections, open, trans);
+    }
+
+    /** The capture asked for, else the newest, else one of the next step. */
+    async function choose(
+      kind: CaptureKind,
+      wanted: { notebook?: string; experiment?: string; capture?: string; fresh?: boolean },
+    ): Promise<ICaptureAddress> {
+      const connection =
+        wanted.notebook === undefined
+          ? connections.current
+          : connections.forPath(wanted.notebook);
+      const store = connection?.store;
+      const experiment = wanted.experiment ?? connection?.experiment;
+      const known = experiment == null ? undefined : store?.get().experiments.get(experiment);
+      if (!connection || !store || experiment == null || known === undefined) {
+        throw new Error(trans.__('There is no experiment in the kernel of the active notebook.'));
+      }
+      const newest = wanted.fresh === true ? null : newestCapture(store, experiment, kind);
+      const capture =
+        wanted.capture ?? newest ?? (await captureNext(store, experiment, kind, trans));
+      const info = store
+        .get()
+        .experiments.get(experiment)
+        ?.state.captures.find((one) => one.id === capture);
+      const what = kind === 'graph' ? trans.__('Graph') : trans.__('Memory');
+      const label =
+        info === undefined
+          ? trans.__('%1 of %2', what, known.state.name)
+          : trans.__('%1 of %2, step %3', what, known.state.name, info.step);
+      return { kind, notebook: connection.path, experiment, capture, label };
+    }
+
+    function add(command: string, kind: CaptureKind, fresh: boolean, label: string, caption: string) {
+      commands.addCommand(command, {
+        label,
+        caption,
+        icon: kind === 'graph' ? graphIcon : memoryIcon,
+        isEnabled: (args) =>
+          typeof args['label'] === 'string' || (connections.current?.experiment ?? null) !== null,
+        execute: reporting(async (args) => {
+          if (typeof args['label'] === 'string') {
+            return show(args as unknown as ICaptureAddress);
+          }
+          return show(await choose(kind, { ...args, fresh }));
+        }),
+      });
+      palette?.addItem({ command, category: trans.__('Workbench') });
+    }
+
+    add(
+      CommandIDs.openGraph,
+      'graph',
+      false,
+      trans.__('Open Graph'),
+      trans.__('Open the newest autograd graph of the experiment in a tab'),
+    );
+    add(
+      CommandIDs.openMemory,
+      'memory',
+      false,
+      trans.__('Open Memory'),
+      trans.__('Open the newest memory timeline of the experiment in a tab'),
+    );
+    add(
+      CommandIDs.captureGraph,
+      'graph',
+      true,
+      trans.__('Capture Graph of the Next Step'),
+      trans.__('Capture the autograd graph of the next step and open it'),
+    );
+    add(
+      CommandIDs.captureMemory,
+      'memory',
+      true,
+      trans.__('Capture Memory of the Next Step'),
+      trans.__('Capture the allocations of the next step and open them'),
+    );
+    connections.changed.connect(() => commands.notifyCommandChanged());
+    connections.currentChanged.connect(() => commands.notifyCommandChanged());
+
+    void restorer?.restore(tracker, {
+      command: CommandIDs.openGraph,
+      args: (tab) => ({ ...tab.content.address }),
+      name: (tab) => tab.content.address.capture,
+    });
+  },
+};

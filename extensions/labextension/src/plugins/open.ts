@@ -1,0 +1,95 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { contentsPath, findCell, revealLine } from '../documents/goto';
+import { notebookOf, OPEN_EVENT, readRequest } from '../documents/request';
+import { report, reporting } from '../report';
+import {
+  CommandIDs,
+  type IConnection,
+  type IOpenRequest,
+  type ISourceLine,
+  IWorkbenchConnections,
+} from '../tokens';
+
+export const open: JupyterFrontEndPlugin<void> = {
+  id: 'torch-workbench:open',
+  description: 'Opens what a view asks for: a capture, TensorBoard, a line of code.',
+  autoStart: true,
+  requires: [IWorkbenchConnections],
+  optional: [ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    connections: IWorkbenchConnections,
+    translator: ITranslator | null,
+  ) => {
+    const trans = (translator ?? nullTranslator).load('torch-workbench');
+    const { commands } = app;
+
+    function connectionOf(event: Event): IConnection | null {
+      const path = notebookOf(event);
+      if (path !== null) {
+        return connections.forPath(path);
+      }
+      const target = event.composedPath()[0];
+      return (target instanceof Node ? connections.forNode(target) : null) ?? connections.current;
+    }
+
+    function serve(request: IOpenRequest, connection: IConnection | null): Promise<unknown> {
+      const { experiment, capture, source } = request;
+      const notebook = connection?.path;
+      switch (request.kind) {
+        case 'graph':
+        case 'memory': {
+          const command = request.kind === 'graph' ? CommandIDs.openGraph : CommandIDs.openMemory;
+          return commands.execute(command, { notebook, experiment, capture });
+        }
+        case 'tensorboard':
+          return request.path === undefined
+            ? commands.execute(CommandIDs.openRunTensorBoard, { notebook, experiment })
+            : commands.execute(CommandIDs.openTensorBoard, { logdir: request.path });
+        case 'goto':
+          return commands.execute(CommandIDs.goto, { notebook, source: { ...source } });
+      }
+    }
+
+    commands.addCommand(CommandIDs.goto, {
+      label: trans.__('Go to Source Line'),
+      caption: trans.__('Show the line of code that a view refers to'),
+      execute: reporting(async (args) => {
+        const source = args['source'] as unknown as ISourceLine;
+        const connection = connections.forPath(String(args['notebook'])) ?? connections.current;
+        await (source.cell == null ? goToFile(source) : goToCell(source, connection));
+      }),
+    });
+
+    async function goToCell(source: ISourceLine, connection: IConnection | null): Promise<void> {
+      const index = connection === null ? -1 : findCell(connection.panel, source);
+      if (connection === null || index < 0) {
+        throw new Error(
+          trans.__('Cell [%1] is not in this notebook any more.', String(source.cell)),
+        );
+      }
+      app.shell.activateById(connection.panel.id);
+      await revealLine(connection.panel, index, source);
+    }
+
+    async function goToFile(source: ISourceLine): Promise<void> {
+      const path = contentsPath(source.filename);
+      if (path === null) {
+        throw new Error(
+          trans.__("%1 lies outside the folder that JupyterLab serves.", source.filename),
+        );
+      }
+      await commands.execute('docmanager:open', { path, factory: 'Editor' });
+      await commands.execute('fileeditor:go-to-line', { line: source.line, column: 1 });
+    }
+
+    document.body.addEventListener(OPEN_EVENT, (event) => {
+      const request = readRequest(event);
+      if (request !== null) {
+        event.preventDefault();
+        serve(request, connectionOf(event)).catch(report);
+      }
+    });
+  },
+};

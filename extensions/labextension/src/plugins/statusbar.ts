@@ -1,0 +1,65 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+import type { ExperimentState } from '@torch-workbench/records';
+import { follow } from '../connection/follow';
+import { StatusItem } from '../statusbar/item';
+import { CommandIDs, IWorkbenchConnections, IWorkbenchSettings } from '../tokens';
+
+export const statusbar: JupyterFrontEndPlugin<void> = {
+  id: 'torch-workbench:statusbar',
+  description: "Shows the active notebook's training in the status bar.",
+  autoStart: true,
+  requires: [IWorkbenchConnections, IWorkbenchSettings],
+  optional: [IStatusBar, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    connections: IWorkbenchConnections,
+    settings: IWorkbenchSettings,
+    bar: IStatusBar | null,
+    translator: ITranslator | null,
+  ) => {
+    if (bar === null) {
+      return;
+    }
+    const trans = (translator ?? nullTranslator).load('torch-workbench');
+    const item = new StatusItem(trans, () => void app.commands.execute(CommandIDs.showSidePanel));
+    const activeStateChanged = new Signal<object, void>(item);
+    let active = false;
+
+    function update(): void {
+      const state = running(connections);
+      const next = settings.showStatus && state !== null;
+      if (state !== null) {
+        item.tell(state);
+      }
+      if (next !== active) {
+        active = next;
+        activeStateChanged.emit();
+      }
+    }
+
+    bar.registerStatusItem('torch-workbench:statusbar', {
+      item,
+      align: 'left',
+      rank: 10,
+      isActive: () => active,
+      activeStateChanged,
+    });
+    follow(connections, update);
+    settings.changed.connect(update);
+  },
+};
+
+/** The experiment that trains or is paused: the selected one first. */
+function running(connections: IWorkbenchConnections): ExperimentState | null {
+  const connection = connections.current;
+  const experiments = connection?.store?.get().experiments;
+  const states = [...(experiments?.values() ?? [])].map((one) => one.state);
+  const busy = (one: ExperimentState): boolean => one.status === 'training';
+  const halted = (one: ExperimentState): boolean => one.status === 'paused';
+  const selected = states.find((one) => one.id === connection?.experiment);
+  const first = selected === undefined ? states : [selected, ...states];
+  return first.find(busy) ?? first.find(halted) ?? null;
+}

@@ -1,0 +1,61 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { ExperimentState } from '@torch-workbench/records';
+import { Widget } from '@lumino/widgets';
+
+/** Progress of one experiment, in the status bar: its step, its speed, and a small bar. */
+export class StatusItem extends Widget {
+  constructor(
+    private readonly trans: TranslationBundle,
+    onClick: () => void,
+  ) {
+    super({ node: document.createElement('button') });
+    this.addClass('jp-Workbench-status');
+    this.node.title = trans.__('Show the Workbench side panel');
+    this.node.addEventListener('click', onClick);
+    this.ring.className = 'jp-Workbench-ring';
+    this.ring.setAttribute('aria-hidden', 'true');
+    this.bar.className = 'jp-Workbench-bar';
+    this.bar.setAttribute('aria-hidden', 'true');
+    this.bar.append(this.fill);
+    this.node.append(this.ring, this.text, this.bar);
+  }
+
+  /** Shows `state`; only what changed touches the page. */
+  tell(state: ExperimentState): void {
+    const text = this.describe(state);
+    if (this.text.textContent !== text) {
+      this.text.textContent = text;
+    }
+    this.node.dataset.status = state.status;
+    const known = state.total_steps > 0;
+    this.bar.hidden = !known;
+    if (known) {
+      const share = Math.min(1, state.step / state.total_steps);
+      this.fill.style.width = `${(100 * share).toFixed(1)}%`;
+    }
+  }
+
+  private describe(state: ExperimentState): string {
+    const status =
+      state.status === 'training' ? this.trans.__('training') : this.trans.__('paused');
+    const step =
+      state.total_steps > 0 ? `${state.step}/${state.total_steps}` : String(state.step);
+    const rate = state.samples_per_s;
+    return rate === null || state.status !== 'training'
+      ? `${status} ${step}`
+      : `${status} ${step}, ${this.trans.__('%1 samples/s', threeDigits(rate))}`;
+  }
+
+  private readonly ring = document.createElement('span');
+  private readonly text = document.createElement('span');
+  private readonly bar = document.createElement('span');
+  private readonly fill = document.createElement('i');
+}
+
+/** At most three digits: 1.9k, 340, 12.5. */
+export function threeDigits(value: number): string {
+  const scaled = value >= 999.5 ? (value >= 999_500 ? value / 1e6 : value / 1e3) : value;
+  const unit = value >= 999.5 ? (value >= 999_500 ? 'M' : 'k') : '';
+  const digits = scaled >= 99.95 ? 0 : 1;
+  return scaled.toFixed(digits).replace(/\.0$/, '') + unit;
+}
