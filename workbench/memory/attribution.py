@@ -1,0 +1,185 @@
+"""Where an allocation came from: the module, and the line of the user's code.
+
+Nothing is hooked. Forward hooks would make Dynamo recompile a compiled model and would be seen by
+code that lists a module's hooks, so the call stack is read instead, at the moment of the
+allocation: the innermost frame of ``nn.Module.__call__`` names the module, the innermost frame of a
+user file names the line, a frame of ``Optimizer.step`` says that an optimizer is at work.
+
+During backward the stack holds no module. There the node that is running
+(``torch._C._current_autograd_node``) carries a sequence number; the module whose forward made that
+number was noted when it was made. A node whose number was never noted stays without a module.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.autograd import graph as autograd_graph
+
+from workbench.experiment.source import is_user_file
+
+LOSS = "loss"
+"""The pseudo-module of forward code outside every module, as in `GraphRecord`."""
+
+_MODULE_CALL = nn.Module._wrapped_call_impl.__code__
+_ENGINE = autograd_graph._engine_run_backward.__code__  # pyright: ignore[reportPrivateUsage] - the frame under which every backward runs
+_BACKWARD_CALLS = (_ENGINE, torch.autograd.backward.__code__, torch.autograd.grad.__code__)
+_OPTIMIZER_FILE = sys.modules["torch.optim.optimizer"].__file__
+_OTHER, _USER, _MODULE, _BACKWARD, _OPTIMIZER = range(5)
+_MOST_NODES = 4096
+
+
+class Line(NamedTuple):
+    """A line of the user's code, not yet turned into a `SourceLine`."""
+
+    filename: str
+    line: int
+    function: str
+
+
+@dataclass(slots=True)
+class Site:
+    """Where an operation runs. ``module`` is None outside every known module."""
+
+    module: str | None = None
+    line: Line | None = None
+    in_module: bool = False
+    in_backward: bool = False
+    optimizer: torch.optim.Optimizer | None = None
+    inputs: tuple[torch.Tensor, ...] = ()
+    """Tensors the outermost module was called with."""
+
+
+class Attribution:
+    """Names the site of every operation of one recording."""
+
+    def __init__(self, on_root: Callable[[nn.Module, str], None] | None = None) -> None:
+        self._on_root = on_root
+        self._paths: dict[int, str] = {}
+        self._roots: list[nn.Module] = []
+        self._kinds: dict[CodeType, int] = {}
+        self._made_by: dict[int, tuple[str | None, Line | None]] = {}
+        self._last_number = autograd_number()
+
+    def add_root(self, module: nn.Module) -> str:
+        """Learn the paths of ``module`` and everything inside it; returns its own path.
+
+        The first root's paths are bare (``head.fc``). A later root keeps its class name in front,
+        and a loss module is `LOSS`, so that two models never share a path.
+        """
+        prefix = "" if not self._roots else _root_name(module)
+        self._roots.append(module)
+        for path, child in module.named_modules():
+            self._paths.setdefault(id(child), _join(prefix, path))
+        if self._on_root is not None:
+            self._on_root(module, prefix)
+        return prefix
+
+    def path_of(self, module: nn.Module) -> str:
+        """The path of ``module``, learned on first sight."""
+        path = self._paths.get(id(module))
+        return path if path is not None else self.add_root(module)
+
+    def site(self, frame: FrameType | None, node: Any) -> Site:
+        """The site of the operation whose stack starts at ``frame``.
+
+        ``node`` is the autograd node that runs, or None outside backward.
+        """
+        found = Site()
+        module = root = call = None
+        while frame is not None:
+            kind = self._kind(frame.f_code)
+            if kind == _USER and found.line is None:
+                code = frame.f_code
+                found.line = Line(code.co_filename, frame.f_lineno, code.co_name)
+            elif kind == _MODULE:
+                call = frame.f_locals
+                root = call["self"]
+                module = module if module is not None else root
+            elif kind == _OPTIMIZER:
+                found.optimizer = _optimizer_of(frame)
+                break
+            elif kind == _BACKWARD:
+                found.in_backward = True
+                break
+            frame = frame.f_back
+        if module is not None and root is not None and call is not None:
+            self.path_of(root)
+            found.module, found.in_module = self.path_of(module), True
+            found.inputs = _plain_tensors(call)
+        if node is not None:
+            self._from_forward(found, node)
+        return found
+
+    def note_nodes(self, site: Site) -> None:
+        """Remember that the nodes made since the last call were made at ``site``."""
+        number = autograd_number()
+        made = (site.module, site.line)
+        for index in range(max(self._last_number, number - _MOST_NODES), number):
+            self._made_by[index] = made
+        self._last_number = number
+
+    def has_new_nodes(self) -> bool:
+        """Whether autograd made nodes since the last `note_nodes`."""
+        return autograd_number() != self._last_number
+
+    def close(self) -> None:
+        """Let go of every module."""
+        self._on_root = None
+        self._roots.clear()
+        self._paths.clear()
+        self._kinds.clear()
+
+    def _from_forward(self, found: Site, node: Any) -> None:
+        module, line = self._made_by.get(node._sequence_nr(), (None, None))
+        if found.module is None:
+            found.module = module
+        if line is not None and not found.in_module:
+            found.line = line
+
+    def _kind(self, code: CodeType) -> int:
+        kind = self._kinds.get(code)
+        if kind is None:
+            kind = self._kinds[code] = _kind_of(code)
+        return kind
+
+
+def autograd_number() -> int:
+    """The sequence number this thread's next autograd node will get."""
+    return torch.autograd._get_sequence_nr()
+
+
+def _kind_of(code: CodeType) -> int:
+    if code is _MODULE_CALL:
+        return _MODULE
+    if code in _BACKWARD_CALLS:
+        return _BACKWARD
+    if code.co_filename == _OPTIMIZER_FILE and code.co_name == "wrapper":
+        return _OPTIMIZER
+    return _USER if is_user_file(code.co_filename) else _OTHER
+
+
+def _optimizer_of(frame: FrameType) -> torch.optim.Optimizer | None:
+    arguments = frame.f_locals.get("args", ())
+    first = arguments[0] if arguments else None
+    return first if isinstance(first, torch.optim.Optimizer) else None
+
+
+def _plain_tensors(call: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    values = (*call.get("args", ()), *call.get("kwargs", {}).values())
+    return tuple(v for v in values if isinstance(v, torch.Tensor) and not v.requires_grad)
+
+
+def _root_name(module: nn.Module) -> str:
+    is_loss = type(module).__module__ == "torch.nn.modules.loss"
+    return LOSS if is_loss else type(module).__name__
+
+
+def _join(prefix: str, path: str) -> str:
+    return f"{prefix}.{path}" if prefix and path else prefix or path

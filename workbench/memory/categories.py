@@ -1,0 +1,89 @@
+"""What a block of memory is, and only where that is known.
+
+Parameters, buffers, inputs, gradients and optimizer state are told by the object that holds them.
+The rest is told by its life:
+
+* *activations* are allocated in a forward and still there when that forward ends: held for
+  backward, or by Python;
+* *temporaries* are allocated and freed within one phase, the intermediate values of backward
+  among them;
+* whatever else there is stays *unknown*.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from workbench.memory.recorder import Block, Recorder
+from workbench.records import CATEGORIES, Phase
+
+_MOST_ITEMS = 64
+
+
+def adopt_model(recorder: Recorder, model: nn.Module, prefix: str = "") -> None:
+    """Tell the recorder which storages are the parameters, gradients and buffers of ``model``."""
+    for name, parameter in model.named_parameters():
+        full = f"{prefix}.{name}" if prefix else name
+        module = full.rpartition(".")[0]
+        recorder.adopt(parameter, "parameters", name=full, module=module)
+        if parameter.grad is not None:
+            recorder.adopt(parameter.grad, "gradients", name=f"{full}.grad", module=module)
+    for name, buffer in model.named_buffers():
+        full = f"{prefix}.{name}" if prefix else name
+        recorder.adopt(buffer, "buffers", name=full, module=full.rpartition(".")[0])
+
+
+def adopt_optimizer(recorder: Recorder, optimizer: torch.optim.Optimizer) -> None:
+    """Tell the recorder which storages are state of ``optimizer`` (moments, step counts)."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            recorder.adopt(parameter, "parameters")
+            if parameter.grad is not None:
+                recorder.adopt(parameter.grad, "gradients")
+    for parameter, state in optimizer.state.items():
+        owner = recorder.name_of(parameter)
+        for key, tensor in _tensors(state):
+            name = f"{owner}.{key}" if owner else str(key)
+            recorder.adopt(tensor, "optimizer", name=name, module=owner.rpartition(".")[0])
+
+
+def adopt_inputs(recorder: Recorder, batch: Any) -> None:
+    """Tell the recorder that the tensors of ``batch`` (any nesting) are inputs."""
+    for key, tensor in _tensors(batch, ("inputs", "targets")):
+        recorder.adopt(tensor, "buffers", name=f"batch.{key}")
+
+
+def categorize(blocks: Sequence[Block], phases: Sequence[Phase]) -> list[int]:
+    """The row in `CATEGORIES` of every block, whose ``start`` and ``end`` are event numbers."""
+    starts = [phase.start for phase in phases]
+    return [CATEGORIES.index(block.category or _by_life(block, phases, starts)) for block in blocks]
+
+
+def _by_life(block: Block, phases: Sequence[Phase], starts: Sequence[int]) -> str:
+    row = bisect_right(starts, block.start) - 1
+    inside = block.start >= 0 and row >= 0 and block.start < phases[row].end
+    if not inside:
+        return "unknown"
+    if 0 <= block.end < phases[row].end:
+        return "temporaries"
+    return "activations" if phases[row].name == "forward" else "unknown"
+
+
+def _tensors(value: Any, names: Sequence[str] = ()) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor of a nesting of mappings and sequences with its key in the outermost one."""
+    if isinstance(value, torch.Tensor):
+        yield (names[0] if names else "0"), value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            for _, tensor in _tensors(item):
+                yield str(key), tensor
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value[:_MOST_ITEMS]):
+            key = names[index] if index < len(names) else str(index)
+            for _, tensor in _tensors(item):
+                yield key, tensor

@@ -1,0 +1,60 @@
+"""The memory chart as a matplotlib figure, for papers and slides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workbench.memory.chart import category_names, to_chart
+from workbench.memory.describe import empty_sentence, format_bytes, is_empty, shorten
+from workbench.memory.svg import COLOURS
+from workbench.records import CATEGORIES, MemoryRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def to_figure(record: MemoryRecord) -> Figure:
+    """Stacked areas over events, phases and the peak marked; no display is needed to draw it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    if is_empty(record):
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, empty_sentence(record), ha="center")
+        return figure
+    _draw(axes, record)
+    return figure
+
+
+def _draw(axes: Axes, record: MemoryRecord) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    chart = to_chart(record)
+    layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points)
+    used = np.flatnonzero(layers.any(axis=1))
+    x = np.arange(chart.num_points)
+    axes.stackplot(
+        x,
+        layers[used],
+        step="post",
+        colors=[COLOURS[row] for row in used],
+        labels=[f"{category_names()[row]} {format_bytes(chart.at_peak[row])}" for row in used],
+    )
+    for phase in chart.phases:
+        axes.axvline(phase.start, color="0.5", linewidth=0.8)
+        axes.annotate(phase.name, (phase.start, 1.0), xycoords=("data", "axes fraction"),
+                      xytext=(3, 3), textcoords="offset points", fontsize="small")  # fmt: skip
+    axes.plot([chart.peak_point], [chart.peak_bytes], "kv", clip_on=False)
+    label = f"peak {format_bytes(chart.peak_bytes)} {shorten(chart.peak_label, 40)}".rstrip()
+    axes.set_title(label.replace("$", r"\$"), pad=18, fontsize="medium")
+    axes.set_xlabel("time: allocations and frees in order")
+    axes.set_xlim(0, max(chart.num_points - 1, 1))
+    axes.set_xticks([])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _position: format_bytes(value)))
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], title="at the peak", loc="center left",
+                bbox_to_anchor=(1.01, 0.5), frameon=False)  # fmt: skip

@@ -1,0 +1,106 @@
+"""The memory of one training step that was going to run anyway."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import ClassVar
+
+import torch
+
+from workbench.experiment.probe import StepContext, StepProbe
+from workbench.memory import cuda
+from workbench.memory.build import build_record
+from workbench.memory.categories import adopt_inputs, adopt_model, adopt_optimizer
+from workbench.memory.compiled import undispatched_memory
+from workbench.memory.recorder import Recorder
+from workbench.memory.session import refuse_nested
+from workbench.records import MemoryRecord
+
+
+class MemoryProbe(StepProbe):
+    """Records every allocation and free of one step, told apart by forward, backward, optimizer.
+
+    It hooks nothing and compiles nothing anew; the step computes what it would have computed.
+    """
+
+    kind: ClassVar[str] = "memory"
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._recorder: Recorder | None = None
+        self._context: StepContext | None = None
+        self._history = cuda.AllocatorHistory()
+
+    def before_step(self, context: StepContext) -> None:
+        """Take stock of what lives, then start to record."""
+        refuse_nested()
+        recorder = Recorder(automatic_phases=False)
+        self._recorder, self._context = recorder, context
+        self._settle()
+        adopt_inputs(recorder, context.batch)
+        recorder.attribution.add_root(context.model)
+        if context.device.type == "cuda":
+            self._history.start()
+        self._stack.enter_context(undispatched_memory())
+        self._stack.enter_context(recorder)
+
+    def before_forward(self) -> None:
+        """What was allocated so far is the batch on the device."""
+        recorder = self._running()
+        for block in recorder.blocks:
+            if block.start >= 0 and not block.category:
+                block.category, block.name = "buffers", "batch"
+        recorder.begin_phase("forward")
+
+    def after_forward(self, loss: torch.Tensor) -> None:  # noqa: ARG002 - the hook's signature
+        """Backward begins."""
+        self._running().begin_phase("backward")
+
+    def after_backward(self) -> None:
+        """Gradients exist under their names; the optimizer begins."""
+        self._settle()
+        self._running().begin_phase("optimizer")
+
+    def finish(self) -> MemoryRecord:
+        """Stop, name what the step left behind, let go of everything, return the record."""
+        recorder, context = self._running(), self._context
+        self._stack.close()
+        if context is None:
+            raise RuntimeError("a memory probe's finish() needs a before_step() first")
+        recorder.begin_phase("")
+        self._settle()
+        self._recorder = self._context = None
+        return build_record(
+            recorder,
+            self._history,
+            title=f"{context.name}, step {context.step}",
+            device=str(_indexed(context.device)),
+            experiment=context.name,
+            step=context.step,
+            notes=_COMPILED if context.compiled else (),
+        )
+
+    def _settle(self) -> None:
+        context, recorder = self._context, self._running()
+        if context is not None:
+            with torch.no_grad():
+                adopt_model(recorder, context.model)
+                adopt_optimizer(recorder, context.optimizer)
+
+    def _running(self) -> Recorder:
+        if self._recorder is None:
+            raise RuntimeError("a memory probe serves one step; make a new one for another")
+        return self._recorder
+
+
+_COMPILED = (
+    "Compiled regions ran as they always do: their buffers are counted, but belong to the region's "
+    "module as a whole, and values fused away were never allocated.",
+)
+
+
+def _indexed(device: torch.device) -> torch.device:
+    """``cuda`` as ``cuda:0``, the way storages name it."""
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device

@@ -1,0 +1,92 @@
+"""``with wb.memory() as mem:`` around any code.
+
+Nothing has to be named: models and optimizers are recognised when they first run, and what they
+hold is told apart then and again at the end.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import nn
+
+from workbench.memory import cuda
+from workbench.memory.build import build_record
+from workbench.memory.categories import adopt_model, adopt_optimizer
+from workbench.memory.compiled import undispatched_memory
+from workbench.memory.recorder import Recorder, current_recorder
+from workbench.memory.view import MemoryView
+from workbench.records import MemoryRecord
+
+
+class MemoryRecording(MemoryView):
+    """A recording of the block it surrounds; after the block it is the view of its record.
+
+    An exception inside ends the recording, is kept in the record's notes and propagates.
+    """
+
+    def __init__(self, title: str = "Recorded block") -> None:
+        super().__init__(None)
+        self._title = title
+        self._stack = ExitStack()
+        self._recorder: Recorder | None = None
+        self._models: list[tuple[nn.Module, str]] = []
+        self._history = cuda.AllocatorHistory()
+
+    def __enter__(self) -> Self:
+        refuse_nested()
+        if self._recorder is not None or self.has_record:
+            raise RuntimeError(
+                "this memory recording has been used already; write `with wb.memory() as mem:` for "
+                "a new one"
+            )
+        self._recorder = Recorder(on_root=self._saw_model, on_optimizer=adopt_optimizer)
+        self._history.start()
+        self._stack.enter_context(undispatched_memory())
+        self._stack.enter_context(self._recorder)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        recorder = self._recorder
+        assert recorder is not None, "left without being entered"  # noqa: S101
+        self._stack.close()
+        self._settle(recorder)
+        notes = [] if kind is None else [f"The block ended with {kind.__name__}: {error}"]
+        self._models.clear()
+        self._recorder = None
+        self.show(self._finished(recorder, notes))
+
+    def _finished(self, recorder: Recorder, notes: list[str]) -> MemoryRecord:
+        if threading.current_thread() is not threading.main_thread():
+            notes.append(f"Recorded on the thread {threading.current_thread().name!r} only.")
+        return build_record(recorder, self._history, title=self._title, notes=notes)
+
+    def _saw_model(self, recorder: Recorder, model: nn.Module, path: str) -> None:
+        self._models.append((model, path))
+        adopt_model(recorder, model, path)
+
+    def _settle(self, recorder: Recorder) -> None:
+        """Name what the block left behind: gradients and optimizer state that now exist."""
+        with torch.no_grad():
+            for model, path in self._models:
+                adopt_model(recorder, model, path)
+            for optimizer in recorder.optimizers.values():
+                adopt_optimizer(recorder, optimizer)
+
+
+def refuse_nested() -> None:
+    """Raise if this thread records already."""
+    if current_recorder() is not None:
+        raise RuntimeError(
+            "a memory recording already runs on this thread: recordings do not nest; end the outer "
+            "`with wb.memory()` block first"
+        )

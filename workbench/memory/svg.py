@@ -1,0 +1,178 @@
+"""The static picture of a memory record: stacked areas over a step, the peak marked.
+
+Self-contained, under 40 kB, readable on any background: text and lines take the surrounding text's
+colour, the fills are the category colours of every Workbench view.
+"""
+
+from __future__ import annotations
+
+import html
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.memory.chart import category_names, to_chart
+from workbench.memory.describe import (
+    empty_sentence,
+    format_bytes,
+    is_empty,
+    peak_sentence,
+    shorten,
+)
+from workbench.records import CATEGORIES, MemoryChart, MemoryRecord
+
+COLOURS = ("#0072B2", "#CC79A7", "#56B4E9", "#D55E00", "#009E73", "#E69F00", "#8C8C8C")
+"""One colour per `CATEGORIES` entry, the same everywhere."""
+
+_POINTS = 200
+_LEFT, _TOP, _WIDE, _HIGH = 64, 30, 470, 170
+_LEGEND = _LEFT + _WIDE + 20
+_WIDTH, _HEIGHT = 760, _TOP + _HIGH + 42
+_FONT = "font-family:system-ui,sans-serif;font-size:12px;font-variant-numeric:tabular-nums"
+
+
+def static_html(record: MemoryRecord) -> str:
+    """The picture with its sentence and notes, for ``text/html``."""
+    parts = [peak_sentence(record), *(shorten(note, 300) for note in record.notes)]
+    text = "".join(f"<p style='margin:4px 0'>{html.escape(part)}</p>" for part in parts)
+    return f"<div style='{_FONT}'>{to_svg(record)}{text}</div>"
+
+
+def to_svg(record: MemoryRecord) -> str:
+    """The record as one inline ``<svg>``."""
+    label = html.escape(peak_sentence(record), quote=True)
+    if is_empty(record):
+        body = _text(_WIDTH / 2, 30, html.escape(empty_sentence(record)), anchor="middle")
+        return _frame(60, label, [body])
+    chart = to_chart(record, _POINTS)
+    stacked = _stacked(chart)
+    top = _nice(max(chart.peak_bytes, chart.reserved_bytes, 1))
+    body = [*_grid(top), *_areas(stacked, top), *_reserved(chart, top)]
+    body += [*_phases(chart), *_peak(chart, top), *_legend(chart)]
+    return _frame(_HEIGHT, label, body)
+
+
+def _frame(height: int, label: str, body: list[str]) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        f'width="{_WIDTH}" style="max-width:100%;{_FONT}" fill="currentColor" role="img" '
+        f'aria-label="{label}">'
+    )
+    return f"{head}<title>{label}</title>{''.join(body)}</svg>"
+
+
+def _stacked(chart: MemoryChart) -> npt.NDArray[np.float64]:
+    """``[num_categories + 1, num_points]``: lower edge of every area, and the top."""
+    layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points).astype(np.float64)
+    return np.vstack([np.zeros(chart.num_points), np.cumsum(layers, axis=0)])
+
+
+def _areas(stacked: npt.NDArray[np.float64], top: float) -> list[str]:
+    found: list[str] = []
+    for row, colour in enumerate(COLOURS):
+        if np.any(stacked[row + 1] > stacked[row]):
+            there = _steps(stacked[row + 1], top)
+            back = _steps(stacked[row], top)[::-1]
+            path = "L".join(f"{x:.0f},{y:.1f}" for x, y in [*there, *back])
+            found.append(
+                f'<path d="M{path}Z" fill="{colour}"><title>{category_names()[row]}</title></path>'
+            )
+    return found
+
+
+def _steps(values: npt.NDArray[np.float64], top: float) -> list[tuple[float, float]]:
+    """Memory is constant between events: horizontal runs, corners only where it changes."""
+    wide = _WIDE / len(values)
+    corners: list[tuple[float, float]] = []
+    for index, value in enumerate(values.tolist()):
+        y = _y(value, top)
+        if not corners or corners[-1][1] != y:
+            if corners:
+                corners.append((_LEFT + index * wide, corners[-1][1]))
+            corners.append((_LEFT + index * wide, y))
+    return [*corners, (_LEFT + _WIDE, corners[-1][1])]
+
+
+def _grid(top: float) -> list[str]:
+    found: list[str] = []
+    for part in range(5):
+        value = top * part / 4
+        y = _y(value, top)
+        found.append(
+            f'<path d="M{_LEFT},{y:.1f}h{_WIDE}" stroke="currentColor" stroke-opacity=".18"/>'
+        )
+        found.append(_text(_LEFT - 6, y + 4, format_bytes(value), anchor="end", faint=True))
+    return found
+
+
+def _reserved(chart: MemoryChart, top: float) -> list[str]:
+    if chart.reserved_bytes < 0:
+        return []
+    y = _y(chart.reserved_bytes, top)
+    line = f'<path d="M{_LEFT},{y:.1f}h{_WIDE}" stroke="currentColor" stroke-dasharray="4 3"/>'
+    label = f"reserved {format_bytes(chart.reserved_bytes)}"
+    return [line, _text(_LEFT + 4, y - 4, label, faint=True)]
+
+
+def _phases(chart: MemoryChart) -> list[str]:
+    found: list[str] = []
+    y, wide = _TOP + _HIGH, _WIDE / max(chart.num_points, 1)
+    taken = 0.0
+    for phase in chart.phases:
+        start, end = _LEFT + phase.start * wide, _LEFT + phase.end * wide
+        found.append(f'<path d="M{start:.1f},{y}v8" stroke="currentColor" stroke-opacity=".5"/>')
+        middle, half = (start + end) / 2, 3.6 * len(phase.name)
+        if middle - half >= taken and end - start > half:
+            found.append(_text(middle, y + 17, html.escape(phase.name), anchor="middle"))
+            taken = middle + half
+    axis = "time: allocations and frees in order"
+    return [*found, _text(_LEFT + _WIDE / 2, y + 36, axis, anchor="middle", faint=True)]
+
+
+def _peak(chart: MemoryChart, top: float) -> list[str]:
+    x = _LEFT + (chart.peak_point + 0.5) * _WIDE / chart.num_points
+    y = _y(chart.peak_bytes, top)
+    label = f"peak {format_bytes(chart.peak_bytes)}"
+    where = shorten(chart.peak_label, 40)
+    anchor = "start" if x < _LEFT + _WIDE / 2 else "end"
+    text = f"<tspan font-weight='600'>{label}</tspan> {html.escape(where)}"
+    return [
+        f'<path d="M{x - 5:.1f},{y - 9:.1f}h10l-5,8z"/>',
+        f'<path d="M{x:.1f},{y - 8:.1f}V{_TOP - 6}" stroke="currentColor"/>',
+        _text(x + (5 if anchor == "start" else -5), _TOP - 8, text, anchor=anchor),
+    ]
+
+
+def _legend(chart: MemoryChart) -> list[str]:
+    found = [_text(_LEGEND, _TOP - 8, "at the peak", faint=True)]
+    y = _TOP + 10
+    for row in reversed(range(len(CATEGORIES))):
+        value = chart.at_peak[row]
+        used = np.any(chart.bytes.reshape(len(CATEGORIES), -1)[row])
+        if value or used:
+            found.append(
+                f'<rect x="{_LEGEND}" y="{y - 9}" width="10" height="10" fill="{COLOURS[row]}"/>'
+            )
+            found.append(_text(_LEGEND + 16, y, category_names()[row]))
+            found.append(_text(_WIDTH - 4, y, format_bytes(value), anchor="end"))
+            y += 19
+    return found
+
+
+def _text(x: float, y: float, content: str, *, anchor: str = "start", faint: bool = False) -> str:
+    """A text element; ``content`` is markup, escaped by the caller."""
+    opacity = ' fill-opacity=".68"' if faint else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{opacity}>{content}</text>'
+
+
+def _y(value: float, top: float) -> float:
+    return round(_TOP + _HIGH * (1 - value / top), 1)
+
+
+def _nice(value: float) -> float:
+    """The next axis end whose quarters are round in its own unit."""
+    unit = 1024.0 ** int(np.log2(max(value, 1)) // 10)
+    for step in (1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 60, 80, 100, 120, 160, 200, 240, 320):
+        if step * unit >= value * 1.02:
+            return step * unit
+    return next(s * unit for s in (400, 480, 600, 800, 1024, 2048) if s * unit >= value * 1.02)
