@@ -1,0 +1,83 @@
+# make lab    everything installed, then JupyterLab on the first notebook
+# make test   everything the tests need, then all of them
+# make help   the rest
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+NOTEBOOK ?= notebooks/01_first_classifier.ipynb
+# e.g. make lab LAB_ARGS="--no-browser --port 9000"
+LAB_ARGS ?=
+# e.g. make lab PIP_ARGS="--index-url ..."
+PIP_ARGS ?=
+# e.g. make test PYTEST_ARGS="tests/server -k proxy"
+PYTEST_ARGS ?=
+
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
+# whoever is root here (a container) has to say so to Jupyter
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+FRONTEND := $(shell find extensions -type f \
+  -not -path '*/node_modules/*' -not -path '*/lib/*' -not -path '*/.yarn/*' 2>/dev/null)
+
+.PHONY: help lab test ui bench fuzz build clean
+
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+lab: $(STAMPS)/lab ## install everything, then open the first notebook in JupyterLab
+	exec $(BIN)/jupyter lab $(AS_ROOT) $(LAB_ARGS) $(NOTEBOOK)
+
+test: $(STAMPS)/test ## run every check and test (PYTEST_ARGS selects)
+	@PYTEST_ARGS="$(PYTEST_ARGS)" $(BIN)/python scripts/run_tests.py
+
+ui: $(STAMPS)/test ## run the browser tests only (UI_ARGS goes to Playwright)
+	@$(BIN)/python scripts/run_tests.py ui -- $(UI_ARGS)
+
+bench: $(STAMPS)/bench ## measure against peers and print the ratios
+	$(BIN)/python -m pytest -q -s -m benchmark tests/benchmarks $(PYTEST_ARGS)
+
+fuzz: $(STAMPS)/test ## long property tests
+	$(BIN)/python -m pytest -q -m fuzz tests $(PYTEST_ARGS)
+
+build: $(STAMPS)/test ## build dist/*.whl and dist/*.tar.gz
+	$(BIN)/python -m build
+
+clean: ## remove what was built, and the environment
+	rm -rf $(VENV) dist build artifacts .cache test-results playwright-report workbench/static \
+	  workbench/labextension extensions/node_modules extensions/*/lib tests/ui/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- installing: each stamp is newer than what it was made from ---------------------------------
+
+$(STAMPS)/venv:
+	@python="$$(scripts/find_python)"; \
+	echo "Using $$("$$python" --version) for $(VENV)."; \
+	"$$python" -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) "pip>=25.1"
+	@mkdir -p $(STAMPS) && touch $@
+
+# torch comes first and alone, so that the pin and not a dependency decides which build is fetched
+$(STAMPS)/torch: constraints.txt | $(STAMPS)/venv
+	@echo "Installing PyTorch."
+	@$(PIP) torch
+	@touch $@
+
+$(STAMPS)/lab: $(STAMPS)/torch pyproject.toml hatch_build.py scripts/frontend.py $(FRONTEND)
+	@echo "Installing Workbench and JupyterLab; the front end is built if needed."
+	@$(PIP) --editable '.[examples]'
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/lab
+	@echo "Installing what the tests need."
+	@$(PIP) --group test
+	@$(BIN)/python scripts/frontend.py --install-only
+	@ln -sfn ../../extensions/node_modules tests/ui/node_modules
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/test
+	@$(PIP) --group bench
+	@touch $@

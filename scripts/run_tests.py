@@ -1,0 +1,94 @@
+"""Run every check and every test, to the end, and say at the end which failed.
+
+``python scripts/run_tests.py [stage ...] [-- arguments for the last stage]``; without a name, all
+stages run. pytest's closing line is printed last and kept in ``.cache/pytest-closing-line``.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from chromium import find_or_install
+from frontend import environment
+
+ROOT = Path(__file__).resolve().parent.parent
+CLOSING_LINE = ROOT / ".cache/pytest-closing-line"
+PYTHON = sys.executable
+STAGES = ("style", "types", "frontend", "pytest", "ui")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the named stages, or all; the exit status is 0 when none failed."""
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    names = arguments[:split] or STAGES
+    extra = arguments[split + 1 :]
+    unknown = [name for name in names if name not in STAGES]
+    if unknown:
+        print(f"No stage {unknown[0]!r}; there are: {', '.join(STAGES)}.")
+        return 2
+    env = environment()
+    if {"pytest", "ui"} & set(names):
+        chromium, sentence = find_or_install()
+        print(sentence, flush=True)
+        env["CHROMIUM"] = chromium
+    failed = [name for name in names if not _run_stage(name, env, extra)]
+    print(f"Failed: {', '.join(failed)}." if failed else "Everything passed.")
+    if "pytest" in names and CLOSING_LINE.exists():
+        print(CLOSING_LINE.read_text().strip())
+    return 1 if failed else 0
+
+
+def _run_stage(name: str, env: dict[str, str], extra: Sequence[str]) -> bool:
+    started = time.monotonic()
+    print(f"\n=== {name}", flush=True)
+    ok = all(_run(command, folder, env) for command, folder in _commands(name, extra))
+    print(f"=== {name} {'passed' if ok else 'FAILED'} in {time.monotonic() - started:.0f} s")
+    return ok
+
+
+def _commands(name: str, extra: Sequence[str]) -> list[tuple[list[str], Path]]:
+    """The commands of a stage, each with the folder it runs in."""
+    extensions = ROOT / "extensions"
+    if name == "style":
+        ruff = [PYTHON, "-m", "ruff"]
+        return [([*ruff, "check", "."], ROOT), ([*ruff, "format", "--check", "."], ROOT)]
+    if name == "types":
+        return [([PYTHON, "-m", "pyright"], ROOT)]
+    if name == "frontend":
+        return [(["jlpm", "check"], extensions), (["jlpm", "test"], extensions)]
+    if name == "ui":
+        playwright = str(extensions / "node_modules/.bin/playwright")
+        return [([playwright, "test", "-c", "tests/ui/playwright.config.ts", *extra], ROOT)]
+    selected = shlex.split(os.environ.get("PYTEST_ARGS", "")) or [
+        "-m",
+        "not benchmark and not fuzz",
+    ]
+    return [([PYTHON, "-m", "pytest", "-q", *selected, *extra], ROOT)]
+
+
+def _run(command: list[str], folder: Path, env: dict[str, str]) -> bool:
+    """Run one command, showing what it prints; keep pytest's closing line."""
+    is_pytest = "pytest" in command
+    if is_pytest:
+        CLOSING_LINE.unlink(missing_ok=True)
+    with subprocess.Popen(
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        last = ""
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            last = line.strip() or last
+    if is_pytest:
+        CLOSING_LINE.parent.mkdir(exist_ok=True)
+        CLOSING_LINE.write_text(last + "\n")
+    return process.returncode == 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
