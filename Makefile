@@ -48,7 +48,7 @@ build: $(STAMPS)/test ## build dist/*.whl and dist/*.tar.gz
 
 clean: ## remove what was built, and the environment
 	rm -rf $(VENV) dist build artifacts .cache test-results playwright-report workbench/static \
-	  workbench/labextension extensions/node_modules extensions/*/lib tests/ui/node_modules
+	  workbench/labextension extensions/node_modules extensions/*/lib
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- installing: each stamp is newer than what it was made from ---------------------------------
@@ -75,7 +75,6 @@ $(STAMPS)/test: $(STAMPS)/lab
 	@echo "Installing what the tests need."
 	@$(PIP) --group test
 	@$(BIN)/python scripts/frontend.py --install-only
-	@ln -sfn ../../extensions/node_modules tests/ui/node_modules
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/test
