@@ -1,0 +1,103 @@
+/** Elements made in one line. Text always goes in as text, never as markup. */
+
+type Attributes = Record<string, string | number | boolean | null | undefined>;
+
+/** Makes an element; false, null and undefined attributes are left out. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: (Node | string | null)[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== null && value !== undefined && value !== false)
+      element.setAttribute(name, value === true ? '' : String(value));
+  for (const child of children) if (child !== null) element.append(child);
+  return element;
+}
+
+/** A button whose label is text, with an optional key shown in it. */
+export function button(
+  label: string,
+  onClick: () => void,
+  attributes: Attributes = {},
+  key = '',
+): HTMLButtonElement {
+  const element = h('button', { type: 'button', class: 'wb-btn', ...attributes }, label);
+  if (key) element.append(h('kbd', { 'aria-hidden': 'true' }, key));
+  element.addEventListener('click', onClick);
+  return element;
+}
+
+/** A row of buttons of which one is pressed. */
+export function choices<T extends string>(
+  label: string,
+  values: readonly { value: T; text: string }[],
+  current: T,
+  onChange: (value: T) => void,
+): { element: HTMLElement; set: (value: T) => void } {
+  const element = h('div', { class: 'wb-seg', role: 'group', 'aria-label': label });
+  const buttons = values.map(({ value, text }) => {
+    const one = h('button', { type: 'button' }, text);
+    one.addEventListener('click', () => {
+      set(value);
+      onChange(value);
+    });
+    element.append(one);
+    return { value, one };
+  });
+  const set = (value: T): void => {
+    for (const { value: own, one } of buttons)
+      one.setAttribute('aria-pressed', String(own === value));
+  };
+  set(current);
+  return { element, set };
+}
+
+/** Label and value pairs. */
+export function facts(rows: readonly (readonly [string, string])[]): HTMLElement {
+  const list = h('dl', { class: 'wb-kv' });
+  for (const [label, value] of rows)
+    list.append(h('dt', {}, label), h('dd', { title: value }, value));
+  return list;
+}
+
+/** A titled part of an inspector. */
+export function section(title: string, note: string, ...children: Node[]): HTMLElement {
+  const heading = h('h3', {}, title);
+  if (note) heading.append(h('span', { class: 'wb-note' }, note));
+  return h('section', { class: 'wb-sec' }, heading, ...children);
+}
+
+/** Where a line of the user's code is, shown as a card; a click asks the host to open it. */
+export function sourceCard(source: {
+  filename: string;
+  line: number;
+  cell: number | null;
+  function: string;
+  text: string;
+}): HTMLElement {
+  const file = source.filename.split('/').pop() ?? source.filename;
+  const label =
+    source.cell === null ? `${file}:${source.line}` : `cell ${source.cell}, line ${source.line}`;
+  const link = h('button', { type: 'button', class: 'wb-link', title: 'Open this line' }, label);
+  link.addEventListener('click', () => {
+    const detail = { kind: 'goto', source };
+    link.dispatchEvent(
+      new CustomEvent('workbench:open', {
+        detail,
+        bubbles: true,
+        cancelable: true,
+        composed: true,
+      }),
+    );
+  });
+  const code = h('div', { class: 'wb-code' });
+  code.append(
+    h('i', {}, String(source.line)),
+    source.text.trim().slice(0, 2000) || source.function,
+  );
+  const card = section('Source', '', code);
+  card.querySelector('h3')?.append(h('span', { class: 'wb-note' }, link));
+  return card;
+}

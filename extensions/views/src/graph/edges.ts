@@ -1,0 +1,99 @@
+/**
+ * Shares the edges out to the boxes they run through.
+ *
+ * An edge between two visible nodes is drawn in pieces: it leaves every box around its source
+ * (`exit`), crosses the innermost box around both (`inner`) and enters every box around its target
+ * (`entry`). Each box then routes its own pieces without knowing what is outside it. All edges out
+ * of one node share its exits, all edges into one node share its entries.
+ */
+import type { Group, Item, Tree } from './groups';
+import type { Flow } from './operations';
+
+/** An edge between two visible nodes; `bytes` is the largest value that flows along it. */
+export interface VisibleEdge {
+  id: number;
+  from: Item;
+  to: Item;
+  bytes: number;
+}
+
+/** A piece of one or more edges inside one box, before it has a place. */
+export interface Part {
+  /** Child of the box it starts in, null when it comes in from outside. */
+  from: Item | null;
+  /** Child of the box it ends in, null when it leaves. */
+  to: Item | null;
+  /** Visible node at the start; identifies the port. Null for entries. */
+  source: Item | null;
+  /** Visible node at the end; identifies the port. Null for exits. */
+  target: Item | null;
+  edges: number[];
+  bytes: number;
+}
+
+/** Edges between visible nodes, at most one for each pair. */
+export function visibleEdges(flows: readonly Flow[], shown: readonly Item[]): VisibleEdge[] {
+  const index = new Map<Item, number>();
+  shown.forEach((item) => {
+    if (!index.has(item)) index.set(item, index.size);
+  });
+  const found = new Map<number, VisibleEdge>();
+  for (const flow of flows) {
+    const from = shown[flow.from];
+    const to = shown[flow.to];
+    if (!from || !to || from === to) continue;
+    const key = (index.get(from) ?? 0) * index.size + (index.get(to) ?? 0);
+    const edge = found.get(key);
+    if (edge) edge.bytes = Math.max(edge.bytes, flow.bytes);
+    else found.set(key, { id: found.size, from, to, bytes: flow.bytes });
+  }
+  return [...found.values()];
+}
+
+/** The box directly around an item; null around the root. */
+export function parentOf(tree: Tree, item: Item): Group | null {
+  return item.kind === 'operation' ? (tree.parents[item.id] ?? null) : item.parent;
+}
+
+/** Parts of all edges, by the box they belong to. */
+export function shareEdges(tree: Tree, edges: readonly VisibleEdge[]): Map<Group, Part[]> {
+  const boxes = new Map<Group, Map<string, Part>>();
+  const names = new Map<Item, number>();
+  const name = (item: Item | null): number => {
+    if (item === null) return -1;
+    const known = names.get(item) ?? names.size;
+    names.set(item, known);
+    return known;
+  };
+  const add = (box: Group, part: Omit<Part, 'edges' | 'bytes'>, edge: VisibleEdge): void => {
+    const parts = boxes.get(box) ?? new Map<string, Part>();
+    boxes.set(box, parts);
+    const key = `${name(part.source)}>${name(part.target)}`;
+    const known = parts.get(key);
+    if (known) {
+      known.edges.push(edge.id);
+      known.bytes = Math.max(known.bytes, edge.bytes);
+    } else parts.set(key, { ...part, edges: [edge.id], bytes: edge.bytes });
+  };
+  for (const edge of edges) {
+    const above = new Set<Group>();
+    for (let up = parentOf(tree, edge.from); up; up = up.parent) above.add(up);
+    const { from, to } = edge;
+    let end: Item = to;
+    let shared = parentOf(tree, to);
+    while (shared && !above.has(shared)) {
+      add(shared, { from: null, to: end, source: null, target: to }, edge);
+      end = shared;
+      shared = shared.parent;
+    }
+    let start: Item = from;
+    let box = parentOf(tree, from);
+    while (box && box !== shared) {
+      add(box, { from: start, to: null, source: from, target: null }, edge);
+      start = box;
+      box = box.parent;
+    }
+    if (shared) add(shared, { from: start, to: end, source: from, target: to }, edge);
+  }
+  return new Map([...boxes].map(([box, parts]) => [box, [...parts.values()]]));
+}

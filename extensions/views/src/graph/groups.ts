@@ -1,0 +1,212 @@
+/**
+ * The module hierarchy as a tree of boxes.
+ *
+ * A group is one *contiguous* stretch of the forward order, so a module that is called twice is two
+ * groups and the boxes of one parent never depend on each other in a circle. Three kinds besides
+ * the root: a call of a module; `repeat`, three or more equal neighbours rolled into one card; and
+ * `chunk`, a stretch of a list too long to lay out or look at (an unrolled loop).
+ */
+import type { GraphColumns, Operation } from './operations';
+
+export interface Group {
+  kind: 'root' | 'module' | 'repeat' | 'chunk';
+  id: number;
+  title: string;
+  /** Qualified module name. */
+  path: string;
+  cls: string;
+  parent: Group | null;
+  children: Item[];
+  /** First and one past the last operation. */
+  start: number;
+  end: number;
+  saved: number;
+}
+
+export type Item = Group | Operation;
+
+/** Lists longer than this are cut into chunks; also bounds the cost of laying one box out. */
+export const LONGEST_LIST = 400;
+const CHUNK = 200;
+const REPEATS = 3;
+
+export interface Tree {
+  root: Group;
+  groups: Group[];
+  /** Parent box of every operation. */
+  parents: Group[];
+}
+
+/** Builds the tree over operations in forward order. */
+export function buildTree(record: GraphColumns, operations: readonly Operation[]): Tree {
+  const groups: Group[] = [];
+  const make = (kind: Group['kind'], module: number, start: number): Group => {
+    const info = record.modules[module];
+    const path = info?.path ?? '';
+    const group: Group = {
+      kind,
+      id: groups.length,
+      title: path === '' ? record.model : leafName(path, record.modules[info?.parent ?? -1]?.path),
+      path,
+      cls: info?.cls ?? '',
+      parent: null,
+      children: [],
+      start,
+      end: start,
+      saved: 0,
+    };
+    groups.push(group);
+    return group;
+  };
+  const root = make('root', -1, 0);
+  root.title = record.model || record.title;
+  nest(record, operations, root, make);
+  numberCalls(root);
+  const signatures = new Signatures();
+  finish(root, signatures, make);
+  const parents: Group[] = [];
+  link(root, operations, parents);
+  return { root, groups: groups.filter((g) => g === root || g.parent !== null), parents };
+}
+
+type Make = (kind: Group['kind'], module: number, start: number) => Group;
+
+function nest(record: GraphColumns, operations: readonly Operation[], root: Group, make: Make) {
+  const chains = record.modules.map((_, module) => chainOf(record, module));
+  const open: { module: number; group: Group }[] = [];
+  for (const operation of operations) {
+    const chain = chains[operation.module] ?? [];
+    let depth = 0;
+    while (depth < open.length && depth < chain.length && open[depth]?.module === chain[depth])
+      depth += 1;
+    open.length = depth;
+    for (; depth < chain.length; depth += 1) {
+      const module = chain[depth] ?? -1;
+      const group = make('module', module, operation.id);
+      (open[depth - 1]?.group ?? root).children.push(group);
+      open.push({ module, group });
+    }
+    (open[open.length - 1]?.group ?? root).children.push(operation);
+  }
+}
+
+/** Modules from the outermost to `module`; the unnamed root is the drawing itself. */
+function chainOf(record: GraphColumns, module: number): number[] {
+  const chain: number[] = [];
+  for (let at = module; at >= 0 && chain.length < 1000; at = record.modules[at]?.parent ?? -1)
+    if (record.modules[at]?.path !== '') chain.push(at);
+  return chain.reverse();
+}
+
+function leafName(path: string, parent: string | undefined): string {
+  return parent && path.startsWith(`${parent}.`) ? path.slice(parent.length + 1) : path;
+}
+
+/** Marks the second and later calls of one module: `cell`, `cell (call 2)`. */
+function numberCalls(group: Group): void {
+  const calls = new Map<string, number>();
+  for (const child of group.children) {
+    if (child.kind === 'operation') continue;
+    const call = (calls.get(child.path) ?? 0) + 1;
+    calls.set(child.path, call);
+    if (call > 1) child.title = `${child.title} (call ${call})`;
+    numberCalls(child);
+  }
+}
+
+/** Gives every structure a small number: equal numbers, equal boxes. */
+class Signatures {
+  private readonly known = new Map<string, number>();
+
+  of(text: string): number {
+    const number = this.known.get(text) ?? this.known.size;
+    this.known.set(text, number);
+    return number;
+  }
+}
+
+function finish(group: Group, signatures: Signatures, make: Make): number {
+  const marks: number[] = [];
+  group.children = group.children.map((child) => {
+    if (child.kind === 'operation') {
+      marks.push(signatures.of(`${child.op} ${child.shape} ${child.dtype} ${child.saved}`));
+      return child;
+    }
+    const mark = finish(child, signatures, make);
+    const only = child.children.length === 1 ? child.children[0] : undefined;
+    // A module with one operation needs no box: the operation carries its name in the tree.
+    if (only?.kind === 'operation') {
+      only.name = child.title;
+      marks.push(mark);
+      return only;
+    }
+    marks.push(mark);
+    return child;
+  });
+  const mark = signatures.of(`${group.cls}(${marks.join(',')})`);
+  group.children = cut(rollUp(group.children, marks, make), make);
+  return mark;
+}
+
+function rollUp(children: Item[], marks: readonly number[], make: Make): Item[] {
+  const result: Item[] = [];
+  for (let at = 0; at < children.length;) {
+    const first = children[at];
+    let end = at + 1;
+    while (first && first.kind !== 'operation' && end < children.length && marks[end] === marks[at])
+      end += 1;
+    if (first && first.kind !== 'operation' && end - at >= REPEATS) {
+      const group = make('repeat', -1, 0);
+      const last = children[end - 1];
+      group.title = `${first.title} … ${last?.kind === 'operation' ? '' : (last?.title ?? '')}`;
+      group.path = first.path;
+      group.cls = first.cls;
+      group.children = cut(children.slice(at, end), make);
+      result.push(group);
+    } else result.push(...children.slice(at, end));
+    at = end;
+  }
+  return result;
+}
+
+/** Cuts a list that is too long into equal stretches, as often as needed. */
+function cut(children: Item[], make: Make): Item[] {
+  let list = children;
+  while (list.length > LONGEST_LIST) {
+    const size = Math.ceil(list.length / Math.ceil(list.length / CHUNK));
+    const chunks: Item[] = [];
+    for (let at = 0; at < list.length; at += size) {
+      const group = make('chunk', -1, 0);
+      group.children = list.slice(at, at + size);
+      chunks.push(group);
+    }
+    list = chunks;
+  }
+  return list;
+}
+
+/** Sets parents, ranges and sums, and names the chunks, once the shape of the tree is final. */
+function link(group: Group, operations: readonly Operation[], parents: Group[]): void {
+  group.saved = 0;
+  let end = -1;
+  let start = operations.length;
+  for (const child of group.children) {
+    if (child.kind === 'operation') parents[child.id] = group;
+    else {
+      child.parent = group;
+      link(child, operations, parents);
+    }
+    start = Math.min(start, child.kind === 'operation' ? child.id : child.start);
+    end = Math.max(end, child.kind === 'operation' ? child.id + 1 : child.end);
+    group.saved += child.saved;
+  }
+  group.start = Math.min(start, operations.length);
+  group.end = Math.max(end, group.start);
+  if (group.kind === 'chunk')
+    group.title = `operations ${(group.start + 1).toLocaleString('en')} – ${group.end.toLocaleString('en')}`;
+}
+
+/** Number of operations in a box. */
+export function size(item: Item): number {
+  return item.kind === 'operation' ? 1 : item.end - item.start;
+}

@@ -1,0 +1,1 @@
+export { mount, type GraphViewOptions, type GraphViewState } from './view';

@@ -1,0 +1,80 @@
+/** Keys of the graph view. Letters are left alone while a person types. */
+import type { GraphView } from './view';
+import { step, type Direction } from './walk';
+
+const ARROWS: Record<string, Direction> = {
+  ArrowUp: 'up',
+  ArrowDown: 'down',
+  ArrowLeft: 'left',
+  ArrowRight: 'right',
+};
+
+/** Carries out a key, and keeps it from the host when it was one of ours. */
+export function handleKey(view: GraphView, event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target instanceof HTMLInputElement;
+  const handled = typing ? typingKey(view, event.key) : viewKey(view, event);
+  // JupyterLab binds single letters in command mode; none of them may leave the view.
+  if (handled) event.preventDefault();
+  if (handled || typing) event.stopPropagation();
+}
+
+function typingKey(view: GraphView, key: string): boolean {
+  if (key !== 'Escape') return false;
+  view.clearSearch();
+  view.canvas.focus();
+  return true;
+}
+
+function viewKey(view: GraphView, event: KeyboardEvent): boolean {
+  const { state } = view;
+  const onCanvas = event.target === view.canvas;
+  const direction = ARROWS[event.key];
+  if (direction && onCanvas && state) {
+    const next = step(state, direction);
+    if (next) view.select(next, true);
+    return true;
+  }
+  switch (event.key) {
+    case '/':
+      view.searchField.focus();
+      view.searchField.select();
+      return true;
+    case 'f':
+    case 'F':
+      view.fit();
+      return true;
+    case '+':
+    case '=':
+      view.zoom(1.25);
+      return true;
+    case '-':
+    case '_':
+      view.zoom(1 / 1.25);
+      return true;
+    case 't':
+    case 'T':
+      view.toggleTable();
+      return true;
+    case 'Enter':
+      if (!onCanvas || !state?.selected || state.selected.kind === 'operation') return onCanvas;
+      view.toggle(state.selected);
+      return true;
+    case 'Escape':
+      return back(view);
+    default:
+      return false;
+  }
+}
+
+/** Out of the table, then out of the search, then out to the module around, then nothing. */
+function back(view: GraphView): boolean {
+  const { state } = view;
+  if (view.table) view.toggleTable();
+  else if (state?.query) view.clearSearch();
+  else if (state?.selected) {
+    const parent = state.parent(state.selected);
+    view.select(parent === state.tree.root ? null : parent, true);
+  } else return false;
+  return true;
+}

@@ -1,0 +1,277 @@
+/**
+ * From backward nodes to what a person reads: one operation per Python call, parameters folded into
+ * the operations that use them, edges between operations. The order of the operations is a
+ * topological order as close to the forward order (autograd's sequence numbers) as the graph allows.
+ */
+
+/** The columns of a `GraphRecord` that the view reads; 64-bit columns may hold bigints. */
+export interface GraphColumns {
+  title: string;
+  model: string;
+  step: number | null;
+  loss: number | null;
+  device: string;
+  notes: readonly string[];
+  strings: readonly string[];
+  modules: readonly { path: string; cls: string; parent: number }[];
+  sources: readonly SourceText[];
+  node_type: Column;
+  node_op: Column;
+  node_kind: Column;
+  node_module: Column;
+  node_call: Column;
+  node_sequence: Column;
+  node_shape: Column;
+  node_dtype: Column;
+  node_output_bytes: Column;
+  node_name: Column;
+  node_source: Column;
+  node_saved_bytes: Column;
+  node_shared_bytes: Column;
+  edge_from: Column;
+  edge_to: Column;
+  edge_bytes: Column;
+  root: number;
+  saved_bytes: number;
+  parameter_bytes: number;
+  buffer_bytes: number;
+  input_bytes: number;
+}
+
+export type Column = ArrayLike<number | bigint>;
+
+export interface SourceText {
+  filename: string;
+  line: number;
+  cell: number | null;
+  function: string;
+  text: string;
+}
+
+/** A leaf of the graph: a parameter, or an input that requires a gradient. */
+export interface Leaf {
+  name: string;
+  shape: string;
+  dtype: string;
+  bytes: number;
+  input: boolean;
+}
+
+/** One Python call and the backward nodes it made. */
+export interface Operation {
+  kind: 'operation';
+  /** Position in the forward order. */
+  id: number;
+  /** The call, `batch_norm`. */
+  op: string;
+  /** The module it makes up by itself, `norm`; the call's own name otherwise. */
+  name: string;
+  type: string;
+  module: number;
+  compiled: boolean;
+  rows: number[];
+  shape: string;
+  dtype: string;
+  outputBytes: number;
+  saved: number;
+  shared: number;
+  source: number;
+  leaves: Leaf[];
+  /** Whether this operation made the loss. */
+  loss: boolean;
+}
+
+export interface Flow {
+  from: number;
+  to: number;
+  bytes: number;
+}
+
+export interface Operations {
+  operations: Operation[];
+  flows: Flow[];
+  /** Operation that made the loss, -1 when the graph has none. */
+  root: number;
+}
+
+const PARAMETER = 1;
+const INPUT = 2;
+const COMPILED = 3;
+
+/** Groups rows into operations and orders them; linear up to one heap pass. */
+export function readOperations(record: GraphColumns): Operations {
+  const folded = foldCalls(record, true);
+  const order = topological(record, folded);
+  if (order !== null) return assemble(record, folded, order);
+  // Two calls that feed each other cannot be one box each: show every backward node by itself.
+  const single = foldCalls(record, false);
+  return assemble(record, single, topological(record, single) ?? single.groups.map((_, i) => i));
+}
+
+interface Folded {
+  /** Rows of every operation, in record order. */
+  groups: number[][];
+  /** Operation of a row, -1 for leaves. */
+  owner: Int32Array;
+}
+
+function foldCalls(record: GraphColumns, byCall: boolean): Folded {
+  const count = record.node_op.length;
+  const owner = new Int32Array(count).fill(-1);
+  const groups: number[][] = [];
+  const seen = new Map<string, number>();
+  for (let row = 0; row < count; row += 1) {
+    const kind = Number(record.node_kind[row]);
+    if (kind === PARAMETER || kind === INPUT) continue;
+    const call = Number(record.node_call[row]);
+    const key = byCall && call >= 0 ? `${call}/${record.node_module[row]}` : '';
+    let group = key === '' ? undefined : seen.get(key);
+    if (group === undefined) {
+      group = groups.length;
+      groups.push([]);
+      if (key !== '') seen.set(key, group);
+    }
+    groups[group]?.push(row);
+    owner[row] = group;
+  }
+  return { groups, owner };
+}
+
+/** Kahn's algorithm, the lowest sequence number first; null when a cycle is left. */
+function topological(record: GraphColumns, { groups, owner }: Folded): number[] | null {
+  const waiting = new Int32Array(groups.length);
+  const next: number[][] = groups.map(() => []);
+  for (let edge = 0; edge < record.edge_from.length; edge += 1) {
+    const from = owner[Number(record.edge_from[edge])] ?? -1;
+    const to = owner[Number(record.edge_to[edge])] ?? -1;
+    if (from < 0 || to < 0 || from === to) continue;
+    next[from]?.push(to);
+    waiting[to] = (waiting[to] ?? 0) + 1;
+  }
+  const keys = groups.map((rows) =>
+    rows.reduce((key, row) => Math.max(key, Number(record.node_sequence[row])), -1),
+  );
+  const heap = new Heap(keys);
+  waiting.forEach((count, group) => {
+    if (count === 0) heap.push(group);
+  });
+  const order: number[] = [];
+  for (let group = heap.pop(); group >= 0; group = heap.pop()) {
+    order.push(group);
+    for (const to of next[group] ?? []) {
+      const left = (waiting[to] ?? 0) - 1;
+      waiting[to] = left;
+      if (left === 0) heap.push(to);
+    }
+  }
+  return order.length === groups.length ? order : null;
+}
+
+function assemble(record: GraphColumns, { groups, owner }: Folded, order: number[]): Operations {
+  const position = new Int32Array(groups.length);
+  const operations = order.map((group, id) => {
+    position[group] = id;
+    return operationOf(record, groups[group] ?? [], id);
+  });
+  const sums = new Map<number, Flow>();
+  for (let edge = 0; edge < record.edge_from.length; edge += 1) {
+    const row = Number(record.edge_from[edge]);
+    const target = owner[Number(record.edge_to[edge])] ?? -1;
+    if (target < 0) continue;
+    const to = position[target] ?? 0;
+    const source = owner[row] ?? -1;
+    if (source < 0) {
+      operations[to]?.leaves.push(leafOf(record, row));
+      continue;
+    }
+    const from = position[source] ?? 0;
+    if (from === to) continue;
+    const bytes = Number(record.edge_bytes[edge]);
+    const key = from * operations.length + to;
+    const flow = sums.get(key);
+    if (flow === undefined) sums.set(key, { from, to, bytes });
+    else flow.bytes = Math.max(flow.bytes, bytes);
+  }
+  const root = owner[record.root] ?? -1;
+  return { operations, flows: [...sums.values()], root: root < 0 ? -1 : (position[root] ?? -1) };
+}
+
+function operationOf(record: GraphColumns, rows: number[], id: number): Operation {
+  const main = rows[rows.length - 1] ?? 0;
+  const text = (column: Column): string => record.strings[Number(column[main])] ?? '';
+  const sum = (column: Column): number => rows.reduce((t, row) => t + Number(column[row]), 0);
+  const op = text(record.node_op) || text(record.node_type) || 'operation';
+  return {
+    kind: 'operation',
+    id,
+    op,
+    name: op,
+    type: text(record.node_type),
+    module: Number(record.node_module[main]),
+    compiled: Number(record.node_kind[main]) === COMPILED,
+    rows,
+    shape: text(record.node_shape),
+    dtype: text(record.node_dtype),
+    outputBytes: Number(record.node_output_bytes[main]),
+    saved: sum(record.node_saved_bytes),
+    shared: sum(record.node_shared_bytes),
+    source: Number(record.node_source[main]),
+    leaves: [],
+    loss: rows.includes(record.root),
+  };
+}
+
+function leafOf(record: GraphColumns, row: number): Leaf {
+  const text = (column: Column): string => record.strings[Number(column[row])] ?? '';
+  return {
+    name: text(record.node_name) || 'input',
+    shape: text(record.node_shape),
+    dtype: text(record.node_dtype),
+    bytes: Number(record.node_output_bytes[row]),
+    input: Number(record.node_kind[row]) === INPUT,
+  };
+}
+
+/** A binary heap of indices, smallest key first, ties by index. */
+class Heap {
+  private readonly items: number[] = [];
+
+  constructor(private readonly keys: readonly number[]) {}
+
+  private less(a: number, b: number): boolean {
+    const [ka, kb] = [this.keys[a] ?? 0, this.keys[b] ?? 0];
+    return ka < kb || (ka === kb && a < b);
+  }
+
+  push(item: number): void {
+    let at = this.items.push(item) - 1;
+    while (at > 0) {
+      const up = (at - 1) >> 1;
+      if (!this.less(item, this.items[up] ?? 0)) break;
+      this.items[at] = this.items[up] ?? 0;
+      at = up;
+    }
+    this.items[at] = item;
+  }
+
+  /** The item with the smallest key, -1 when there is none. */
+  pop(): number {
+    const top = this.items[0];
+    const last = this.items.pop();
+    if (top === undefined || last === undefined) return -1;
+    if (this.items.length === 0) return top;
+    let at = 0;
+    for (;;) {
+      let down = 2 * at + 1;
+      if (down >= this.items.length) break;
+      const right = down + 1;
+      if (right < this.items.length && this.less(this.items[right] ?? 0, this.items[down] ?? 0))
+        down = right;
+      if (!this.less(this.items[down] ?? 0, last)) break;
+      this.items[at] = this.items[down] ?? 0;
+      at = down;
+    }
+    this.items[at] = last;
+    return top;
+  }
+}

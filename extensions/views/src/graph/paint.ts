@@ -1,0 +1,205 @@
+/**
+ * Draws the visible part of a layout. What is outside the view is skipped box by box, and detail
+ * goes as it becomes too small to read: all text from 90 %, name and bar from 60 %, colour blocks
+ * from 30 %, boxes only below. No text is drawn under 11 pixels.
+ */
+import type { Camera, Rect } from './camera';
+import type { Box, Line } from './layout';
+import { paintCard, paintHeader, paintOperation } from './paint-node';
+import type { GraphState } from './state';
+import type { Palette } from './theme';
+
+export type Detail = 'all' | 'name' | 'block' | 'box';
+
+export interface Scene {
+  context: CanvasRenderingContext2D;
+  camera: Camera;
+  palette: Palette;
+  state: GraphState;
+  hovered: Box | null;
+  detail: Detail;
+  /** One pixel in drawing units. */
+  pixel: number;
+  view: Rect;
+}
+
+/** How much of a node is drawn at a zoom. */
+export function detailAt(zoom: number): Detail {
+  if (zoom >= 0.9) return 'all';
+  if (zoom >= 0.6) return 'name';
+  return zoom >= 0.3 ? 'block' : 'box';
+}
+
+/** Draws one frame; `ratio` is the device's pixels per CSS pixel. Returns the number of boxes drawn. */
+export function paint(
+  context: CanvasRenderingContext2D,
+  camera: Camera,
+  palette: Palette,
+  state: GraphState,
+  hovered: Box | null,
+  ratio: number,
+): number {
+  const { zoom } = camera;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.fillStyle = palette.canvas;
+  context.fillRect(0, 0, camera.width, camera.height);
+  context.setTransform(
+    ratio * zoom,
+    0,
+    0,
+    ratio * zoom,
+    -camera.x * zoom * ratio,
+    -camera.y * zoom * ratio,
+  );
+  context.textBaseline = 'middle';
+  const view = camera.view();
+  const scene: Scene = {
+    context,
+    camera,
+    palette,
+    state,
+    hovered,
+    detail: detailAt(zoom),
+    pixel: 1 / zoom,
+    view,
+  };
+  const count = paintBox(scene, state.layout.root);
+  paintSelection(scene);
+  return count;
+}
+
+function visible(scene: Scene, box: Box): boolean {
+  const { view } = scene;
+  const margin = 12;
+  return (
+    box.x - margin < view.x + view.width &&
+    box.x + box.width + margin > view.x &&
+    box.y - margin < view.y + view.height &&
+    box.y + box.height + margin > view.y
+  );
+}
+
+function paintBox(scene: Scene, box: Box): number {
+  if (!visible(scene, box)) return 0;
+  const { context, palette, detail } = scene;
+  if (box.item.kind === 'operation') {
+    const small = detail === 'box' && box.parent?.parent;
+    if (!small) paintOperation(scene, box, box.item);
+    return 1;
+  }
+  if (!box.open && box.parent) {
+    paintCard(scene, box, box.item);
+    return 1;
+  }
+  if (box.parent) {
+    context.fillStyle = palette.level[(box.depth + 1) % 2] ?? palette.raise;
+    context.strokeStyle = scene.hovered === box ? palette.stroke2 : palette.stroke;
+    context.lineWidth = Math.max(1, scene.pixel);
+    round(context, box.x, box.y, box.width, box.height, 8);
+    context.fill();
+    context.stroke();
+  }
+  for (const line of box.lines) paintLine(scene, line, palette.flow, palette.edge);
+  let count = 1;
+  for (const child of box.children) count += paintBox(scene, child);
+  if (box.parent) paintHeader(scene, box, box.item);
+  return count;
+}
+
+/** The selection's lines, outline and halo, above everything else. */
+function paintSelection(scene: Scene): void {
+  const { context, palette, state, pixel } = scene;
+  const box = state.box(state.selected);
+  if (!box) return;
+  const mine = new Set(
+    state.layout.edges.filter((e) => e.from === box.item || e.to === box.item).map((e) => e.id),
+  );
+  const walk = (at: Box): void => {
+    if (!visible(scene, at)) return;
+    for (const line of at.lines)
+      if (line.edges.some((edge) => mine.has(edge)))
+        paintLine(scene, line, palette.select, palette.select);
+    for (const child of at.children) if (child.open) walk(child);
+  };
+  if (mine.size > 0) walk(state.layout.root);
+  const radius = box.open ? 8 : 6;
+  const { x, width } = box.node;
+  context.strokeStyle = palette.select;
+  context.globalAlpha = 0.2;
+  context.lineWidth = 8;
+  round(context, x - 2, box.y - 2, width + 4, box.height + 4, radius + 2);
+  context.stroke();
+  context.globalAlpha = 1;
+  context.lineWidth = 2.5 * Math.max(1, pixel);
+  round(context, x, box.y, width, box.height, radius);
+  context.stroke();
+}
+
+const CORNER = 12;
+
+function paintLine(scene: Scene, line: Line, colour: string, head: string): void {
+  const { context, state, pixel, view, detail } = scene;
+  const { points } = line;
+  const width = state.widthOf(line.bytes);
+  if (width < pixel * 0.25 || points.length < 4) return;
+  const last = points.length - 2;
+  let [left, right, top, bottom] = [Infinity, -Infinity, Infinity, -Infinity];
+  for (let at = 0; at < points.length; at += 2) {
+    left = Math.min(left, points[at] ?? 0);
+    right = Math.max(right, points[at] ?? 0);
+    top = Math.min(top, points[at + 1] ?? 0);
+    bottom = Math.max(bottom, points[at + 1] ?? 0);
+  }
+  if (left > view.x + view.width + 12 || right < view.x - 12) return;
+  if (top > view.y + view.height + 12 || bottom < view.y - 12) return;
+  const [endX, endY] = [points[last] ?? 0, points[last + 1] ?? 0];
+  const [beforeX, beforeY] = [points[last - 2] ?? 0, points[last - 1] ?? 0];
+  const arrow = line.arrow && detail !== 'box';
+  const size = arrow ? Math.min(7, Math.max(5, width * 0.9)) : 0;
+  const dx = Math.sign(endX - beforeX);
+  const dy = Math.sign(endY - beforeY);
+  context.strokeStyle = colour;
+  context.lineWidth = Math.max(width, pixel * 0.75);
+  context.beginPath();
+  context.moveTo(points[0] ?? 0, points[1] ?? 0);
+  for (let at = 2; at < last; at += 2) {
+    const radius = Math.min(CORNER, reach(points, at - 2), reach(points, at));
+    context.arcTo(
+      points[at] ?? 0,
+      points[at + 1] ?? 0,
+      points[at + 2] ?? 0,
+      points[at + 3] ?? 0,
+      radius,
+    );
+  }
+  context.lineTo(endX - dx * size, endY - dy * size);
+  context.stroke();
+  if (!arrow) return;
+  const half = Math.max(4, width * 0.5 + 2);
+  context.fillStyle = head;
+  context.beginPath();
+  context.moveTo(endX, endY);
+  context.lineTo(endX - dx * size - dy * half, endY - dy * size - dx * half);
+  context.lineTo(endX - dx * size + dy * half, endY - dy * size + dx * half);
+  context.fill();
+}
+
+/** Half the length of the segment that starts at point `at`. */
+function reach(points: readonly number[], at: number): number {
+  const dx = (points[at + 2] ?? 0) - (points[at] ?? 0);
+  const dy = (points[at + 3] ?? 0) - (points[at + 1] ?? 0);
+  return (Math.abs(dx) + Math.abs(dy)) / 2;
+}
+
+/** A rounded rectangle as the current path. */
+export function round(
+  context: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  radius: number,
+): void {
+  context.beginPath();
+  context.roundRect(x, y, width, height, Math.min(radius, width / 2, height / 2));
+}

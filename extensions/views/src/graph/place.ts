@@ -1,0 +1,252 @@
+/**
+ * Rows and columns inside one box.
+ *
+ * Rows are longest-path ranks, so data flows down. Columns are chains: the longest one is the trunk
+ * and stands straight at x = 0, every other chain goes to the right of what already occupies its
+ * rows, short spans first, so a skip or an exit is read as a side lane. Edges that follow no chain
+ * get a lane of their own, one per source. Every vertical run has reserved space, so none of them
+ * can cross a node; horizontal runs stay in the gutters between rows (`route.ts`).
+ *
+ * Items arrive in topological order. The cost is linear in items, links and occupied rows.
+ */
+
+export interface Extent {
+  left: number;
+  right: number;
+  height: number;
+}
+
+/** A link between two items; `from` is -1 and `to` is the number of items at the box's border. */
+export interface Link {
+  from: number;
+  to: number;
+  /** Offset of the port from the item's axis. */
+  fromX: number;
+  toX: number;
+  /** Links of one source share a lane. */
+  source: string;
+  width: number;
+  /** Whether the target can be entered from its right side. */
+  side: boolean;
+}
+
+export interface Placement {
+  rank: number[];
+  rows: number;
+  /** Axis of every item. */
+  x: number[];
+  /** Lane of every link; undefined where it needs none. */
+  lane: (number | undefined)[];
+  /** Whether the link enters its target at the side. */
+  side: boolean[];
+  /** Whether the item stands on the trunk. */
+  trunk: boolean[];
+}
+
+const CHAIN_GAP = 22;
+const LANE_GAP = 8;
+
+interface Vertical {
+  first: number;
+  last: number;
+  items: number[];
+  links: number[];
+  width: number;
+}
+
+/** Places items; `extentOf` may depend on whether the item stands on the trunk. */
+export function place(
+  count: number,
+  links: readonly Link[],
+  extentOf: (item: number, trunk: boolean) => Extent,
+): Placement {
+  const incoming: number[][] = Array.from({ length: count }, () => []);
+  const outgoing: number[][] = Array.from({ length: count }, () => []);
+  links.forEach((link, index) => {
+    if (link.to < count) incoming[link.to]?.push(index);
+    if (link.from >= 0) outgoing[link.from]?.push(index);
+  });
+  const rank = ranks(count, links, incoming, outgoing);
+  const rows = count === 0 ? 0 : Math.max(...rank) + 1;
+  const chains = findChains(count, links, outgoing);
+  const trunk = new Array<boolean>(count).fill(false);
+  chains[0]?.forEach((item) => (trunk[item] = true));
+  const rowOf = (item: number): number =>
+    item < 0 ? -1 : item >= count ? rows : (rank[item] ?? 0);
+  const verticals = chains.map((items) => chainRun(items, links, incoming, outgoing, rowOf));
+  // The first input of an item comes in at the top; only further ones may come in at the side.
+  const first = new Set(verticals.flatMap((vertical) => vertical.links));
+  const side = links.map((link, index) => link.side && link.to < count && !first.has(index));
+  const lastRow = (index: number): number =>
+    rowOf(links[index]?.to ?? count) - (side[index] ? 0 : 1);
+  for (const chain of verticals) extendTail(chain, first, outgoing, lastRow);
+  verticals.push(...lanes(links, verticals, rowOf, lastRow));
+  const { x, lane } = pack(verticals, rows, rank, trunk, links, extentOf, count);
+  return { rank, rows, x, lane, side, trunk };
+}
+
+function ranks(
+  count: number,
+  links: readonly Link[],
+  incoming: readonly number[][],
+  outgoing: readonly number[][],
+): number[] {
+  const rank = new Array<number>(count).fill(0);
+  for (let item = 0; item < count; item += 1)
+    for (const index of incoming[item] ?? []) {
+      const from = links[index]?.from ?? -1;
+      if (from >= 0) rank[item] = Math.max(rank[item] ?? 0, (rank[from] ?? 0) + 1);
+    }
+  // What depends on nothing stands right above what uses it, not at the top of the box.
+  for (let item = count - 1; item >= 0; item -= 1) {
+    if ((incoming[item] ?? []).length > 0) continue;
+    const uses = (outgoing[item] ?? []).map((index) => links[index]?.to ?? count);
+    const below = uses.filter((to) => to < count).map((to) => rank[to] ?? 0);
+    if (below.length > 0 && below.length === uses.length) rank[item] = Math.min(...below) - 1;
+  }
+  return rank;
+}
+
+/** Longest chains first in forward order; the very longest one comes first. */
+function findChains(
+  count: number,
+  links: readonly Link[],
+  outgoing: readonly number[][],
+): number[][] {
+  const down = new Array<number>(count).fill(1);
+  const next = new Array<number>(count).fill(-1);
+  for (let item = count - 1; item >= 0; item -= 1) {
+    let widest = -1;
+    for (const index of outgoing[item] ?? []) {
+      const link = links[index];
+      if (!link || link.to >= count) continue;
+      const length = (down[link.to] ?? 0) + 1;
+      if (length > (down[item] ?? 1) || (length === down[item] && link.width > widest)) {
+        down[item] = length;
+        widest = link.width;
+      }
+    }
+  }
+  const taken = new Array<boolean>(count).fill(false);
+  const follow = (start: number): number[] => {
+    const chain: number[] = [];
+    for (let item = start; item >= 0 && !taken[item]; item = next[item] ?? -1) {
+      chain.push(item);
+      taken[item] = true;
+      let best = -1;
+      let score = -1;
+      for (const index of outgoing[item] ?? []) {
+        const link = links[index];
+        if (!link || link.to >= count || taken[link.to]) continue;
+        const value = (down[link.to] ?? 0) * 1000 + link.width;
+        if (value > score) [best, score] = [link.to, value];
+      }
+      next[item] = best;
+    }
+    return chain;
+  };
+  let top = 0;
+  for (let item = 1; item < count; item += 1) if ((down[item] ?? 0) > (down[top] ?? 0)) top = item;
+  const chains = count > 0 ? [follow(top)] : [];
+  for (let item = 0; item < count; item += 1) if (!taken[item]) chains.push(follow(item));
+  return chains;
+}
+
+/** The column of a chain: its items, the links between them and one link into its head. */
+function chainRun(
+  items: number[],
+  links: readonly Link[],
+  incoming: readonly number[][],
+  outgoing: readonly number[][],
+  rowOf: (item: number) => number,
+): Vertical {
+  const head = items[0] ?? 0;
+  const last = rowOf(items[items.length - 1] ?? 0);
+  const run: Vertical = { first: rowOf(head), last, items, links: [], width: 0 };
+  for (let at = 1; at < items.length; at += 1)
+    for (const index of outgoing[items[at - 1] ?? 0] ?? [])
+      if (links[index]?.to === items[at]) run.links.push(index);
+  let nearest = -1;
+  let row = -2;
+  for (const index of incoming[head] ?? []) {
+    const above = rowOf(links[index]?.from ?? -1);
+    if (above > row) [nearest, row] = [index, above];
+  }
+  if (nearest >= 0) {
+    run.links.push(nearest);
+    run.first = Math.min(run.first, row + 1);
+  }
+  return run;
+}
+
+/** Lets the chain's last item send its nearest value on straight down, in its own column. */
+function extendTail(
+  chain: Vertical,
+  first: ReadonlySet<number>,
+  outgoing: readonly number[][],
+  lastRow: (link: number) => number,
+): void {
+  const tail = chain.items[chain.items.length - 1] ?? 0;
+  let nearest = -1;
+  let row = Infinity;
+  for (const index of outgoing[tail] ?? [])
+    if (!first.has(index) && lastRow(index) < row) [nearest, row] = [index, lastRow(index)];
+  if (nearest < 0) return;
+  chain.links.push(nearest);
+  chain.last = Math.max(chain.last, row);
+}
+
+/** One lane per source for the links that follow no chain. */
+function lanes(
+  links: readonly Link[],
+  chains: readonly Vertical[],
+  rowOf: (item: number) => number,
+  lastRow: (link: number) => number,
+): Vertical[] {
+  const chained = new Set(chains.flatMap((chain) => chain.links));
+  const bySource = new Map<string, Vertical>();
+  links.forEach((link, index) => {
+    const first = rowOf(link.from) + 1;
+    const last = lastRow(index);
+    if (chained.has(index) || last < first) return;
+    const lane = bySource.get(link.source) ?? { first, last, items: [], links: [], width: 0 };
+    lane.last = Math.max(lane.last, last);
+    lane.links.push(index);
+    lane.width = Math.max(lane.width, link.width);
+    bySource.set(link.source, lane);
+  });
+  return [...bySource.values()];
+}
+
+function pack(
+  verticals: readonly Vertical[],
+  rows: number,
+  rank: readonly number[],
+  trunk: readonly boolean[],
+  links: readonly Link[],
+  extentOf: (item: number, trunk: boolean) => Extent,
+  count: number,
+): Pick<Placement, 'x' | 'lane'> {
+  const edge = new Array<number>(rows).fill(-Infinity);
+  const x = new Array<number>(count).fill(0);
+  const lane = new Array<number | undefined>(links.length).fill(undefined);
+  const [main, ...rest] = verticals;
+  const ordered = rest.sort((a, b) => a.last - a.first - (b.last - b.first) || a.first - b.first);
+  for (const vertical of main ? [main, ...ordered] : []) {
+    const half = vertical.width / 2 + 2;
+    const taken = new Map(
+      vertical.items.map((item) => [rank[item] ?? 0, extentOf(item, trunk[item] ?? false)]),
+    );
+    const gap = vertical.items.length > 0 ? CHAIN_GAP : LANE_GAP;
+    let axis = vertical === main ? 0 : -Infinity;
+    for (let row = vertical.first; row <= vertical.last && vertical !== main; row += 1)
+      axis = Math.max(axis, (edge[row] ?? 0) + gap + (taken.get(row)?.left ?? half));
+    if (!Number.isFinite(axis)) axis = 0;
+    axis = Math.round(axis);
+    for (let row = vertical.first; row <= vertical.last; row += 1)
+      edge[row] = Math.max(edge[row] ?? 0, axis + (taken.get(row)?.right ?? half));
+    for (const item of vertical.items) x[item] = axis;
+    for (const index of vertical.links) lane[index] = axis;
+  }
+  return { x, lane };
+}

@@ -1,0 +1,225 @@
+/**
+ * Gutters between the rows of one box, and the orthogonal lines that run through them.
+ *
+ * A line leaves its source at the bottom, may run sideways in the gutter below it to its lane, goes
+ * down the lane, and enters its target from the gutter above or from the right. Runs of different
+ * sources that overlap in one gutter get different tracks, and the gutter grows with them.
+ */
+import type { Extent, Link, Placement } from './place';
+
+export interface Routed {
+  /** Top of every row, measured from the top of the first gutter. */
+  tops: number[];
+  /** Total height including the gutters above the first and below the last row. */
+  height: number;
+  /** Corner points `x0, y0, x1, y1, …` of every link. */
+  points: number[][];
+  /** Where links cross the box's border: x of every link that starts or ends there. */
+  portX: number[];
+}
+
+export interface Margins {
+  /** Above the first and below the last row. */
+  edge: number;
+  /** Smallest gutter above a row. */
+  above: (row: number) => number;
+}
+
+interface Run {
+  gutter: number;
+  from: number;
+  to: number;
+  source: string;
+  width: number;
+  y: number;
+}
+
+interface Path {
+  start: number;
+  lane: number;
+  end: number;
+  /** Gutter in which it runs to its lane and in which it runs to its target, -1 for none. */
+  out: number;
+  into: number;
+  side: boolean;
+}
+
+const FIRST_TRACK = 7;
+const TRACK_GAP = 4;
+const ARROW_ROOM = 12;
+
+/** Routes every link of a placed box. */
+export function route(
+  links: readonly Link[],
+  placed: Placement,
+  extents: readonly Extent[],
+  margins: Margins,
+): Routed {
+  const { rows, rank } = placed;
+  const heights = new Array<number>(rows).fill(0);
+  extents.forEach((extent, item) => {
+    const row = rank[item] ?? 0;
+    heights[row] = Math.max(heights[row] ?? 0, extent.height);
+  });
+  const free = occupancy(placed, extents);
+  const paths = links.map((link, index) => pathOf(link, index, placed, extents, free));
+  const runs = new Map<string, Run>();
+  const trackOf = (index: number, gutter: number, from: number, to: number): Run => {
+    const link = links[index];
+    const key = `${gutter}/${link?.source ?? ''}/${from}`;
+    const known = runs.get(key);
+    const width = Math.max(link?.width ?? 1, known?.width ?? 0);
+    const run = known ?? { gutter, from, to, source: link?.source ?? '', width, y: 0 };
+    run.width = width;
+    // One run serves several targets of a source: it reaches the farthest one on each side.
+    if (Math.abs(to - from) > Math.abs(run.to - from)) run.to = to;
+    runs.set(key, run);
+    return run;
+  };
+  const legs = paths.map((path, index) => ({
+    out: path.out >= 0 ? trackOf(index, path.out, path.start, path.lane) : null,
+    into: path.into >= 0 ? trackOf(index, path.into, path.lane, path.end) : null,
+  }));
+  const gutters = assignTracks([...runs.values()], rows, margins);
+  const tops: number[] = [];
+  let y = 0;
+  for (let row = 0; row <= rows; row += 1) {
+    for (const run of gutters.runs[row] ?? []) run.y += y;
+    y += gutters.heights[row] ?? 0;
+    if (row < rows) {
+      tops.push(y);
+      y += heights[row] ?? 0;
+    }
+  }
+  const height = y;
+  const points = paths.map((path, index) => {
+    const link = links[index];
+    if (!link) return [];
+    const { from, to } = link;
+    const startY = from < 0 ? 0 : (tops[rank[from] ?? 0] ?? 0) + (extents[from]?.height ?? 0);
+    const target = extents[to];
+    const top = to < extents.length ? (tops[rank[to] ?? 0] ?? 0) : height;
+    const line = [path.start, startY];
+    const leg = legs[index];
+    if (leg?.out) line.push(path.start, leg.out.y, path.lane, leg.out.y);
+    if (path.side && target) {
+      const middle = top + target.height / 2;
+      line.push(path.lane, middle, (placed.x[to] ?? 0) + target.right, middle);
+      return line;
+    }
+    if (leg?.into) line.push(path.lane, leg.into.y, path.end, leg.into.y);
+    line.push(path.end, top);
+    return line;
+  });
+  const portX = paths.map((path, index) => ((links[index]?.from ?? 0) < 0 ? path.start : path.end));
+  return { tops, height, points, portX };
+}
+
+type Free = (row: number, left: number, right: number) => boolean;
+
+/** Whether nothing stands between two x positions of a row. */
+function occupancy(placed: Placement, extents: readonly Extent[]): Free {
+  const taken: [number, number][][] = Array.from({ length: placed.rows }, () => []);
+  extents.forEach((extent, item) => {
+    const x = placed.x[item] ?? 0;
+    taken[placed.rank[item] ?? 0]?.push([x - extent.left, x + extent.right]);
+  });
+  return (row, left, right) => !(taken[row] ?? []).some(([a, b]) => a < right && b > left);
+}
+
+function pathOf(
+  link: Link,
+  index: number,
+  placed: Placement,
+  extents: readonly Extent[],
+  free: Free,
+): Path {
+  const { rank, rows, x } = placed;
+  const lane = placed.lane[index];
+  const fromRow = link.from < 0 ? -1 : (rank[link.from] ?? 0);
+  const inside = link.to < extents.length;
+  const toRow = inside ? (rank[link.to] ?? 0) : rows;
+  const target = inside ? (x[link.to] ?? 0) + link.toX : NaN;
+  const source = link.from < 0 ? NaN : (x[link.from] ?? 0) + link.fromX;
+  const direct = toRow === fromRow + 1 && !placed.side[index];
+  if (direct && !inside) return straight(source);
+  if (direct && link.from < 0) return straight(target);
+  if (direct || lane === undefined) {
+    const out = source === target ? -1 : fromRow + 1;
+    return { start: source, lane: target, end: target, out, into: -1, side: false };
+  }
+  const start = link.from < 0 ? lane : source;
+  const out = start === lane ? -1 : fromRow + 1;
+  const right = inside ? (x[link.to] ?? 0) + (extents[link.to]?.right ?? 0) : 0;
+  if (placed.side[index] && lane > right && free(toRow, right + 1, lane - 1))
+    return { start, lane, end: right, out, into: -1, side: true };
+  const end = inside ? target : lane;
+  return { start, lane, end, out, into: end === lane ? -1 : toRow, side: false };
+}
+
+function straight(x: number): Path {
+  return { start: x, lane: x, end: x, out: -1, into: -1, side: false };
+}
+
+/** Gives overlapping runs of one gutter different tracks; a run that ends where another one starts
+ * comes below it, or the two would lie on each other. */
+function assignTracks(
+  runs: Run[],
+  rows: number,
+  margins: Margins,
+): { runs: Run[][]; heights: number[] } {
+  const byGutter: Run[][] = Array.from({ length: rows + 1 }, () => []);
+  for (const run of runs) byGutter[run.gutter]?.push(run);
+  const heights = byGutter.map((list, gutter) => {
+    const least = gutter === 0 || gutter === rows ? margins.edge : margins.above(gutter);
+    if (list.length === 0) return least;
+    const tracks = color(list);
+    let y = FIRST_TRACK;
+    const middle: number[] = [];
+    for (const width of tracks.widths) {
+      middle.push(y + width / 2);
+      y += width + TRACK_GAP;
+    }
+    list.forEach((run, index) => (run.y = middle[tracks.of[index] ?? 0] ?? 0));
+    return Math.max(least, y + ARROW_ROOM);
+  });
+  return { runs: byGutter, heights };
+}
+
+function color(list: readonly Run[]): { of: number[]; widths: number[] } {
+  const order = list
+    .map((_, index) => index)
+    .sort((a, b) => span(list[a]) - span(list[b]) || a - b);
+  const of = new Array<number>(list.length).fill(-1);
+  const used: { left: number; right: number; source: string }[][] = [];
+  const widths: number[] = [];
+  const put = (index: number, depth: number): void => {
+    const run = list[index];
+    if (!run || (of[index] ?? -1) >= 0) return;
+    let track = 0;
+    if (depth < 8)
+      list.forEach((other, at) => {
+        if (at === index || other.from !== run.to || other.source === run.source) return;
+        put(at, depth + 1);
+        track = Math.max(track, (of[at] ?? -1) + 1);
+      });
+    const left = Math.min(run.from, run.to) - 6;
+    const right = Math.max(run.from, run.to) + 6;
+    const clash = (at: number): boolean =>
+      (used[at] ?? []).some((o) => o.source !== run.source && o.left < right && o.right > left);
+    while (clash(track)) track += 1;
+    for (let at = used.length; at <= track; at += 1) {
+      used.push([]);
+      widths.push(0);
+    }
+    used[track]?.push({ left, right, source: run.source });
+    widths[track] = Math.max(widths[track] ?? 0, run.width);
+    of[index] = track;
+  };
+  for (const index of order) put(index, 0);
+  return { of, widths };
+}
+
+function span(run: Run | undefined): number {
+  return run ? Math.abs(run.to - run.from) : 0;
+}

@@ -1,0 +1,113 @@
+/** What the graph view shows at a moment: the record's tree, what is open, selected and found. */
+import { buildTree, type Group, type Item, type Tree } from './groups';
+import { boxOf, layout, type Box, type Layout } from './layout';
+import { readOperations, type Flow, type GraphColumns, type Operation } from './operations';
+import { parentOf } from './edges';
+import { find } from './search';
+import { initiallyOpen, reveal } from './visible';
+
+export type Colouring = 'bytes' | 'dtype' | 'none';
+
+const NARROWEST = 1.5;
+const WIDEST = 9.5;
+
+export class GraphState {
+  readonly record: GraphColumns;
+  readonly operations: Operation[];
+  readonly flows: Flow[];
+  readonly tree: Tree;
+  readonly root: Operation | null;
+  /** Largest saved bytes of one operation and largest value along an edge. */
+  readonly mostSaved: number;
+  readonly mostFlow: number;
+  readonly dtypes: string[];
+  readonly open: Set<Group>;
+  layout: Layout;
+  selected: Item | null = null;
+  colouring: Colouring = 'bytes';
+  matches: Item[] = [];
+  matched: ReadonlySet<Item> = new Set();
+  query = '';
+
+  constructor(record: GraphColumns, limit?: number) {
+    const { operations, flows, root } = readOperations(record);
+    this.record = record;
+    this.operations = operations;
+    this.flows = flows;
+    this.root = operations[root] ?? null;
+    this.tree = buildTree(record, operations);
+    this.mostSaved = operations.reduce(
+      (most, { saved, shared }) => Math.max(most, saved, shared),
+      0,
+    );
+    this.mostFlow = flows.reduce((most, { bytes }) => Math.max(most, bytes), 1);
+    this.dtypes = [...new Set(operations.map(({ dtype }) => dtype))].sort();
+    this.open = initiallyOpen(this.tree, limit);
+    this.layout = this.arrange();
+  }
+
+  /** Width of a line in drawing units: grows with the square root of the bytes. */
+  readonly widthOf = (bytes: number): number =>
+    NARROWEST + WIDEST * Math.sqrt(Math.max(0, bytes) / this.mostFlow);
+
+  private arrange(): Layout {
+    return layout(this.tree, this.flows, this.open, this.widthOf);
+  }
+
+  parent(item: Item): Group | null {
+    return parentOf(this.tree, item);
+  }
+
+  /** Opens or closes a box; closing one also closes nothing inside it, so reopening restores it. */
+  toggle(group: Group): void {
+    if (group === this.tree.root) return;
+    if (this.open.has(group)) this.open.delete(group);
+    else this.open.add(group);
+    this.layout = this.arrange();
+    if (this.selected && !this.layout.boxes.has(this.selected)) this.selected = group;
+  }
+
+  setAll(open: boolean): void {
+    this.open.clear();
+    this.open.add(this.tree.root);
+    if (open) for (const group of this.tree.groups) this.open.add(group);
+    this.layout = this.arrange();
+    this.selected = this.selected && (boxOf(this.tree, this.layout, this.selected)?.item ?? null);
+  }
+
+  /** Selects an item and opens what hides it. */
+  select(item: Item | null): void {
+    this.selected = item;
+    if (!item || this.layout.boxes.has(item)) return;
+    reveal(this.open, this.parent(item));
+    this.layout = this.arrange();
+  }
+
+  search(query: string): void {
+    this.query = query;
+    this.matches = find(this, query);
+    this.matched = new Set(this.matches);
+  }
+
+  box(item: Item | null): Box | undefined {
+    return item ? boxOf(this.tree, this.layout, item) : undefined;
+  }
+
+  /** Visible neighbours of the selection: what it used and what used it. */
+  neighbours(item: Item): { before: Item[]; after: Item[] } {
+    const before: Item[] = [];
+    const after: Item[] = [];
+    for (const { from, to } of this.layout.edges) {
+      if (to === item) before.push(from);
+      if (from === item) after.push(to);
+    }
+    return { before, after };
+  }
+
+  /** Boxes from the drawing down to an item. */
+  path(item: Item): Group[] {
+    const path: Group[] = [];
+    for (let up = this.parent(item); up; up = up.parent) path.unshift(up);
+    return path;
+  }
+}

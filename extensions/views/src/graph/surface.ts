@@ -1,0 +1,179 @@
+/** The canvas: draws on demand, and turns pointer and wheel into panning, zooming and picking. */
+import { Camera } from './camera';
+import { h } from './dom';
+import type { Box } from './layout';
+import { paint } from './paint';
+import { pick } from './pick';
+import type { GraphState } from './state';
+import type { Palette } from './theme';
+
+export interface SurfaceEvents {
+  select: (box: Box | null) => void;
+  toggle: (box: Box) => void;
+  moved: () => void;
+}
+
+const CLICK = 4;
+const DURATION_MS = 150;
+
+export class Surface {
+  readonly element: HTMLCanvasElement;
+  readonly camera = new Camera();
+  private state: GraphState | null = null;
+  private palette: Palette | null = null;
+  private hovered: Box | null = null;
+  private frame = 0;
+  private animation = 0;
+
+  constructor(
+    private readonly events: SurfaceEvents,
+    label: string,
+  ) {
+    this.element = h('canvas', { tabindex: 0, role: 'application', 'aria-label': label });
+    this.listen();
+  }
+
+  show(state: GraphState | null, palette: Palette): void {
+    this.state = state;
+    this.palette = palette;
+    this.hovered = null;
+    this.redraw();
+  }
+
+  resize(width: number, height: number): void {
+    const ratio = window.devicePixelRatio || 1;
+    this.camera.width = Math.max(1, width);
+    this.camera.height = Math.max(1, height);
+    this.element.width = Math.max(1, Math.round(width * ratio));
+    this.element.height = Math.max(1, Math.round(height * ratio));
+    this.draw();
+  }
+
+  /** Draws at the next animation frame. */
+  redraw(): void {
+    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.frame);
+    cancelAnimationFrame(this.animation);
+  }
+
+  /** Moves the camera over 150 ms, or at once where motion is not wanted. */
+  animate(change: (camera: Camera) => void): void {
+    const { camera } = this;
+    const start = { x: camera.x, y: camera.y, zoom: camera.zoom };
+    change(camera);
+    const end = { x: camera.x, y: camera.y, zoom: camera.zoom };
+    cancelAnimationFrame(this.animation);
+    const still =
+      typeof matchMedia !== 'function' || matchMedia('(prefers-reduced-motion: reduce)').matches;
+    if (still) {
+      this.moved();
+      return;
+    }
+    const began = performance.now();
+    const tick = (now: number): void => {
+      const part = Math.min(1, (now - began) / DURATION_MS);
+      const ease = 1 - (1 - part) ** 3;
+      camera.zoom = start.zoom * (end.zoom / start.zoom) ** ease;
+      camera.x = start.x + (end.x - start.x) * ease;
+      camera.y = start.y + (end.y - start.y) * ease;
+      this.moved();
+      if (part < 1) this.animation = requestAnimationFrame(tick);
+    };
+    Object.assign(camera, start);
+    this.animation = requestAnimationFrame(tick);
+  }
+
+  private moved(): void {
+    this.events.moved();
+    this.redraw();
+  }
+
+  private draw(): void {
+    this.frame = 0;
+    const context = this.element.getContext('2d');
+    if (!context || !this.state || !this.palette) return;
+    const ratio = this.element.width / this.camera.width;
+    paint(context, this.camera, this.palette, this.state, this.hovered, ratio);
+  }
+
+  private at(event: MouseEvent): { x: number; y: number; screenX: number; screenY: number } {
+    const box = this.element.getBoundingClientRect();
+    const screenX = event.clientX - box.left;
+    const screenY = event.clientY - box.top;
+    return { ...this.camera.toDrawing(screenX, screenY), screenX, screenY };
+  }
+
+  private listen(): void {
+    const { element } = this;
+    let down: { x: number; y: number; moved: boolean } | null = null;
+    element.addEventListener('pointerdown', (event) => {
+      if (event.button !== 0 && event.button !== 1) return;
+      cancelAnimationFrame(this.animation);
+      down = { x: event.clientX, y: event.clientY, moved: false };
+      element.setPointerCapture?.(event.pointerId);
+    });
+    element.addEventListener('pointermove', (event) => {
+      if (!down) {
+        this.hover(event);
+        return;
+      }
+      const dx = event.clientX - down.x;
+      const dy = event.clientY - down.y;
+      if (!down.moved && Math.hypot(dx, dy) < CLICK) return;
+      down = { x: event.clientX, y: event.clientY, moved: true };
+      element.classList.add('grabbing');
+      this.camera.pan(dx, dy);
+      this.moved();
+    });
+    element.addEventListener('pointerup', (event) => {
+      const click = down && !down.moved;
+      down = null;
+      element.classList.remove('grabbing');
+      if (click && this.state) this.click(event);
+    });
+    element.addEventListener('pointercancel', () => (down = null));
+    element.addEventListener('pointerleave', () => this.setHovered(null));
+    element.addEventListener('dblclick', (event) => {
+      const { x, y } = this.at(event);
+      const hit = this.state && pick(this.state.layout.root, x, y);
+      if (hit && hit.box.item.kind !== 'operation' && !hit.handle) this.events.toggle(hit.box);
+    });
+    element.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
+  }
+
+  private click(event: PointerEvent): void {
+    const { x, y } = this.at(event);
+    const hit = this.state && pick(this.state.layout.root, x, y);
+    if (hit?.handle) this.events.toggle(hit.box);
+    else this.events.select(hit?.box ?? null);
+  }
+
+  private hover(event: PointerEvent): void {
+    const { x, y } = this.at(event);
+    this.setHovered(this.state ? (pick(this.state.layout.root, x, y)?.box ?? null) : null);
+  }
+
+  private setHovered(box: Box | null): void {
+    if (this.hovered === box) return;
+    this.hovered = box;
+    this.element.classList.toggle('pointing', box !== null);
+    this.redraw();
+  }
+
+  /** Ctrl or a pinch zooms, a plain wheel pans: the page behind must not scroll away. */
+  private wheel(event: WheelEvent): void {
+    if (!this.state) return;
+    event.preventDefault();
+    cancelAnimationFrame(this.animation);
+    const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? this.camera.height : 1;
+    if (event.ctrlKey || event.metaKey) {
+      const { screenX, screenY } = this.at(event);
+      this.camera.zoomAt(Math.exp(-event.deltaY * unit * 0.004), screenX, screenY);
+    } else if (event.shiftKey) this.camera.pan(-event.deltaY * unit, 0);
+    else this.camera.pan(-event.deltaX * unit, -event.deltaY * unit);
+    this.moved();
+  }
+}

@@ -1,0 +1,105 @@
+/** The graph as a tree-table: the same content for screen readers and for reading numbers. */
+import { button, h } from './dom';
+import { formatBytes, formatCount, shorten } from './format';
+import { size, type Group, type Item } from './groups';
+import type { GraphState } from './state';
+import { nameOf } from './tree-panel';
+
+const PAGE = 400;
+const HEADINGS = [
+  'Module or operation',
+  'Call',
+  'Operations',
+  'Output',
+  'Dtype',
+  'Saved here first',
+  'Held before',
+  'Source',
+];
+
+/** Fills `element` with the rows of all open boxes, a page at a time. */
+export function showTable(
+  element: HTMLElement,
+  state: GraphState,
+  onSelect: (item: Item) => void,
+  onToggle: (group: Group) => void,
+  limit = PAGE,
+): void {
+  const rows: { item: Item; depth: number }[] = [];
+  const walk = (group: Group, depth: number): void => {
+    for (const item of group.children) {
+      rows.push({ item, depth });
+      if (item.kind !== 'operation' && state.open.has(item)) walk(item, depth + 1);
+    }
+  };
+  walk(state.tree.root, 1);
+  const body = h('tbody', {});
+  for (const { item, depth } of rows.slice(0, limit)) {
+    const row = rowOf(state, item, depth);
+    row.addEventListener('click', () => onSelect(item));
+    row.addEventListener('keydown', (event) => {
+      const other = event.key === 'ArrowDown' ? row.nextElementSibling : row.previousElementSibling;
+      if (event.key === 'Enter' && item.kind !== 'operation') onToggle(item);
+      else if (event.key === ' ') onSelect(item);
+      else if (
+        (event.key === 'ArrowDown' || event.key === 'ArrowUp') &&
+        other instanceof HTMLElement
+      )
+        other.focus();
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    body.append(row);
+  }
+  const head = h('tr', {}, ...HEADINGS.map((text) => h('th', { scope: 'col' }, text)));
+  const table = h(
+    'table',
+    { role: 'treegrid', 'aria-label': 'Operations by module', 'aria-rowcount': rows.length },
+    h('thead', {}, head),
+    body,
+  );
+  element.replaceChildren(table);
+  if (rows.length > limit) {
+    const more = () => showTable(element, state, onSelect, onToggle, limit * 2);
+    element.append(button(`Show more of ${formatCount(rows.length)} rows`, more));
+  }
+}
+
+function rowOf(state: GraphState, item: Item, depth: number): HTMLElement {
+  const group = item.kind === 'operation' ? null : item;
+  const mark = group ? (state.open.has(group) ? '▾ ' : '▸ ') : '';
+  const name = h('td', {
+    style: `padding-left:${depth * 16 - 8}px`,
+    title: shorten(nameOf(item), 300),
+  });
+  name.append(mark + shorten(nameOf(item), 60));
+  const source = group ? undefined : state.record.sources[(item as { source: number }).source];
+  const where = source
+    ? source.cell === null
+      ? `${source.filename.split('/').pop() ?? ''}:${source.line}`
+      : `cell ${source.cell}, line ${source.line}`
+    : '';
+  const operation = item.kind === 'operation' ? item : null;
+  const cells = [
+    shorten(operation?.op ?? group?.cls ?? '', 40),
+    formatCount(size(item)),
+    shorten(operation?.shape ?? '', 40),
+    shorten(operation?.dtype ?? '', 24),
+    formatBytes(item.saved),
+    operation ? formatBytes(operation.shared) : '',
+    shorten(where, 48),
+  ];
+  return h(
+    'tr',
+    {
+      role: 'row',
+      tabindex: -1,
+      'aria-level': depth,
+      'aria-expanded': group ? String(state.open.has(group)) : null,
+      'aria-selected': item === state.selected ? 'true' : 'false',
+    },
+    name,
+    ...cells.map((text) => h('td', {}, text)),
+  );
+}

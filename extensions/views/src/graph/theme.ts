@@ -1,0 +1,102 @@
+/** Colours of the drawings, read from the page so that themes and forced colours apply. */
+
+export interface Palette {
+  ink: string;
+  ink2: string;
+  canvas: string;
+  raise: string;
+  level: [string, string];
+  stroke: string;
+  stroke2: string;
+  edge: string;
+  flow: string;
+  hatch: string;
+  hatchBack: string;
+  select: string;
+  selectBack: string;
+  grid: string;
+  scale: string[];
+  scaleInk: string[];
+  categories: Record<string, { fill: string; ink: string; outline: string }>;
+  font: string;
+  code: string;
+}
+
+const CATEGORY_TOKENS = [
+  'parameters',
+  'optimizer',
+  'buffers',
+  'gradients',
+  'activations',
+  'temporaries',
+  'unknown',
+];
+
+/** Reads the tokens as they apply to `element`. */
+export function readPalette(element: HTMLElement): Palette {
+  const style = getComputedStyle(element);
+  const get = (name: string): string => style.getPropertyValue(name).trim() || '#888';
+  const steps = Array.from({ length: 9 }, (_, step) => step);
+  return {
+    ink: get('--wb-ink'),
+    ink2: get('--wb-ink2'),
+    canvas: get('--wb-canvas'),
+    raise: get('--wb-raise'),
+    level: [get('--wb-lvl1'), get('--wb-lvl2')],
+    stroke: get('--wb-stroke'),
+    stroke2: get('--wb-stroke2'),
+    edge: get('--wb-edge'),
+    flow: get('--wb-flow'),
+    hatch: get('--wb-hatch'),
+    hatchBack: get('--wb-hatchbg'),
+    select: get('--wb-sel'),
+    selectBack: get('--wb-selbg'),
+    grid: get('--wb-grid'),
+    scale: steps.map((step) => get(`--wb-s${step}`)),
+    scaleInk: steps.map((step) => get(`--wb-t${step}`)),
+    categories: Object.fromEntries(
+      CATEGORY_TOKENS.map((name) => [
+        name,
+        { fill: get(`--wb-c-${name}`), ink: get(`--wb-i-${name}`), outline: get(`--wb-o-${name}`) },
+      ]),
+    ),
+    font: style.fontFamily || 'sans-serif',
+    code: get('--wb-code-font'),
+  };
+}
+
+/** Marks `element` as light or dark by the surface it lies on, now and whenever the theme changes. */
+export function followTheme(element: HTMLElement, onChange: () => void): () => void {
+  const apply = (): void => {
+    element.dataset['wbTheme'] = isDark(element) ? 'dark' : 'light';
+    onChange();
+  };
+  const observer = new MutationObserver(() => requestAnimationFrame(apply));
+  const filter = ['class', 'data-jp-theme-name', 'data-jp-theme-light', 'data-theme', 'style'];
+  for (const node of [document.documentElement, document.body])
+    observer.observe(node, { attributes: true, attributeFilter: filter });
+  const media = ['(prefers-color-scheme: dark)', '(forced-colors: active)'].map((query) =>
+    typeof matchMedia === 'function' ? matchMedia(query) : null,
+  );
+  for (const query of media) query?.addEventListener('change', apply);
+  apply();
+  return () => {
+    observer.disconnect();
+    for (const query of media) query?.removeEventListener('change', apply);
+  };
+}
+
+/** JupyterLab says so itself; elsewhere the surface behind the element decides. */
+function isDark(element: HTMLElement): boolean {
+  const declared = document.body.dataset['jpThemeLight'];
+  if (declared !== undefined) return declared === 'false';
+  for (let at: HTMLElement | null = element.parentElement; at; at = at.parentElement) {
+    const parts =
+      getComputedStyle(at)
+        .backgroundColor.match(/[\d.]+/g)
+        ?.map(Number) ?? [];
+    const [red = 255, green = 255, blue = 255, alpha = 1] = parts;
+    if (parts.length >= 3 && alpha > 0.5) return 0.299 * red + 0.587 * green + 0.114 * blue < 110;
+  }
+  return typeof matchMedia === 'function' && matchMedia('(prefers-color-scheme: dark)').matches;
+}

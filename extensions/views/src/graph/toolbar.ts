@@ -1,0 +1,112 @@
+/** The bar above the drawing. */
+import { button, choices, h } from './dom';
+import { shorten } from './format';
+import type { Item } from './groups';
+import type { Colouring, GraphState } from './state';
+import { nameOf } from './tree-panel';
+
+export interface ToolbarEvents {
+  select: (item: Item | null) => void;
+  colour: (value: Colouring) => void;
+  find: (query: string) => void;
+  next: (backwards: boolean) => void;
+  zoom: (factor: number) => void;
+  fit: () => void;
+  table: () => void;
+  tree: () => void;
+  inspector: () => void;
+}
+
+export interface Toolbar {
+  element: HTMLElement;
+  search: HTMLInputElement;
+  update: (state: GraphState | null, zoom: number, table: boolean, at: number) => void;
+  /** Shows which side panels are open. */
+  panels: (tree: boolean, inspector: boolean) => void;
+}
+
+/** Makes the bar. */
+export function toolbar(events: ToolbarEvents): Toolbar {
+  const crumbs = h('nav', { class: 'wb-crumbs', 'aria-label': 'Selected module' });
+  const tree = button('Modules', events.tree, { 'aria-pressed': 'false' });
+  const inspector = button('Details', events.inspector, { 'aria-pressed': 'false' });
+  const colour = choices<Colouring>(
+    'Colour by',
+    [
+      { value: 'bytes', text: 'Bytes' },
+      { value: 'dtype', text: 'Dtype' },
+      { value: 'none', text: 'None' },
+    ],
+    'bytes',
+    events.colour,
+  );
+  const search = h('input', {
+    type: 'search',
+    placeholder: 'Find operation or module',
+    'aria-label': 'Find operation or module',
+    maxlength: 200,
+  });
+  const found = h('output', { 'aria-live': 'polite' });
+  const find = h(
+    'label',
+    { class: 'wb-find' },
+    search,
+    found,
+    h('kbd', { 'aria-hidden': 'true' }, '/'),
+  );
+  search.addEventListener('input', () => events.find(search.value));
+  search.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter') {
+      event.preventDefault();
+      events.next(event.shiftKey);
+    }
+  });
+  const percent = h('span', { 'aria-live': 'off' }, '100 %');
+  const step = (label: string, text: string, factor: number): HTMLElement => {
+    const one = h('button', { type: 'button', 'aria-label': label, title: label }, text);
+    one.addEventListener('click', () => events.zoom(factor));
+    return one;
+  };
+  const zoom = h('div', { class: 'wb-seg', role: 'group', 'aria-label': 'Zoom' });
+  zoom.append(step('Zoom out', '−', 1 / 1.25), percent, step('Zoom in', '+', 1.25));
+  const table = button('Table', events.table, { 'aria-pressed': 'false' }, 'T');
+  const element = h('div', { class: 'wb-bar', role: 'toolbar', 'aria-label': 'Graph' });
+  element.append(
+    tree,
+    crumbs,
+    h('span', { class: 'wb-space' }),
+    h('span', { class: 'wb-label' }, 'Colour by'),
+  );
+  element.append(colour.element, find, zoom, button('Fit', events.fit, {}, 'F'), table, inspector);
+
+  const update = (state: GraphState | null, scale: number, tableOn: boolean, at: number): void => {
+    percent.textContent = `${scale < 0.1 ? (scale * 100).toFixed(1) : Math.round(scale * 100)} %`;
+    table.setAttribute('aria-pressed', String(tableOn));
+    const count = state?.matches.length ?? 0;
+    found.textContent = state?.query ? (count === 0 ? 'none' : `${at + 1} of ${count}`) : '';
+    if (state) colour.set(state.colouring);
+    crumbs.replaceChildren(...breadcrumbs(state, events.select));
+  };
+  const panels = (treeOn: boolean, inspectorOn: boolean): void => {
+    tree.setAttribute('aria-pressed', String(treeOn));
+    inspector.setAttribute('aria-pressed', String(inspectorOn));
+  };
+  return { element, search, update, panels };
+}
+
+function breadcrumbs(state: GraphState | null, select: (item: Item | null) => void): Node[] {
+  if (!state) return [];
+  const path: Item[] = state.selected
+    ? [...state.path(state.selected), state.selected]
+    : [state.tree.root];
+  const shown = path.length > 4 ? [path[0], ...path.slice(-3)] : path;
+  return shown.flatMap((item, index): Node[] => {
+    if (!item) return [];
+    const text = shorten(nameOf(item), 48);
+    const last = index === shown.length - 1;
+    const link = last ? h('b', {}, text) : h('button', { type: 'button', class: 'wb-link' }, text);
+    link.addEventListener('click', () => select(item));
+    if (last) return [link];
+    return [link, h('span', {}, index === 0 && path.length > 4 ? ' › … › ' : ' › ')];
+  });
+}

@@ -1,0 +1,197 @@
+/** The modules on the left, with the bytes each one saved. Only the rows in view are in the page. */
+import { h } from './dom';
+import { formatBytes, plural, shorten } from './format';
+import { size, type Group, type Item } from './groups';
+import type { GraphState } from './state';
+
+const ROW = 24;
+const SPARE = 8;
+const FIRST_LOOK = 40;
+
+interface Row {
+  item: Item;
+  depth: number;
+}
+
+export interface TreePanel {
+  element: HTMLElement;
+  show: (state: GraphState) => void;
+  /** Marks the selection and opens what hides it. */
+  update: () => void;
+}
+
+/** What an item is called in lists. */
+export function nameOf(item: Item): string {
+  return item.kind === 'operation' ? item.name : item.title;
+}
+
+/** Makes the panel; `onSelect` hears what was chosen. */
+export function treePanel(onSelect: (item: Item) => void): TreePanel {
+  const spacer = h('div', { style: 'position:relative' });
+  const scroller = h(
+    'div',
+    { class: 'wb-rows', role: 'tree', tabindex: 0, 'aria-label': 'Modules' },
+    spacer,
+  );
+  const foot = h('div', { class: 'wb-foot' });
+  const heading = h('header', {}, h('b', {}, 'Modules'), h('span', {}, 'saved bytes'));
+  const element = h(
+    'aside',
+    { class: 'wb-tree', 'aria-label': 'Modules' },
+    heading,
+    scroller,
+    foot,
+  );
+  let state: GraphState | null = null;
+  let rows: Row[] = [];
+  const open = new Set<Group>();
+
+  const collect = (): void => {
+    rows = [];
+    const walk = (group: Group, depth: number): void => {
+      for (const item of group.children) {
+        rows.push({ item, depth });
+        if (item.kind !== 'operation' && open.has(item)) walk(item, depth + 1);
+      }
+    };
+    if (state) {
+      rows.push({ item: state.tree.root, depth: 0 });
+      if (open.has(state.tree.root)) walk(state.tree.root, 1);
+    }
+    spacer.style.height = `${rows.length * ROW}px`;
+  };
+  const toggle = (group: Group): void => {
+    if (open.has(group)) open.delete(group);
+    else open.add(group);
+    collect();
+    draw();
+  };
+  const draw = (): void => {
+    if (!state) return;
+    const first = Math.max(0, Math.floor(scroller.scrollTop / ROW) - SPARE);
+    const last = Math.ceil((scroller.scrollTop + (scroller.clientHeight || 800)) / ROW) + SPARE;
+    const most = Math.max(1, state.tree.root.saved);
+    const selected = state.selected;
+    spacer.replaceChildren(
+      ...rows.slice(first, last).map((row, index) => {
+        const line = rowOf(row, open, most, row.item === selected, toggle, onSelect);
+        line.style.cssText = `position:absolute;left:0;right:0;top:${(first + index) * ROW}px`;
+        line.style.paddingLeft = `${4 + row.depth * 14}px`;
+        return line;
+      }),
+    );
+  };
+  scroller.addEventListener('scroll', draw, { passive: true });
+  scroller.addEventListener('keydown', (event) => {
+    const at = rows.findIndex(({ item }) => item === state?.selected);
+    const row = rows[at];
+    const group = row && row.item.kind !== 'operation' ? row.item : null;
+    const move = (index: number): void => {
+      const next = rows[Math.min(rows.length - 1, Math.max(0, index))];
+      if (next) onSelect(next.item);
+    };
+    if (event.key === 'ArrowDown') move(at + 1);
+    else if (event.key === 'ArrowUp') move(at - 1);
+    else if (event.key === 'ArrowRight' && group && !open.has(group)) toggle(group);
+    else if (event.key === 'ArrowLeft' && group && open.has(group)) toggle(group);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+
+  const update = (): void => {
+    if (!state) return;
+    const { selected } = state;
+    if (selected) {
+      const path = state.path(selected);
+      if (path.some((group) => !open.has(group))) {
+        for (const group of path) open.add(group);
+        collect();
+      }
+      const at = rows.findIndex(({ item }) => item === selected);
+      const top = at * ROW;
+      if (
+        at >= 0 &&
+        (top < scroller.scrollTop || top + ROW > scroller.scrollTop + scroller.clientHeight)
+      )
+        scroller.scrollTop = top - scroller.clientHeight / 3;
+    }
+    draw();
+  };
+  const show = (next: GraphState): void => {
+    state = next;
+    open.clear();
+    // As many levels as fit without scrolling far.
+    let level: Group[] = [next.tree.root];
+    let count = 1;
+    while (level.length > 0) {
+      count += level.reduce((sum, group) => sum + group.children.length, 0);
+      if (count > FIRST_LOOK && level[0] !== next.tree.root) break;
+      for (const group of level) open.add(group);
+      level = level.flatMap((g) => g.children.filter((c) => c.kind !== 'operation'));
+    }
+    foot.replaceChildren(...totals(next).map((text) => h('p', {}, text)));
+    collect();
+    draw();
+  };
+  return { element, show, update };
+}
+
+function rowOf(
+  { item, depth }: Row,
+  open: ReadonlySet<Group>,
+  most: number,
+  selected: boolean,
+  toggle: (group: Group) => void,
+  onSelect: (item: Item) => void,
+): HTMLElement {
+  const group = item.kind === 'operation' ? null : item;
+  const twist = h('span', { class: 'twist' }, group ? (open.has(group) ? '▾' : '▸') : '');
+  const label = nameOf(item);
+  const name = h('span', { class: 'name', title: shorten(label, 300) }, shorten(label, 80));
+  const meter = h(
+    'span',
+    { class: 'meter' },
+    h('i', { style: `width:${(item.saved / most) * 100}%` }),
+  );
+  const bytes = h('span', { class: 'bytes' }, formatBytes(item.saved));
+  const row = h(
+    'div',
+    {
+      class: 'wb-row',
+      role: 'treeitem',
+      'aria-level': depth + 1,
+      'aria-selected': selected,
+      'aria-expanded': group ? String(open.has(group)) : null,
+    },
+    twist,
+    name,
+    bytes,
+    meter,
+  );
+  if (!selected) row.setAttribute('aria-selected', 'false');
+  else row.setAttribute('aria-selected', 'true');
+  twist.addEventListener('click', (event) => {
+    if (!group) return;
+    event.stopPropagation();
+    toggle(group);
+  });
+  row.addEventListener('click', () => onSelect(item));
+  if (group) row.addEventListener('dblclick', () => toggle(group));
+  return row;
+}
+
+/** What the capture adds up to, and what it leaves out. */
+export function totals(state: GraphState): string[] {
+  const { record } = state;
+  const names = new Set(state.operations.flatMap(({ leaves }) => leaves.map(({ name }) => name)));
+  const held = [
+    record.parameter_bytes > 0 ? `${formatBytes(record.parameter_bytes)} parameters` : '',
+    record.buffer_bytes > 0 ? `${formatBytes(record.buffer_bytes)} buffers` : '',
+    record.input_bytes > 0 ? `${formatBytes(record.input_bytes)} inputs` : '',
+  ].filter(Boolean);
+  return [
+    `${plural(size(state.tree.root), 'operation')}, ${plural(names.size, 'parameter')}, ${formatBytes(record.saved_bytes)} saved for backward.`,
+    held.length > 0 ? `Not counted, because held anyway: ${held.join(', ')}.` : '',
+  ].filter(Boolean);
+}
