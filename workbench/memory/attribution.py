@@ -12,7 +12,6 @@ number was noted when it was made. A node whose number was never noted stays wit
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -20,17 +19,19 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.autograd import graph as autograd_graph
 
 from workbench.experiment.source import is_user_file
+from workbench.memory.torch_private import (
+    BACKWARD_CALLS,
+    MODULE_CALL,
+    OPTIMIZER_STEP,
+    next_number,
+    node_number,
+)
 
 LOSS = "loss"
 """The pseudo-module of forward code outside every module, as in `GraphRecord`."""
 
-_MODULE_CALL = nn.Module._wrapped_call_impl.__code__
-_ENGINE = autograd_graph._engine_run_backward.__code__  # pyright: ignore[reportPrivateUsage] - the frame under which every backward runs
-_BACKWARD_CALLS = (_ENGINE, torch.autograd.backward.__code__, torch.autograd.grad.__code__)
-_OPTIMIZER_FILE = sys.modules["torch.optim.optimizer"].__file__
 _OTHER, _USER, _MODULE, _BACKWARD, _OPTIMIZER = range(5)
 _MOST_NODES = 4096
 
@@ -65,7 +66,7 @@ class Attribution:
         self._roots: list[nn.Module] = []
         self._kinds: dict[CodeType, int] = {}
         self._made_by: dict[int, tuple[str | None, Line | None]] = {}
-        self._last_number = autograd_number()
+        self._last_number = next_number()
 
     def add_root(self, module: nn.Module) -> str:
         """Learn the paths of ``module`` and everything inside it; returns its own path.
@@ -119,7 +120,7 @@ class Attribution:
 
     def note_nodes(self, site: Site) -> None:
         """Remember that the nodes made since the last call were made at ``site``."""
-        number = autograd_number()
+        number = next_number()
         made = (site.module, site.line)
         for index in range(max(self._last_number, number - _MOST_NODES), number):
             self._made_by[index] = made
@@ -127,7 +128,7 @@ class Attribution:
 
     def has_new_nodes(self) -> bool:
         """Whether autograd made nodes since the last `note_nodes`."""
-        return autograd_number() != self._last_number
+        return next_number() != self._last_number
 
     def close(self) -> None:
         """Let go of every module."""
@@ -137,7 +138,7 @@ class Attribution:
         self._kinds.clear()
 
     def _from_forward(self, found: Site, node: Any) -> None:
-        module, line = self._made_by.get(node._sequence_nr(), (None, None))
+        module, line = self._made_by.get(node_number(node), (None, None))
         if found.module is None:
             found.module = module
         if line is not None and not found.in_module:
@@ -150,17 +151,12 @@ class Attribution:
         return kind
 
 
-def autograd_number() -> int:
-    """The sequence number this thread's next autograd node will get."""
-    return torch.autograd._get_sequence_nr()
-
-
 def _kind_of(code: CodeType) -> int:
-    if code is _MODULE_CALL:
+    if code is MODULE_CALL:
         return _MODULE
-    if code in _BACKWARD_CALLS:
+    if code in BACKWARD_CALLS:
         return _BACKWARD
-    if code.co_filename == _OPTIMIZER_FILE and code.co_name == "wrapper":
+    if (code.co_filename, code.co_name) == OPTIMIZER_STEP:
         return _OPTIMIZER
     return _USER if is_user_file(code.co_filename) else _OTHER
 

@@ -24,7 +24,7 @@ CPU_BASIS = (
 )
 
 CUDA_BASIS = (
-    "Measured by the CUDA allocator: requested bytes rounded up to 512 B, kernel workspaces included; "
+    "Measured by the CUDA allocator: requested bytes rounded up to 512 B, workspaces included; "
     "memory the driver or a library takes outside the allocator is not seen."
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -58,7 +60,7 @@ def _edges(num_columns: int, most_points: int) -> npt.NDArray[np.int64]:
 def _highest(totals: npt.NDArray[np.int64], edges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The first column with the highest total of every stretch."""
     bounds = [*edges.tolist(), len(totals)]
-    pairs = zip(bounds, bounds[1:], strict=False)
+    pairs = pairwise(bounds)
     return np.array([lo + int(np.argmax(totals[lo:hi])) for lo, hi in pairs], dtype=np.int64)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -32,7 +32,7 @@ _restore: list[Callable[[], None]] = []
 
 
 @contextmanager
-def undispatched_memory() -> Iterator[None]:
+def undispatched_memory() -> Generator[None]:
     """Report undispatched allocations to the recorder of the thread that makes them."""
     global _users  # noqa: PLW0603 - several threads may record at once and share one patch
     with _lock:

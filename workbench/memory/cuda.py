@@ -7,12 +7,15 @@ if it was off before; a history that runs already is read and left running.
 Not run on this project's development machine, which has no GPU: `tests/gpu` covers it.
 """
 
+# pyright: reportPrivateUsage=false
+# Using private names is this file's purpose.
+
 from __future__ import annotations
 
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -53,7 +56,7 @@ class AllocatorHistory:
         """The columns of ``device`` since `start`, times on Python's ``perf_counter`` clock."""
         if not self.started:
             return None
-        snapshot = torch.cuda.memory._snapshot()
+        snapshot = cast(dict[str, Any], torch.cuda.memory._snapshot())
         if not self._was_on:
             torch.cuda.memory._record_memory_history(None)
         index = torch.device(device).index or 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from workbench.memory.chart import category_names, to_chart
 from workbench.memory.describe import empty_sentence, format_bytes, is_empty, shorten
-from workbench.memory.svg import COLOURS
+from workbench.memory.svg import COLOURS, axis_top
 from workbench.records import CATEGORIES, MemoryRecord
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ def to_figure(record: MemoryRecord) -> Figure:
 
 
 def _draw(axes: Axes, record: MemoryRecord) -> None:
-    from matplotlib.ticker import FuncFormatter
-
     chart = to_chart(record)
     layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points)
     used = np.flatnonzero(layers.any(axis=1))
@@ -54,7 +52,13 @@ def _draw(axes: Axes, record: MemoryRecord) -> None:
     axes.set_xlabel("time: allocations and frees in order")
     axes.set_xlim(0, max(chart.num_points - 1, 1))
     axes.set_xticks([])
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _position: format_bytes(value)))
+    top = axis_top(max(chart.peak_bytes, chart.reserved_bytes, 1))
+    ticks = [top * part / 4 for part in range(5)]
+    axes.set_ylim(0, top)
+    axes.set_yticks(ticks, [format_bytes(tick) for tick in ticks])
+    if chart.reserved_bytes >= 0:
+        label = f"reserved {format_bytes(chart.reserved_bytes)}"
+        axes.axhline(chart.reserved_bytes, color="k", linestyle="--", linewidth=0.8, label=label)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], title="at the peak", loc="center left",
                 bbox_to_anchor=(1.01, 0.5), frameon=False)  # fmt: skip

@@ -101,6 +101,4 @@ _COMPILED = (
 
 def _indexed(device: torch.device) -> torch.device:
     """``cuda`` as ``cuda:0``, the way storages name it."""
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return device
+    return torch.empty(0, device=device).device

@@ -18,22 +18,25 @@ creates without the dispatcher until an operation first reads them.
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _get_current_dispatch_mode_stack,  # pyright: ignore[reportPrivateUsage] - the only way to ask which modes run on this thread
-)
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from workbench.memory.attribution import LOSS, Attribution, Line, Site
+from workbench.memory.torch_private import (
+    caller,
+    dispatches_itself,
+    running_modes,
+    running_node,
+    sparse_parts,
+    storage_key,
+)
 
 _LIFT = "aten.lift_fresh"
-_PLAIN = torch.Tensor.__torch_dispatch__
 _STRENGTH = {"parameters": 0, "gradients": 1, "optimizer": 2, "buffers": 3, "unknown": 4, "": 5}
 _COO, _STRIDED = torch.sparse_coo, torch.strided
 
@@ -150,11 +153,11 @@ class Recorder(TorchDispatchMode):
         if self._block_of(storage) is None:
             block = self._track(storage)
             if block is not None:
-                self._start(block, op, site or self.site(sys._getframe(1)))
+                self._start(block, op, site or self.site(caller(1)))
 
     def resized(self, storage: torch.UntypedStorage, op: str) -> None:
         """``storage`` may have another size now: a free and an allocation."""
-        death = self._live.get(storage._cdata)
+        death = self._live.get(storage_key(storage))
         if death is None or death.block.num_bytes == storage.nbytes():
             return
         old = death.block
@@ -162,12 +165,12 @@ class Recorder(TorchDispatchMode):
         del self._live[death.key]
         new = self._track(storage)
         if new is not None:
-            self._start(new, op, self.site(sys._getframe(1)))
+            self._start(new, op, self.site(caller(1)))
             new.category, new.name = old.category, old.name
 
     def site(self, frame: Any) -> Site:
         """Where the code at ``frame`` is, and which phase that makes it."""
-        node = torch._C._current_autograd_node()
+        node = running_node()
         site = self.attribution.site(frame, node)
         if site.optimizer is not None and id(site.optimizer) not in self.optimizers:
             self.optimizers[id(site.optimizer)] = site.optimizer
@@ -191,7 +194,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Let ``func`` run and note the storages it made."""
-        if any(kind.__torch_dispatch__ is not _PLAIN for kind in types):
+        if any(map(dispatches_itself, types)):
             return NotImplemented  # a wrapper subclass unpacks itself; we then see its parts
         op = str(getattr(func, "overloadpacket", func))
         if op == _LIFT:  # torch.tensor and torch.from_numpy end here, with memory just made
@@ -206,13 +209,13 @@ class Recorder(TorchDispatchMode):
     def _note(self, op: str, result: Any) -> None:
         site: Site | None = None
         if self.attribution.has_new_nodes():
-            site = self.site(sys._getframe(2))
+            site = self.site(caller(2))
         accumulated = _accumulated_leaf()
         for tensor in _tensors((result,), None):
             for storage in self._storages(tensor):
-                death = self._live.get(storage._cdata)
+                death = self._live.get(storage_key(storage))
                 if death is None:
-                    site = site or self.site(sys._getframe(2))
+                    site = site or self.site(caller(2))
                     self.allocated(storage, op, site)
                 elif death.block.num_bytes != storage.nbytes():
                     self.resized(storage, op)
@@ -228,7 +231,7 @@ class Recorder(TorchDispatchMode):
     def _meet(self, tensor: torch.Tensor) -> None:
         """A tensor is read. If nobody made it here, it was there before the recording."""
         for storage in self._storages(tensor):
-            if storage._cdata not in self._live:
+            if storage_key(storage) not in self._live:
                 block = self._track(storage)
                 if block is not None:
                     block.category = _category_of_existing(tensor)
@@ -246,7 +249,7 @@ class Recorder(TorchDispatchMode):
             self._root_seen(self, module, path)
 
     def _block_of(self, storage: torch.UntypedStorage) -> Block | None:
-        death = self._live.get(storage._cdata)
+        death = self._live.get(storage_key(storage))
         return None if death is None else death.block
 
     def _track(self, storage: torch.UntypedStorage) -> Block | None:
@@ -255,7 +258,7 @@ class Recorder(TorchDispatchMode):
             return None
         block = Block(num_bytes, str(storage.device), storage.data_ptr())
         death = _Death(storage, self._died)
-        death.block, death.key = block, storage._cdata
+        death.block, death.key = block, storage_key(storage)
         self._live[death.key] = death
         self.blocks.append(block)
         return block
@@ -284,15 +287,15 @@ class Recorder(TorchDispatchMode):
             except (NotImplementedError, RuntimeError):  # a wrapper without memory of its own
                 self.uncounted.add(type(tensor).__name__)
         elif tensor.layout is _COO:
-            yield tensor._indices().untyped_storage()
-            yield tensor._values().untyped_storage()
+            for part in sparse_parts(tensor):
+                yield part.untyped_storage()
         else:
             self.uncounted.add(str(tensor.layout))
 
 
 def current_recorder() -> Recorder | None:
     """The recorder of this thread (autograd's threads inherit it), or None."""
-    for mode in reversed(_get_current_dispatch_mode_stack()):
+    for mode in reversed(running_modes()):
         if isinstance(mode, Recorder):
             return mode
     return None
@@ -309,7 +312,7 @@ def _tensors(args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
 
 
 def _accumulated_leaf() -> torch.Tensor | None:
-    node = torch._C._current_autograd_node()
+    node = running_node()
     if node is None or "AccumulateGrad" not in node.name():
         return None
     return getattr(node, "variable", None)

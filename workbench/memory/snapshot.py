@@ -72,8 +72,8 @@ def _read_columns(path: Path) -> dict[str, Any]:
     size = path.stat().st_size
     if size > LARGEST_BYTES:
         raise RecordError(
-            f"{path.name} has {size / 2**30:.1f} GiB; snapshots up to {LARGEST_BYTES >> 30} GiB are "
-            "read: record fewer events (max_entries=) or without stacks (context=None)"
+            f"{path.name} has {size / 2**30:.1f} GiB; snapshots up to {LARGEST_BYTES >> 30} GiB "
+            "are read: record fewer events (max_entries=) or without stacks (context=None)"
         )
     command = [sys.executable, "-I", unpickle.__file__, str(path.resolve()), str(SECONDS)]
     try:

@@ -46,7 +46,7 @@ def to_svg(record: MemoryRecord) -> str:
         return _frame(60, label, [body])
     chart = to_chart(record, _POINTS)
     stacked = _stacked(chart)
-    top = _nice(max(chart.peak_bytes, chart.reserved_bytes, 1))
+    top = axis_top(max(chart.peak_bytes, chart.reserved_bytes, 1))
     body = [*_grid(top), *_areas(stacked, top), *_reserved(chart, top)]
     body += [*_phases(chart), *_peak(chart, top), *_legend(chart)]
     return _frame(_HEIGHT, label, body)
@@ -169,10 +169,9 @@ def _y(value: float, top: float) -> float:
     return round(_TOP + _HIGH * (1 - value / top), 1)
 
 
-def _nice(value: float) -> float:
-    """The next axis end whose quarters are round in its own unit."""
+def axis_top(value: float) -> float:
+    """The end of an axis that shows ``value``: its quarters are round in their unit."""
     unit = 1024.0 ** int(np.log2(max(value, 1)) // 10)
-    for step in (1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 60, 80, 100, 120, 160, 200, 240, 320):
-        if step * unit >= value * 1.02:
-            return step * unit
-    return next(s * unit for s in (400, 480, 600, 800, 1024, 2048) if s * unit >= value * 1.02)
+    wanted = value * 1.02 / unit
+    steps = (10**power * step for power in range(4) for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8))
+    return next((step for step in steps if step >= wanted), 2048) * unit

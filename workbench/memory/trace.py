@@ -8,7 +8,7 @@ active in a segment without an ``alloc``, were there before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,9 @@ def reserved_at(columns: Columns, event: int) -> int:
     return reserved
 
 
-def segment_columns(columns: Columns, blocks: list[Block], categories: list[int]) -> dict[str, Any]:
+def segment_columns(
+    columns: Columns, blocks: Sequence[Block], categories: Sequence[int]
+) -> dict[str, Any]:
     """The ``segment_*`` columns of a `MemoryRecord`; a free block's category is unknown."""
     now = {
         block.address: row for block, row in zip(blocks, categories, strict=True) if block.end < 0

@@ -54,7 +54,7 @@ _MEMORY_BASE, _MEMORY_PER_BYTE = 1 << 30, 40
 _LIBRARY_PARTS = ("site-packages", "dist-packages", "/torch/", "<frozen", "??")
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The file asks for something a snapshot never needs."""
 
 
@@ -63,27 +63,29 @@ class PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Refuse every global."""
-        raise Refused(f"it asks for the Python object {module}.{name}"[:200])
+        raise RefusedError(f"it asks for the Python object {module}.{name}"[:200])
 
     def persistent_load(self, pid: Any) -> Any:
         """Refuse every persistent object."""
-        raise Refused(f"it asks for a persistent object {type(pid).__name__}")
+        raise RefusedError(f"it asks for a persistent object {type(pid).__name__}")
 
 
 def load(stream: BinaryIO) -> dict[str, Any]:
     """The snapshot in ``stream``.
 
     Raises:
-        Refused: the pickle needs more than plain data, or is no allocator snapshot.
+        RefusedError: the pickle needs more than plain data, or is no allocator snapshot.
     """
     try:
         snapshot = PlainUnpickler(stream).load()
-    except Refused:
+    except RefusedError:
         raise
     except Exception as error:  # noqa: BLE001 - a hostile pickle may raise anything at all
-        raise Refused(f"it is no complete pickle ({type(error).__name__}: {error})"[:200]) from None
+        raise RefusedError(
+            f"it is no complete pickle ({type(error).__name__}: {error})"[:200]
+        ) from None
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("segments"), list):
-        raise Refused("it holds no 'segments' list")
+        raise RefusedError("it holds no 'segments' list")
     return snapshot
 
 
@@ -180,12 +182,12 @@ def _limit(size: int, seconds: int) -> None:
 
 
 def main(path: Path, seconds: int) -> int:
-    """Write the columns of the snapshot at ``path`` to stdout; 3 and a sentence on stderr if not."""
+    """Write the columns of the snapshot at ``path`` to stdout; 3 and a reason on stderr if not."""
     _limit(path.stat().st_size, seconds)
     try:
         with path.open("rb") as stream:
             columns = columns_of(load(stream))
-    except Refused as error:
+    except RefusedError as error:
         sys.stderr.write(str(error))
         return 3
     except MemoryError:

@@ -71,7 +71,7 @@ class MemoryView:
         if not (STATIC / _BUNDLE).exists():
             hint = f"{_BUNDLE} is not built, so the picture is static: run `make front`."
             return {**static, "text/html": f"{static['text/html']}<p>{hint}</p>"}, {}
-        bundle = _widget_class()(record=self._record.to_bytes())._repr_mimebundle_(**options)
+        bundle = _widget_class()(record=self._record.to_bytes())._repr_mimebundle_(**options)  # pyright: ignore[reportPrivateUsage] - the display protocol's name
         if bundle is None:
             return static, {}
         data, metadata = bundle

@@ -1,0 +1,80 @@
+"""The private parts of PyTorch that a recording needs, each wrapped once.
+
+`tests/unit/memory/test_torch_private.py` fails when one of them moves. The allocator's history is
+wrapped in `workbench.memory.cuda`, Inductor's generated modules in `workbench.memory.compiled`.
+"""
+
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+# Using private names is this file's purpose.
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd import graph
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
+"""Code under which every module's call runs, compiled or not, with the module as ``self``."""
+
+BACKWARD_CALLS: frozenset[CodeType] = frozenset(
+    {
+        graph._engine_run_backward.__code__,
+        torch.autograd.backward.__code__,
+        torch.autograd.grad.__code__,
+    }
+)
+"""Codes under which backward runs on the thread that asked for it."""
+
+OPTIMIZER_STEP = (sys.modules["torch.optim.optimizer"].__file__, "wrapper")
+"""File and name of the wrapper of every ``Optimizer.step``; its ``args[0]`` is the optimizer."""
+
+_PLAIN: Any = vars(torch.Tensor)["__torch_dispatch__"]
+
+
+def running_node() -> Any | None:
+    """The autograd node whose backward runs on this thread, or None."""
+    return torch._C._current_autograd_node()
+
+
+def node_number(node: Any) -> int:
+    """The sequence number a node was given in forward."""
+    return node._sequence_nr()
+
+
+def next_number() -> int:
+    """The sequence number this thread's next autograd node will get."""
+    return torch.autograd._get_sequence_nr()
+
+
+def storage_key(storage: torch.UntypedStorage) -> int:
+    """What identifies a storage while it lives."""
+    return storage._cdata
+
+
+def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Indices and values of a COO tensor, coalesced or not."""
+    return tensor._indices(), tensor._values()
+
+
+def dispatches_itself(kind: type) -> bool:
+    """Whether a tensor class has a ``__torch_dispatch__`` of its own."""
+    own = next(
+        (vars(c)["__torch_dispatch__"] for c in kind.__mro__ if "__torch_dispatch__" in vars(c)),
+        _PLAIN,
+    )
+    return own is not _PLAIN
+
+
+def running_modes() -> list[Any]:
+    """The dispatch modes of this thread, the innermost last."""
+    return _get_current_dispatch_mode_stack()
+
+
+def caller(depth: int) -> FrameType:
+    """The frame ``depth`` calls above the function that asks."""
+    return sys._getframe(depth + 1)
