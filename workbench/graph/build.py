@@ -64,13 +64,14 @@ class Origin:
 
 
 def build_record(
-    loss: torch.Tensor, origin: Origin, *, read_loss: bool = True
+    loss: torch.Tensor, origin: Origin, *, graph: Walk | None = None, read_loss: bool = True
 ) -> GraphRecord:
     """Capture the graph of ``loss``. The record keeps nothing of it alive.
 
     Args:
         loss: any tensor that an operation made.
         origin: what is known about it.
+        graph: its walk, where it has been walked already.
         read_loss: whether to read its value, which waits for the device.
 
     Raises:
@@ -78,7 +79,7 @@ def build_record(
     """
     import torch
 
-    graph = walk(root_of(loss))
+    graph = graph or walk(root_of(loss))
     outputs = read_outputs(graph.nodes)
     types = node_types(graph.nodes)
     names = ModelNames.of(origin.models)
@@ -157,7 +158,8 @@ def _owners(
 ) -> tuple[Ints, list[str]]:
     """Owner of every row, and what must be said about it."""
     if not names.modules:
-        return np.full(len(types), OUTSIDE, np.int64), [NO_MODEL]
+        unnamed = "parameter" in leaves.kind
+        return np.full(len(types), OUTSIDE, np.int64), [NO_MODEL] if unnamed else []
     found = np.full(len(types), NOWHERE, np.int64)
     notes: list[str] = []
     if trace is not None:

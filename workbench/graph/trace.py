@@ -115,6 +115,7 @@ class Trace:
             self._calls.leave()
         while self._undo:
             self._undo.pop()()
+        self.models, self.on_backward = {}, None
         return self.result()
 
     def result(self) -> TraceResult:

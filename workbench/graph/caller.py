@@ -1,0 +1,88 @@
+"""What the caller's variables tell about a loss: which model it is of, what is held anyway."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+
+from workbench.graph.names import plain_tensors
+from workbench.graph.torch_private import storage_key
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from workbench.graph.capture import Walk
+
+_SKIPPED = (str(Path(__file__).parent.parent), str(Path(torch.__file__).parent))
+
+
+def caller_variables() -> dict[str, Any]:
+    """Variables of the innermost frame outside this package and torch; locals before globals.
+
+    What ``self`` holds counts as variables too, for loops that are methods.
+    """
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
+        frame = frame.f_back
+    if frame is None:
+        return {}
+    found = {**frame.f_globals, **frame.f_locals}
+    owner = frame.f_locals.get("self")
+    return {**getattr(owner, "__dict__", {}), **found}
+
+
+def models_of(graph: Walk, variables: Mapping[str, Any]) -> dict[str, nn.Module]:
+    """The modules among ``variables`` whose parameters ``graph`` uses: prefix -> module.
+
+    The module that explains most parameters comes first; others only for what it leaves open. A
+    single one has the prefix ``""``, several go by their variable's name.
+    """
+    leaves = {id(getattr(node, "variable", None)) for node in graph.nodes}
+    candidates: list[tuple[int, int, str, nn.Module, set[int]]] = []
+    for name, value in variables.items():
+        if isinstance(value, nn.Module) and not name.startswith("_"):
+            own = {id(parameter) for parameter in value.parameters()}
+            candidates.append((-len(own & leaves), len(own), name, value, own))
+    candidates.sort(key=lambda candidate: candidate[:2])
+    found: dict[str, nn.Module] = {}
+    for _, _, name, module, own in candidates:
+        if own & leaves:
+            leaves -= own
+            found[name] = module
+    return {"": next(iter(found.values()))} if len(found) == 1 else found
+
+
+def held_tensors(variables: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, str]]:
+    """Tensors that the caller holds whatever becomes of the graph.
+
+    Returns:
+        Storage identity -> name of tensors without gradient (the batch, the labels), and ``id`` ->
+        name of leaves that require it.
+    """
+    storages: dict[int, str] = {}
+    leaves: dict[int, str] = {}
+    for name, tensor in _tensors(variables):
+        if not tensor.requires_grad:
+            for part in plain_tensors(tensor):
+                storages.setdefault(storage_key(part)[0], name)
+        elif tensor.is_leaf:
+            leaves.setdefault(id(tensor), name)
+    return storages, leaves
+
+
+def _tensors(variables: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors among the variables, or directly inside a tuple, list or dictionary among them."""
+    for name, value in variables.items():
+        kind = cast("type[Any]", type(value))
+        if issubclass(kind, torch.Tensor):
+            yield name, value
+        elif kind in (tuple, list):
+            yield from ((name, item) for item in value[:64] if isinstance(item, torch.Tensor))
+        elif kind is dict or issubclass(kind, Mapping):
+            items = list(value.values())[:64]
+            yield from ((name, item) for item in items if isinstance(item, torch.Tensor))

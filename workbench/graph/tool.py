@@ -1,0 +1,94 @@
+"""``wb.graph``: one verb for a loss, an experiment, a model, a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast, overload
+
+import torch
+from torch import nn
+
+from workbench.graph.build import Origin, build_record
+from workbench.graph.caller import caller_variables, held_tensors, models_of
+from workbench.graph.capture import root_of, walk
+from workbench.graph.probe import GraphProbe
+from workbench.graph.tracing import TracedGraph, trace_of
+from workbench.graph.view import GraphView
+from workbench.records import GraphRecord, RecordError
+
+
+@overload
+def graph(target: nn.Module, *, model: None = None) -> TracedGraph: ...
+@overload
+def graph(target: Any = None, *, model: nn.Module | None = None) -> GraphView: ...
+def graph(target: Any = None, *, model: nn.Module | None = None) -> GraphView:
+    """Show the autograd graph of a live loss.
+
+    Args:
+        target: a loss tensor; an `Experiment`, for its next step (one step is run if it is idle); a
+            module, for ``with wb.graph(model):`` around a forward in your own loop, which adds
+            source lines and exact modules; a `GraphRecord` or the path of a saved one.
+        model: the module whose names the loss's parameters go by. Without it, modules are looked
+            for in the caller's variables.
+
+    Returns:
+        A view with ``.record``, ``.save(path)``, ``.figure()`` and a rich display. The record
+        holds numbers and names only, so it keeps no activation alive.
+
+    Raises:
+        NoGraphError: a tensor without ``grad_fn``; the message says why and what to do.
+        TypeError: the target is none of these.
+        FileNotFoundError: no file at the path.
+        RecordError: the file holds no graph record.
+    """
+    given: Any = model  # notebooks are not type-checked
+    if given is not None and not isinstance(given, nn.Module):
+        raise TypeError(f"model= takes an nn.Module, got {type(given).__name__}")
+    if isinstance(target, torch.Tensor):
+        return GraphView(_of_loss(target, model))
+    if isinstance(target, nn.Module):
+        return TracedGraph(target)
+    if target is None and model is not None:
+        return TracedGraph(model)
+    if isinstance(target, GraphRecord):
+        return GraphView(target)
+    if isinstance(target, (str, Path)):
+        return GraphView(open_file(target))
+    capture: Any = getattr(target, "capture", None)
+    if callable(capture):
+        return GraphView(cast(Any, capture(GraphProbe())).wait())
+    raise TypeError(
+        f"graph() got {type(target).__name__}; it takes a loss tensor, an Experiment, a module (as "
+        "a `with` block around its forward), a GraphRecord, or the path of a saved one"
+    )
+
+
+def _of_loss(loss: torch.Tensor, model: nn.Module | None) -> GraphRecord:
+    live = walk(root_of(loss))
+    variables = caller_variables()
+    models = None if model is None else {"": model}
+    traced = trace_of(live, models)
+    if models is None and traced is not None:
+        traced_model = traced.model()
+        models = None if traced_model is None else {"": traced_model}
+    if models is None:
+        models = models_of(live, variables)
+    inputs, leaves = held_tensors(variables)
+    origin = Origin(models, traced.result if traced is not None else None, inputs, leaves)
+    return build_record(loss, origin, graph=live)
+
+
+def open_file(path: str | Path) -> GraphRecord:
+    """The record in a file written by ``view.save``.
+
+    Raises:
+        FileNotFoundError: no file at ``path``.
+        RecordError: the file holds something else.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r} to read a graph from")
+    try:
+        return GraphRecord.from_bytes(file.read_bytes())
+    except RecordError as error:
+        raise RecordError(f"{file.name} holds no graph record: {error}") from None

@@ -1,0 +1,119 @@
+"""``with wb.graph(model):`` around a forward in the user's own loop."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from workbench.graph.build import Origin, build_record
+from workbench.graph.caller import caller_variables, held_tensors
+from workbench.graph.capture import NoGraphError
+from workbench.graph.torch_private import node_sequence
+from workbench.graph.trace import Trace, TraceResult
+from workbench.graph.view import GraphView
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from workbench.graph.capture import Walk
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A trace that ended, and its model while that lives."""
+
+    result: TraceResult
+    model: weakref.ref[nn.Module]
+
+
+_ended: deque[Traced] = deque(maxlen=8)
+"""So that ``wb.graph(loss)`` after the block finds what the block saw."""
+_running: dict[int, TracedGraph] = {}
+"""Thread -> the block that thread is in."""
+
+
+class TracedGraph(GraphView):
+    """Watches the forwards of ``model`` in a block, and captures the first loss that runs backward.
+
+    ``wb.graph(loss)``, in the block or after it, shows any loss made in it with its source lines.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(None)
+        self._model: nn.Module | None = model
+        self._ref = weakref.ref(model)
+        self._trace: Trace | None = None
+
+    def __enter__(self) -> Self:
+        if self._model is None:
+            raise RuntimeError(
+                "this graph block has been used already; write `with wb.graph(model):` for a new "
+                "one"
+            )
+        thread = threading.get_ident()
+        if thread in _running:
+            raise RuntimeError(
+                "a graph is being traced on this thread already: blocks do not nest; end the outer "
+                "`with wb.graph(...)` first"
+            )
+        self._trace = Trace({"": self._model}, on_backward=self._capture)
+        _running[thread] = self
+        self._trace.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._trace is not None:
+            _running.pop(threading.get_ident(), None)
+            _ended.append(Traced(self._trace.stop(), self._ref))
+        self._trace = self._model = None
+
+    def so_far(self) -> Traced | None:
+        """What has been seen, while the block runs."""
+        return None if self._trace is None else Traced(self._trace.result(), self._ref)
+
+    def _capture(self, loss: torch.Tensor) -> None:
+        """Called when a backward starts: snapshot before it frees what was saved."""
+        traced = self.so_far()
+        if self.has_record or traced is None or self._model is None:
+            return
+        inputs, leaves = held_tensors(caller_variables())
+        origin = Origin({"": self._model}, traced.result, inputs, leaves)
+        try:
+            self.show(build_record(loss, origin))
+        except NoGraphError:
+            return  # backward itself will tell the user
+
+
+def trace_of(graph: Walk, models: Mapping[str, nn.Module] | None) -> Traced | None:
+    """The trace in which the last node of ``graph`` was made, if there was one.
+
+    Numbers repeat across threads, so the graph must also use a parameter of the traced model.
+
+    Args:
+        graph: the graph of a loss.
+        models: if given, only a trace of one of these counts.
+    """
+    number = node_sequence(graph.nodes[-1])
+    leaves = {id(getattr(node, "variable", None)) for node in graph.nodes}
+    running = _running.get(threading.get_ident())
+    now = running.so_far() if running is not None else None
+    for traced in ([now] if now is not None else []) + list(reversed(_ended)):
+        model = traced.model()
+        if model is None or not traced.result.first <= number < traced.result.last:
+            continue
+        if models is not None and all(model is not wanted for wanted in models.values()):
+            continue
+        if any(id(parameter) in leaves for parameter in model.parameters()):
+            return traced
+    return None

@@ -1,0 +1,63 @@
+"""How the static views write numbers and names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.records import GraphRecord
+
+
+def byte_size(count: int) -> str:
+    """``56.1 MiB``: binary units, one decimal below 100."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.1f} {unit}" if size < 99.95 and unit != "B" else f"{size:,.0f} {unit}"
+
+
+def short(text: str, width: int) -> str:
+    """``text`` on one line of at most ``width`` characters, the middle left out.
+
+    Names come from the user's code and may hold anything: what does not print is replaced, because
+    a newline or an escape sequence would break the table or the terminal.
+    """
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    if len(printable) <= width:
+        return printable
+    head = (width - 1) // 2
+    return f"{printable[:head]}…{printable[len(printable) - (width - 1 - head) :]}"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 operation``, ``23 operations``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def summary(record: GraphRecord) -> str:
+    """``23 operations, 16 parameters, 56.1 MiB saved for backward``."""
+    kinds = record.node_kind.tolist()
+    leaves = [(kinds.count(1), "parameter"), (kinds.count(2), "input")]
+    num_operations = len(kinds) - sum(count for count, _ in leaves)
+    parts = [plural(num_operations, "operation")]
+    parts += [plural(count, noun) for count, noun in leaves if count]
+    return ", ".join([*parts, f"{byte_size(record.saved_bytes)} saved for backward"])
+
+
+def heading(record: GraphRecord) -> str:
+    """``EarlyExitCNN, step 42: loss 0.377``."""
+    title = short(record.title, 80)
+    return title if record.loss is None else f"{title}: loss {record.loss:.4g}"
+
+
+def held_anyway(record: GraphRecord) -> str:
+    """What the saved bytes leave out, or ``""``."""
+    named = [
+        (record.input_bytes, "inputs"),
+        (record.parameter_bytes, "parameters"),
+        (record.buffer_bytes, "buffers"),
+    ]
+    parts = [f"{byte_size(count)} {noun}" for count, noun in named if count]
+    return f"Not counted, because held anyway: {', '.join(parts)}." if parts else ""
