@@ -6,7 +6,9 @@ use.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,3 +53,18 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
     from workbench.server.extension import WorkbenchServer
 
     return [{"module": "workbench.server", "app": WorkbenchServer}]
+
+
+class _Package(ModuleType):
+    """Keeps ``wb.graph`` the function once the package ``workbench.graph`` is imported too.
+
+    The import system binds every imported subpackage to its name here. Where that name is a public
+    one, the public one stays; ``from workbench.graph import ...`` finds the package all the same.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

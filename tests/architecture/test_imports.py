@@ -1,0 +1,90 @@
+"""Imports run one way, and `import workbench` stays light. Each rule is also broken on purpose."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def lint_imports(folder: Path) -> tuple[int, str]:
+    """Run import-linter's contracts on the package in ``folder``."""
+    command = [
+        sys.executable,
+        "-c",
+        "from importlinter.cli import lint_imports_command as main; main()",
+    ]
+    command += ["--no-cache", "--config", str(folder / "pyproject.toml")]
+    environment = {"PYTHONPATH": str(folder), "PATH": "", "COLUMNS": "200"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def broken(tmp_path: Path):
+    """A copy of the package, and a way to add a line to one of its modules."""
+    shutil.copytree(
+        ROOT / "workbench",
+        tmp_path / "workbench",
+        ignore=shutil.ignore_patterns("labextension", "static", "__pycache__"),
+    )
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+
+    def add(module: str, line: str) -> tuple[int, str]:
+        path = tmp_path / "workbench" / module
+        path.write_text(path.read_text() + f"\n{line}\n")
+        return lint_imports(tmp_path)
+
+    return add
+
+
+def test_the_contracts_hold() -> None:
+    status, said = lint_imports(ROOT)
+    assert status == 0, said
+    assert "0 broken" in said
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("records/source.py", "import workbench.modes", "imports run one way"),
+        ("modes/base.py", "import workbench.experiment.events", "imports run one way"),
+        ("experiment/events.py", "import workbench.panel.hub", "imports run one way"),
+        ("graph/__init__.py", "import workbench.memory", "imports run one way"),
+        ("server/runs.py", "import workbench.modes.base", "the server sees only records"),
+        ("server/runs.py", "import torch", "records and server never import torch"),
+        ("records/base.py", "import torch.nn", "records and server never import torch"),
+    ],
+)
+def test_a_broken_contract_is_seen(broken, module: str, line: str, contract: str) -> None:
+    status, said = broken(module, line)
+    assert status != 0
+    assert f"{contract} BROKEN" in said, said
+
+
+def loaded_after(statement: str) -> set[str]:
+    """The top-level modules loaded by a fresh interpreter that runs ``statement``."""
+    code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import workbench", {"torch", "IPython", "numpy", "tornado", "anywidget"}),
+        ("import workbench; dir(workbench)", {"torch", "IPython"}),
+        ("import workbench.records", {"torch", "IPython", "tornado"}),
+        ("import workbench.server.extension", {"torch", "tensorboard"}),
+        ("import workbench; workbench._jupyter_server_extension_points()", {"torch"}),
+    ],
+)
+def test_what_an_import_does_not_load(statement: str, absent: set[str]) -> None:
+    assert loaded_after(statement) & absent == set()
