@@ -1,0 +1,100 @@
+"""One TensorBoard event file that survives a disk that fails and comes back.
+
+A reader stops at the first damaged record and never looks behind it, so a record that was cut
+short by a full disk would hide everything written later. After a failed write the file is cut back
+to its last whole record, which needs no space; where even that fails, a new file is begun, and
+TensorBoard reads it after the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from workbench.metrics.protos import record, version_event
+
+_serial = itertools.count()
+
+
+class EventFile:
+    """Appends records to ``events.out.tfevents.*`` in one folder. For one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path: Path | None = None
+        """The file under way; None before the first record."""
+        self._file: BinaryIO | None = None
+        self._whole = 0
+
+    def append(self, records: bytes) -> None:
+        """Write whole records, or none of them.
+
+        Raises:
+            OSError: the disk refused; the file holds what it held before.
+        """
+        file = self._open()
+        try:
+            _write_all(file, records)
+        except OSError:
+            self._cut_back(file)
+            raise
+        self._whole += len(records)
+
+    def close(self) -> None:
+        """Let go of the file; a later `append` goes on in it."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _open(self) -> BinaryIO:
+        if self._file is None:
+            self._file = self._reopened() or self._begun()
+        return self._file
+
+    def _reopened(self) -> BinaryIO | None:
+        if self.path is None:
+            return None
+        try:
+            file = self.path.open("r+b", buffering=0)
+        except FileNotFoundError:
+            return None
+        file.seek(self._whole)
+        return file
+
+    def _begun(self) -> BinaryIO:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        stamp, host = int(time.time()), socket.gethostname()
+        name = f"events.out.tfevents.{stamp:010d}.{host}.{os.getpid()}.{next(_serial)}"
+        path = self.folder / name
+        # unbuffered: what was written is what the reader of a live run sees
+        file = path.open("xb", buffering=0)
+        first = record(version_event(time.time()))
+        try:
+            _write_all(file, first)
+        except OSError:
+            file.close()
+            path.unlink(missing_ok=True)
+            raise
+        self.path, self._whole = path, len(first)
+        return file
+
+    def _cut_back(self, file: BinaryIO) -> None:
+        try:
+            file.truncate(self._whole)
+            file.seek(self._whole)
+        except OSError:
+            self._file = self.path = None  # its end is unknown: go on in a new file
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    """Unbuffered writes may take less than they are given, on a disk that fills up for one."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

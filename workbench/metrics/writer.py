@@ -1,0 +1,200 @@
+"""A bounded queue and one thread that writes it to a TensorBoard event file.
+
+Training must never wait for a disk. Whoever logs puts points in a queue under a lock that is held
+for microseconds; the writer thread takes them out, encodes and writes them. A disk that is slow,
+full or gone fills the queue; then the newest points are dropped and counted, and the count is shown
+to the person. The thread keeps trying, so writing goes on when the disk does. It starts with
+the first point and ends by itself when there has been nothing to write for a while.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.experiment.scalars import Series
+from workbench.metrics.encoding import encode_series
+from workbench.metrics.eventfile import EventFile
+from workbench.metrics.protos import record, summary_event
+
+log = logging.getLogger("workbench")
+
+CAPACITY = 200_000
+"""Points that may wait: about 5 MB, and some minutes of an ordinary run."""
+_RETRY_S = 1.0
+"""Pause after a failed write."""
+_IDLE_S = 5.0
+"""How long the thread stays without work."""
+
+MakeSummary = Callable[[], Any]
+"""Returns a ``tensorboard.Summary``."""
+_Item = tuple[int, Callable[[], bytes]]
+"""(number of points, what encodes them)"""
+
+_open_writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
+
+
+class EventWriter:
+    """Writes what it is given to ``folder``, later and elsewhere. Safe from any thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        capacity: int = CAPACITY,
+        on_drop: Callable[[int], None] | None = None,
+    ) -> None:
+        """``on_drop`` is told the total number of dropped points, on the thread that logged."""
+        self.dropped = 0
+        """Points lost so far."""
+        self.error = ""
+        """Why the last write failed; empty while the disk is fine."""
+        self._file = EventFile(folder)
+        self._capacity = capacity
+        self._on_drop = on_drop
+        self._items: deque[_Item] = deque()
+        self._waiting = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._finishing = False
+        _open_writers.add(self)
+
+    def write(self, batch: Sequence[Series]) -> None:
+        """Queue a batch of scalars (a sink of `ScalarLog`); never blocks, never raises."""
+        count = sum(len(series[1]) for series in batch)
+        kept = list(batch)
+        self._put(count, lambda: b"".join(encode_series(series) for series in kept))
+
+    def summary(self, step: int, make: MakeSummary) -> None:
+        """Queue any other summary; ``make`` builds it on the writer thread."""
+        at = time.time()
+        self._put(1, lambda: record(summary_event(max(step, 0), make(), at)))
+
+    def start(self) -> None:
+        """A run begins: from now on the thread waits for more instead of ending when it can."""
+        with self._changed:
+            self._finishing = False
+
+    def finish(self) -> None:
+        """A run is over: let the thread end whenever all is written; returns at once.
+
+        More may follow, and is written.
+        """
+        with self._changed:
+            self._finishing = True
+            self._changed.notify_all()
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Wait until all is on disk; False when that took longer than ``timeout`` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._waiting == 0, timeout)
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Write what waits and end the thread; False when the disk did not let it in time.
+
+        What is still waiting then counts as dropped.
+        """
+        self.finish()
+        done = self.flush(timeout)
+        with self._changed:
+            lost, self._waiting = self._waiting, 0
+            self._items.clear()
+            thread = self._thread
+            self._changed.notify_all()
+        if lost:
+            self._drop(lost)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout if done else 0.0)
+        return done
+
+    def _put(self, count: int, encode: Callable[[], bytes]) -> None:
+        if count == 0:
+            return
+        with self._changed:
+            fits = self._waiting + count <= self._capacity
+            if fits:
+                self._items.append((count, encode))
+                self._waiting += count
+                self._ensure_thread()
+                self._changed.notify_all()
+        if not fits:
+            self._drop(count)
+
+    def _drop(self, count: int) -> None:
+        with self._changed:
+            self.dropped += count
+        if self._on_drop is not None:
+            self._on_drop(self.dropped)
+
+    def _ensure_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            taken = self._take()
+            if taken is not None:
+                self._write_until_done(taken)
+                continue
+            self._file.close()
+            if self._retire():
+                return
+
+    def _take(self) -> _Item | None:
+        """The next item, or None when there is nothing to do."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or self._finishing, _IDLE_S)
+            return self._items.popleft() if self._items else None
+
+    def _retire(self) -> bool:
+        """End the thread, unless there is work again."""
+        with self._changed:
+            if self._items:
+                return False
+            self._thread = None
+            return True
+
+    def _write_until_done(self, item: _Item) -> None:
+        count, encode = item
+        records = _encoded(encode)
+        while records and not self._write(records):
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting == 0, _RETRY_S)
+                if self._waiting == 0:  # closed: these points were counted as dropped
+                    return
+        with self._changed:
+            self._waiting = max(self._waiting - count, 0)
+            self._changed.notify_all()
+
+    def _write(self, records: bytes) -> bool:
+        try:
+            self._file.append(records)
+        except OSError as error:
+            self.error = str(error)
+            return False
+        self.error = ""
+        return True
+
+
+def _encoded(encode: Callable[[], bytes]) -> bytes:
+    try:
+        return encode()
+    except Exception:
+        # a summary that cannot be drawn is no reason to lose the points behind it
+        log.exception("a summary could not be made for TensorBoard")
+        return b""
+
+
+@atexit.register
+def _close_all() -> None:
+    """The thread is a daemon: give it a moment before the interpreter stops it mid-file."""
+    for writer in list(_open_writers):
+        writer.close(timeout=2.0)
