@@ -45,11 +45,11 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def _jupyter_labextension_paths() -> list[dict[str, str]]:
+def _jupyter_labextension_paths() -> list[dict[str, str]]:  # pyright: ignore[reportUnusedFunction] - JupyterLab calls it
     return [{"src": "labextension", "dest": "torch-workbench"}]
 
 
-def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:  # pyright: ignore[reportUnusedFunction] - Jupyter calls it
     from workbench.server.extension import WorkbenchServer
 
     return [{"module": "workbench.server", "app": WorkbenchServer}]

@@ -1,0 +1,120 @@
+"""A wheel of this tree installs where there is no Node, and Jupyter finds both its halves.
+
+The environment is new and holds only the wheel; the libraries Workbench depends on are taken from
+the environment the tests run in, through a ``.pth`` file, because downloading torch again would
+test the network. Workbench itself is hidden there: what is imported is what the wheel installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+JUPYTER = Path(sys.executable).parent
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """Run a command and return what it printed; fails with it when it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, **environment},
+        cwd=Path(str(command[0])).parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the tree as it is."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import frontend
+
+    if frontend.is_stale(ROOT):
+        frontend.build(ROOT)
+    folder = tmp_path_factory.mktemp("wheel")
+    # no isolation, because this environment has hatchling; no PATH, so nothing can run Node
+    run(
+        sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--quiet",
+        "--wheel-dir", folder, ROOT, PATH=str(folder),
+    )  # fmt: skip
+    (found,) = folder.glob("torch_workbench-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of a new environment with the wheel in it."""
+    home = tmp_path_factory.mktemp("environment")
+    venv.create(home, with_pip=False)
+    python = home / "bin/python"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = home / "lib" / version / "site-packages"
+    (packages / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    run(
+        sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps",
+        "--ignore-installed", wheel, PATH=str(home),
+    )  # fmt: skip
+    return home / "bin"
+
+
+def test_contents(wheel: Path) -> None:
+    """The front end, the templates and Jupyter's files are in it; sources and tests are not."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    data = f"{wheel.name.rsplit('-', 3)[0]}.data/data/"
+    assert data + "etc/jupyter/jupyter_server_config.d/torch-workbench.json" in names
+    extension = data + "share/jupyter/labextensions/torch-workbench/"
+    assert {extension + "package.json", extension + "install.json"} <= names
+    assert any(name.startswith(extension + "static/remoteEntry") for name in names)
+    assert any(name.startswith(extension + "schemas/") for name in names)
+    for script in (ROOT / "workbench/static").glob("*.js"):
+        assert f"workbench/static/{script.name}" in names
+    assert "workbench/templates/classifier.ipynb" in names
+    assert not [name for name in names if name.startswith(("tests/", "extensions/", "scripts/"))]
+    assert wheel.stat().st_size < 5_000_000
+
+
+def test_no_path_of_the_building_machine_is_inside(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            assert str(ROOT).encode() not in archive.read(name), name
+
+
+def test_both_extensions_are_enabled(installed: Path) -> None:
+    environment = {
+        "PATH": str(installed),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_CONFIG_DIR": str(installed.parent / "config"),
+        "JUPYTER_DATA_DIR": str(installed.parent / "data"),
+    }
+    assert shutil.which("node", path=environment["PATH"]) is None
+    python = installed / "python"
+    listed = run(python, "-m", "jupyter", "labextension", "list", **environment)
+    (line,) = [line for line in listed.splitlines() if "torch-workbench" in line]
+    assert "enabled" in line
+    assert "OK" in line
+    assert str(installed.parent) in listed
+    listed = run(python, "-m", "jupyter", "server", "extension", "list", **environment)
+    assert any("workbench" in line and "enabled" in line for line in listed.splitlines())
+    assert "workbench 0.1.0" in listed.replace("\x1b[32m", "")
+
+
+def test_what_is_imported_came_from_the_wheel(installed: Path) -> None:
+    code = "import workbench, json; print(json.dumps([workbench.__file__, workbench.__version__]))"
+    said = run(installed / "python", "-c", code, PATH=str(installed))
+    file, version = json.loads(said.splitlines()[-1])
+    assert file.startswith(str(installed.parent))
+    assert version == "0.1.0"

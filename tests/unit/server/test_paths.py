@@ -1,0 +1,98 @@
+"""A path a browser sends leads into the root or is refused. Hypothesis tries the hostile ones."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from workbench.server.errors import (
+    BadRequestError,
+    MissingFolderError,
+    OutsideRootError,
+    ServerError,
+)
+from workbench.server.paths import folder_inside, relative_to_root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with folders, links that stay in and links that lead out, beside a secret."""
+    home = tmp_path / "root"
+    (home / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "root-but-not").mkdir()
+    (home / "out").symlink_to(tmp_path / "secret")
+    (home / "in").symlink_to("runs")
+    (home / "loop").symlink_to("loop")
+    (home / "file").touch()
+    return home
+
+
+@pytest.mark.parametrize("given_path", ["", ".", "runs", "runs/", "./runs/../runs/a", "in/a"])
+def test_inside(root: Path, given_path: str) -> None:
+    folder = folder_inside(root, given_path)
+    assert folder == (root / given_path).resolve()
+    assert not relative_to_root(root, folder).startswith("/")
+
+
+def test_absolute_inside(root: Path) -> None:
+    assert folder_inside(root, str(root / "runs")) == root / "runs"
+
+
+def test_a_root_that_is_itself_a_link(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(root)
+    assert folder_inside(tmp_path / "alias", "runs") == root / "runs"
+    assert relative_to_root(tmp_path / "alias", root / "runs") == "runs"
+
+
+@pytest.mark.parametrize("given_path", ["..", "../secret", "out", "out/..", "/", "../root-but-not"])
+def test_outside(root: Path, given_path: str) -> None:
+    with pytest.raises(OutsideRootError, match="leads outside the folder Jupyter serves"):
+        folder_inside(root, given_path)
+
+
+@pytest.mark.parametrize(
+    ("given_path", "error"),
+    [
+        ("nowhere", MissingFolderError),
+        ("file", MissingFolderError),
+        ("a\0b", BadRequestError),
+        ("loop", BadRequestError),
+        ("x" * 5000, BadRequestError),
+        (None, BadRequestError),
+        (3, BadRequestError),
+        (["runs"], BadRequestError),
+    ],
+)
+def test_no_folder(root: Path, given_path: object, error: type[ServerError]) -> None:
+    with pytest.raises(error) as caught:
+        folder_inside(root, given_path)
+    assert "\0" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable(root: Path) -> None:
+    (root / "locked").mkdir(mode=0)
+    with pytest.raises(MissingFolderError, match="permissions"):
+        folder_inside(root, "locked")
+
+
+PARTS = st.sampled_from(["..", ".", "", "runs", "a", "in", "out", "loop", "file", "/", "~", "\0"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.lists(PARTS | st.text(max_size=3), max_size=8).map("/".join))
+@example("runs/\ud800")
+def test_whatever_is_sent_what_comes_back_is_inside(root: Path, given_path: str) -> None:
+    try:
+        folder = folder_inside(root, given_path)
+    except ServerError:
+        return
+    assert folder.is_dir()
+    assert folder.resolve() == folder
+    assert folder.is_relative_to(root)

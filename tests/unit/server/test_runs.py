@@ -1,0 +1,128 @@
+"""Listing runs: what is shown of good, damaged and hostile folders, and the bounds."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.server import runs
+from workbench.server.runs import list_runs, read_run
+
+GOOD = {
+    "schema": "workbench.run/1",
+    "name": "digits",
+    "status": "finished",
+    "model": "EarlyExitCNN",
+    "modes": "compile+bf16",
+    "best_accuracy": 0.987,
+    "step": 1230,
+    "updated_at": 1_700_000_000.5,
+    "cells": ["import torch"],
+}
+
+
+def make_run(path: Path, content: str | bytes | dict[str, Any]) -> Path:
+    path.mkdir(parents=True)
+    if isinstance(content, dict):
+        content = json.dumps(content)
+    data = content.encode() if isinstance(content, str) else content
+    (path / "run.json").write_bytes(data)
+    return path
+
+
+def test_a_run_as_the_side_panel_shows_it(tmp_path: Path) -> None:
+    make_run(tmp_path / "project" / "runs" / "digits", GOOD)
+    (run,), truncated = list_runs(tmp_path / "project", tmp_path)
+    assert not truncated
+    assert (run.name, run.path, run.status) == ("digits", "project/runs/digits", "finished")
+    assert (run.model, run.modes, run.step) == ("EarlyExitCNN", "compile+bf16", 1230)
+    assert (run.best_accuracy, run.updated_at) == (0.987, 1_700_000_000.5)
+
+
+def test_newest_first(tmp_path: Path) -> None:
+    for name, when in (("a", 1.0), ("b", 3.0), ("c", 2.0)):
+        make_run(tmp_path / name, {**GOOD, "name": name, "updated_at": when})
+    assert [run.name for run in list_runs(tmp_path, tmp_path)[0]] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '"text"',
+        b"\xff\xfe\x00",
+        json.dumps(GOOD)[:-20],
+        "[" * 100_000,
+    ],
+    ids=["empty", "cut", "list", "null", "text", "binary", "half-written", "deep"],
+)
+def test_damaged_is_listed_and_hides_nothing(tmp_path: Path, content: str | bytes) -> None:
+    make_run(tmp_path / "good", GOOD)
+    make_run(tmp_path / "bad", content)
+    found = {run.path: run.status for run in list_runs(tmp_path, tmp_path)[0]}
+    assert found == {"good": "finished", "bad": "damaged"}
+
+
+def test_fields_of_the_wrong_type_are_left_out(tmp_path: Path) -> None:
+    path = make_run(
+        tmp_path / "odd",
+        '{"name": 3, "status": null, "model": ["x"], "step": "many", "best_accuracy": NaN,'
+        ' "modes": {}, "updated_at": "yesterday"}',
+    )
+    run = read_run(path, tmp_path)
+    assert (run.name, run.status, run.model, run.modes) == ("odd", "unknown", "", "")
+    assert (run.step, run.best_accuracy) == (0, None)
+    assert run.updated_at == (path / "run.json").stat().st_mtime
+
+
+def test_huge_values_stay_small(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "huge", {"name": "<script>" * 9000, "step": 10**400})
+    run = read_run(path, tmp_path)
+    assert len(run.name) == 200
+    assert run.step == 0
+
+
+def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    make_run(tmp_path / "outside", GOOD)
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path / "outside")
+    (root / "circle").symlink_to(root)
+    inside = root / "inside"
+    inside.mkdir()
+    (inside / "run.json").symlink_to(tmp_path / "outside" / "run.json")
+    assert list_runs(root, root) == ([], False)
+
+
+def test_hidden_and_installed_folders_are_skipped(tmp_path: Path) -> None:
+    for name in (".venv/x", "node_modules/x", "a/__pycache__/x"):
+        make_run(tmp_path / name, GOOD)
+    assert list_runs(tmp_path, tmp_path) == ([], False)
+
+
+def test_a_run_inside_a_run_is_its_own_affair(tmp_path: Path) -> None:
+    make_run(tmp_path / "outer", GOOD)
+    make_run(tmp_path / "outer" / "checkpoints" / "inner", GOOD)
+    assert [run.path for run in list_runs(tmp_path, tmp_path)[0]] == ["outer"]
+
+
+def test_the_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index in range(6):
+        make_run(tmp_path / f"run{index}", GOOD)
+    monkeypatch.setattr(runs, "_MAX_RUNS", 4)
+    found, truncated = list_runs(tmp_path, tmp_path)
+    assert (len(found), truncated) == (4, True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_folder_is_passed_over(tmp_path: Path) -> None:
+    make_run(tmp_path / "good", GOOD)
+    (tmp_path / "locked").mkdir(mode=0)
+    assert len(list_runs(tmp_path, tmp_path)[0]) == 1

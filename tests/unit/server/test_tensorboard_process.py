@@ -1,0 +1,118 @@
+"""TensorBoard's private API, its command line, and the process that wraps them."""
+
+from __future__ import annotations
+
+import http.client
+import inspect
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tensorboard import program
+
+from workbench.server.tensorboard_process import Options, make_server, parse, tensorboard_flags
+
+
+def test_the_private_api_is_where_we_think_it_is() -> None:
+    """When this fails, TensorBoard moved: adapt `make_server` and the pin in pyproject.toml."""
+    assert list(inspect.signature(program.TensorBoard._make_server).parameters) == ["self"]
+    source = inspect.getsource(program.TensorBoard._make_server)
+    assert "self.server_class(app, self.flags)" in source
+    assert "server_class" in inspect.signature(program.TensorBoard.__init__).parameters
+
+
+def test_another_tensorboard_is_refused_with_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(program.TensorBoard, "_make_server", None)
+    options = parse(["--socket", str(tmp_path / "s"), "--logdir", "x", "--path-prefix", "/p"])
+    with pytest.raises(SystemExit, match=r"no TensorBoard._make_server.*install tensorboard>="):
+        make_server(options)
+
+
+def test_flags() -> None:
+    options = parse(
+        ["--socket=/s", "--logdir=-odd dir", "--path-prefix=/p", "--", "--samples_per_plugin=a=1"]
+    )
+    assert options == Options(
+        socket=Path("/s"),
+        logdir="-odd dir",
+        path_prefix="/p",
+        data_server=False,
+        extra=("--samples_per_plugin=a=1",),
+    )
+    flags = tensorboard_flags(options)
+    assert "--logdir=-odd dir" in flags
+    assert "--load_fast=false" in flags
+    assert flags[-1] == "--samples_per_plugin=a=1"
+    fast = parse(["--socket=/s", "--logdir=x", "--path-prefix=/p", "--data-server"])
+    assert "--load_fast=auto" in tensorboard_flags(fast)
+
+
+class Unix(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("tensorboard")
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(str(self.path))
+
+
+@pytest.fixture
+def process(tmp_path: Path):
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    path = folder / "socket"
+    command = [sys.executable, "-P", "-m", "workbench.server.tensorboard_process"]
+    command += ["--socket", str(path), "--logdir", str(tmp_path), "--path-prefix", "/a b/x"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not path.exists() and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert path.exists(), child.stderr.read()
+    yield child, path
+    child.kill()
+    child.wait()
+    child.stdin.close()
+    child.stderr.close()
+
+
+def test_it_answers_under_its_prefix(process, tmp_path: Path) -> None:
+    _child, path = process
+    connection = Unix(path)
+    connection.request("GET", "/a%20b/x/data/environment")
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert str(tmp_path) in answer.read().decode()
+    connection.close()
+    outside = Unix(path)
+    outside.request("GET", "/data/environment")
+    assert outside.getresponse().status == 404
+    outside.close()
+
+
+@pytest.mark.parametrize("end", ["stdin", "SIGTERM"])
+def test_it_ends_quickly_and_cleans_up(process, end: str) -> None:
+    child, path = process
+    started = time.monotonic()
+    if end == "stdin":
+        child.stdin.close()
+    else:
+        child.send_signal(signal.SIGTERM)
+    assert child.wait(10) == 0
+    assert time.monotonic() - started < 2.5
+    assert not path.parent.exists()
+
+
+def test_ctrl_c_in_the_terminal_is_the_servers_to_handle(process) -> None:
+    child, _path = process
+    child.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.3)
