@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from workbench.experiment.source import source_line
 from workbench.graph.capture import COMPILED_TYPE
+from workbench.graph.recorder import Place, shows_model_code
 from workbench.graph.torch_private import forward_class
-from workbench.graph.trace import Place, shows_model_code
 
 if TYPE_CHECKING:
     from workbench.graph.capture import Walk

@@ -110,6 +110,29 @@ def has_compiled_forward(module: nn.Module) -> bool:
     return hasattr(forward, "_torchdynamo_orig_callable")
 
 
+def unseen_by_dynamo(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """``hook`` for use where Dynamo may be watching every Python frame: it is not compiled.
+
+    The hook gets one more keyword, ``under_dynamo``: whether Dynamo was watching, that is whether
+    the hooked module runs inside some `torch.compile` call.
+    """
+    import torch._C._dynamo.eval_frame as native  # the C half: importing Dynamo takes a second
+
+    frames = cast(Any, native)
+    set_eval_frame: Callable[[Any], Any] = frames.set_eval_frame
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        watching = set_eval_frame(None)
+        try:
+            return hook(*args, under_dynamo=watching is not None, **kwargs)
+        finally:
+            set_eval_frame(watching)
+
+    skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    frames.set_code_exec_strategy(call.__code__, skip)
+    return call
+
+
 def without_mode(mode: TorchFunctionMode) -> list[TorchFunctionMode]:
     """Take ``mode`` off this thread's stack wherever it lies; returns the stack to restore.
 

@@ -11,38 +11,21 @@ get no hooks, and the mode is taken off the thread's stack while compiled code r
 
 from __future__ import annotations
 
-import inspect
-import sysconfig
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from workbench.graph import torch_private
 from workbench.graph.names import ModelNames, plain_tensors
 from workbench.graph.owners import OUTSIDE
+from workbench.graph.recorder import Call, CallRecorder
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from torch import nn
-
-Place = tuple[str, int, str]
-"""(file name, line from 1, function) of a line of code."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """One Python call that made nodes numbered ``first`` to ``last - 1``."""
-
-    first: int
-    last: int
-    op: str
-    place: Place | None
 
 
 @dataclass(frozen=True)
@@ -85,19 +68,23 @@ class Trace:
         self.active = False
         self._thread = 0
         self._first = 0
-        self._stack: list[int] = []
+        self._stack: list[tuple[int, bool]] = []
+        """Modules that run now, and whether as compiled code."""
         self._owner_at: list[int] = []
         self._owner: list[int] = []
         self._inputs: list[Any] = []
         self._paths: tuple[str, ...] = ()
         self._ran_elsewhere = False
-        self._undo: list[Callable[[], None]] = []
+        self._parents: list[int] = []
+        self._undo: dict[int, list[Callable[[], None]]] = defaultdict(list)
+        """Module -> what takes its hooks off."""
         self._calls = CallRecorder(self._on_backward)
 
     def start(self) -> None:
         """Put hooks and mode in place."""
         names = ModelNames.of(self.models)
         self._paths = tuple(module.path for module in names.modules)
+        self._parents = [module.parent for module in names.modules]
         self._thread = threading.get_ident()
         self._first = torch_private.current_sequence()
         self._note(OUTSIDE)
@@ -113,8 +100,9 @@ class Trace:
         if self.active:
             self.active = False
             self._calls.leave()
-        while self._undo:
-            self._undo.pop()()
+        for undo in [undo for undos in self._undo.values() for undo in undos]:
+            undo()
+        self._undo.clear()
         self.models, self.on_backward = {}, None
         return self.result()
 
@@ -142,21 +130,25 @@ class Trace:
         if compiled is not None:
             self._wrap_compiled(row, module, compiled)
             return True
-        is_compiled = torch_private.has_compiled_forward(module)
-        if isinstance(module, torch.jit.ScriptModule):
-            is_compiled = True
-        before = module.register_forward_pre_hook(
-            lambda _, args, kwargs: self._enter(row, (args, kwargs), is_compiled=is_compiled),
-            prepend=not is_compiled,  # the user's own hooks run eagerly, inside the interval
-            with_kwargs=True,
-        )
-        after = module.register_forward_hook(
-            lambda _module, _args, _output: self._exit(row, is_compiled=is_compiled),
-            prepend=is_compiled,
-            always_call=True,
-        )
-        self._undo += [before.remove, after.remove]
-        return is_compiled
+        is_opaque = torch_private.has_compiled_forward(module)
+        is_opaque = is_opaque or isinstance(module, torch.jit.ScriptModule)
+
+        def enter(_: nn.Module, args: Any, kwargs: Any, *, under_dynamo: bool) -> None:
+            self._enter(row, (args, kwargs), is_compiled=is_opaque, under_dynamo=under_dynamo)
+
+        def leave(*_: Any, under_dynamo: bool) -> None:  # noqa: ARG001 - both hooks are told
+            self._exit(row)
+
+        hidden_enter = torch_private.unseen_by_dynamo(enter)
+        hidden_leave = torch_private.unseen_by_dynamo(leave)
+        # the user's own hooks run eagerly: inside the interval, outside the compiled part
+        self._undo[row] += [
+            module.register_forward_pre_hook(
+                hidden_enter, prepend=not is_opaque, with_kwargs=True
+            ).remove,
+            module.register_forward_hook(hidden_leave, prepend=is_opaque, always_call=True).remove,
+        ]
+        return is_opaque
 
     def _wrap_compiled(self, row: int, module: nn.Module, call: Callable[..., Any]) -> None:
         def watched(*args: Any, **kwargs: Any) -> Any:
@@ -164,29 +156,43 @@ class Trace:
             try:
                 return call(*args, **kwargs)
             finally:
-                self._exit(row, is_compiled=True)
+                self._exit(row)
 
         torch_private.set_compiled_call(module, watched)
-        self._undo.append(lambda: torch_private.set_compiled_call(module, call))
+        self._undo[row].append(lambda: torch_private.set_compiled_call(module, call))
 
-    def _enter(self, row: int, inputs: Any, *, is_compiled: bool) -> None:
+    def _unwatch_below(self, row: int) -> None:
+        """Take the hooks off everything inside a module that turned out to be compiled."""
+        below = {row}
+        for inner, parent in enumerate(self._parents):
+            if parent in below:
+                below.add(inner)
+                for undo in self._undo.pop(inner, []):
+                    undo()
+
+    def _enter(
+        self, row: int, inputs: Any, *, is_compiled: bool, under_dynamo: bool = False
+    ) -> None:
         if not self._is_here():
             return
         if not self._stack:
             self._inputs += weak_storages(inputs)
-        self._stack.append(row)
+        if under_dynamo:  # compiled from outside, as by torch.compile(model)
+            self._unwatch_below(row)
+        self._stack.append((row, is_compiled or under_dynamo))
         self._note(row)
-        if is_compiled:
+        if is_compiled or under_dynamo:
             self._calls.enter_compiled()
 
-    def _exit(self, row: int, *, is_compiled: bool) -> None:
-        if not self._is_here() or row not in self._stack:
+    def _exit(self, row: int) -> None:
+        if not self._is_here() or all(row != entered for entered, _ in self._stack):
             return
-        if is_compiled:
-            self._calls.exit_compiled()
-        while self._stack.pop() != row:  # a hook that an exception skipped
-            pass
-        self._note(self._stack[-1] if self._stack else OUTSIDE)
+        entered = -1
+        while entered != row:  # also leaves modules whose hook an exception skipped
+            entered, is_compiled = self._stack.pop()
+            if is_compiled:
+                self._calls.exit_compiled()
+        self._note(self._stack[-1][0] if self._stack else OUTSIDE)
 
     def _is_here(self) -> bool:
         if threading.get_ident() == self._thread:
@@ -197,116 +203,6 @@ class Trace:
     def _note(self, owner: int) -> None:
         self._owner_at.append(torch_private.current_sequence())
         self._owner.append(owner)
-
-
-class CallRecorder(TorchFunctionMode):
-    """Notes, for each torch function that made nodes, their numbers, its name and its line."""
-
-    def __init__(self, on_backward: Callable[[torch.Tensor], None]) -> None:
-        super().__init__()
-        self.calls: list[Call] = []
-        self._on_backward = on_backward
-        self._last = torch_private.current_sequence()
-        self._is_shown: dict[str, bool] = {}
-        self._suspended: list[list[TorchFunctionMode]] = []
-        self._compiled_from: list[int] = []
-
-    def __enter__(self) -> CallRecorder:
-        self._last = torch_private.current_sequence()
-        super().__enter__()
-        return self
-
-    def leave(self) -> None:
-        """Take the mode off the stack, wherever it lies."""
-        torch_private.without_mode(self)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = torch_private.current_sequence()
-        if before > self._last:
-            self._record_custom_function(before)
-        if func is torch.Tensor.backward:
-            self._on_backward(args[0])
-        result = func(*args, **(kwargs or {}))
-        after = torch_private.current_sequence()
-        if after > before:
-            place = self._place(inspect.currentframe())
-            self.calls.append(Call(before, after, op_name(func), place))
-        self._last = after
-        return result
-
-    def enter_compiled(self) -> None:
-        """Compiled code runs next on this thread."""
-        self._suspended.append(torch_private.without_mode(self))
-        self._compiled_from.append(torch_private.current_sequence())
-
-    def exit_compiled(self) -> None:
-        """Compiled code has returned."""
-        torch_private.restore_modes(self._suspended.pop())
-        before, after = self._compiled_from.pop(), torch_private.current_sequence()
-        if after > before:
-            place = self._place(inspect.currentframe())
-            self.calls.append(Call(before, after, "compiled", place))
-        self._last = after
-
-    def _record_custom_function(self, before: int) -> None:
-        """Numbers used up outside every torch function, seen from inside a custom Function.
-
-        ``Function.apply`` takes its number and then runs the user's ``forward``, whose first torch
-        function lands here.
-        """
-        frame: FrameType | None = inspect.currentframe()
-        found: FrameType | None = None
-        depth = 0  # one Function may apply another: each takes a number
-        while frame is not None:
-            if frame.f_code is _APPLY_CODE:
-                found = frame
-                depth += 1
-            frame = frame.f_back
-        if found is not None:
-            name = getattr(found.f_locals.get("cls"), "__name__", "apply")
-            first = max(self._last, before - depth)
-            self.calls.append(Call(first, before, name, self._place(found.f_back)))
-
-    def _place(self, frame: FrameType | None) -> Place | None:
-        """The innermost line that is neither torch's, ours nor the standard library's."""
-        while frame is not None:
-            filename = frame.f_code.co_filename
-            shown = self._is_shown.get(filename)
-            if shown is None:
-                shown = self._is_shown[filename] = shows_model_code(filename)
-            if shown:
-                return filename, frame.f_lineno, frame.f_code.co_name
-            frame = frame.f_back
-        return None
-
-
-_APPLY_CODE = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-_TORCH = str(Path(torch.__file__).parent)
-_OURS = str(Path(__file__).parent.parent)
-_STDLIB = sysconfig.get_paths()["stdlib"]
-
-
-def shows_model_code(filename: str) -> bool:
-    """Whether a line of this file tells a person where an operation comes from.
-
-    The user's cells and files do, and so do libraries that define models; torch, this package, the
-    standard library and code without a file do not.
-    """
-    if filename.startswith("<"):
-        return filename.startswith(("<ipython-input", "<stdin>"))
-    if filename.startswith((_TORCH, _OURS)):
-        return False
-    return not filename.startswith(_STDLIB) or "site-packages" in filename
-
-
-def op_name(func: Any) -> str:
-    """The user-facing name of a torch function: ``conv2d``, ``add`` for ``+``, ``T`` for ``.T``."""
-    name: str = getattr(func, "__name__", type(func).__name__)
-    if name in {"__get__", "__set__"}:
-        name = getattr(getattr(func, "__self__", None), "__name__", name)
-    if name.startswith("__") and name.endswith("__"):
-        name = name[2:-2]
-    return name
 
 
 def weak_storages(values: Any) -> list[Any]:
