@@ -58,8 +58,8 @@ export class Camera {
    */
   open(rect: Rect, axis: number): void {
     this.fit(rect);
-    if (this.zoom >= 0.7) return;
-    const zoom = Math.min(1, Math.max(0.8, (this.width - 48) / Math.max(1, rect.width)));
+    if (this.zoom >= 0.9) return;
+    const zoom = Math.min(1, Math.max(0.9, (this.width - 48) / Math.max(1, rect.width)));
     this.zoom = zoom;
     const wide = rect.width * zoom > this.width - 48;
     const centre = wide ? axis : rect.x + rect.width / 2;

@@ -4,7 +4,8 @@
  * An edge between two visible nodes is drawn in pieces: it leaves every box around its source
  * (`exit`), crosses the innermost box around both (`inner`) and enters every box around its target
  * (`entry`). Each box then routes its own pieces without knowing what is outside it. All edges out
- * of one node share its exits, all edges into one node share its entries.
+ * of one node share its exits, all edges into one node share its entries; only a value that
+ * feeds many nodes of a box enters it once and splits inside.
  */
 import type { Group, Item, Tree } from './groups';
 import type { Flow } from './operations';
@@ -23,7 +24,7 @@ export interface Part {
   from: Item | null;
   /** Child of the box it ends in, null when it leaves. */
   to: Item | null;
-  /** Visible node at the start; identifies the port. Null for entries. */
+  /** Visible node at the start; parts with one source share a port. Null for most entries. */
   source: Item | null;
   /** Visible node at the end; identifies the port. Null for exits. */
   target: Item | null;
@@ -75,14 +76,15 @@ export function shareEdges(tree: Tree, edges: readonly VisibleEdge[]): Map<Group
       known.bytes = Math.max(known.bytes, edge.bytes);
     } else parts.set(key, { ...part, edges: [edge.id], bytes: edge.bytes });
   };
+  const fans = countFans(tree, edges);
   for (const edge of edges) {
-    const above = new Set<Group>();
-    for (let up = parentOf(tree, edge.from); up; up = up.parent) above.add(up);
     const { from, to } = edge;
+    const above = around(tree, from);
     let end: Item = to;
     let shared = parentOf(tree, to);
     while (shared && !above.has(shared)) {
-      add(shared, { from: null, to: end, source: null, target: to }, edge);
+      const source = fans.enterOnce(shared, from, to) ? from : null;
+      add(shared, { from: null, to: end, source, target: to }, edge);
       end = shared;
       shared = shared.parent;
     }
@@ -96,4 +98,45 @@ export function shareEdges(tree: Tree, edges: readonly VisibleEdge[]): Map<Group
     if (shared) add(shared, { from: start, to: end, source: from, target: to }, edge);
   }
   return new Map([...boxes].map(([box, parts]) => [box, [...parts.values()]]));
+}
+
+/** Splits inside a box when a value feeds more nodes than this and than the target has sources. */
+const FAN = 2;
+
+function countFans(
+  tree: Tree,
+  edges: readonly VisibleEdge[],
+): { enterOnce: (box: Group, from: Item, to: Item) => boolean } {
+  const counts = new Map<Group, Map<Item, number>>();
+  for (const { from, to } of edges) {
+    const above = around(tree, from);
+    for (let box = parentOf(tree, to); box && !above.has(box); box = box.parent) {
+      const inBox = counts.get(box) ?? new Map<Item, number>();
+      counts.set(box, inBox);
+      // Sources lie outside the box and targets inside, so one map holds both.
+      for (const item of [from, to]) inBox.set(item, (inBox.get(item) ?? 0) + 1);
+    }
+  }
+  return {
+    enterOnce: (box, from, to) => {
+      const inBox = counts.get(box);
+      return (inBox?.get(from) ?? 0) > Math.max(FAN, inBox?.get(to) ?? 0);
+    },
+  };
+}
+
+function around(tree: Tree, item: Item): Set<Group> {
+  const above = new Set<Group>();
+  for (let up = parentOf(tree, item); up; up = up.parent) above.add(up);
+  return above;
+}
+
+/** The name of the port by which an edge enters a box. */
+export function entryKey(source: Item | null, target: Item): string {
+  return `${source ? keyOf(source) : ''}>${keyOf(target)}`;
+}
+
+/** A short text that tells items apart. */
+export function keyOf(item: Item): string {
+  return item.kind === 'operation' ? `o${item.id}` : `g${item.id}`;
 }

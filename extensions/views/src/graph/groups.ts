@@ -203,10 +203,19 @@ function link(group: Group, operations: readonly Operation[], parents: Group[]):
   group.start = Math.min(start, operations.length);
   group.end = Math.max(end, group.start);
   if (group.kind === 'chunk')
-    group.title = `operations ${(group.start + 1).toLocaleString('en')} – ${group.end.toLocaleString('en')}`;
+    group.title = `${(group.start + 1).toLocaleString('en')} – ${group.end.toLocaleString('en')}`;
 }
 
 /** Number of operations in a box. */
 export function size(item: Item): number {
   return item.kind === 'operation' ? 1 : item.end - item.start;
+}
+
+/** Members of a rolled-up card, counted through the chunks a long one is cut into. */
+export function countRepeats(group: Group): number {
+  return group.children.reduce(
+    (count, child) =>
+      count + (child.kind !== 'operation' && child.kind === 'chunk' ? countRepeats(child) : 1),
+    0,
+  );
 }

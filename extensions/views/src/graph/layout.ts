@@ -4,11 +4,19 @@
  * Everything here is a pure function of the record and of which boxes are open, so a drawing looks
  * the same every time and opening a box moves nothing that comes before it.
  */
-import { parentOf, shareEdges, visibleEdges, type Part, type VisibleEdge } from './edges';
+import {
+  entryKey,
+  keyOf,
+  parentOf,
+  shareEdges,
+  visibleEdges,
+  type Part,
+  type VisibleEdge,
+} from './edges';
 import { size, type Group, type Item, type Tree } from './groups';
 import type { Flow, Leaf } from './operations';
-import { place, type Extent, type Link } from './place';
-import { route } from './route';
+import { place, plan, type Extent, type Link, type Placement } from './place';
+import { route, type Routed } from './route';
 import { representatives } from './visible';
 
 export const NODE_WIDTH = 152;
@@ -18,6 +26,8 @@ export const HEADER = 26;
 const PADDING = 10;
 const CHIP_GAP = 12;
 const CHIP_HEIGHT = 20;
+const CHARACTER = 6.6;
+const MOST_CHIP = 148;
 /** Left of the operation that made the loss, for its value. */
 const LOSS_ROOM = 116;
 /** Chips shown at one operation; further ones are counted on the last. */
@@ -70,7 +80,7 @@ interface Local {
   extent: Extent;
   children: { item: Item; local: Local; x: number; y: number; trunk: boolean }[];
   lines: Line[];
-  entries: Map<Item, number>;
+  entries: Map<string, number>;
   exits: Map<Item, number>;
 }
 
@@ -83,7 +93,7 @@ export function layout(
 ): Layout {
   const edges = visibleEdges(flows, representatives(tree, open));
   const parts = shareEdges(tree, edges);
-  const local = arrange(tree.root, open, parts, widthOf);
+  const local = arrange(tree.root, open, parts, widthOf, new Set());
   const boxes = new Map<Item, Box>();
   const root = settle(tree.root, local, null, 0, 0, true, boxes);
   return { root, boxes, edges };
@@ -94,42 +104,68 @@ function arrange(
   open: ReadonlySet<Group>,
   parts: ReadonlyMap<Group, Part[]>,
   widthOf: (bytes: number) => number,
+  preferred: ReadonlySet<Item>,
 ): Local {
   const items = group.children;
-  const locals = items.map((item) =>
-    item.kind !== 'operation' && open.has(item) ? arrange(item, open, parts, widthOf) : null,
-  );
   const position = new Map(items.map((item, index) => [item, index]));
   const mine = parts.get(group) ?? [];
+  const bare = mine.map((part) => ({
+    from: part.from === null ? -1 : (position.get(part.from) ?? -1),
+    to: part.to === null ? items.length : (position.get(part.to) ?? items.length),
+    width: widthOf(part.bytes),
+  }));
+  const starts = mine.flatMap(({ from, to, target }, index) =>
+    from === null && to && target && preferred.has(target) ? [bare[index]?.to ?? 0] : [],
+  );
+  const planned = plan(items.length, bare, new Set(starts));
+  const before = predecessors(planned.chains, items);
+  const locals = items.map((item, index) => {
+    if (item.kind === 'operation' || !open.has(item)) return null;
+    const fed = mine.filter(({ from, to }) => to === item && from === (before[index] ?? null));
+    const wanted = fed.flatMap(({ target }) => (target ? [target] : []));
+    return arrange(item, open, parts, widthOf, new Set(wanted));
+  });
   const inputs = new Map<Item | null, number>();
   for (const part of mine) inputs.set(part.to, (inputs.get(part.to) ?? 0) + 1);
   const links = mine.map((part, index): Link => {
-    const from = part.from === null ? -1 : (position.get(part.from) ?? -1);
-    const to = part.to === null ? items.length : (position.get(part.to) ?? items.length);
-    const source = part.source === null ? `in ${index}` : `${from} ${key(part.source)}`;
+    const { from, to, width } = bare[index] ?? { from: -1, to: items.length, width: 1 };
     return {
       from,
       to,
+      width,
       fromX: (part.source && locals[from]?.exits.get(part.source)) ?? 0,
-      toX: (part.target && locals[to]?.entries.get(part.target)) ?? 0,
-      source,
-      width: widthOf(part.bytes),
+      toX: part.target ? entryPort(locals[to], part) : 0,
+      source: part.source === null ? `in ${index}` : `${from} ${keyOf(part.source)}`,
       side: part.to?.kind === 'operation' && (inputs.get(part.to) ?? 0) > 1,
     };
   });
-  const extentOf = (index: number, trunk: boolean): Extent =>
-    locals[index]?.extent ?? leafExtent(items[index], trunk);
-  const placed = place(items.length, links, extentOf);
-  const extents = items.map((_, index) => extentOf(index, placed.trunk[index] ?? false));
-  const large = new Array<boolean>(placed.rows).fill(false);
+  const extents = items.map(
+    (item, index) => locals[index]?.extent ?? leafExtent(item, planned.trunk[index] ?? false),
+  );
+  const large = new Array<boolean>(planned.rows).fill(false);
   items.forEach((item, index) => {
-    if (item.kind !== 'operation') large[placed.rank[index] ?? 0] = true;
+    if (item.kind !== 'operation') large[planned.rank[index] ?? 0] = true;
   });
-  const routed = route(links, placed, extents, {
+  const margins = {
     edge: PADDING,
-    above: (row) => (large[row] || large[row - 1] ? 18 : 13),
-  });
-  return frame(group, items, locals, mine, placed.x, placed.rank, placed.trunk, extents, routed);
+    above: (row: number) => (large[row] || large[row - 1] ? 18 : 13),
+  };
+  for (const spanning of [true, false]) {
+    const placed = place(planned, links, extents, spanning);
+    const routed = route(links, placed, extents, margins);
+    if (routed) return frame(group, items, locals, mine, placed, extents, routed);
+  }
+  throw new Error('a box without tall items can always be routed');
+}
+
+/** The item before each one in its chain, null for heads. */
+function predecessors(chains: readonly number[][], items: readonly Item[]): (Item | null)[] {
+  const before = new Array<Item | null>(items.length).fill(null);
+  for (const chain of chains)
+    chain.forEach((item, at) => {
+      before[item] = at > 0 ? (items[chain[at - 1] ?? -1] ?? null) : null;
+    });
+  return before;
 }
 
 function frame(
@@ -137,12 +173,11 @@ function frame(
   items: readonly Item[],
   locals: readonly (Local | null)[],
   parts: readonly Part[],
-  x: readonly number[],
-  rank: readonly number[],
-  trunk: readonly boolean[],
+  placed: Placement,
   extents: readonly Extent[],
-  routed: ReturnType<typeof route>,
+  routed: Routed,
 ): Local {
+  const { x, rank, trunk } = placed;
   const header = group.kind === 'root' ? 0 : HEADER;
   let left = headerRoom(`${group.title}`, 44);
   let right = headerRoom(`${group.cls} · ${size(group)} ops · 1000 KiB`, 20);
@@ -150,7 +185,7 @@ function frame(
     left = Math.max(left, extent.left - (x[index] ?? 0) + PADDING);
     right = Math.max(right, extent.right + (x[index] ?? 0) + PADDING);
   });
-  const entries = new Map<Item, number>();
+  const entries = new Map<string, number>();
   const exits = new Map<Item, number>();
   const height = header + routed.height;
   const lines = parts.map((part, index): Line => {
@@ -163,7 +198,7 @@ function frame(
       left = Math.max(left, PADDING - (points[at] ?? 0));
     }
     const port = routed.portX[index] ?? 0;
-    if (part.from === null && part.target) entries.set(part.target, port);
+    if (part.from === null && part.target) entries.set(entryKey(part.source, part.target), port);
     if (part.to === null && part.source) exits.set(part.source, port);
     const arrow = part.to !== null && part.to === part.target;
     return { points, edges: part.edges, bytes: part.bytes, arrow };
@@ -178,8 +213,14 @@ function frame(
   return { extent: { left, right, height }, children, lines, entries, exits };
 }
 
-function key(item: Item): string {
-  return item.kind === 'operation' ? `o${item.id}` : `g${item.id}`;
+/** Where a part enters its target: a port of its own source, or the one all sources share. */
+function entryPort(local: Local | null | undefined, { source, target }: Part): number {
+  if (!local || !target) return 0;
+  return (
+    (source ? local.entries.get(entryKey(source, target)) : undefined) ??
+    local.entries.get(entryKey(null, target)) ??
+    0
+  );
 }
 
 /** Room a header's text asks for on one side of the axis; a hostile name gets no more than 180. */
@@ -188,13 +229,12 @@ function headerRoom(text: string, extra: number): number {
 }
 
 function leaf(extent: Extent | undefined): Local {
-  const none = new Map<Item, number>();
   return {
     extent: extent ?? { left: 0, right: 0, height: 0 },
     children: [],
     lines: [],
-    entries: none,
-    exits: none,
+    entries: new Map(),
+    exits: new Map(),
   };
 }
 
@@ -215,7 +255,10 @@ function chipText(leaf: Leaf): string {
 function chipWidth(leaves: readonly Leaf[]): number {
   return leaves
     .slice(0, CHIPS)
-    .reduce((width, leaf) => Math.max(width, Math.min(136, chipText(leaf).length * 6 + 26)), 0);
+    .reduce(
+      (width, leaf) => Math.max(width, Math.min(MOST_CHIP, chipText(leaf).length * CHARACTER + 28)),
+      0,
+    );
 }
 
 /** Absolute positions, from the outside in. `axis` and `top` are where the box's axis and top are. */
@@ -263,7 +306,7 @@ function chipsOf(leaves: readonly Leaf[], box: Box, trunk: boolean): Chip[] {
   const top = box.y + (NODE_HEIGHT - shown.length * CHIP_HEIGHT) / 2 + 1;
   return shown.map((leaf, index) => {
     const text = chipText(leaf);
-    const width = Math.min(136, text.length * 6 + 26);
+    const width = Math.min(MOST_CHIP, text.length * CHARACTER + 28);
     const x = trunk ? box.node.x - CHIP_GAP - width : box.node.x + NODE_WIDTH + CHIP_GAP;
     const more = index === shown.length - 1 ? leaves.length - shown.length : 0;
     return { leaf, text, more, x, y: top + index * CHIP_HEIGHT, width };

@@ -5,8 +5,8 @@ import type { Box } from './layout';
 import type { GraphState } from './state';
 import type { Palette } from './theme';
 
-const WIDTH = 150;
-const HEIGHT = 110;
+const WIDTH = 160;
+const HEIGHT = 120;
 
 export interface Minimap {
   element: HTMLCanvasElement;
@@ -36,7 +36,8 @@ export function minimap(onMove: (x: number, y: number) => void): Minimap {
     const { root } = state.layout;
     const view = camera.view();
     const whole = view.width >= root.width && view.height >= root.height;
-    element.hidden = whole || camera.width < 420 || camera.height < 260;
+    // A short panel needs its height for the modules.
+    element.hidden = whole || camera.height < 600;
     if (element.hidden) return;
     const ratio = window.devicePixelRatio || 1;
     const key = `${palette.canvas}${state.colouring}${ratio}`;

@@ -1,7 +1,7 @@
 /** Draws one operation, one collapsed card, or the header of an open box. */
 import { fillOf } from './colour';
 import { formatBytes, plural } from './format';
-import { size, type Group } from './groups';
+import { countRepeats, size, type Group } from './groups';
 import { CARD_HEIGHT, HEADER, NODE_HEIGHT, type Box, type Chip } from './layout';
 import type { Operation } from './operations';
 import { round, type Scene } from './paint';
@@ -52,18 +52,24 @@ function paintLabels(
   const { context } = scene;
   const shared = operation.saved === 0 && operation.shared > 0;
   const bytes = shared ? operation.shared : operation.saved;
-  font(scene, 11);
-  context.fillStyle = ink;
-  context.textAlign = 'right';
   const right = bytes > 0 ? `${shared ? '↑ ' : ''}${formatBytes(bytes)}` : '';
-  const taken = right ? context.measureText(right).width + 8 : 0;
-  context.fillText(right, x + width - 9, y + 11.5);
-  context.textAlign = 'left';
   font(scene, 12, true);
-  drawText(context, operation.op, x + 9, y + 11.5, width - 18 - taken);
+  const nameWidth = context.measureText(operation.op.slice(0, 60)).width;
   font(scene, 11);
+  const rightWidth = right ? context.measureText(right).width + 8 : 0;
+  const shapeWidth = context.measureText(operation.shape.slice(0, 60)).width;
+  // The bytes belong beside the name; a long name sends them to the line below where they fit.
+  const room = width - 18;
+  const below = nameWidth + rightWidth > room && shapeWidth + rightWidth <= room;
+  context.fillStyle = below ? ink2 : ink;
+  context.textAlign = 'right';
+  context.fillText(right, x + width - 9, below ? y + 24 : y + 11.5);
+  context.textAlign = 'left';
   context.fillStyle = ink2;
-  drawText(context, operation.shape, x + 9, y + 24, width - 18);
+  drawText(context, operation.shape, x + 9, y + 24, below ? room - rightWidth : room);
+  font(scene, 12, true);
+  context.fillStyle = ink;
+  drawText(context, operation.op, x + 9, y + 11.5, below ? room : room - rightWidth);
 }
 
 /** Full bar: the largest operation. Hatched: bytes an earlier operation already held. */
@@ -149,7 +155,7 @@ function paintLoss(scene: Scene, box: Box): void {
 
 function summary(group: Group): { text: string; bytes: string } {
   const parts = group.kind === 'repeat' || !group.cls ? [] : [group.cls];
-  parts.push(`${plural(size(group), 'op')} · `);
+  parts.push(`${plural(size(group), 'op')} ·`);
   return { text: parts.join(' · '), bytes: formatBytes(group.saved) };
 }
 
@@ -207,38 +213,45 @@ function paintTitle(scene: Scene, box: Box, group: Group, middle: number, open: 
   const { context, palette, detail } = scene;
   const y = box.y + middle;
   chevron(scene, box.x + 15, y, open);
-  const axis = box.axis - box.x;
-  const { text, bytes } = summary(group);
+  const detailWidth = detail === 'all' ? paintDetails(scene, box, group, y, open) : 0;
+  // The line into an open box crosses its header at the axis; a card's ends above it.
+  const right = open ? box.axis - box.x - 8 : box.width - detailWidth - 20;
   context.fillStyle = palette.ink;
   context.textAlign = 'left';
   font(scene, 13, true);
-  const left = open ? axis - 36 : box.width * 0.48 - 30;
   const badge = group.kind === 'repeat' ? ` × ${countRepeats(group)}` : '';
   const badgeWidth = badge ? context.measureText(badge).width : 0;
-  const name = drawText(context, group.title, box.x + 28, y, left - badgeWidth);
+  const name = drawText(context, group.title, box.x + 28, y, right - 28 - badgeWidth);
   if (badge) context.fillText(badge, box.x + 28 + name, y);
-  if (detail !== 'all') return;
+  const last = scene.state.operations[group.end - 1];
+  if (open || detail !== 'all' || !last?.shape) return;
+  const start = 28 + name + badgeWidth + 8;
+  font(scene, 11);
+  context.fillStyle = palette.ink2;
+  const shape = `→ ${last.shape}`;
+  if (context.measureText(shape).width <= right - start) context.fillText(shape, box.x + start, y);
+}
+
+/** Class, count and bytes at the right end; returns the room they take. */
+function paintDetails(scene: Scene, box: Box, group: Group, y: number, open: boolean): number {
+  const { context, palette } = scene;
+  const { text, bytes } = summary(group);
+  const right = box.x + box.width - 10;
+  const room = (open ? box.x + box.width - box.axis : box.width * 0.6) - 20;
   font(scene, 11, true);
   context.textAlign = 'right';
-  const right = box.x + box.width - 10;
-  const bytesWidth = context.measureText(bytes).width;
-  const room = box.width - (open ? axis : box.width * 0.48) - 20;
-  if (bytesWidth > room) return;
+  context.fillStyle = palette.ink;
+  const bytesWidth = context.measureText(bytes).width + 4;
+  if (bytesWidth > room) return 0;
   context.fillText(bytes, right, y);
   font(scene, 11);
   context.fillStyle = palette.ink2;
-  let shown = fitText(context, text, room - bytesWidth);
-  if (shown.endsWith('…')) shown = `${plural(size(group), 'op')} · `;
-  context.fillText(fitText(context, shown, room - bytesWidth), right - bytesWidth, y);
-}
-
-/** Members of a rolled-up card, counted through the chunks a long one is cut into. */
-export function countRepeats(group: Group): number {
-  return group.children.reduce(
-    (count, child) =>
-      count + (child.kind !== 'operation' && child.kind === 'chunk' ? countRepeats(child) : 1),
-    0,
-  );
+  const short = `${plural(size(group), 'op')} ·`;
+  const fits = (line: string): boolean => context.measureText(line).width <= room - bytesWidth;
+  const line = !open || !fits(text) ? short : text;
+  if (!fits(line)) return bytesWidth + 10;
+  context.fillText(line, right - bytesWidth, y);
+  return bytesWidth + context.measureText(line).width + 10;
 }
 
 function chevron(scene: Scene, x: number, y: number, open: boolean): void {

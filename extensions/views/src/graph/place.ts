@@ -32,6 +32,8 @@ export interface Link {
 
 export interface Placement {
   rank: number[];
+  /** Last row of every item, `rank` for all but tall ones. */
+  bottom: number[];
   rows: number;
   /** Axis of every item. */
   x: number[];
@@ -54,12 +56,25 @@ interface Vertical {
   width: number;
 }
 
-/** Places items; `extentOf` may depend on whether the item stands on the trunk. */
-export function place(
+type PlanLink = Pick<Link, 'from' | 'to' | 'width'>;
+
+/** Rows and chains: all that can be said before the sizes are known. */
+export interface Plan {
+  count: number;
+  rank: number[];
+  rows: number;
+  chains: number[][];
+  trunk: boolean[];
+  incoming: number[][];
+  outgoing: number[][];
+}
+
+/** Ranks the items and finds their chains; the trunk starts at a preferred item where there is one. */
+export function plan(
   count: number,
-  links: readonly Link[],
-  extentOf: (item: number, trunk: boolean) => Extent,
-): Placement {
+  links: readonly PlanLink[],
+  preferred: ReadonlySet<number>,
+): Plan {
   const incoming: number[][] = Array.from({ length: count }, () => []);
   const outgoing: number[][] = Array.from({ length: count }, () => []);
   links.forEach((link, index) => {
@@ -68,26 +83,56 @@ export function place(
   });
   const rank = ranks(count, links, incoming, outgoing);
   const rows = count === 0 ? 0 : Math.max(...rank) + 1;
-  const chains = findChains(count, links, outgoing);
+  const chains = findChains(count, links, outgoing, preferred);
   const trunk = new Array<boolean>(count).fill(false);
   chains[0]?.forEach((item) => (trunk[item] = true));
+  return { count, rank, rows, chains, trunk, incoming, outgoing };
+}
+
+/** Places planned items; with `spanning`, a tall item may reach down beside the rows below it. */
+export function place(
+  planned: Plan,
+  links: readonly Link[],
+  extents: readonly Extent[],
+  spanning: boolean,
+): Placement {
+  const { count, rank, rows, chains, trunk, incoming, outgoing } = planned;
+  const bottom = spanning ? bottoms(planned, links, extents) : [...rank];
   const rowOf = (item: number): number =>
     item < 0 ? -1 : item >= count ? rows : (rank[item] ?? 0);
-  const verticals = chains.map((items) => chainRun(items, links, incoming, outgoing, rowOf));
+  const bottomOf = (item: number): number => (item < 0 ? -1 : (bottom[item] ?? 0));
+  const verticals = chains.map((items) =>
+    chainRun(items, links, incoming, outgoing, rowOf, bottomOf),
+  );
   // The first input of an item comes in at the top; only further ones may come in at the side.
   const first = new Set(verticals.flatMap((vertical) => vertical.links));
   const side = links.map((link, index) => link.side && link.to < count && !first.has(index));
   const lastRow = (index: number): number =>
     rowOf(links[index]?.to ?? count) - (side[index] ? 0 : 1);
   for (const chain of verticals) extendTail(chain, first, outgoing, lastRow);
-  verticals.push(...lanes(links, verticals, rowOf, lastRow));
-  const { x, lane } = pack(verticals, rows, rank, trunk, links, extentOf, count);
-  return { rank, rows, x, lane, side, trunk };
+  verticals.push(...lanes(links, verticals, bottomOf, lastRow));
+  const { x, lane } = pack(verticals, rows, rank, bottom, links, extents, count);
+  return { rank, bottom, rows, x, lane, side, trunk };
+}
+
+/** Usual pitch of rows: decides over how many of them a tall item reaches. */
+const PITCH = 49;
+
+/** Last row of every item: a tall one reaches down as far as it needs and its successor allows. */
+function bottoms(planned: Plan, links: readonly Link[], extents: readonly Extent[]): number[] {
+  const { rank, rows, count, outgoing, trunk } = planned;
+  return rank.map((row, item) => {
+    if (trunk[item]) return row;
+    const after = (outgoing[item] ?? []).map((index) => links[index]?.to ?? count);
+    const next = Math.min(rows, ...after.map((to) => (to < count ? (rank[to] ?? rows) : rows)));
+    const need = Math.ceil((extents[item]?.height ?? 0) / PITCH);
+    return Math.max(row, Math.min(next - 1, row + need - 1));
+  });
 }
 
 function ranks(
   count: number,
-  links: readonly Link[],
+  links: readonly PlanLink[],
   incoming: readonly number[][],
   outgoing: readonly number[][],
 ): number[] {
@@ -110,8 +155,9 @@ function ranks(
 /** Longest chains first in forward order; the very longest one comes first. */
 function findChains(
   count: number,
-  links: readonly Link[],
+  links: readonly PlanLink[],
   outgoing: readonly number[][],
+  preferred: ReadonlySet<number>,
 ): number[][] {
   const down = new Array<number>(count).fill(1);
   const next = new Array<number>(count).fill(-1);
@@ -145,8 +191,13 @@ function findChains(
     }
     return chain;
   };
-  let top = 0;
-  for (let item = 1; item < count; item += 1) if ((down[item] ?? 0) > (down[top] ?? 0)) top = item;
+  const longest = (items: Iterable<number>): number => {
+    let top = -1;
+    for (const item of items) if (top < 0 || (down[item] ?? 0) > (down[top] ?? 0)) top = item;
+    return top;
+  };
+  const top =
+    preferred.size > 0 ? longest([...preferred].sort((a, b) => a - b)) : longest(down.keys());
   const chains = count > 0 ? [follow(top)] : [];
   for (let item = 0; item < count; item += 1) if (!taken[item]) chains.push(follow(item));
   return chains;
@@ -159,9 +210,10 @@ function chainRun(
   incoming: readonly number[][],
   outgoing: readonly number[][],
   rowOf: (item: number) => number,
+  bottomOf: (item: number) => number,
 ): Vertical {
   const head = items[0] ?? 0;
-  const last = rowOf(items[items.length - 1] ?? 0);
+  const last = bottomOf(items[items.length - 1] ?? 0);
   const run: Vertical = { first: rowOf(head), last, items, links: [], width: 0 };
   for (let at = 1; at < items.length; at += 1)
     for (const index of outgoing[items[at - 1] ?? 0] ?? [])
@@ -169,7 +221,7 @@ function chainRun(
   let nearest = -1;
   let row = -2;
   for (const index of incoming[head] ?? []) {
-    const above = rowOf(links[index]?.from ?? -1);
+    const above = bottomOf(links[index]?.from ?? -1);
     if (above > row) [nearest, row] = [index, above];
   }
   if (nearest >= 0) {
@@ -200,13 +252,13 @@ function extendTail(
 function lanes(
   links: readonly Link[],
   chains: readonly Vertical[],
-  rowOf: (item: number) => number,
+  bottomOf: (item: number) => number,
   lastRow: (link: number) => number,
 ): Vertical[] {
   const chained = new Set(chains.flatMap((chain) => chain.links));
   const bySource = new Map<string, Vertical>();
   links.forEach((link, index) => {
-    const first = rowOf(link.from) + 1;
+    const first = bottomOf(link.from) + 1;
     const last = lastRow(index);
     if (chained.has(index) || last < first) return;
     const lane = bySource.get(link.source) ?? { first, last, items: [], links: [], width: 0 };
@@ -222,9 +274,9 @@ function pack(
   verticals: readonly Vertical[],
   rows: number,
   rank: readonly number[],
-  trunk: readonly boolean[],
+  bottom: readonly number[],
   links: readonly Link[],
-  extentOf: (item: number, trunk: boolean) => Extent,
+  extents: readonly Extent[],
   count: number,
 ): Pick<Placement, 'x' | 'lane'> {
   const edge = new Array<number>(rows).fill(-Infinity);
@@ -234,9 +286,10 @@ function pack(
   const ordered = rest.sort((a, b) => a.last - a.first - (b.last - b.first) || a.first - b.first);
   for (const vertical of main ? [main, ...ordered] : []) {
     const half = vertical.width / 2 + 2;
-    const taken = new Map(
-      vertical.items.map((item) => [rank[item] ?? 0, extentOf(item, trunk[item] ?? false)]),
-    );
+    const taken = new Map<number, Extent | undefined>();
+    for (const item of vertical.items)
+      for (let row = rank[item] ?? 0; row <= (bottom[item] ?? 0); row += 1)
+        taken.set(row, extents[item]);
     const gap = vertical.items.length > 0 ? CHAIN_GAP : LANE_GAP;
     let axis = vertical === main ? 0 : -Infinity;
     for (let row = vertical.first; row <= vertical.last && vertical !== main; row += 1)

@@ -48,21 +48,17 @@ const FIRST_TRACK = 7;
 const TRACK_GAP = 4;
 const ARROW_ROOM = 12;
 
-/** Routes every link of a placed box. */
+/** Routes every link of a placed box; null when a run would have to cross a tall item. */
 export function route(
   links: readonly Link[],
   placed: Placement,
   extents: readonly Extent[],
   margins: Margins,
-): Routed {
+): Routed | null {
   const { rows, rank } = placed;
-  const heights = new Array<number>(rows).fill(0);
-  extents.forEach((extent, item) => {
-    const row = rank[item] ?? 0;
-    heights[row] = Math.max(heights[row] ?? 0, extent.height);
-  });
   const free = occupancy(placed, extents);
-  const paths = links.map((link, index) => pathOf(link, index, placed, extents, free));
+  const ports = entryPorts(links, placed);
+  const paths = links.map((link, index) => pathOf(link, index, placed, extents, free, ports));
   const runs = new Map<string, Run>();
   const trackOf = (index: number, gutter: number, from: number, to: number): Run => {
     const link = links[index];
@@ -80,8 +76,10 @@ export function route(
     out: path.out >= 0 ? trackOf(index, path.out, path.start, path.lane) : null,
     into: path.into >= 0 ? trackOf(index, path.into, path.lane, path.end) : null,
   }));
+  if (crosses([...runs.values()], placed, extents)) return null;
   const gutters = assignTracks([...runs.values()], rows, margins);
   const tops: number[] = [];
+  const heights = rowHeights(placed, extents, gutters.heights);
   let y = 0;
   for (let row = 0; row <= rows; row += 1) {
     for (const run of gutters.runs[row] ?? []) run.y += y;
@@ -115,6 +113,42 @@ export function route(
   return { tops, height, points, portX };
 }
 
+/** Heights of the rows; a tall item takes what the rows and gutters beside it do not give. */
+function rowHeights(
+  placed: Placement,
+  extents: readonly Extent[],
+  gutters: readonly number[],
+): number[] {
+  const heights = new Array<number>(placed.rows).fill(0);
+  const byBottom = extents
+    .map((_, item) => item)
+    .sort((a, b) => (placed.bottom[a] ?? 0) - (placed.bottom[b] ?? 0));
+  for (const item of byBottom) {
+    const last = placed.bottom[item] ?? 0;
+    let need = extents[item]?.height ?? 0;
+    for (let row = placed.rank[item] ?? 0; row < last; row += 1)
+      need -= (heights[row] ?? 0) + (gutters[row + 1] ?? 0);
+    heights[last] = Math.max(heights[last] ?? 0, need);
+  }
+  return heights;
+}
+
+/** Whether a sideways run would lie on an item that reaches over its gutter. */
+function crosses(runs: readonly Run[], placed: Placement, extents: readonly Extent[]): boolean {
+  return extents.some((extent, item) => {
+    const [first, last] = [placed.rank[item] ?? 0, placed.bottom[item] ?? 0];
+    if (first === last) return false;
+    const x = placed.x[item] ?? 0;
+    return runs.some(
+      ({ gutter, from, to }) =>
+        gutter > first &&
+        gutter <= last &&
+        Math.min(from, to) < x + extent.right &&
+        Math.max(from, to) > x - extent.left,
+    );
+  });
+}
+
 type Free = (row: number, left: number, right: number) => boolean;
 
 /** Whether nothing stands between two x positions of a row. */
@@ -122,7 +156,8 @@ function occupancy(placed: Placement, extents: readonly Extent[]): Free {
   const taken: [number, number][][] = Array.from({ length: placed.rows }, () => []);
   extents.forEach((extent, item) => {
     const x = placed.x[item] ?? 0;
-    taken[placed.rank[item] ?? 0]?.push([x - extent.left, x + extent.right]);
+    for (let row = placed.rank[item] ?? 0; row <= (placed.bottom[item] ?? 0); row += 1)
+      taken[row]?.push([x - extent.left, x + extent.right]);
   });
   return (row, left, right) => !(taken[row] ?? []).some(([a, b]) => a < right && b > left);
 }
@@ -133,28 +168,42 @@ function pathOf(
   placed: Placement,
   extents: readonly Extent[],
   free: Free,
+  ports: ReadonlyMap<string, number>,
 ): Path {
   const { rank, rows, x } = placed;
   const lane = placed.lane[index];
-  const fromRow = link.from < 0 ? -1 : (rank[link.from] ?? 0);
+  const fromRow = link.from < 0 ? -1 : (placed.bottom[link.from] ?? 0);
   const inside = link.to < extents.length;
   const toRow = inside ? (rank[link.to] ?? 0) : rows;
   const target = inside ? (x[link.to] ?? 0) + link.toX : NaN;
-  const source = link.from < 0 ? NaN : (x[link.from] ?? 0) + link.fromX;
+  const source = link.from < 0 ? (ports.get(link.source) ?? 0) : (x[link.from] ?? 0) + link.fromX;
   const direct = toRow === fromRow + 1 && !placed.side[index];
   if (direct && !inside) return straight(source);
-  if (direct && link.from < 0) return straight(target);
   if (direct || lane === undefined) {
     const out = source === target ? -1 : fromRow + 1;
     return { start: source, lane: target, end: target, out, into: -1, side: false };
   }
-  const start = link.from < 0 ? lane : source;
+  const start = source;
   const out = start === lane ? -1 : fromRow + 1;
   const right = inside ? (x[link.to] ?? 0) + (extents[link.to]?.right ?? 0) : 0;
   if (placed.side[index] && lane > right && free(toRow, right + 1, lane - 1))
     return { start, lane, end: right, out, into: -1, side: true };
   const end = inside ? target : lane;
   return { start, lane, end, out, into: end === lane ? -1 : toRow, side: false };
+}
+
+/** x at which each outside value comes in: straight above the target nearest to the trunk. */
+function entryPorts(links: readonly Link[], placed: Placement): Map<string, number> {
+  const ports = new Map<string, number>();
+  links.forEach((link, index) => {
+    if (link.from >= 0) return;
+    const target = (placed.x[link.to] ?? 0) + link.toX;
+    const direct = (placed.rank[link.to] ?? 0) === 0 && !placed.side[index];
+    const x = direct ? target : (placed.lane[index] ?? target);
+    const known = ports.get(link.source);
+    if (known === undefined || Math.abs(x) < Math.abs(known)) ports.set(link.source, x);
+  });
+  return ports;
 }
 
 function straight(x: number): Path {

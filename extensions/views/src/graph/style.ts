@@ -22,10 +22,11 @@ export const STYLE = `${TOKENS}
 .wb-foot{padding:10px 12px;font-size:12px;color:var(--wb-ink2);border-top:1px solid var(--wb-line)}
 .wb-foot p{margin:0 0 6px}.wb-foot p:last-child{margin:0}
 .wb-main{flex:1;position:relative;min-width:0;background:var(--wb-canvas)}
-.wb-main>canvas{position:absolute;inset:0;width:100%;height:100%;display:block;touch-action:none;cursor:grab}
-.wb-main>canvas.grabbing{cursor:grabbing}.wb-main>canvas.pointing{cursor:pointer}
-.wb-legend{position:absolute;right:12px;top:12px;width:240px;border:1px solid var(--wb-stroke);border-radius:6px;background:var(--wb-raise);padding:8px 12px;font-size:11px;line-height:14px}
-.wb-legend b{font-weight:600;font-size:12px}
+.wb-surface{position:absolute;inset:0;width:100%;height:100%;display:block;touch-action:none;cursor:grab}
+.wb-surface.grabbing{cursor:grabbing}.wb-surface.pointing{cursor:pointer}
+.wb-legend{position:absolute;right:12px;top:12px;width:272px;border:1px solid var(--wb-stroke);border-radius:6px;background:var(--wb-raise);padding:8px 12px;font-size:11px;line-height:14px}
+.wb-legend:not([open]){width:auto;padding:5px 10px}.wb-legend:not([open]) b::after{content:'Legend';font-size:12px}.wb-legend:not([open]) b{font-size:0}
+.wb-legend b{font-weight:600}.wb-legend[open] b{font-size:12px}
 .wb-legend summary{cursor:pointer;list-style-position:outside;margin-left:12px}
 .wb-legend .ramp{display:flex;margin:8px 0 2px;height:9px;border:1px solid var(--wb-stroke)}
 .wb-legend .ramp i{flex:1}
@@ -37,7 +38,7 @@ export const STYLE = `${TOKENS}
 .wb-legend .key>i.chip{height:12px;border:1px solid var(--wb-stroke);border-radius:6px;width:26px;background:radial-gradient(circle at 7px 5px,var(--wb-c-parameters) 3.5px,transparent 4px);margin-right:14px}
 .wb-legend .key>i.swatch{width:14px;height:14px;border:1px solid var(--wb-stroke2);border-radius:3px}
 .wb-legend p{margin:4px 0 0;color:var(--wb-ink2)}
-.wb-map{position:absolute;left:12px;bottom:12px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);cursor:pointer}
+.wb-map{flex:none;align-self:center;margin:0 0 12px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);cursor:pointer}
 .wb-inspector{width:336px;flex:none;border-left:1px solid var(--wb-line);overflow:auto;min-height:0;background:var(--wb-surface)}
 .wb-view[data-size=medium] .wb-tree{width:180px}
 .wb-view[data-size=medium] .wb-inspector,.wb-view[data-size=narrow] .wb-inspector,.wb-view[data-size=narrow] .wb-tree{position:absolute;top:0;bottom:0;z-index:2;box-shadow:var(--wb-shadow)}

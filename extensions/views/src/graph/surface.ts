@@ -29,7 +29,12 @@ export class Surface {
     private readonly events: SurfaceEvents,
     label: string,
   ) {
-    this.element = h('canvas', { tabindex: 0, role: 'application', 'aria-label': label });
+    this.element = h('canvas', {
+      class: 'wb-surface',
+      tabindex: 0,
+      role: 'application',
+      'aria-label': label,
+    });
     this.listen();
   }
 

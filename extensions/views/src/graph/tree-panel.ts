@@ -1,7 +1,7 @@
 /** The modules on the left, with the bytes each one saved. Only the rows in view are in the page. */
 import { h } from './dom';
 import { formatBytes, plural, shorten } from './format';
-import { size, type Group, type Item } from './groups';
+import { countRepeats, size, type Group, type Item } from './groups';
 import type { GraphState } from './state';
 
 const ROW = 24;
@@ -22,11 +22,12 @@ export interface TreePanel {
 
 /** What an item is called in lists. */
 export function nameOf(item: Item): string {
-  return item.kind === 'operation' ? item.name : item.title;
+  if (item.kind === 'operation') return item.name;
+  return item.kind === 'repeat' ? `${item.title} × ${countRepeats(item)}` : item.title;
 }
 
-/** Makes the panel; `onSelect` hears what was chosen. */
-export function treePanel(onSelect: (item: Item) => void): TreePanel {
+/** Makes the panel with the map at its foot; `onSelect` hears what was chosen. */
+export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): TreePanel {
   const spacer = h('div', { style: 'position:relative' });
   const scroller = h(
     'div',
@@ -41,6 +42,7 @@ export function treePanel(onSelect: (item: Item) => void): TreePanel {
     heading,
     scroller,
     foot,
+    map,
   );
   let state: GraphState | null = null;
   let rows: Row[] = [];

@@ -63,8 +63,8 @@ export class GraphView {
   private readonly grid = h('div', { class: 'wb-table', hidden: true });
   private readonly live = h('div', { class: 'wb-sr', role: 'status', 'aria-live': 'polite' });
   private readonly inspector = h('aside', { class: 'wb-inspector', 'aria-label': 'Details' });
-  private readonly tree = treePanel((item) => this.select(item, true));
   private readonly map = minimap((x, y) => this.centre(x, y));
+  private readonly tree = treePanel(this.map.element, (item) => this.select(item, true));
   private readonly bar = toolbar({
     select: (item) => this.select(item, true),
     colour: (value) => {
@@ -93,7 +93,7 @@ export class GraphView {
       },
       label,
     );
-    this.main.append(this.surface.element, this.map.element, this.legend, this.grid, this.message);
+    this.main.append(this.surface.element, this.legend, this.grid, this.message);
     const body = h('div', { class: 'wb-body' }, this.tree.element, this.main, this.inspector);
     this.element.append(h('style', {}, STYLE), this.bar.element, body, this.live);
     this.palette = readPalette(this.element);
@@ -249,6 +249,9 @@ export class GraphView {
       }
       if (this.state) {
         this.tree.show(this.state);
+        // The side panels appear with the first record, and what is left decides the first look.
+        this.setPanels({});
+        this.resize();
         this.openCamera();
       }
       this.surface.show(this.state, this.palette);
