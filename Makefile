@@ -20,8 +20,8 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 # whoever is root here (a container) has to say so to Jupyter
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
-FRONTEND := $(shell find extensions -type f \
-  -not -path '*/node_modules/*' -not -path '*/lib/*' -not -path '*/.yarn/*' 2>/dev/null)
+FRONTEND := $(shell find extensions \( -name node_modules -o -name lib -o -name .yarn \) -prune \
+  -o -type f -print)
 
 .PHONY: help lab test ui bench fuzz build clean
 

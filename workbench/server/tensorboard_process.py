@@ -54,7 +54,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the parent's to handle
     die_with_parent()
     server: Any = make_server(options)
-    options.socket.chmod(0o600)
     try:
         server.serve_forever()
     finally:
@@ -146,6 +145,14 @@ def _on_socket(path: Path) -> Callable[[Any, Any], Any]:
 
     class SocketServer(ThreadedWSGIServer):
         daemon_threads = True
+
+        def server_bind(self) -> None:
+            """Create the socket file with mode 0600 from its first moment."""
+            before = os.umask(0o177)
+            try:
+                super().server_bind()
+            finally:
+                os.umask(before)
 
     def build(app: Any, _flags: Any) -> SocketServer:
         return SocketServer(f"unix://{path}", 0, app, KeepAliveHandler)

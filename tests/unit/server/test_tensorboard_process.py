@@ -65,6 +65,11 @@ class Unix(http.client.HTTPConnection):
         self.sock.connect(str(self.path))
 
 
+def listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
 @pytest.fixture
 def process(tmp_path: Path):
     folder = tmp_path / "private"
@@ -74,9 +79,9 @@ def process(tmp_path: Path):
     command += ["--socket", str(path), "--logdir", str(tmp_path), "--path-prefix", "/a b/x"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
-    while not path.exists() and child.poll() is None and time.monotonic() < deadline:
+    while not listens(path) and child.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert path.exists(), child.stderr.read()
+    assert listens(path), child.stderr.read()
     yield child, path
     child.kill()
     child.wait()
