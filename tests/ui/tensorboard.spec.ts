@@ -9,7 +9,8 @@ test.describe('TensorBoard in a tab', () => {
     const frame = page.frameLocator('.jp-Workbench-tensorboard iframe');
     // The line is drawn by TensorBoard itself from the event file.
     await expect(frame.locator('scalar-card').first()).toContainText('train/loss');
-    await expect(frame.locator('line-chart .series-view-container').first()).toBeVisible();
+    await expect(frame.locator('line-chart canvas').first()).toBeVisible();
+    await expect(frame.locator('line-chart .x-axis').first()).toContainText('150');
     await page.screenshot({ path: picture('tensorboard-light.png') });
 
     await page.getByRole('button', { name: 'Stop TensorBoard' }).click();

@@ -1,46 +1,46 @@
 import type { Kernel } from '@jupyterlab/services';
 import type { JSONObject } from '@lumino/coreutils';
-import type { Buffer, Channel, ChannelData } from '@torch-workbench/views';
-import { PROTOCOL } from '@torch-workbench/views';
+import { type Buffer, type Channel, type ChannelData, PROTOCOL } from '@torch-workbench/views';
 
 const CONTROL = 'workbench.control';
 const METRICS = 'workbench.metrics';
+
+/** A kernel in one of these states keeps no comm, so there is nobody to say goodbye to. */
+const GONE: readonly Kernel.Status[] = ['restarting', 'autorestarting', 'terminating', 'dead'];
 
 /**
  * The two comms of one browser view, as one channel.
  *
  * Both are opened from here: ipykernel 7.4 answers a front-end message on the shell that last
  * *sent* on its comm, so commands travel on a comm on which the kernel never sends and a Stop
- * arrives while a cell blocks.
+ * arrives while a cell blocks. The control comm is opened when the kernel has spoken on the other
+ * one: a kernel without Workbench refuses a single comm, and nothing else is left of the attempt.
  */
 export class CommChannel implements Channel {
-  /** Opens both comms on the notebook's own connection to its kernel. */
   static async open(kernel: Kernel.IKernelConnection, client: string): Promise<CommChannel> {
-    const metrics = kernel.createComm(METRICS);
-    const control = kernel.createComm(CONTROL);
-    await kernel.info;
-    if (kernel.supportsSubshells) {
-      // Opened before the subshell is there, the comm would wait behind the running cell.
-      await Promise.all([subshellOf(metrics), subshellOf(control)]);
-    }
-    return new CommChannel(metrics, control, client);
+    const metrics = await newComm(kernel, METRICS);
+    return new CommChannel(kernel, metrics, { protocol: PROTOCOL, client });
   }
 
   private constructor(
+    private readonly kernel: Kernel.IKernelConnection,
     private readonly metrics: Kernel.IComm,
-    private readonly control: Kernel.IComm,
-    client: string,
+    private readonly greeting: JSONObject,
   ) {
-    metrics.onMsg = (message) =>
+    metrics.onMsg = (message) => {
+      void this.openControl();
       this.deliver(message.content.data as ChannelData, message.buffers ?? []);
-    metrics.onClose = control.onClose = () => this.end();
-    const greeting = { protocol: PROTOCOL, client };
-    control.open(greeting);
+    };
+    metrics.onClose = () => this.end();
     metrics.open(greeting);
   }
 
   send(data: ChannelData): void {
-    this.control.send(data as JSONObject);
+    if (this.control === null) {
+      this.waiting.push(data);
+    } else {
+      this.control.send(data as JSONObject);
+    }
   }
 
   onMessage(callback: (data: ChannelData, buffers: readonly Buffer[]) => void): void {
@@ -48,32 +48,65 @@ export class CommChannel implements Channel {
   }
 
   onClose(callback: (reason: string, final?: boolean) => void): void {
-    this.closed = callback;
+    this.tellClosed = callback;
   }
 
-  /** Says goodbye, unless the kernel is gone. */
   close(): void {
-    this.closed = () => undefined;
+    this.closed = true;
+    this.tellClosed = () => undefined;
     for (const comm of [this.metrics, this.control]) {
-      comm.onClose = () => undefined;
-      if (!comm.isDisposed) {
-        comm.close();
+      if (comm !== null && !comm.isDisposed) {
+        comm.onClose = () => undefined;
+        if (GONE.includes(this.kernel.status)) {
+          comm.dispose();
+        } else {
+          comm.close();
+        }
       }
+    }
+  }
+
+  private async openControl(): Promise<void> {
+    if (this.opening) {
+      return;
+    }
+    this.opening = true;
+    const control = await newComm(this.kernel, CONTROL);
+    if (this.closed) {
+      control.dispose();
+      return;
+    }
+    control.onClose = () => this.end();
+    control.open(this.greeting);
+    this.control = control;
+    for (const data of this.waiting.splice(0)) {
+      control.send(data as JSONObject);
     }
   }
 
   /** The kernel has no such target, or took its side down: it will announce itself again. */
   private end(): void {
-    const closed = this.closed;
-    this.close();
-    closed('the kernel closed the channel: run the cell again', true);
+    const tellClosed = this.tellClosed;
+    // A comm that the kernel closed is taken off the connection after this call.
+    queueMicrotask(() => this.close());
+    tellClosed('the kernel closed the channel: run the cell again', true);
   }
 
+  private control: Kernel.IComm | null = null;
+  private opening = false;
+  private closed = false;
+  private readonly waiting: ChannelData[] = [];
   private deliver: (data: ChannelData, buffers: readonly Buffer[]) => void = () => undefined;
-  private closed: (reason: string, final?: boolean) => void = () => undefined;
+  private tellClosed: (reason: string, final?: boolean) => void = () => undefined;
 }
 
-/** JupyterLab's comms name the promise of their subshell; the interface does not. */
-function subshellOf(comm: Kernel.IComm): Promise<void> | undefined {
-  return (comm as { subshellStarted?: Promise<void> }).subshellStarted;
+/** A comm that does not wait behind the running cell: opened when its subshell is there. */
+async function newComm(kernel: Kernel.IKernelConnection, target: string): Promise<Kernel.IComm> {
+  const comm = kernel.createComm(target);
+  await kernel.info;
+  if (kernel.supportsSubshells) {
+    // JupyterLab's comms name the promise of their subshell; their interface does not.
+    await (comm as { subshellStarted?: Promise<void> }).subshellStarted;
+  }
+  return comm;
 }

@@ -1,5 +1,5 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import type { Kernel } from '@jupyterlab/services';
+import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { KernelStore } from '@torch-workbench/views';
 import type { ConnectionStatus, IConnection, IWorkbenchSettings } from '../tokens';
@@ -25,6 +25,7 @@ export class Connection implements IConnection {
     session.kernelChanged.connect(this.onKernelChanged, this);
     session.statusChanged.connect(this.onStatusChanged, this);
     session.connectionStatusChanged.connect(this.onConnectionChanged, this);
+    session.iopubMessage.connect(this.onMessage, this);
     this.attach(session.session?.kernel ?? null);
   }
 
@@ -122,7 +123,17 @@ export class Connection implements IConnection {
     if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
       this.drop();
       this.enter(this.kernel === null ? 'none' : 'waiting');
-    } else if (status === 'idle' && this.raw === null && mentionsWorkbench(this.panel)) {
+    }
+  }
+
+  /** A kernel of an older Workbench announces nothing: ask when code that names it has been run. */
+  private onMessage(_: unknown, message: KernelMessage.IMessage): void {
+    const parent = message.parent_header as Partial<KernelMessage.IHeader>;
+    const isEnd =
+      message.header.msg_type === 'status' &&
+      (message.content as { execution_state?: string }).execution_state === 'idle' &&
+      parent.msg_type === 'execute_request';
+    if (isEnd && this.raw === null && mentionsWorkbench(this.panel)) {
       this.open();
     }
   }

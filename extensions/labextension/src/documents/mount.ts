@@ -1,4 +1,10 @@
-import { readRecordAs } from '@torch-workbench/records';
+import {
+  type GraphRecord,
+  type MemoryRecord,
+  readRecord,
+  readRecordAs,
+  RecordError,
+} from '@torch-workbench/records';
 import type { Store } from '@torch-workbench/views';
 import { mount as mountGraph } from '@torch-workbench/views/graph';
 import { mount as mountMemory } from '@torch-workbench/views/memory';
@@ -7,8 +13,17 @@ import type { CaptureKind } from './choose';
 /** Draws the bytes of a record into `node`; throws one sentence when they are not that record. */
 export function mountRecord(node: HTMLElement, kind: CaptureKind, bytes: ArrayBuffer): () => void {
   return kind === 'graph'
-    ? mountGraph(node, fixed(readRecordAs('workbench.graph/1', bytes)))
-    : mountMemory(node, fixed(readRecordAs('workbench.memory/1', bytes)));
+    ? mountGraph(node, fixed<GraphRecord>(readRecordAs('workbench.graph/1', bytes)))
+    : mountMemory(node, fixed<MemoryRecord>(readRecordAs('workbench.memory/1', bytes)));
+}
+
+/** Draws whichever record the bytes are. */
+export function mountAnyRecord(node: HTMLElement, bytes: ArrayBuffer): () => void {
+  const { schema } = readRecord(bytes);
+  if (schema === 'workbench.graph/1' || schema === 'workbench.memory/1') {
+    return mountRecord(node, schema === 'workbench.graph/1' ? 'graph' : 'memory', bytes);
+  }
+  throw new RecordError(`a ${schema} record has no view of its own`);
 }
 
 /** A record is frozen: its store never changes and takes no commands. */

@@ -1,0 +1,64 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILayoutRestorer } from '@jupyterlab/application';
+import { WidgetTracker } from '@jupyterlab/apputils';
+import type { DocumentWidget } from '@jupyterlab/docregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { RecordFileFactory, type RecordFileView } from '../documents/file';
+import { graphIcon, memoryIcon } from '../icons';
+
+const FACTORY = 'Workbench Record';
+
+export const files: JupyterFrontEndPlugin<void> = {
+  id: 'torch-workbench:files',
+  description: 'Opens saved graph and memory records, without a kernel.',
+  autoStart: true,
+  optional: [ILayoutRestorer, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    restorer: ILayoutRestorer | null,
+    translator: ITranslator | null,
+  ) => {
+    const trans = (translator ?? nullTranslator).load('torch-workbench');
+    const { docRegistry } = app;
+    const types = [
+      { kind: 'graph', displayName: trans.__('Workbench Graph'), icon: graphIcon },
+      { kind: 'memory', displayName: trans.__('Workbench Memory'), icon: memoryIcon },
+    ];
+    for (const { kind, displayName, icon } of types) {
+      docRegistry.addFileType({
+        name: `workbench-${kind}`,
+        displayName,
+        icon,
+        extensions: [`.${kind}.safetensors`],
+        mimeTypes: ['application/octet-stream'],
+        contentType: 'file',
+        fileFormat: 'base64',
+      });
+    }
+    const fileTypes = types.map(({ kind }) => `workbench-${kind}`);
+    const factory = new RecordFileFactory(
+      {
+        name: FACTORY,
+        label: trans.__('Workbench Record'),
+        modelName: 'base64',
+        fileTypes,
+        defaultFor: fileTypes,
+        readOnly: true,
+      },
+      trans,
+    );
+    const tracker = new WidgetTracker<DocumentWidget<RecordFileView>>({
+      namespace: 'workbench-record',
+    });
+    factory.widgetCreated.connect((_, widget) => {
+      widget.context.pathChanged.connect(() => void tracker.save(widget));
+      void tracker.add(widget);
+    });
+    docRegistry.addWidgetFactory(factory);
+    void restorer?.restore(tracker, {
+      command: 'docmanager:open',
+      args: (widget) => ({ path: widget.context.path, factory: FACTORY }),
+      name: (widget) => widget.context.path,
+    });
+  },
+};
