@@ -17,6 +17,7 @@ import venv
 import zipfile
 from pathlib import Path
 
+import frontend
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,9 +41,6 @@ def run(*command: str | Path, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the tree as it is."""
-    sys.path.insert(0, str(ROOT / "scripts"))
-    import frontend
-
     if frontend.is_stale(ROOT):
         frontend.build(ROOT)
     folder = tmp_path_factory.mktemp("wheel")
@@ -80,8 +78,9 @@ def test_contents(wheel: Path) -> None:
     assert {extension + "package.json", extension + "install.json"} <= names
     assert any(name.startswith(extension + "static/remoteEntry") for name in names)
     assert any(name.startswith(extension + "schemas/") for name in names)
-    for script in (ROOT / "workbench/static").glob("*.js"):
-        assert f"workbench/static/{script.name}" in names
+    scripts = list((ROOT / "workbench/static").glob("*.js"))
+    assert scripts
+    assert {f"workbench/static/{script.name}" for script in scripts} <= names
     assert "workbench/templates/classifier.ipynb" in names
     assert not [name for name in names if name.startswith(("tests/", "extensions/", "scripts/"))]
     assert wheel.stat().st_size < 5_000_000
