@@ -1,2 +1,3 @@
 export * from './kernel';
 export * from './store';
+export * from './panel';

@@ -1,0 +1,78 @@
+/**
+ * Opens the live channels for a widget: two comms of our own where the host can, the widget's own
+ * messages where it cannot (`docs/architecture.md`, "The live channels").
+ */
+import { PROTOCOL, type Channel, type ChannelData, type Connect } from '@torch-workbench/views';
+import { commManager, type CommManager, type CommMessage, type WidgetModel } from './host';
+
+const RESTARTED = 'kernel restarted: run the cell again';
+const DISCONNECTED = 'the connection to the kernel is lost, trying again';
+
+/** How a store connects from inside a widget. */
+export function widgetConnect(model: WidgetModel): Connect {
+  return (client) => {
+    const manager = commManager(model);
+    return manager ? commChannel(manager, client) : Promise.resolve(modelChannel(model, client));
+  };
+}
+
+type Closed = (reason: string, final?: boolean) => void;
+
+async function commChannel(manager: CommManager, client: string): Promise<Channel> {
+  const kernel = manager.kernel;
+  if (kernel?.connectionStatus === 'disconnected') throw new Error(DISCONNECTED);
+  const hello = { protocol: PROTOCOL, client };
+  const control = await manager._create_comm('workbench.control', undefined, hello);
+  const metrics = await manager._create_comm('workbench.metrics', undefined, hello);
+  let onClose: Closed = () => undefined;
+  const onStatus = (_: unknown, status: string): void => {
+    if (['restarting', 'autorestarting', 'dead'].includes(status)) onClose(RESTARTED, true);
+  };
+  const onConnection = (_: unknown, status: string): void => {
+    if (status === 'disconnected') onClose(DISCONNECTED);
+  };
+  kernel?.statusChanged?.connect(onStatus);
+  kernel?.connectionStatusChanged?.connect(onConnection);
+  // A kernel without Workbench answers by closing: it was restarted behind this page's back.
+  metrics.on_close(() => onClose(RESTARTED, true));
+  return {
+    send: (data) => control.send(data),
+    onMessage(callback) {
+      metrics.on_msg(({ content, buffers }: CommMessage) => callback(content.data, buffers ?? []));
+    },
+    onClose: (callback) => (onClose = callback),
+    close() {
+      onClose = () => undefined;
+      kernel?.statusChanged?.disconnect(onStatus);
+      kernel?.connectionStatusChanged?.disconnect(onConnection);
+      for (const comm of [control, metrics]) closeQuietly(comm);
+    },
+  };
+}
+
+/** Closing a comm of a kernel that is gone throws; there is nobody left to tell. */
+function closeQuietly(comm: { close(): void }): void {
+  try {
+    comm.close();
+  } catch {
+    return;
+  }
+}
+
+type Received = (data: ChannelData, buffers?: readonly (ArrayBuffer | ArrayBufferView)[]) => void;
+
+function modelChannel(model: WidgetModel, client: string): Channel {
+  let listener: Received | undefined;
+  return {
+    send: (data) => model.send(data),
+    onMessage(callback) {
+      listener = (data, buffers) => callback(data, buffers ?? []);
+      model.on('msg:custom', listener as never);
+      model.send({ type: 'connect', protocol: PROTOCOL, client });
+    },
+    onClose: () => undefined,
+    close() {
+      if (listener) model.off('msg:custom', listener as never);
+    },
+  };
+}

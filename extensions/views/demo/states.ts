@@ -1,0 +1,255 @@
+import type {
+  Badge,
+  ExperimentState,
+  Failure,
+  ModeChoice,
+  ModeState,
+} from '@torch-workbench/records';
+import type { ExperimentModel, KernelModel } from '../src/kernel';
+import { lossCurve, memory, valCurve } from './curves';
+
+/** Every state of the panel, with invented figures. */
+
+function choice(value: string, change: Partial<ModeChoice> = {}): ModeChoice {
+  return { value, available: true, why: '', remedy: '', commands: [], ...change };
+}
+
+function badge(kind: Badge['kind'], text: string, detail = '', tooltip = ''): Badge {
+  return { kind, text, detail, tooltip };
+}
+
+const COMPILE = ['off', 'blocks', 'whole'].map((value) => choice(value));
+const PRECISION = [
+  choice('fp32'),
+  choice('bf16'),
+  choice('fp16', {
+    available: false,
+    why: 'Emulation only on this CPU: measured 5.8× slower than fp32.',
+    remedy: 'Use bf16 here. fp16 becomes selectable on a GPU.',
+  }),
+];
+const ATTENTION = ['auto', 'flash', 'math'].map((value) => choice(value));
+
+function mode(
+  name: string,
+  value: string,
+  choices: readonly ModeChoice[],
+  shown: Badge = badge('baseline', 'baseline'),
+): ModeState {
+  const label = name[0]?.toUpperCase() + name.slice(1);
+  return { name, label, value, default: choices[0]?.value ?? '', choices, badge: shown };
+}
+
+const FASTER = badge(
+  'good',
+  '1.4× faster',
+  'pays back after 780 steps',
+  'median 31.2 ms before, 22.4 ms now; 20 steps each, spread 4 %',
+);
+const MODES = [
+  mode('compile', 'blocks', COMPILE, FASTER),
+  mode(
+    'precision',
+    'bf16',
+    PRECISION,
+    badge('good', '1.2× faster, −31 % memory', 'max |Δ logit| 3e-3'),
+  ),
+  mode('attention', 'auto', ATTENTION, badge('none', 'no effect', 'model has no attention')),
+];
+const PLAIN_MODES = [
+  mode('compile', 'off', COMPILE),
+  mode('precision', 'fp32', PRECISION),
+  mode('attention', 'auto', ATTENTION),
+];
+const NO_COMPILER = {
+  available: false,
+  why: 'Compiled blocks are built as C++ for this CPU. No g++ or clang++ is on PATH and CXX is not set.',
+  remedy: 'Install one, then check again. The kernel and the training keep running.',
+  commands: ['conda install -c conda-forge cxx-compiler', 'sudo apt install g++'],
+};
+const BLOCKED_MODES = [
+  mode(
+    'compile',
+    'off',
+    [choice('off'), choice('blocks', NO_COMPILER), choice('whole', NO_COMPILER)],
+    badge('warn', 'needs a C++ compiler'),
+  ),
+  mode('precision', 'bf16', PRECISION, badge('bad', '0.9×', 'this CPU has no bf16 units')),
+  mode('attention', 'auto', ATTENTION, badge('todo', 'not measured')),
+];
+
+const BASE: ExperimentState = {
+  id: 'demo',
+  name: 'exp',
+  model: 'EarlyExitCNN',
+  status: 'training',
+  step: 412,
+  total_steps: 1350,
+  steps_per_epoch: 450,
+  epoch: 1,
+  epochs: 3,
+  samples_per_s: 1900,
+  seconds_left: 48,
+  learning_rate: 1e-3,
+  loss_name: 'cross entropy',
+  best_accuracy: 0.549,
+  started_at: 1_795_000_000,
+  message: 'step 412: switched to compile blocks + bf16; first step took 14.0 s',
+  facts: [
+    { label: 'Model', value: 'EarlyExitCNN, 8.88 M parameters' },
+    { label: 'Data', value: 'cifar10, 45 000 train, 5 000 val' },
+    { label: 'Steps', value: '450 per epoch, batch 100' },
+    { label: 'Optimizer', value: 'Adam, learning rate 1.0e-3' },
+    { label: 'Memory', value: '102 MiB before the first batch' },
+  ],
+  modes: MODES,
+  markers: [
+    { step: 96, text: 'attention math' },
+    { step: 200, text: 'lr 1e-3' },
+    { step: 412, text: 'compile blocks + bf16' },
+  ],
+  failure: null,
+  captures: ['graph', 'memory'].map((kind, i) => ({
+    id: `c${i}`,
+    kind: kind as 'graph' | 'memory',
+    step: 400,
+    num_bytes: 190_000 * (1 + 5 * i),
+    created_at: Date.now() / 1000 - 16,
+    summary: '',
+  })),
+  carried: [],
+  dropped_points: 0,
+  run_path: '/home/you/runs/exp',
+  device: 'cpu',
+};
+
+const EXCEPTION: Failure = {
+  kind: 'exception',
+  title: 'Cell [2], line 11: RuntimeError',
+  subtitle: 'Step 187 was not applied. Weights and optimizer are those of step 186.',
+  message: 'mat1 and mat2 shapes cannot be multiplied (100x64 and 16384x10)',
+  source: { filename: '', line: 11, cell: 2, function: 'forward', text: '' },
+  scope: 'EarlyExitCNN.forward',
+  code: [
+    { line: 9, text: '    def forward(self, x):', current: false },
+    { line: 10, text: '        h = self.stem(x)', current: false },
+    { line: 11, text: '        early = self.exit(h.mean((2, 3)))', current: true },
+    { line: 12, text: '        if early.softmax(1).amax(1).min() > 0.9:', current: false },
+  ],
+  values: [
+    { label: 'h', value: '[100, 64, 16, 16] bf16' },
+    { label: 'h.mean((2, 3))', value: '[100, 64] bf16' },
+    { label: 'exit.weight', value: '[10, 16384] fp32' },
+  ],
+  traceback: 'Traceback (most recent call last):\n> cell [2], line 11, in forward\n    early = …',
+  num_frames: 23,
+  num_user_frames: 3,
+  step: 187,
+};
+
+const NAN: Failure = {
+  ...EXCEPTION,
+  kind: 'nan',
+  title: 'Loss became NaN at step 233',
+  subtitle: 'Paused before the optimizer step, so the weights are those of step 232.',
+  values: [
+    { label: 'First non-finite', value: 'body.3.conv1, forward' },
+    { label: 'Largest value, step 232', value: '6.4e4 (fp16 ends at 65 504)' },
+    { label: 'Gradient norm, last 4', value: '1.4, 3.8, 41, inf' },
+    { label: 'Learning rate', value: '1.0e-2 since step 200' },
+  ],
+  step: 233,
+};
+
+function experiment(
+  change: Partial<ExperimentState>,
+  extra: Partial<ExperimentModel> = {},
+): ExperimentModel {
+  const state = { ...BASE, ...change };
+  const curves = new Map();
+  if (state.step > 0) {
+    const train = lossCurve(state.step, 5, state.status === 'nan');
+    curves.set('train/loss', train).set('val/loss', valCurve(train));
+  }
+  return { state, curves, chart: state.step > 0 ? memory(true) : null, ...extra };
+}
+
+const EVIL = `<script>alert(1)</script>\n${'very_long_name_'.repeat(700)}`;
+
+export const EXPERIMENTS: Readonly<Record<string, ExperimentModel>> = {
+  training: experiment({}),
+  idle: experiment({
+    status: 'idle',
+    step: 0,
+    epoch: 0,
+    modes: PLAIN_MODES,
+    markers: [],
+    captures: [],
+    message: 'ready: model and data found, nothing has run yet',
+  }),
+  paused: experiment({ status: 'paused', message: 'step 412: paused' }),
+  finished: experiment({
+    status: 'finished',
+    step: 1350,
+    markers: [],
+    message: 'finished 3 epochs in 2 min 11 s; best accuracy 78.4 %',
+    carried: [
+      { name: 'stem.0.weight', outcome: 'carried', old_shape: '64×3×3×3', new_shape: '64×3×3×3' },
+      { name: 'head.weight', outcome: 'reshaped', old_shape: '10×512', new_shape: '100×512' },
+      { name: 'gate.weight', outcome: 'new', old_shape: '', new_shape: '1×64' },
+    ],
+  }),
+  stopped: experiment({ status: 'stopped', message: 'step 412: stopped' }, { chart: null }),
+  exception: experiment({
+    status: 'exception',
+    step: 186,
+    failure: EXCEPTION,
+    message: 'step 187: RuntimeError; run stopped, nothing lost',
+  }),
+  nan: experiment({
+    status: 'nan',
+    step: 232,
+    failure: NAN,
+    learning_rate: 1e-2,
+    modes: [MODES[0] as ModeState, mode('precision', 'fp16', PRECISION), MODES[2] as ModeState],
+    markers: [{ step: 200, text: 'lr 1e-2' }],
+    message: 'step 233: loss is NaN; paused, step not applied',
+  }),
+  unavailable: experiment({
+    step: 268,
+    seconds_left: 90,
+    samples_per_s: 1200,
+    modes: BLOCKED_MODES,
+    markers: [],
+    message: 'compile stays off: no C++ compiler found',
+  }),
+  restarted: experiment({}),
+  hostile: experiment({
+    name: EVIL,
+    model: EVIL,
+    loss_name: EVIL,
+    message: EVIL,
+    status: 'exception',
+    facts: [{ label: EVIL, value: EVIL }],
+    markers: [{ step: 40, text: EVIL }],
+    failure: {
+      ...EXCEPTION,
+      title: EVIL,
+      message: EVIL,
+      scope: EVIL,
+      values: [{ label: EVIL, value: EVIL }],
+      code: [{ line: 1, text: EVIL, current: true }],
+    },
+  }),
+};
+
+export function kernel(name: string): KernelModel {
+  const shown = EXPERIMENTS[name] ?? experiment({});
+  const lost = name === 'restarted';
+  return {
+    connection: lost ? 'dead' : 'live',
+    detail: lost ? 'kernel restarted: run the cell again' : '',
+    kernel: { device: 'CPU', cores: 8, memory_bytes: 31 * 2 ** 30, python: '3.12', torch: '2.13' },
+    experiments: new Map([['demo', shown]]),
+  };
+}

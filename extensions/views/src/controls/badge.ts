@@ -1,0 +1,58 @@
+import type { BadgeKind, ModeState } from '@torch-workbench/records';
+import { h, setAttr, setShown, setText } from '../dom';
+import { oneLine } from '../format';
+import { icon, type IconName } from '../icons';
+import type { Popover } from './popover';
+import { blockedChoice, reasonContent } from './reason';
+
+const ICONS: Readonly<Record<BadgeKind, IconName>> = {
+  good: 'up',
+  bad: 'down',
+  baseline: 'dash',
+  none: 'dash',
+  todo: 'clock',
+  warn: 'blocked',
+};
+
+/**
+ * The measured effect of a mode: line 1 the effect, line 2 its cost or what to know, the numbers
+ * behind both in the tooltip. A badge that needs something opens the popover with the remedy.
+ */
+export class BadgeView {
+  readonly el = h('div', { class: 'wb-badge-place' });
+  private key = '';
+
+  constructor(
+    private readonly popover: Popover,
+    private readonly checkAgain: () => Promise<boolean>,
+  ) {}
+
+  update(mode: ModeState): void {
+    const { badge } = mode;
+    const key = JSON.stringify([badge, badge.kind === 'warn' ? mode.choices : null]);
+    if (key === this.key) return;
+    this.key = key;
+    const focused = this.el.contains(document.activeElement);
+    const first = h('strong', {}, icon(ICONS[badge.kind], 12), h('span', {}, oneLine(badge.text)));
+    const second = h('span', { class: 'detail' });
+    setText(second, oneLine(badge.detail));
+    setShown(second, badge.detail !== '');
+    const classes = `wb-badge is-${badge.kind}`;
+    const tooltip = [badge.detail, badge.tooltip].filter(Boolean).join('\n');
+    const blocked = badge.kind === 'warn' ? blockedChoice(mode) : undefined;
+    if (!blocked) {
+      const plain = h('div', { class: classes }, first, second);
+      setAttr(plain, 'title', tooltip || null);
+      this.el.replaceChildren(plain);
+      return;
+    }
+    const button = h('button', { type: 'button', class: `${classes} wb-badge-btn` }, first, second);
+    setAttr(button, 'aria-haspopup', 'dialog');
+    const content = (): ReturnType<typeof reasonContent> =>
+      reasonContent(`${mode.label} ${badge.text}`, blocked, this.checkAgain);
+    this.popover.attach(button, content);
+    button.addEventListener('click', () => this.popover.pin(button, content()));
+    this.el.replaceChildren(button);
+    if (focused) button.focus();
+  }
+}

@@ -1,0 +1,205 @@
+import type { Marker } from '@torch-workbench/records';
+import { s, setAttr, setShown, uniqueId } from '../dom';
+import type { Curve } from '../kernel';
+import { placeMarkers } from './markers';
+import { linePath } from './path';
+import { linear, tickLabel, ticks, type Scale } from './scale';
+import { smoothed, valueRange } from './smooth';
+import { textWidth } from './text';
+
+const LEFT = 34;
+const RIGHT = 8;
+const TOP = 18;
+const BOTTOM = 18;
+/** More validation rings than this would run into each other: they shrink. */
+const MANY_RINGS = 40;
+
+export interface LossData {
+  readonly train: Curve | undefined;
+  readonly val: Curve | undefined;
+  readonly markers: readonly Marker[];
+  readonly totalSteps: number;
+  readonly live: boolean;
+  /** The step from which the loss is not finite, if it is. */
+  readonly nanFrom: number | null;
+}
+
+/** The drawing itself: built once, then patched. */
+export class LossPlot {
+  readonly svg = s('svg', { class: 'plot', 'aria-hidden': 'true' });
+  private readonly hatch = uniqueId('nan');
+  private readonly axes = s('g');
+  private readonly marks = s('g');
+  private readonly nan = s('rect', { fill: `url(#${this.hatch})` });
+  private readonly raw = s('path', { class: 'raw' });
+  private readonly line = s('path', { class: 'smooth' });
+  private readonly rings = s('g', { class: 'rings' });
+  private readonly halo = s('circle', { class: 'live-halo', r: 6 });
+  private readonly dot = s('circle', { class: 'live-dot', r: 3 });
+  private readonly cursor = s('line', { class: 'mark', y1: TOP });
+  private axesKey = '';
+  private marksKey = '';
+  private x: Scale = linear(0, 1, LEFT, LEFT + 1);
+
+  constructor() {
+    const stripe = s('rect', { class: 'nan-stripe', width: 1.2, height: 5 });
+    const pattern = s(
+      'pattern',
+      { id: this.hatch, width: 5, height: 5, patternUnits: 'userSpaceOnUse' },
+      stripe,
+    );
+    setAttr(pattern, 'patternTransform', 'rotate(45)');
+    this.svg.append(s('defs', {}, pattern), this.axes, this.nan, this.marks, this.raw, this.line);
+    this.svg.append(this.rings, this.halo, this.dot, this.cursor);
+    setShown(this.cursor, false);
+  }
+
+  /** Draws and returns the smoothed train loss, whose last value the header shows. */
+  draw(data: LossData, width: number, height: number): Float32Array {
+    const smooth = data.train ? smoothed(data.train) : new Float32Array(0);
+    const last = data.train?.steps[data.train.length - 1] ?? 0;
+    const end = Math.max(data.totalSteps, last, data.nanFrom ?? 0, 10);
+    const range = valueRange(data.train, smooth, [data.val]) ?? { low: 0, high: 1 };
+    const yTicks = roundedRange(range.low, range.high);
+    const [low, high] = [yTicks[0] as number, yTicks.at(-1) as number];
+    this.x = linear(0, end, LEFT, width - RIGHT);
+    const y = linear(low, high, height - BOTTOM, TOP);
+    setAttr(this.svg, 'viewBox', `0 0 ${width} ${height}`);
+    setAttr(this.svg, 'height', height);
+    this.drawAxes(yTicks, y, end, width, height);
+    this.drawMarks(data, width, height);
+    this.drawCurves(data, smooth, y, low, high);
+    setAttr(this.cursor, 'y2', height - BOTTOM);
+    return smooth;
+  }
+
+  /** The step under a pixel of the drawing. */
+  stepAt(pixel: number): number {
+    return this.x.invert(pixel);
+  }
+
+  /** Shows the reading line at a step, or hides it. */
+  point(step: number | null): void {
+    setShown(this.cursor, step !== null);
+    if (step === null) return;
+    setAttr(this.cursor, 'x1', this.x(step));
+    setAttr(this.cursor, 'x2', this.x(step));
+  }
+
+  private drawAxes(yTicks: number[], y: Scale, end: number, width: number, height: number): void {
+    const key = [yTicks, end, width, height].join();
+    if (key === this.axesKey) return;
+    this.axesKey = key;
+    const step = (yTicks[1] ?? 1) - (yTicks[0] ?? 0);
+    const parts: Element[] = [];
+    for (const [i, value] of yTicks.entries()) {
+      const at = Math.round(y(value)) + 0.5;
+      const place = { x1: LEFT, x2: width - RIGHT, y1: at, y2: at };
+      parts.push(s('line', { ...place, class: i === 0 ? 'axis' : 'grid' }));
+      const label = { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' };
+      parts.push(s('text', label, tickLabel(value, step)));
+    }
+    parts.push(s('text', { x: width - RIGHT, y: height - 4, 'text-anchor': 'end' }, 'step'));
+    const room = width - RIGHT - 28;
+    for (const value of ticks(0, end, Math.max(2, width / 90))) {
+      const at = Math.round(this.x(value)) + 0.5;
+      parts.push(
+        s('line', { x1: at, x2: at, y1: height - BOTTOM, y2: height - BOTTOM + 3, class: 'axis' }),
+      );
+      const text = String(value);
+      if (at + text.length * 3.4 > room) continue;
+      const anchor = value === 0 ? 'start' : 'middle';
+      const x = value === 0 ? at - 1 : at;
+      parts.push(s('text', { x, y: height - 4, 'text-anchor': anchor }, text));
+    }
+    this.axes.replaceChildren(...parts);
+  }
+
+  private drawMarks(data: LossData, width: number, height: number): void {
+    const key = `${this.axesKey}|${data.nanFrom}|${data.markers.map((m) => m.step + m.text).join()}`;
+    if (key === this.marksKey) return;
+    this.marksKey = key;
+    const bottom = height - BOTTOM;
+    const family = getComputedStyle(this.svg).fontFamily || 'sans-serif';
+    const nan = data.nanFrom;
+    const markers = [...data.markers];
+    if (nan !== null) markers.push({ step: nan, text: `NaN from step ${nan}` });
+    const placed = placeMarkers(markers, {
+      left: 2,
+      right: width - 2,
+      x: this.x,
+      measure: (text, bold) => textWidth(text, 10, bold ? 600 : 400, family),
+    });
+    const parts = placed.map(({ x, label, title, newest }) => {
+      const isNan = nan !== null && newest;
+      const line = s('line', { x1: x, x2: x, y1: 4, y2: bottom, class: isNan ? 'nan' : 'mark' });
+      const strong = newest ? 't-mark t-strong' : 't-mark';
+      const text = label
+        ? s('text', { x: label.x, y: 12, 'text-anchor': label.anchor, class: strong }, label.text)
+        : null;
+      return s('g', {}, s('title', {}, title), line, text);
+    });
+    this.marks.replaceChildren(...parts);
+    setShown(this.nan, nan !== null);
+    if (nan === null) return;
+    const from = this.x(nan);
+    setAttr(this.nan, 'x', from);
+    setAttr(this.nan, 'y', TOP);
+    setAttr(this.nan, 'width', Math.max(0, width - RIGHT - from));
+    setAttr(this.nan, 'height', bottom - TOP);
+  }
+
+  private drawCurves(
+    data: LossData,
+    smooth: Float32Array,
+    y: Scale,
+    low: number,
+    high: number,
+  ): void {
+    const { train, val } = data;
+    const clamp = (value: number): number => Math.min(high, Math.max(low, value));
+    const inside = Object.assign((value: number) => y(clamp(value)), { invert: y.invert });
+    const length = train?.length ?? 0;
+    const steps = train?.steps ?? new Int32Array(0);
+    setAttr(this.raw, 'd', train ? linePath(steps, train.values, length, this.x, inside) : '');
+    setAttr(this.line, 'd', linePath(steps, smooth, length, this.x, inside));
+    this.drawRings(val, inside);
+    const lastStep = steps[length - 1];
+    const lastValue = smooth[length - 1] ?? NaN;
+    const live = data.live && lastStep !== undefined && Number.isFinite(lastValue);
+    for (const circle of [this.halo, this.dot]) {
+      setShown(circle, live);
+      if (!live) continue;
+      setAttr(circle, 'cx', this.x(lastStep).toFixed(1));
+      setAttr(circle, 'cy', inside(lastValue).toFixed(1));
+    }
+  }
+
+  private drawRings(val: Curve | undefined, y: Scale): void {
+    const count = val?.length ?? 0;
+    while (this.rings.childElementCount > count) this.rings.lastElementChild?.remove();
+    while (this.rings.childElementCount < count) this.rings.append(s('circle'));
+    const radius = count > MANY_RINGS ? 1.75 : 3;
+    for (let i = 0; i < count && val; i += 1) {
+      const ring = this.rings.children[i] as SVGCircleElement;
+      const value = val.values[i] as number;
+      setShown(ring, Number.isFinite(value));
+      setAttr(ring, 'r', radius);
+      setAttr(ring, 'cx', this.x(val.steps[i] as number).toFixed(1));
+      setAttr(ring, 'cy', Number.isFinite(value) ? y(value).toFixed(1) : 0);
+    }
+  }
+}
+
+/** Ticks that enclose the range; a flat curve gets a little room around it. */
+function roundedRange(low: number, high: number): number[] {
+  if (high - low < 1e-9 * Math.max(1, Math.abs(high))) {
+    const room = Math.max(Math.abs(high) * 0.1, 1e-3);
+    return roundedRange(low - room, high + room);
+  }
+  const inner = ticks(low, high, 3);
+  const step = inner.length > 1 ? (inner[1] as number) - (inner[0] as number) : high - low;
+  const first = Math.floor(low / step + 1e-9) * step;
+  const last = Math.ceil(high / step - 1e-9) * step;
+  return ticks(first, last, Math.max(1, Math.round((last - first) / step)));
+}

@@ -1,0 +1,86 @@
+/**
+ * Building and patching the page. Text reaches it through `textContent` alone, and a patch that
+ * changes nothing touches nothing: figures that move ten times a second must not cost focus,
+ * selection or layout.
+ */
+export type Attrs = Readonly<Record<string, string | number | boolean | null | EventListener>>;
+export type Child = Node | string | null;
+
+/** An element. Attributes that are functions become listeners (`onclick`); null ones are left out. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attrs: Attrs = {},
+  ...children: readonly Child[]
+): HTMLElementTagNameMap[K] {
+  return fill(document.createElement(tag), attrs, children);
+}
+
+/** The same for SVG. */
+export function s<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attrs: Attrs = {},
+  ...children: readonly Child[]
+): SVGElementTagNameMap[K] {
+  return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attrs, children);
+}
+
+function fill<E extends Element>(el: E, attrs: Attrs, children: readonly Child[]): E {
+  for (const [name, value] of Object.entries(attrs)) {
+    if (typeof value === 'function') el.addEventListener(name.replace(/^on/, ''), value);
+    else setAttr(el, name, value);
+  }
+  for (const child of children) if (child !== null) el.append(child);
+  return el;
+}
+
+/** Sets, or with null or false removes, an attribute; `aria-*` keep their "false". */
+export function setAttr(
+  el: Element,
+  name: string,
+  value: string | number | boolean | null | undefined,
+): void {
+  const gone = value === null || value === undefined || (value === false && !/^aria-/.test(name));
+  if (gone) {
+    if (el.hasAttribute(name)) el.removeAttribute(name);
+    return;
+  }
+  const text = value === true && !/^aria-/.test(name) ? '' : String(value);
+  if (el.getAttribute(name) !== text) el.setAttribute(name, text);
+}
+
+/** Replaces the text of an element that holds nothing else. */
+export function setText(el: Element, text: string): void {
+  if (el.textContent !== text) el.textContent = text;
+}
+
+/** Shows or hides without rebuilding. */
+export function setShown(el: HTMLElement | SVGElement, shown: boolean): void {
+  setAttr(el, 'hidden', !shown);
+}
+
+/** Adds or removes one class. */
+export function setClass(el: Element, name: string, on: boolean): void {
+  if (el.classList.contains(name) !== on) el.classList.toggle(name, on);
+}
+
+let ids = 0;
+
+/** An id that is unique in the page, for aria references and SVG patterns. */
+export function uniqueId(prefix: string): string {
+  ids += 1;
+  return `wb-${prefix}-${ids}`;
+}
+
+/** Calls `draw` once per frame, however often it is asked; `cancel` ends it. */
+export function perFrame(draw: () => void): { ask: () => void; cancel: () => void } {
+  let frame = 0;
+  return {
+    ask: () => {
+      frame ||= requestAnimationFrame(() => {
+        frame = 0;
+        draw();
+      });
+    },
+    cancel: () => cancelAnimationFrame(frame),
+  };
+}

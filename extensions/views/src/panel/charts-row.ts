@@ -1,0 +1,36 @@
+import { Button } from '../controls/button';
+import { lossChart, memoryChart } from '../curves';
+import { h, setShown, setText } from '../dom';
+import type { PanelContext, Row } from './context';
+import { lossData } from './loss-data';
+
+const HEIGHT = 164;
+
+/** Row 3: live loss; memory of the last captured step, or the way to its first capture. */
+export function chartsRow(context: PanelContext, lossName: string): Row {
+  const loss = lossChart(lossName, HEIGHT);
+  const memory = memoryChart(HEIGHT);
+  const capture = new Button('is-small', { label: 'Capture next step', icon: 'camera' }, () => {
+    void context.run('capture', { what: 'memory' }).then((done) => {
+      if (done) setText(note, 'The next step is being captured.');
+    });
+  });
+  const note = h('p', {}, 'No step has been captured yet.');
+  const empty = h('div', { class: 'wb-placeholder' }, h('h3', {}, 'Memory'), note, capture.el);
+  const el = h('div', { class: 'wb-row wb-charts' }, loss.el, empty, memory.el);
+  setShown(memory.el, false);
+  return {
+    el,
+    update({ model, connection, locked }) {
+      loss.update(lossData(model, connection === 'live'));
+      capture.set({ disabled: locked || false });
+      setShown(empty, model.chart === null);
+      setShown(memory.el, model.chart !== null);
+      if (model.chart) memory.update(model.chart);
+    },
+    dispose() {
+      loss.dispose();
+      memory.dispose();
+    },
+  };
+}

@@ -1,0 +1,3 @@
+export type { OpenRequest } from './context';
+export type { InlineView } from './inline';
+export { mountPanel, type PanelOptions } from './panel';
