@@ -25,8 +25,10 @@ from workbench.memory.torch_private import (
     BACKWARD_CALLS,
     MODULE_CALL,
     OPTIMIZER_STEP,
+    generated_modules,
     next_number,
     node_number,
+    original_module,
 )
 
 LOSS = "loss"
@@ -74,12 +76,14 @@ class Attribution:
         The first root's paths are bare (``head.fc``). A later root keeps its class name in front,
         and a loss module is `LOSS`, so that two models never share a path.
         """
-        prefix = "" if not self._roots else _root_name(module)
+        original = original_module(module)
+        prefix = "" if not self._roots else _root_name(original)
         self._roots.append(module)
-        for path, child in module.named_modules():
+        self._paths[id(module)] = prefix
+        for path, child in original.named_modules():
             self._paths.setdefault(id(child), _join(prefix, path))
         if self._on_root is not None:
-            self._on_root(module, prefix)
+            self._on_root(original, prefix)
         return prefix
 
     def path_of(self, module: nn.Module) -> str:
@@ -158,6 +162,8 @@ def _kind_of(code: CodeType) -> int:
         return _BACKWARD
     if (code.co_filename, code.co_name) == OPTIMIZER_STEP:
         return _OPTIMIZER
+    if any(code.co_filename == module.__file__ for module in generated_modules()):
+        return _OTHER  # written by Inductor, wherever its cache lies
     return _USER if is_user_file(code.co_filename) else _OTHER
 
 

@@ -180,7 +180,8 @@ def _phases_by_time(blocks: Sequence[Block], marks: Sequence[Mark]) -> list[Phas
 
 def _phases(marks: Sequence[Mark], bounds: Sequence[int], num_events: int) -> list[Phase]:
     phases: list[Phase] = []
-    for mark, start, end in zip(marks, bounds, [*bounds[1:], num_events], strict=True):
+    # Without marks there are no bounds, and the last end pairs with nothing.
+    for mark, start, end in zip(marks, bounds, [*bounds[1:], num_events], strict=False):
         if mark.phase and end > start:
             phases.append(Phase(name=mark.phase, start=start, end=end))
     return phases

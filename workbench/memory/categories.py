@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from workbench.memory.recorder import Block, Recorder
+from workbench.memory.torch_private import original_module
 from workbench.records import CATEGORIES, Phase
 
 _MOST_ITEMS = 64
@@ -27,6 +28,7 @@ _MOST_ITEMS = 64
 
 def adopt_model(recorder: Recorder, model: nn.Module, prefix: str = "") -> None:
     """Tell the recorder which storages are the parameters, gradients and buffers of ``model``."""
+    model = original_module(model)
     for name, parameter in model.named_parameters():
         full = f"{prefix}.{name}" if prefix else name
         module = full.rpartition(".")[0]

@@ -13,16 +13,15 @@ they move.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from workbench.memory.recorder import current_recorder
+from workbench.memory.torch_private import generated_modules
 
 OP = "inductor buffer"
 _ALLOCATORS = ("empty_strided_cpu", "empty_strided_cpu_pinned", "empty_strided_cuda")
@@ -47,12 +46,6 @@ def undispatched_memory() -> Generator[None]:
             if _users == 0:
                 while _restore:
                     _restore.pop()()
-
-
-def generated_modules() -> list[ModuleType]:
-    """The modules Inductor has generated in this process so far."""
-    cache = sys.modules.get("torch._inductor.codecache")
-    return [] if cache is None else list(cache.PyCodeCache.modules)
 
 
 def _patch() -> None:

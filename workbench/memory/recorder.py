@@ -158,15 +158,18 @@ class Recorder(TorchDispatchMode):
     def resized(self, storage: torch.UntypedStorage, op: str) -> None:
         """``storage`` may have another size now: a free and an allocation."""
         death = self._live.get(storage_key(storage))
-        if death is None or death.block.num_bytes == storage.nbytes():
+        if death is None:
+            self.allocated(storage, op, self.site(caller(1)))
             return
         old = death.block
-        self._end(old)
-        del self._live[death.key]
-        new = self._track(storage)
-        if new is not None:
-            self._start(new, op, self.site(caller(1)))
-            new.category, new.name = old.category, old.name
+        if old.num_bytes == storage.nbytes() and old.end < 0:
+            return
+        if old.end < 0:
+            self._end(old)
+        if storage.nbytes():  # a storage emptied now and regrown later keeps what it is
+            death.block = self._new_block(storage)
+            death.block.category, death.block.name = old.category, old.name
+            self._start(death.block, op, self.site(caller(1)))
 
     def site(self, frame: Any) -> Site:
         """Where the code at ``frame`` is, and which phase that makes it."""
@@ -253,20 +256,23 @@ class Recorder(TorchDispatchMode):
         return None if death is None else death.block
 
     def _track(self, storage: torch.UntypedStorage) -> Block | None:
-        num_bytes = storage.nbytes()
-        if num_bytes == 0 or storage.device.type == "meta":
+        if storage.nbytes() == 0 or storage.device.type == "meta":
             return None
-        block = Block(num_bytes, str(storage.device), storage.data_ptr())
         death = _Death(storage, self._died)
-        death.block, death.key = block, storage_key(storage)
+        death.block, death.key = self._new_block(storage), storage_key(storage)
         self._live[death.key] = death
+        return death.block
+
+    def _new_block(self, storage: torch.UntypedStorage) -> Block:
+        block = Block(storage.nbytes(), str(storage.device), storage.data_ptr())
         self.blocks.append(block)
         return block
 
     def _died(self, death: weakref.ref[torch.UntypedStorage]) -> None:
         # Runs wherever the last reference was dropped: on any thread, in the middle of anything.
         assert isinstance(death, _Death)  # noqa: S101 - narrows the type weakref declares
-        self._end(death.block)
+        if death.block.end < 0:
+            self._end(death.block)
         if self._live.get(death.key) is death:
             del self._live[death.key]
 

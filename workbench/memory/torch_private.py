@@ -10,7 +10,7 @@ wrapped in `workbench.memory.cuda`, Inductor's generated modules in `workbench.m
 from __future__ import annotations
 
 import sys
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -68,6 +68,18 @@ def dispatches_itself(kind: type) -> bool:
         _PLAIN,
     )
     return own is not _PLAIN
+
+
+def generated_modules() -> list[ModuleType]:
+    """The modules of Python that Inductor has generated in this process so far."""
+    cache = sys.modules.get("torch._inductor.codecache")
+    return [] if cache is None else list(cache.PyCodeCache.modules)
+
+
+def original_module(module: nn.Module) -> nn.Module:
+    """The module that ``torch.compile(module)`` wraps, or the module itself."""
+    wrapped = vars(module).get("_modules", {}).get("_orig_mod")
+    return wrapped if isinstance(wrapped, nn.Module) else module
 
 
 def running_modes() -> list[Any]:
