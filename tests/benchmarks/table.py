@@ -1,0 +1,49 @@
+"""The table a benchmark prints: plain text, one line per contender."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+
+
+def measure_interleaved(
+    contenders: Mapping[str, Callable[[], float]], rounds: int
+) -> dict[str, list[float]]:
+    """Call every contender once a round, in turn, so that a slow minute hits all of them."""
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for index in range(rounds):
+        names = list(contenders)
+        for name in names[index % len(names) :] + names[: index % len(names)]:
+            found[name].append(contenders[name]())
+    return found
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def compare(title: str, unit: str, results: Mapping[str, Sequence[float]], *, baseline: str) -> str:
+    """Median, middle half and difference to the baseline within each round, per contender."""
+    lines = [title, f"{'':28} {'median':>10} {'middle half':>19} {'over baseline':>22}  [{unit}]"]
+    for name, values in results.items():
+        low, high = quartiles(values)
+        extra = [a - b for a, b in zip(values, results[baseline], strict=True)]
+        extra_low, extra_high = quartiles(extra)
+        over = (
+            ""
+            if name == baseline
+            else f"{median(extra):+.2f} ({extra_low:+.2f} .. {extra_high:+.2f})"
+        )
+        spread = f"{low:.2f} .. {high:.2f}"
+        lines.append(f"{name:28} {median(values):10.2f} {spread:>19} {over:>22}")
+    return "\n".join(lines)
+
+
+def versions(*packages: str) -> str:
+    return ", ".join(f"{package} {version(package)}" for package in packages)
