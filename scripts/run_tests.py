@@ -7,6 +7,7 @@ stages run. pytest's closing line is printed last and kept in ``.cache/pytest-cl
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from frontend import environment
 ROOT = Path(__file__).resolve().parent.parent
 CLOSING_LINE = ROOT / ".cache/pytest-closing-line"
 PYTHON = sys.executable
+_COUNTS = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s")
 STAGES = ("style", "types", "frontend", "pytest", "ui")
 
 
@@ -83,7 +85,7 @@ def _run(command: list[str], folder: Path, env: dict[str, str]) -> bool:
         last = ""
         for line in process.stdout or ():
             print(line, end="", flush=True)
-            last = line.strip() or last
+            last = line.strip() if _COUNTS.search(line) else last
     if is_pytest:
         CLOSING_LINE.parent.mkdir(exist_ok=True)
         CLOSING_LINE.write_text(last + "\n")
