@@ -127,6 +127,12 @@ def _choice(value: str, device: torch.device) -> ModeChoice:
             why=f"A {value} product failed on {device.type}: {first_line(error)}.",
             remedy="Use fp32 here.",
         )
+    if value == "bf16" and not _native_bf16(device):
+        return ModeChoice(
+            value=value,
+            why="This GPU has no bf16 units: torch emulates them.",
+            remedy="Use fp16 here.",
+        )
     ratio = _slowdown(device, DTYPES[value]) if _may_measure() else None
     if ratio is None or ratio < 1.5:
         return ModeChoice(value=value)
@@ -136,6 +142,10 @@ def _choice(value: str, device: torch.device) -> ModeChoice:
         f"in a product of {_PROBE_SIZE} × {_PROBE_SIZE} matrices.",
         remedy="Use fp32 here." if value == "bf16" else "Use bf16 here.",
     )
+
+
+def _native_bf16(device: torch.device) -> bool:
+    return device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def _try_autocast(device: torch.device, dtype: torch.dtype) -> None:

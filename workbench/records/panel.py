@@ -23,7 +23,7 @@ class ModeChoice:
     value: str
     available: bool = True
     why: str = ""
-    """One fact found on this machine; empty when available."""
+    """One fact found on this machine; an available value may carry one too (measured slow)."""
     remedy: str = ""
     """What to choose or do instead."""
     commands: tuple[str, ...] = ()
@@ -34,9 +34,9 @@ class ModeChoice:
 class Badge:
     """The measured effect of a mode's value.
 
-    ``good``/``bad``: line 1 is the effect against the value before. ``baseline``: the default is
-    chosen. ``none``: measured, no effect the spread supports, or nothing to act on. ``todo``: not
-    measured. ``warn``: something is missing on this machine.
+    ``good``/``bad``: line 1 is the effect against the default, or against the value it names.
+    ``baseline``: the default is chosen. ``none``: measured, no effect the spread supports, or
+    nothing to act on. ``todo``: not measured. ``warn``: something is missing on this machine.
     """
 
     kind: BadgeKind

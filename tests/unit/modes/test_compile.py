@@ -162,3 +162,12 @@ def test_a_cache_folder_that_cannot_be_made_leaves_torchs_default(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     use_persistent_cache()
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+
+
+def test_a_gpu_without_triton_is_told_so() -> None:
+    pytest.importorskip("torch.utils._triton")
+    if torch.utils._triton.has_triton_package():
+        pytest.skip("Triton is installed here")
+    missing = missing_for_compile(torch.device("cuda"))
+    assert missing.short == "needs Triton"
+    assert missing.commands == ("pip install triton",)
