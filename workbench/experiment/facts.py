@@ -1,0 +1,115 @@
+"""What will run, in a few labelled lines; and what ``run.json`` says of a run."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import workbench
+from workbench.experiment.optimizers import describe_optimizer
+from workbench.records import Fact
+
+if TYPE_CHECKING:
+    from workbench.experiment.experiment import Experiment
+    from workbench.experiment.training import Training
+
+_MOST_CELL_CHARACTERS = 500_000
+
+
+def model_facts(training: Training) -> tuple[str, str]:
+    """``EarlyExitCNN, 8.88 M parameters`` and ``102 MiB before the first batch``."""
+    parameters = list(training.model.parameters())
+    count = sum(p.numel() for p in parameters)
+    held = sum(t.nbytes for t in (*parameters, *training.model.buffers()))
+    name = type(training.model).__name__
+    return f"{name}, {amount(count)} parameters", f"{_mebibytes(held)} before the first batch"
+
+
+def facts(training: Training, model: str, memory: str) -> tuple[Fact, ...]:
+    """The rows of "What will run"."""
+    rows = {
+        "Model": model,
+        "Data": _data(training),
+        "Steps": _steps(training),
+        "Optimizer": describe_optimizer(training.optimizer),
+        "Memory": memory,
+    }
+    return tuple(Fact(label=label, value=value) for label, value in rows.items())
+
+
+def amount(count: int) -> str:
+    """``8.88 M``; three digits."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)
+
+
+def run_facts(experiment: Experiment) -> dict[str, Any]:
+    """The content of ``run.json``."""
+    return {
+        "name": experiment.name,
+        "status": experiment.status,
+        "model": type(experiment.model).__name__,
+        "modes": experiment.modes,
+        "step": experiment.step_count,
+        "epoch": experiment.epoch,
+        "best_accuracy": experiment.best_accuracy,
+        "seed": experiment.seed,
+        "versions": versions(),
+        "created_at": experiment.created_at,
+        "updated_at": time.time(),
+        "cells": cells(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What it ran with."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "workbench": workbench.__version__,
+    }
+
+
+def cells() -> list[str]:
+    """Sources of the notebook cells run so far in this kernel, the newest where there are many."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    found = [] if shell is None else [str(cell) for cell in shell.user_ns.get("In", [])[1:]]
+    kept: list[str] = []
+    room = _MOST_CELL_CHARACTERS
+    for cell in reversed(found):
+        room -= len(cell)
+        if room < 0:
+            break
+        kept.append(cell)
+    return kept[::-1]
+
+
+def _data(training: Training) -> str:
+    train, val = training.cursor.source, training.val
+    parts = [f"{_count(train.num_samples)} train"]
+    if val is not None:
+        parts.append(f"{_count(val.num_samples)} val")
+    return ", ".join([train.name, *parts])
+
+
+def _steps(training: Training) -> str:
+    per_epoch = training.cursor.steps_per_epoch
+    steps = f"{_count(per_epoch)} per epoch" if per_epoch else "as many as the loader gives"
+    size = training.cursor.source.batch_size
+    return f"{steps}, batch {size}" if size else steps
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}".replace(",", "\u00a0")
+
+
+def _mebibytes(count: int) -> str:
+    value = count / 2**20
+    return f"{value:.3g} MiB" if value < 1000 else f"{value / 1024:.3g} GiB"

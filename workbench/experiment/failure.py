@@ -1,0 +1,137 @@
+"""An exception in user code, as a plain record: their line first, then what is safe.
+
+The user's own frames are told from library frames by `source.is_user_file`. Values on the failing
+line are read from the frame's variables by walking the line's syntax tree; nothing is called, no
+property is run. The record holds text only, so the traceback and its tensors can be freed.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import traceback
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from workbench.experiment.source import is_own_file, is_user_file, source_line
+from workbench.experiment.values import values_on
+from workbench.records import CodeLine, Fact, Failure, SourceLine
+
+_AROUND = 2
+"""Lines of code shown before and after the failing one."""
+
+
+class _Frame(NamedTuple):
+    frame: Any
+    lineno: int
+    name: str
+    filename: str
+
+
+def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
+    """The record of ``error``, which ended step ``step`` (counting from 1).
+
+    Args:
+        error: with its traceback.
+        step: the step that was not applied.
+        what: what was going on outside a step (``while validating``), or ``""``.
+    """
+    frames = [frame for frame in _frames(error.__traceback__) if not is_own_file(frame.filename)]
+    mine = [frame for frame in frames if is_user_file(frame.filename)]
+    focus = mine[-1] if mine else None
+    name = type(error).__name__
+    source = source_line(focus.filename, focus.lineno, focus.name) if focus else None
+    return Failure(
+        kind="exception",
+        title=f"{_place(source)}{name}",
+        subtitle=_state(step, what),
+        message=str(error) or name,
+        source=source,
+        scope=_scope(focus),
+        code=_code(focus),
+        values=_values(focus),
+        traceback=_text(error),
+        num_frames=len(frames),
+        num_user_frames=len(mine),
+        step=step,
+    )
+
+
+def _frames(tb: TracebackType | None) -> list[_Frame]:
+    found: list[_Frame] = []
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        found.append(_Frame(tb.tb_frame, tb.tb_lineno, code.co_qualname, code.co_filename))
+        tb = tb.tb_next
+    return found
+
+
+def _place(source: SourceLine | None) -> str:
+    if source is None:
+        return ""
+    label = source.label
+    return f"{label[:1].upper() + label[1:] if source.cell is not None else label}: "
+
+
+def _state(step: int, what: str) -> str:
+    if what:
+        return f"It was raised {what}. Weights and optimizer are those of step {step - 1}."
+    if step == 1:
+        return "Step 1 was not applied. Weights are as they were given."
+    return f"Step {step} was not applied. Weights and optimizer are those of step {step - 1}."
+
+
+def _scope(focus: _Frame | None) -> str:
+    if focus is None or focus.name == "<module>":
+        return ""
+    return focus.name.replace("<locals>.", "")
+
+
+def _code(focus: _Frame | None) -> tuple[CodeLine, ...]:
+    if focus is None:
+        return ()
+    lines = linecache.getlines(focus.filename)
+    first = max(1, focus.lineno - _AROUND)
+    last = min(len(lines), focus.lineno + _AROUND)
+    return tuple(
+        CodeLine(line=at, text=lines[at - 1].rstrip("\n"), current=at == focus.lineno)
+        for at in range(first, last + 1)
+    )
+
+
+def _values(focus: _Frame | None) -> tuple[Fact, ...]:
+    if focus is None:
+        return ()
+    try:
+        tree = ast.parse("".join(linecache.getlines(focus.filename)))
+        return values_on(tree, focus.lineno, focus.frame)
+    except (SyntaxError, ValueError):
+        return ()  # a line with IPython magics does not parse as Python: show the code alone
+
+
+def _text(error: BaseException) -> str:
+    """The whole traceback, causes first, the user's frames marked with ``>``."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        parts.append(_one(current))
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)
+    return "\nand then:\n\n".join(reversed(parts))
+
+
+def _one(error: BaseException) -> str:
+    lines: list[str] = []
+    for frame in _frames(error.__traceback__):
+        if is_own_file(frame.filename):
+            continue
+        place = source_line(frame.filename, frame.lineno, frame.name)
+        mark = ">" if is_user_file(frame.filename) else " "
+        where = place.label if place.cell is not None else f"{frame.filename}:{frame.lineno}"
+        lines.append(f"{mark} {where}, in {frame.name}")
+        if place.text:
+            lines.append(f"      {place.text}")
+    lines += [line.rstrip("\n") for line in traceback.format_exception_only(error)]
+    return "\n".join(lines) + "\n"

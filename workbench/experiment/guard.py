@@ -1,0 +1,126 @@
+"""The guard of a step: a step that goes wrong leaves no trace.
+
+Before every step it remembers the two things a forward changes besides gradients: the random state
+and the buffers (batch norm's running statistics). After a non-finite loss, non-finite gradients or
+an exception they are put back, the update has not been applied, and so the whole state is that of
+the last good step. Replaying the batch then computes what it would have computed the first time.
+
+*Non-finite values* are looked for in the loss and in the gradients, because a finite loss can have
+gradients that are not (``sqrt`` at 0), and one such update would destroy the weights. The gradients
+of a step are checked by one fused kernel (`torch._amp_foreach_non_finite_check_and_unscale_` with a
+scale of 1, which changes no bit of them). On the CPU the answer is simply read: there is no queue
+to wait for. On an accelerator, loss and gradients end in *one* device flag, read once, right before
+the update. Alternatives were weighed: skipping on the device (``found_inf``) exists for fused
+optimizers only; selecting between old and new values would copy every parameter and every moment
+in every step; reading later would need a second copy of both. The read lets the host run ahead
+through forward and backward, and exposes the launch of the optimizer alone; a `GradScaler` step
+does the same. No logged scalar is ever read here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from workbench.experiment.rng import TorchState
+
+MAX_BUFFER_BYTES = 4 * 2**20
+"""Larger buffers are tables and masks, not running statistics, and are not remembered."""
+
+
+class NonFiniteError(ArithmeticError):
+    """The loss or the gradients of a step are NaN or infinite; its update was not applied."""
+
+    def __init__(self, what: str, value: float) -> None:
+        self.what = what
+        """``loss`` or ``gradients``"""
+        self.word = "infinite" if math.isinf(value) else "NaN"
+        super().__init__(f"{what} {'is' if what == 'loss' else 'are'} {self.word}")
+
+
+class Guard:
+    """Remembers, checks and restores; one per model and device."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self._on_cpu = device.type == "cpu"
+        self._random = TorchState(device)
+        self._buffers = [b for b in model.buffers() if b.nbytes <= MAX_BUFFER_BYTES]
+        self._kept = [b.detach().clone() for b in self._buffers]
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._simple = len({(p.dtype, p.device) for p in self._parameters}) == 1
+        self._flag = torch.zeros(1, device=device)
+        self._one = torch.ones((), device=device)
+        self._loss: torch.Tensor | None = None
+
+    def remember(self) -> None:
+        """Before a step."""
+        self._random.save()
+        if self._buffers:
+            torch._foreach_copy_(self._kept, self._buffers)  # pyright: ignore[reportPrivateUsage] - one kernel for all of them; torch.optim uses the same
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """After a step that did not go through."""
+        self._random.restore()
+        for buffer, kept in zip(self._buffers, self._kept, strict=True):
+            buffer.copy_(kept)
+        self._loss = None
+
+    def check_loss(self, loss: torch.Tensor) -> float | torch.Tensor:
+        """What to log of ``loss``: its value on the CPU, the detached tensor elsewhere.
+
+        Raises:
+            NonFiniteError: it is not finite (on an accelerator `check_gradients` says so).
+        """
+        detached = loss.detach()
+        if not self._on_cpu:
+            self._loss = detached
+            return detached
+        value = detached.item()
+        if not math.isfinite(value):
+            raise NonFiniteError("loss", value)
+        return value
+
+    def check_gradients(self, *, scaled: bool) -> None:
+        """Refuse the update if a gradient, or on an accelerator the loss, is not finite.
+
+        Args:
+            scaled: a gradient scaler is at work: it looks at the gradients and skips by itself.
+
+        Raises:
+            NonFiniteError: nothing was applied.
+        """
+        loss, self._loss = self._loss, None
+        if scaled and loss is None:
+            return
+        self._flag.zero_()
+        if not scaled:
+            self._look_at_gradients()
+        if loss is not None:
+            self._flag += ~loss.isfinite()
+        if self._flag.item():
+            value = math.nan if loss is None else loss.item()
+            good = loss is None or math.isfinite(value)
+            raise NonFiniteError("gradients" if good else "loss", math.nan if good else value)
+
+    def _look_at_gradients(self) -> None:
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        if self._simple and not any(g.is_sparse for g in gradients):
+            _flag_non_finite(gradients, self._flag, self._one)
+            return
+        groups: dict[Any, list[torch.Tensor]] = {}
+        for gradient in gradients:
+            dense = gradient.coalesce().values() if gradient.is_sparse else gradient
+            groups.setdefault((dense.dtype, dense.device), []).append(dense)
+        for (_, device), group in groups.items():
+            flag, one = self._flag.to(device), self._one.to(device)
+            _flag_non_finite(group, flag, one)
+            self._flag.copy_(torch.maximum(self._flag, flag.to(self._flag.device)))
+
+
+def _flag_non_finite(gradients: list[torch.Tensor], flag: torch.Tensor, one: torch.Tensor) -> None:
+    if gradients:
+        torch._amp_foreach_non_finite_check_and_unscale_(gradients, flag, one)  # pyright: ignore[reportPrivateUsage] - GradScaler's own kernel, wrapped here only

@@ -1,0 +1,209 @@
+"""The loss: a callable, a name, or the one that fits the first batch.
+
+Checks of shapes, types and ranges are made on the first batch and again only when the loss raises,
+so that a later step pays for none of them and a bad batch still gets one clear sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
+from torch import nn
+
+from workbench.experiment.data import DataError
+
+LossFunction = Callable[[torch.Tensor, Any], torch.Tensor]
+
+_NAMES: dict[str, LossFunction] = {
+    "cross_entropy": F.cross_entropy,
+    "bce": F.binary_cross_entropy_with_logits,
+}
+_TITLES: dict[Any, str] = {
+    F.cross_entropy: "cross entropy",
+    F.binary_cross_entropy_with_logits: "binary cross entropy",
+    nn.CrossEntropyLoss: "cross entropy",
+    nn.BCEWithLogitsLoss: "binary cross entropy",
+}
+
+
+class Loss:
+    """Computes the loss of one batch and says clearly what is wrong with a batch it cannot."""
+
+    def __init__(self, loss: Any = None) -> None:
+        """Accept None (chosen on the first batch), a name, a module or a function.
+
+        Raises:
+            ValueError: an unknown name; the valid ones are listed.
+        """
+        if isinstance(loss, str) and loss not in _NAMES:
+            raise ValueError(f"unknown loss {loss!r}; valid: {', '.join(_NAMES)}, or a function")
+        if loss is not None and not isinstance(loss, str) and not callable(loss):
+            raise ValueError(f"loss is a {type(loss).__name__}; valid: a name or a function")
+        self.function: LossFunction | None = _NAMES[loss] if isinstance(loss, str) else loss
+
+    @property
+    def name(self) -> str:
+        """``cross entropy``; what will probably be chosen while nothing has run."""
+        function = self.function
+        if function is None:
+            return "cross entropy"
+        given = getattr(function, "__name__", type(function).__name__)
+        return _TITLES.get(function) or _TITLES.get(type(function)) or str(given)
+
+    def to(self, device: torch.device) -> None:
+        """Move a loss module's weights to ``device``."""
+        if isinstance(self.function, nn.Module):
+            self.function.to(device)
+
+    def check(self, logits: Any, targets: Any) -> None:
+        """Look at a first batch closely, and choose the loss where none was given.
+
+        Raises:
+            DataError: the first thing found wrong, in one sentence.
+        """
+        check_logits(logits)
+        if self.function is None:
+            self.function = _choose(logits, targets)
+        problem = _problem(self.name, logits, targets)
+        if problem:
+            raise DataError(problem)
+
+    def __call__(self, logits: torch.Tensor, targets: Any) -> torch.Tensor:
+        """The loss, a scalar with a graph."""
+        try:
+            return self.function(logits, targets)  # type: ignore[misc]  # chosen by `check`
+        except Exception as error:
+            check_logits(logits)
+            problem = _problem(self.name, logits, targets)
+            if problem:
+                raise DataError(problem) from error
+            raise
+
+
+def logits_of(output: Any) -> torch.Tensor:
+    """The logits of whatever a model returned: a tensor, or an object or mapping with ``logits``.
+
+    Raises:
+        DataError: there are none.
+    """
+    if isinstance(output, torch.Tensor):
+        return output
+    found = getattr(output, "logits", None)
+    if found is None and isinstance(output, dict):
+        found = cast("dict[str, Any]", output).get("logits")
+    if isinstance(found, torch.Tensor):
+        return found
+    raise DataError(
+        f"the model returned a {type(output).__name__}; it must return logits as a tensor "
+        f"[batch, classes], or an object with .logits"
+    )
+
+
+def check_loss(loss: Any) -> None:
+    """Refuse a loss that cannot be trained on: not one number, or without a graph.
+
+    Raises:
+        DataError: the sentence that says so.
+    """
+    if not isinstance(loss, torch.Tensor):
+        raise DataError(f"the loss is a {type(loss).__name__}; it must be a scalar tensor")
+    if loss.ndim != 0 and loss.numel() != 1:
+        raise DataError(
+            f"the loss has shape {list(loss.shape)}; it must be one number: use reduction='mean'"
+        )
+    if not loss.requires_grad:
+        raise DataError(
+            "the loss does not depend on any trainable parameter: look for detach(), no_grad or "
+            "argmax between the model and the loss"
+        )
+
+
+def check_logits(logits: Any) -> None:
+    """Refuse logits that are no floating-point tensor with a batch dimension."""
+    if not isinstance(logits, torch.Tensor) or not logits.is_floating_point() or logits.ndim == 0:
+        found = _shape(logits) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise DataError(f"the model returned {found}; it must return float logits [batch, classes]")
+
+
+def _choose(logits: torch.Tensor, targets: Any) -> LossFunction:
+    one_column = logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1)
+    multi_label = isinstance(targets, torch.Tensor) and (
+        targets.is_floating_point() and targets.shape == logits.shape
+    )
+    return _binary if one_column or multi_label else F.cross_entropy
+
+
+def _binary(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.binary_cross_entropy_with_logits(logits, targets.reshape(logits.shape).to(logits))
+
+
+_TITLES[_binary] = "binary cross entropy"
+
+
+def _problem(name: str, logits: torch.Tensor, targets: Any) -> str:
+    """What keeps a built-in loss from taking this batch, or ``""``."""
+    if not isinstance(targets, torch.Tensor):
+        return f"the labels are a {type(targets).__name__}; they must be a tensor"
+    if name == "cross entropy":
+        return _cross_entropy_problem(logits, targets)
+    if name == "binary cross entropy":
+        return _binary_problem(logits, targets)
+    if targets.ndim and logits.shape[0] != targets.shape[0]:
+        return _sizes(logits, targets)
+    return ""
+
+
+def _cross_entropy_problem(logits: torch.Tensor, targets: torch.Tensor) -> str:
+    if logits.ndim < 2:
+        return f"the model returned {_shape(logits)}; cross entropy needs logits [batch, classes]"
+    if targets.is_floating_point():
+        if targets.shape == logits.shape:
+            return ""
+        return (
+            f"the labels are {_shape(targets)}; cross entropy needs integer classes [batch]: "
+            f"use labels.long()"
+        )
+    expected = (logits.shape[0], *logits.shape[2:])
+    if targets.shape[:1] != logits.shape[:1]:
+        return _sizes(logits, targets)
+    if tuple(targets.shape) != expected:
+        return f"the labels are {_shape(targets)}; they must be {list(expected)} for these logits"
+    if targets.dtype not in (torch.int64, torch.uint8):
+        return f"the labels are {_shape(targets)}; cross entropy needs int64: use labels.long()"
+    return _range_problem(targets, logits.shape[1])
+
+
+def _range_problem(targets: torch.Tensor, num_classes: int) -> str:
+    counted = targets[targets != -100]  # cross entropy's default ignore_index
+    if counted.numel() == 0:
+        return ""
+    low, high = int(counted.min()), int(counted.max())
+    if 0 <= low and high < num_classes:
+        return ""
+    return (
+        f"the labels run from {low} to {high}; the model has {num_classes} classes, "
+        f"so they must lie in 0..{num_classes - 1}"
+    )
+
+
+def _binary_problem(logits: torch.Tensor, targets: torch.Tensor) -> str:
+    if logits.numel() != targets.numel():
+        return _sizes(logits, targets)
+    low, high = float(targets.min()), float(targets.max())
+    if low < 0 or high > 1:
+        return f"the labels run from {low:g} to {high:g}; binary cross entropy needs 0..1"
+    return ""
+
+
+def _sizes(logits: torch.Tensor, targets: torch.Tensor) -> str:
+    return (
+        f"the model returned {_shape(logits)} for labels {_shape(targets)}; "
+        f"there must be one row of logits per label"
+    )
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

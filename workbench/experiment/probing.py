@@ -1,0 +1,126 @@
+"""A probe on its way through one step, and the handle that waits for its record."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from workbench.experiment.probe import StepContext, StepProbe
+
+if TYPE_CHECKING:
+    import torch
+
+    from workbench.experiment.training import Training
+    from workbench.records import Record
+
+log = logging.getLogger("workbench")
+
+
+class CaptureHandle:
+    """What ``experiment.capture(probe)`` returns."""
+
+    def __init__(self, run_one_step: Callable[[], None]) -> None:
+        self._run_one_step: Callable[[], None] | None = run_one_step
+        self._done = threading.Event()
+        self._record: Record | None = None
+        self._problem: str = ""
+        self.capture_id: str | None = None
+        """Its id in ``experiment.captures`` once it is there."""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a record, or never will be."""
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> Record:
+        """The record of the captured step. Runs one step if nothing trains.
+
+        Args:
+            timeout: seconds to wait at most.
+
+        Raises:
+            TimeoutError: no step has gone through in ``timeout`` seconds.
+            RuntimeError: the probe or the step failed; the message says how.
+        """
+        run_one_step, self._run_one_step = self._run_one_step, None
+        if run_one_step is not None and not self.done:
+            run_one_step()
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"no step went through in {timeout} s; the capture is still queued")
+        if self._record is None:
+            raise RuntimeError(self._problem)
+        return self._record
+
+    def deliver(self, record: Record | None, problem: str = "") -> None:
+        """Give the record, or say why there is none."""
+        self._record, self._problem = record, problem
+        self._run_one_step = None
+        self._done.set()
+
+
+class Probing:
+    """Calls one probe's hooks; a faulty probe is dropped and the step goes on without it."""
+
+    def __init__(self, probe: StepProbe, handle: CaptureHandle) -> None:
+        self.kind = probe.kind
+        self.handle = handle
+        self._probe = probe
+        self._started = False
+        self._problem = ""
+
+    def before_step(self, training: Training, batch: Any) -> None:
+        """Hook of the same name; makes the context."""
+        self._started = True
+        context = StepContext(
+            name=training.name,
+            step=training.step_count + 1,
+            model=training.model,
+            optimizer=training.optimizer,
+            device=training.device,
+            batch=batch,
+            compiled=training.modeset.compiled,
+        )
+        self._call("before_step", context)
+
+    def before_forward(self) -> None:
+        """Hook of the same name."""
+        self._call("before_forward")
+
+    def after_forward(self, loss: torch.Tensor) -> None:
+        """Hook of the same name."""
+        self._call("after_forward", loss)
+
+    def after_backward(self) -> None:
+        """Hook of the same name."""
+        self._call("after_backward")
+
+    def finish(self) -> Record | None:
+        """The record, or None when the probe failed or never began."""
+        if not self._started:
+            return None
+        record: Record | None = None
+        try:
+            record = self._probe.finish()
+        except Exception as error:
+            self._failed("finish", error)
+        return None if self._problem else record
+
+    @property
+    def problem(self) -> str:
+        """Why there is no record."""
+        return self._problem or "the step failed before it began: nothing was captured"
+
+    def _call(self, hook: str, *args: Any) -> None:
+        if self._problem:
+            return
+        try:
+            getattr(self._probe, hook)(*args)
+        except Exception as error:  # noqa: BLE001 - a probe must never end a step
+            self._failed(hook, error)
+
+    def _failed(self, hook: str, error: Exception) -> None:
+        log.exception("the %s probe failed in %s", self.kind, hook)
+        if not self._problem:
+            self._problem = f"the {self.kind} capture failed: {type(error).__name__}: {error}"

@@ -1,0 +1,38 @@
+"""The current code of a model whose class was defined in a notebook cell.
+
+Running the cell again makes a new class; instances keep the old one. Before a failed step is
+replayed, every module whose class was defined in ``__main__`` and has since been replaced there
+takes the new class, as IPython's autoreload does. Parameters and buffers stay.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torch import nn
+
+
+def renew_classes(model: nn.Module) -> tuple[str, ...]:
+    """Give every module its class's current definition; the names of classes that changed."""
+    changed: dict[str, None] = {}
+    for module in model.modules():
+        current = _current(type(module))
+        if current is None or current is type(module):
+            continue
+        try:
+            module.__class__ = current
+        except TypeError:
+            continue  # its memory layout differs (__slots__): it cannot be renewed in place
+        changed[current.__name__] = None
+    return tuple(changed)
+
+
+def _current(cls: type) -> type[nn.Module] | None:
+    """What ``__main__`` now holds under the class's qualified name."""
+    if cls.__module__ != "__main__":
+        return None
+    found: Any = sys.modules.get("__main__")
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and issubclass(found, nn.Module) else None

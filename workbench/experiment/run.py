@@ -1,0 +1,72 @@
+"""`Run`: the handle of a training that may still be under way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.experiment.experiment import Experiment
+    from workbench.experiment.scalars import Metrics
+
+
+class RunError(RuntimeError):
+    """A run ended with an exception in user code or a non-finite loss."""
+
+
+class Run:
+    """What ``experiment.run()`` returns. It keeps its experiment alive."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+
+    def pause(self) -> None:
+        """Pause at the next step boundary; returns at once, `wait` waits for it."""
+        self._experiment.pause()
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._experiment.resume()
+
+    def step(self, count: int = 1) -> None:
+        """Do ``count`` steps and pause again."""
+        self._experiment.step(count)
+
+    def stop(self) -> None:
+        """End the run at the next step boundary; a new `Experiment.run` goes on from there."""
+        self._experiment.stop()
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Wait until no step is being done any more: finished, stopped, paused or failed.
+
+        Raises:
+            TimeoutError: it still trains after ``timeout`` seconds.
+            RunError: user code raised, or the loss became non-finite. Its text is the user's own
+                traceback.
+            KeyboardInterrupt: the kernel was interrupted; the run is paused.
+        """
+        self._experiment.wait(timeout)
+        failure = self._experiment.failure
+        if failure is not None:
+            raise RunError(f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip())
+        return self
+
+    @property
+    def status(self) -> str:
+        """``training``, ``paused``, ``finished``, ``stopped``, ``exception`` or ``nan``."""
+        return self._experiment.status
+
+    @property
+    def metrics(self) -> Metrics:
+        """``metrics["train/loss"]`` is ``{"step": int64[n], "value": float64[n]}``."""
+        return self._experiment.scalars.history()
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self._experiment.path
+
+    def __repr__(self) -> str:
+        exp = self._experiment
+        total = f" of {exp.total_steps}" if exp.total_steps else ""
+        return f"Run({exp.name}: {exp.status}, step {exp.step_count}{total})"

@@ -1,0 +1,83 @@
+"""The run directory: a unique folder with a ``run.json`` that is never half written.
+
+A disk that cannot be written to never stops a training: the folder then says why in one sentence
+(`RunFolder.problem`) and everything else goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SCHEMA = "workbench.run/1"
+_ATTEMPTS = 10_000
+
+
+class RunFolder:
+    """``<runs>/<name>/``; two experiments of one name get ``name``, ``name-2``, ..."""
+
+    def __init__(self, runs: str | os.PathLike[str], name: str) -> None:
+        self.problem = ""
+        """Why nothing is written, in one sentence, or ``""``."""
+        root = Path(runs).expanduser().absolute()
+        self.path = root / slug(name)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            self.path = _claim(root, slug(name))
+        except OSError as error:
+            self.problem = _sentence(root, error)
+
+    def write(self, facts: Mapping[str, Any]) -> bool:
+        """Replace ``run.json`` in one piece; False, and `problem` says why, if it could not be."""
+        target = self.path / "run.json"
+        draft = self.path / f".run.json.{os.getpid()}"
+        try:
+            self.path.mkdir(exist_ok=True)
+            draft.write_text(json.dumps({"schema": SCHEMA, **facts}, indent=1), encoding="utf-8")
+            draft.replace(target)
+        except OSError as error:
+            self.problem = _sentence(self.path, error)
+            return False
+        self.problem = ""
+        return True
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder of an experiment that never ran."""
+        remove_if_empty(self.path)
+
+
+def remove_if_empty(path: Path) -> None:
+    """Remove ``path`` if it is an empty folder."""
+    try:
+        path.rmdir()
+    except OSError:
+        return  # it holds something, or is gone: both are fine
+
+
+def slug(name: str) -> str:
+    """``name`` as a folder name every file system takes."""
+    safe = re.sub(r"[^\w.\-]+", "-", name).strip("-.")[:80]
+    return safe or "run"
+
+
+def _claim(root: Path, name: str) -> Path:
+    for number in range(1, _ATTEMPTS):
+        path = root / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise OSError(f"{_ATTEMPTS} runs are called {name}; choose another name")
+
+
+def _sentence(path: Path, error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return (
+        f"nothing is written to disk: {path}: {reason}; training goes on without it, "
+        f"give a writable folder with runs=..."
+    )

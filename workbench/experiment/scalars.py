@@ -1,0 +1,158 @@
+"""The scalar log: values go in on the training thread, and are read somewhere else.
+
+`ScalarLog.add` appends to a queue and does nothing more, so a device scalar costs no
+synchronisation where it is logged. `ScalarLog.flush` (ten times a second, on the pulse thread)
+stacks the device scalars that wait, reads them in one transfer per device, extends the history and
+hands the batch to the sinks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Series = tuple[str, npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+"""(name, steps, values, wall times in unix seconds)"""
+
+Sink = Callable[[list[Series]], None]
+
+log = logging.getLogger("workbench")
+
+
+class _Column:
+    """The growing history of one name."""
+
+    def __init__(self) -> None:
+        self.steps = array("q")
+        self.values = array("d")
+
+    def since(self, start: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        return (
+            np.array(self.steps[start:], dtype=np.int64),
+            np.array(self.values[start:], dtype=np.float64),
+        )
+
+
+class ScalarLog:
+    """Every scalar of one experiment: a queue, a history and the sinks that follow it."""
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[str, int, float | torch.Tensor, float]] = deque()
+        self._columns: dict[str, _Column] = {}
+        self._sinks: list[Sink] = []
+        self._flushing = threading.Lock()
+
+    def add(self, name: str, step: int, value: float | torch.Tensor) -> None:
+        """Log ``value``: a number, or a detached scalar tensor that is read at the next flush."""
+        self._pending.append((name, step, value, time.time()))
+
+    def add_sink(self, sink: Sink) -> Callable[[], None]:
+        """Call ``sink`` with every flushed batch from now on; returns what removes it again."""
+        self._sinks.append(sink)
+
+        def remove() -> None:
+            if sink in self._sinks:
+                self._sinks.remove(sink)
+
+        return remove
+
+    def flush(self) -> int:
+        """Read what waits, keep it and hand it on; the number of points. From any thread."""
+        with self._flushing:
+            points = [self._pending.popleft() for _ in range(len(self._pending))]
+            if not points:
+                return 0
+            batch = self._store(points, _read([point[2] for point in points]))
+        for sink in tuple(self._sinks):
+            try:
+                sink(batch)
+            except Exception:
+                # a sink is somebody's subscriber: its fault must not end the pulse or the run
+                log.exception("a scalar sink failed")
+        return len(points)
+
+    def _store(
+        self, points: list[tuple[str, int, float | torch.Tensor, float]], values: list[float]
+    ) -> list[Series]:
+        rows: dict[str, list[tuple[int, float, float]]] = {}
+        for (name, step, _, at), value in zip(points, values, strict=True):
+            rows.setdefault(name, []).append((step, value, at))
+        batch: list[Series] = []
+        for name, series in rows.items():
+            steps, numbers, times = (np.array(column) for column in zip(*series, strict=True))
+            column = self._columns.setdefault(name, _Column())
+            # values first: a reader on another thread takes as many as there are steps
+            column.values.extend(numbers.tolist())
+            column.steps.extend(steps.tolist())
+            batch.append((name, steps.astype(np.int64), numbers.astype(np.float64), times))
+        return batch
+
+    def names(self) -> tuple[str, ...]:
+        """The names that have points."""
+        return tuple(self._columns)
+
+    def since(self, name: str, start: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Steps and values of ``name`` from point ``start`` on; empty for an unknown name."""
+        steps, values = self._columns.get(name, _Column()).since(start)
+        return steps, values[: len(steps)]
+
+    def last(self, name: str, count: int = 1) -> list[float]:
+        """The last ``count`` values of ``name``, oldest first."""
+        column = self._columns.get(name)
+        return list(column.values[-count:]) if column is not None else []
+
+    def history(self) -> Metrics:
+        """Every name's points as arrays, read when asked for."""
+        return Metrics(self)
+
+
+class Metrics(Mapping[str, dict[str, npt.NDArray[Any]]]):
+    """``metrics["train/loss"]`` is ``{"step": int64[n], "value": float64[n]}``."""
+
+    def __init__(self, scalars: ScalarLog) -> None:
+        self._scalars = scalars
+
+    def __getitem__(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        self._scalars.flush()
+        if name not in self._scalars.names():
+            known = ", ".join(self._scalars.names()) or "nothing yet"
+            raise KeyError(f"no metric {name!r}; logged so far: {known}")
+        steps, values = self._scalars.since(name, 0)
+        return {"step": steps, "value": values}
+
+    def __iter__(self) -> Any:
+        self._scalars.flush()
+        return iter(self._scalars.names())
+
+    def __len__(self) -> int:
+        self._scalars.flush()
+        return len(self._scalars.names())
+
+    def __repr__(self) -> str:
+        rows = [f"{name}: {len(self[name]['step'])} points" for name in self]
+        return f"Metrics({', '.join(rows)})"
+
+
+def _read(values: list[float | torch.Tensor]) -> list[float]:
+    """All values as floats, with one transfer per device."""
+    found: list[float] = [0.0] * len(values)
+    devices: dict[torch.device, list[int]] = {}
+    for index, value in enumerate(values):
+        if isinstance(value, torch.Tensor):
+            devices.setdefault(value.device, []).append(index)
+        else:
+            found[index] = float(value)
+    for rows in devices.values():
+        tensors = [values[row].detach().reshape(()).double() for row in rows]  # type: ignore[union-attr]  # only tensors were put here
+        for row, number in zip(rows, torch.stack(tensors).tolist(), strict=True):
+            found[row] = number
+    return found

@@ -1,0 +1,122 @@
+"""What an experiment is given, checked and put together; each fault is one clear sentence."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedTensorMixin
+
+from workbench.modes import ModeSet
+
+
+def check_model(model: Any) -> nn.Module:
+    """``model``, if it can be trained.
+
+    Raises:
+        TypeError: it is no `torch.nn.Module`.
+        ValueError: it has no parameters, none that is trainable, or lazy ones without a shape.
+    """
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise TypeError(
+            f"model is the class {model.__name__}; give an instance: {model.__name__}()"
+        )
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; it must be a torch.nn.Module")
+    name = type(model).__name__
+    parameters = list(model.parameters())
+    if not parameters:
+        raise ValueError(f"{name} has no parameters; there is nothing to train")
+    if any(isinstance(p, UninitializedTensorMixin) for p in parameters):
+        raise ValueError(f"{name} has lazy parameters; call it once on a batch to give them shapes")
+    if not any(p.requires_grad for p in parameters):
+        raise ValueError(
+            f"{name} has no trainable parameters; call requires_grad_(True) on those to train"
+        )
+    return model
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """The device called ``device``; ``"auto"`` is this machine's accelerator, else the CPU.
+
+    Raises:
+        ValueError: unknown here; the devices of this machine are listed.
+    """
+    if device == "auto":
+        found = (
+            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        )
+        return _indexed(found or torch.device("cpu"))
+    try:
+        wanted = torch.device(device)
+        torch.empty(0, device=wanted)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(
+            f"unknown device {str(device)!r}; this machine has: {', '.join(_devices())}"
+        ) from error
+    return _indexed(wanted)
+
+
+def find_modes(text: str, device: torch.device) -> ModeSet:
+    """The modes of ``text``, if this machine can run them.
+
+    Raises:
+        TypeError: ``text`` is no string.
+        ValueError: an unknown mode (the valid ones are listed), or one this machine cannot run
+            (why, and what to do).
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"modes is a {type(text).__name__}; give text such as 'compile+bf16'")
+    modeset = ModeSet.parse(text, device)
+    problem = modeset.unavailable()
+    if problem:
+        raise ValueError(problem)
+    return modeset
+
+
+def whole(value: Any, what: str) -> int:
+    """``value`` as a positive whole number.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{what} is {value!r}; it must be a whole number from 1")
+    return value
+
+
+def positive(value: Any, what: str) -> float:
+    """``value`` as a positive finite number.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value < float("inf"):
+        raise ValueError(f"{what} is {value!r}; it must be a positive finite number")
+    return float(value)
+
+
+def move(model: nn.Module, device: torch.device) -> nn.Module:
+    """``model`` on ``device``, in place."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return model.to(device)
+
+
+def _indexed(device: torch.device) -> torch.device:
+    """``cuda`` as ``cuda:0``: tensors report their device with its index."""
+    if device.type in ("cpu", "mps", "meta") or device.index is not None:
+        return device
+    return torch.empty(0, device=device).device
+
+
+def _devices() -> list[str]:
+    found = ["cpu", "auto"]
+    if torch.accelerator.is_available():
+        kind = torch.accelerator.current_accelerator()
+        count = torch.accelerator.device_count()
+        found += [f"{kind.type if kind else 'cuda'}:{index}" for index in range(count)]
+    return found

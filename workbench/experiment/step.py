@@ -1,0 +1,115 @@
+"""One training step, from top to bottom.
+
+The three parts are apart so that a step with probes (`probed_step`) is made of the very same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.experiment.data import split, to_device
+from workbench.experiment.losses import check_loss, logits_of
+
+if TYPE_CHECKING:
+    from workbench.experiment.probing import Probing
+    from workbench.experiment.training import Training
+
+
+class StepResult:
+    """What a step leaves behind: nothing that holds its graph."""
+
+    __slots__ = ("gradient_norm", "logits", "loss", "targets")
+
+    def __init__(
+        self,
+        loss: float | torch.Tensor,
+        logits: torch.Tensor,
+        targets: Any,
+        gradient_norm: torch.Tensor | None,
+    ) -> None:
+        self.loss = loss
+        """A float on the CPU, a detached scalar elsewhere."""
+        self.logits = logits
+        self.targets = targets
+        self.gradient_norm = gradient_norm
+        """Before clipping; None where nothing is clipped."""
+
+
+def train_step(training: Training, batch: Any) -> StepResult:
+    """Train on one batch.
+
+    Raises:
+        NonFiniteError: the loss or a gradient is not finite; the update was not applied.
+    """
+    inputs, targets = split(batch)
+    inputs = to_device(inputs, training.device)
+    targets = to_device(targets, training.device)
+    logits, loss = forward(training, inputs, targets)
+    value = backward(training, loss)
+    norm = update(training)
+    return StepResult(value, logits.detach(), targets, norm)
+
+
+def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> StepResult:
+    """`train_step` with probes riding along."""
+    for probe in probes:
+        probe.before_step(training, batch)
+    inputs, targets = split(batch)
+    inputs = to_device(inputs, training.device)
+    targets = to_device(targets, training.device)
+    for probe in probes:
+        probe.before_forward()
+    logits, loss = forward(training, inputs, targets)
+    for probe in probes:
+        probe.after_forward(loss)
+    value = backward(training, loss)
+    for probe in probes:
+        probe.after_backward()
+    norm = update(training)
+    return StepResult(value, logits.detach(), targets, norm)
+
+
+def forward(training: Training, inputs: Any, targets: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits and loss, under the modes' contexts and nothing else."""
+    training.optimizer.zero_grad()
+    with training.modeset.forward_context():
+        logits = logits_of(call(training.model, inputs))
+        if not training.checked:
+            training.loss.check(logits, targets)
+        loss = training.loss(logits, targets)
+    if not training.checked:
+        check_loss(loss)
+        training.checked = True
+    return logits, loss
+
+
+def backward(training: Training, loss: torch.Tensor) -> float | torch.Tensor:
+    """Gradients, unscaled; gives what is to be logged of the loss."""
+    value = training.guard.check_loss(loss)
+    training.modeset.backward(loss)
+    training.modeset.before_clip(training.optimizer)
+    return value
+
+
+def update(training: Training) -> torch.Tensor | None:
+    """Clip, check, apply, schedule; gives the gradient norm where it was needed anyway."""
+    norm = None
+    if training.clip_grad_norm is not None:
+        norm = torch.nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
+    training.guard.check_gradients(scaled=training.scaled)
+    applied = training.modeset.optimizer_step(training.optimizer)
+    if applied and training.schedule.per_step:
+        training.schedule.scheduler.step()
+    return norm
+
+
+def call(model: torch.nn.Module, inputs: Any) -> Any:
+    """Call a model with a batch's inputs: a mapping by name, a tuple by position, or as they are."""
+    if isinstance(inputs, dict):
+        return model(**inputs)
+    if isinstance(inputs, (tuple, list)):
+        return model(*inputs)
+    return model(inputs)

@@ -1,0 +1,295 @@
+"""The state of a training and how one step moves it on.
+
+A `Training` is touched by one thread at a time: the runner's while a run is active, the caller's
+otherwise (`workbench.experiment.runner` sees to that). It knows nothing of threads.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from workbench.experiment.board import Board
+from workbench.experiment.captures import CaptureStore
+from workbench.experiment.cursor import Cursor
+from workbench.experiment.data import DataSource
+from workbench.experiment.events import (
+    Captured,
+    EpochDone,
+    LearningRateChanged,
+    ModelSwapped,
+    ModesChanged,
+    StepDone,
+)
+from workbench.experiment.guard import Guard
+from workbench.experiment.losses import Loss
+from workbench.experiment.measures import Measures
+from workbench.experiment.optimizers import Schedule, learning_rate, scale_learning_rate
+from workbench.experiment.probing import Probing
+from workbench.experiment.rng import RandomState
+from workbench.experiment.scalars import ScalarLog
+from workbench.experiment.step import StepResult, probed_step, train_step
+from workbench.experiment.swap import swap
+from workbench.experiment.switch import describe_switch, first_step
+from workbench.experiment.validation import validate
+from workbench.modes import ModeSet
+from workbench.modes.effects import StepTimings
+from workbench.records import CarryRow
+
+if TYPE_CHECKING:
+    from workbench.experiment.validation import Validation
+
+
+class Training:
+    """Model, data, optimizer and modes, and the position of the run in them."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        model: nn.Module,
+        train: DataSource,
+        val: DataSource | None,
+        loss: Loss,
+        optimizer: torch.optim.Optimizer,
+        schedule: Schedule,
+        modeset: ModeSet,
+        seed: int,
+        clip_grad_norm: float | None,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.cursor = Cursor(train)
+        self.val = val
+        self.loss = loss
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.modeset = modeset
+        self.attached: ModeSet | None = None
+        """The modes the model runs under now; `modeset` from the next step on."""
+        self.device = modeset.device
+        self.seed = seed
+        self.clip_grad_norm = clip_grad_norm
+        self.board = Board()
+        self.scalars = ScalarLog()
+        self.timings = StepTimings()
+        self.captures = CaptureStore()
+        self.measures = Measures(self.scalars)
+        self.random = RandomState(self.device)
+        self.probes: list[Probing] = []
+        self.carried: tuple[CarryRow, ...] = ()
+        self.best_accuracy: float | None = None
+        self.last_validation: Validation | None = None
+        self.step_count = 0
+        self.seeded = False
+        self.validating = False
+        """Whether validation was at work when something was raised."""
+        self._epoch_over = False
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Take the current model: what is remembered about a model starts anew."""
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.guard = Guard(self.model, self.device)
+        self.checked = False
+        """Whether a batch has passed the full checks."""
+
+    @property
+    def scaled(self) -> bool:
+        """Whether a gradient scaler is at work, which skips non-finite gradients by itself."""
+        return self._scaled
+
+    @property
+    def modes(self) -> str:
+        """The modes of the next step, as printed."""
+        return self._modes
+
+    @property
+    def modeset(self) -> ModeSet:
+        """The modes of the next step."""
+        return self._modeset
+
+    @modeset.setter
+    def modeset(self, value: ModeSet) -> None:
+        self._modeset = value
+        self._modes = str(value)
+        self._scaled = value["precision"].value == "fp16"
+
+    # -- one step ---------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Before the first step of a stretch: bring back the run's random state."""
+        if not self.seeded:
+            self.seeded = True
+            torch.manual_seed(self.seed)
+            if not self.model.training:
+                self.model.train()
+                self.board.notes.append("the model was in eval mode and was switched to train mode")
+        else:
+            self.random.restore()
+        self.measures.restart()
+
+    def end(self) -> None:
+        """After the last step of a stretch: put the random state away."""
+        self.random.save()
+
+    def advance(self) -> bool:
+        """Do the next step; False when the data of the epoch turned out to be over instead.
+
+        Raises:
+            Exception: whatever the user's code raised; the state is that of the last good step.
+        """
+        if self._epoch_over:  # a validation failed: it is repeated before anything else
+            self._end_epoch()
+        batch = self.cursor.take()
+        if batch is None:
+            self._epoch_over = True
+            self._end_epoch()
+            return False
+        started = time.perf_counter()
+        self.guard.remember()
+        try:
+            if self.attached is not self._modeset:
+                result = first_step(self, batch)
+            elif self.probes:
+                result = self._probed(batch)
+            else:
+                result = train_step(self, batch)
+                self.timings.add(self._modes, time.perf_counter() - started)
+        except BaseException:
+            self.guard.restore()
+            self.optimizer.zero_grad()
+            raise
+        self.cursor.done()
+        self.step_count += 1
+        self.measures.log(self, result)
+        if self.board.step_observers:
+            self._tell_step(result, time.perf_counter() - started)
+        if self.cursor.at_end:
+            self._epoch_over = True
+            self._end_epoch()
+        return True
+
+    def run_step(self, batch: Any) -> StepResult:
+        """One step, probed or plain."""
+        return self._probed(batch) if self.probes else train_step(self, batch)
+
+    def _probed(self, batch: Any) -> StepResult:
+        probes, self.probes = self.probes, []
+        try:
+            return probed_step(self, batch, probes)
+        finally:
+            for probing in probes:
+                self._keep(probing)
+
+    def _keep(self, probing: Probing) -> None:
+        record = probing.finish()
+        if record is None:
+            probing.handle.deliver(None, probing.problem)
+            return
+        step = self.step_count + 1
+        kind = "graph" if probing.kind == "graph" else "memory"
+        capture_id = self.captures.add(kind, step, record)
+        probing.handle.capture_id = capture_id
+        probing.handle.deliver(record)
+        self.board.emit(Captured(step, capture_id))
+
+    def _tell_step(self, result: StepResult, seconds: float) -> None:
+        loss = torch.as_tensor(result.loss)
+        event = StepDone(self.step_count, loss, seconds, self.measures.num_samples(result))
+        self.board.emit(event, to_step_observers=True)
+
+    def _end_epoch(self) -> None:
+        confusion = None
+        if self.val is not None:
+            confusion = self._validate(self.val).confusion
+        self.schedule.after_epoch(self._epoch_loss())
+        self._epoch_over = False
+        self.cursor.next_epoch()
+        self.board.emit(EpochDone(self.step_count, self.cursor.epoch, confusion))
+
+    def _validate(self, source: DataSource) -> Validation:
+        self.validating, started = True, time.perf_counter()
+        self.random.save()  # what is drawn in validation must not change the training
+        try:
+            found = validate(self, source)
+        finally:
+            self.random.restore()
+        self.validating = False
+        self.last_validation = found
+        self._log_validation(found)
+        self.measures.leave_out(time.perf_counter() - started)
+        return found
+
+    def _log_validation(self, found: Validation) -> None:
+        self.scalars.add("val/loss", self.step_count, found.loss)
+        if found.accuracy is not None:
+            self.scalars.add("val/accuracy", self.step_count, found.accuracy)
+            self.best_accuracy = max(found.accuracy, self.best_accuracy or 0.0)
+
+    def _epoch_loss(self) -> float | None:
+        if self.val is not None and self.last_validation is not None:
+            return self.last_validation.loss
+        self.scalars.flush()
+        recent = self.scalars.last("train/loss", max(1, self.cursor.index))
+        return sum(recent) / len(recent) if recent else None
+
+    # -- commands ---------------------------------------------------------------------------
+
+    def set_modes(self, modeset: ModeSet) -> None:
+        """Compute the next step under ``modeset``; nothing of the training's state is lost."""
+        before = self._modeset
+        if str(before) == str(modeset):
+            return
+        modeset.load_state_dict(before.state_dict())
+        self.modeset = modeset
+        text = describe_switch(before, modeset)
+        if self.step_count:
+            self.board.mark(self.step_count, text)
+        self.board.emit(ModesChanged(self.step_count, str(before), str(modeset)))
+        self.board.say(f"step {self.step_count}: next step runs with {text}", self.step_count)
+
+    def detach_modes(self) -> None:
+        """Leave the model as it was given, until the next step."""
+        if self.attached is not None:
+            self.attached.detach(self.model)
+            self.attached = None
+
+    def set_learning_rate(self, value: float) -> None:
+        """Set the rate of the next step; other groups keep their ratio to the first."""
+        scale_learning_rate(self.optimizer, self.schedule.scheduler, value)
+        mantissa, exponent = f"{value:.1e}".split("e")
+        text = f"lr {mantissa.removesuffix('.0')}e{int(exponent)}"
+        self.board.mark(self.step_count, text)
+        self.board.emit(LearningRateChanged(self.step_count, value))
+        self.board.say(f"step {self.step_count}: {text}", self.step_count)
+
+    def set_model(self, model: nn.Module) -> None:
+        """Swap the model; parameters and optimizer state that fit by name and shape carry over."""
+        self.detach_modes()
+        self.optimizer, self.carried = swap(self.model, model, self.optimizer, self.device)
+        if self.schedule.scheduler is not None:
+            self.schedule.scheduler.optimizer = self.optimizer
+        self.model = model
+        if self.seeded:
+            model.train()
+        self._adopt()
+        kept = sum(row.outcome == "carried" for row in self.carried)
+        total = sum(row.outcome != "dropped" for row in self.carried)
+        self.board.mark(self.step_count, f"new {type(model).__name__}")
+        self.board.emit(ModelSwapped(self.step_count, self.carried))
+        text = f"new {type(model).__name__}: {kept} of {total} parameters carried over"
+        self.board.say(f"step {self.step_count}: {text}", self.step_count)
+
+    def code_changed(self) -> None:
+        """The model's classes were renewed: attach the modes anew and check the next batch."""
+        self.detach_modes()
+        self.checked = False
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The rate of the first parameter group."""
+        return learning_rate(self.optimizer)

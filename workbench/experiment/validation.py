@@ -1,0 +1,111 @@
+"""Validation: loss, accuracy and confusion matrix over a whole data source."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from workbench.experiment.data import DataError, DataSource, split, to_device
+from workbench.experiment.losses import logits_of
+from workbench.experiment.measures import correct
+from workbench.experiment.step import call
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from workbench.experiment.training import Training
+
+MAX_CLASSES = 1000
+"""No confusion matrix past this: nobody could read it."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What one pass over the validation data found."""
+
+    loss: float
+    """Mean over samples."""
+    accuracy: float | None
+    confusion: torch.Tensor | None
+    """``[classes, classes]`` int64 on CPU, rows = true class."""
+
+
+def validate(training: Training, source: DataSource) -> Validation:
+    """Evaluate the model in eval mode, without gradients, under the training's modes.
+
+    Every module's own train or eval flag is put back afterwards.
+
+    Raises:
+        DataError: the source gave no batch.
+        Exception: whatever the user's code raised; the flags are put back all the same.
+    """
+    tally = _Tally(training.device)
+    with evaluating(training.model), torch.no_grad():
+        for batch in source.batches(0):
+            inputs, targets = split(batch)
+            inputs, targets = (to_device(part, training.device) for part in (inputs, targets))
+            with training.modeset.forward_context():
+                logits = logits_of(call(training.model, inputs))
+                loss = training.loss(logits, targets)
+            tally.add(loss, logits, targets)
+    if tally.num_samples == 0:
+        raise DataError(f"val gave no batch ({source.name}); give at least one, or leave val out")
+    return tally.result()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Generator[None]:
+    """Eval mode, and back to each module's own flag."""
+    flags = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, flag in flags:
+            module.training = flag
+
+
+class _Tally:
+    """Sums on the device; reads them once at the end."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.num_samples = 0
+        self._loss = torch.zeros((), device=device, dtype=torch.float32)
+        self._right = torch.zeros((), device=device, dtype=torch.int64)
+        self._answers = 0
+        self._confusion: torch.Tensor | None = None
+
+    def add(self, loss: torch.Tensor, logits: torch.Tensor, targets: Any) -> None:
+        count = len(logits) if logits.ndim else 1
+        self.num_samples += count
+        self._loss += loss.float() * count
+        right = correct(logits, targets)
+        if right is not None:
+            self._right += right.sum()
+            self._answers += right.numel()
+        if logits.ndim == 2 and 1 < logits.shape[1] <= MAX_CLASSES:
+            self._count(logits, targets)
+
+    def _count(self, logits: torch.Tensor, targets: Any) -> None:
+        if not isinstance(targets, torch.Tensor) or targets.ndim != 1:
+            return
+        classes = logits.shape[1]
+        known = (targets >= 0) & (targets < classes)
+        pairs = targets.long() * classes + logits.argmax(1)
+        counts = torch.bincount(pairs[known], minlength=classes * classes)
+        self._confusion = counts if self._confusion is None else self._confusion + counts
+
+    def result(self) -> Validation:
+        confusion = self._confusion
+        if confusion is not None:
+            side = int(len(confusion) ** 0.5 + 0.5)
+            confusion = confusion.reshape(side, side).cpu()
+        return Validation(
+            loss=float(self._loss) / self.num_samples,
+            accuracy=int(self._right) / self._answers if self._answers else None,
+            confusion=confusion,
+        )

@@ -1,0 +1,234 @@
+"""The attributes of an `Experiment` that show or set one thing of its training."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from workbench.experiment.setup import check_model, find_modes, positive, whole
+
+if TYPE_CHECKING:
+    from workbench.experiment.captures import CaptureStore
+    from workbench.experiment.rundir import RunFolder
+    from workbench.experiment.runner import Runner
+    from workbench.experiment.scalars import ScalarLog
+    from workbench.experiment.training import Training
+    from workbench.modes import ModeSet
+    from workbench.modes.effects import StepTimings
+    from workbench.records import CarryRow, Failure, Marker
+    from workbench.records.panel import Status
+
+
+class Delegates:
+    """What can be read of an experiment at any time, and what can be set at any time.
+
+    Settings take effect at the next step boundary; where nothing runs, at once.
+    """
+
+    _training: Training
+    _runner: Runner
+    _folder: RunFolder
+    _epochs: int
+    dropped_points: int
+    """Metric points lost because the disk was slow or full."""
+    created_at: float
+    """Unix time, seconds."""
+
+    # -- settings ---------------------------------------------------------------------------
+
+    @property
+    def model(self) -> nn.Module:
+        """The model. Assigning another one is a hot swap: what fits by name and shape carries over
+        (`carried` says what).
+        """
+        return self._training.model
+
+    @model.setter
+    def model(self, value: nn.Module) -> None:
+        model = check_model(value)
+        self._runner.submit(lambda: self._training.set_model(model))
+
+    @property
+    def modes(self) -> str:
+        """The modes of the next step, such as ``"compile+bf16"``."""
+        return self._training.modes
+
+    @modes.setter
+    def modes(self, value: str) -> None:
+        modeset = find_modes(value, self.device)
+        self._runner.submit(lambda: self._training.set_modes(modeset))
+
+    @property
+    def learning_rate(self) -> float | None:
+        """Of the first parameter group; setting it keeps the other groups' ratios to it."""
+        return self._training.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        rate = positive(value, "learning_rate")
+        self._runner.submit(lambda: self._training.set_learning_rate(rate))
+
+    @property
+    def epochs(self) -> int:
+        """Length of the next run."""
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, value: int) -> None:
+        self._epochs = whole(value, "epochs")
+
+    # -- parts ------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Of the experiment and of its run directory."""
+        return self._training.name
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer; a new one after a hot swap."""
+        return self._training.optimizer
+
+    @property
+    def scheduler(self) -> object | None:
+        """The learning-rate scheduler, if any."""
+        return self._training.schedule.scheduler
+
+    @property
+    def modeset(self) -> ModeSet:
+        """The modes of the next step, as objects."""
+        return self._training.modeset
+
+    @property
+    def device(self) -> torch.device:
+        """Where it trains."""
+        return self._training.device
+
+    @property
+    def seed(self) -> int:
+        """What the run was seeded with."""
+        return self._training.seed
+
+    @property
+    def scalars(self) -> ScalarLog:
+        """Every scalar logged so far."""
+        return self._training.scalars
+
+    @property
+    def timings(self) -> StepTimings:
+        """Seconds per step, by modes."""
+        return self._training.timings
+
+    @property
+    def captures(self) -> CaptureStore:
+        """Graph and memory records."""
+        return self._training.captures
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self._folder.path
+
+    # -- state ------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        """What it is doing."""
+        return self._training.board.status
+
+    @property
+    def message(self) -> str:
+        """The one status line."""
+        return self._training.board.message
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know about this experiment, one sentence each."""
+        return self._training.board.notes
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it stopped by itself, None when it did not."""
+        return self._training.board.failure
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        """Changes of modes, learning rate and model, by step."""
+        return self._training.board.markers
+
+    @property
+    def carried(self) -> tuple[CarryRow, ...]:
+        """What became of every parameter in the last hot swap."""
+        return self._training.carried
+
+    @property
+    def step_count(self) -> int:
+        """Steps done."""
+        return self._training.step_count
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way, from 1; the last one when the run is over, 0 before any step."""
+        cursor = self._training.cursor
+        under_way = cursor.index > 0 or self.status == "training"
+        return cursor.epoch + (
+            1 if under_way and not self._runner.plan.reached(self._training) else 0
+        )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """0 while unknown."""
+        return self._training.cursor.steps_per_epoch
+
+    @property
+    def total_steps(self) -> int:
+        """The step at which the current or next run ends; 0 while unknown."""
+        if self.status == "idle":
+            return self.epochs * self.steps_per_epoch
+        return self._runner.plan.total_steps(self._training)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Throughput over the last seconds, None before it was measured."""
+        return self._training.measures.samples_per_s
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the present speed, None while unknown or not training."""
+        speed, left = self._training.measures.steps_per_s, self.total_steps - self.step_count
+        if self.status != "training" or not speed or left < 0 or not self.total_steps:
+            return None
+        return left / speed
+
+    @property
+    def loss_name(self) -> str:
+        """``cross entropy``"""
+        return self._training.loss.name
+
+    @property
+    def best_accuracy(self) -> float | None:
+        """The best validation accuracy so far, 0..1."""
+        return self._training.best_accuracy
+
+    @property
+    def started_at(self) -> float | None:
+        """Unix time of the last start, seconds."""
+        return self._training.board.started_at
+
+    def summary(self) -> str:
+        """A few readable lines."""
+        total = f" of {self.total_steps}" if self.total_steps else ""
+        lines = [f"Experiment {self.name}: {self.status}, step {self.step_count}{total}"]
+        for name in ("train/loss", "val/loss", "val/accuracy"):
+            last = self.scalars.last(name)
+            if last and math.isfinite(last[0]):
+                lines.append(f"  {name} {last[0]:.4g}")
+        lines.append(f"  modes {self.modes}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.summary()
