@@ -19,9 +19,9 @@ export type CaptureKind = 'graph' | 'memory';
 /**
  * The measured effect of a mode's value.
  *
- * ``good``/``bad``: line 1 is the effect against the value before. ``baseline``: the default is
- * chosen. ``none``: measured, no effect the spread supports, or nothing to act on. ``todo``: not
- * measured. ``warn``: something is missing on this machine.
+ * ``good``/``bad``: line 1 is the effect against the default, or against the value it names.
+ * ``baseline``: the default is chosen. ``none``: measured, no effect the spread supports, or
+ * nothing to act on. ``todo``: not measured. ``warn``: something is missing on this machine.
  */
 export interface Badge {
   readonly kind: BadgeKind;
@@ -288,7 +288,7 @@ export interface MemoryRecord {
 export interface ModeChoice {
   readonly value: string;
   readonly available: boolean;
-  /** One fact found on this machine; empty when available. */
+  /** One fact found on this machine; an available value may carry one too (measured slow). */
   readonly why: string;
   /** What to choose or do instead. */
   readonly remedy: string;
