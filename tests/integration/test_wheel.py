@@ -21,7 +21,6 @@ import frontend
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-JUPYTER = Path(sys.executable).parent
 
 
 def run(*command: str | Path, **environment: str) -> str:
@@ -101,12 +100,14 @@ def test_both_extensions_are_enabled(installed: Path) -> None:
     }
     assert shutil.which("node", path=environment["PATH"]) is None
     python = installed / "python"
-    listed = run(python, "-m", "jupyter", "labextension", "list", **environment)
+    # the modules behind `jupyter labextension` and `jupyter server extension`, whose scripts are
+    # in the borrowed environment
+    listed = run(python, "-m", "jupyterlab.labextensions", "list", **environment)
     (line,) = [line for line in listed.splitlines() if "torch-workbench" in line]
     assert "enabled" in line
     assert "OK" in line
     assert str(installed.parent) in listed
-    listed = run(python, "-m", "jupyter", "server", "extension", "list", **environment)
+    listed = run(python, "-m", "jupyter_server.extension.serverextension", "list", **environment)
     assert any("workbench" in line and "enabled" in line for line in listed.splitlines())
     assert "workbench 0.1.0" in listed.replace("\x1b[32m", "")
 
