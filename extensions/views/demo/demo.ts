@@ -1,10 +1,10 @@
 /**
  * The front end without Jupyter: every state of the panel, in every theme. `?state=nan`,
- * `?theme=dark`, `?width=640`, `?font=wide`; without a state, all of them below each other.
+ * `?theme=dark`, `?width=640`, `?font=wide`, `?side`; without a state, all of them below each other.
  */
-import { mountPanel } from '../src';
+import { mountCaptures, mountExperiments, mountModes, mountPanel, mountRuns } from '../src';
 import '../src/style/index.css';
-import { EXPERIMENTS, kernel } from './states';
+import { EXPERIMENTS, kernel, manyExperiments, runs } from './states';
 import { DemoStore } from './store';
 
 const query = new URLSearchParams(location.search);
@@ -12,8 +12,10 @@ const theme = query.get('theme') ?? 'light';
 const root = document.documentElement;
 root.dataset['jpThemeLight'] = String(theme === 'light');
 if (theme !== 'none') root.dataset['jpThemeName'] = theme;
-if (query.get('font') === 'wide') {
-  root.style.setProperty('--jp-ui-font-family', '"DejaVu Sans", Verdana, sans-serif');
+const family = { wide: '"DejaVu Sans", Verdana, sans-serif', arial: 'Arial, sans-serif' };
+const font = query.get('font') ?? '';
+if (font in family) {
+  root.style.setProperty('--jp-ui-font-family', family[font as keyof typeof family]);
 }
 if (theme !== 'none') {
   const link = document.createElement('link');
@@ -23,8 +25,25 @@ if (theme !== 'none') {
   await new Promise((resolve) => link.addEventListener('load', resolve));
 }
 
+/** The side panel's sections below each other, without JupyterLab's accordion around them. */
+function side(): void {
+  const place = document.createElement('div');
+  place.style.width = '320px';
+  document.body.append(place);
+  const store = new DemoStore(manyExperiments());
+  let current = 'exp';
+  const section = (): HTMLElement => place.appendChild(document.createElement('section'));
+  mountExperiments(section(), store, { current: () => current, onSelect: (id) => (current = id) });
+  mountModes(section(), store, { experiment: 'exp' });
+  mountCaptures(section(), store, { experiment: 'exp' });
+  const disk = { get: () => ({ runs: runs() }), subscribe: () => () => undefined };
+  mountRuns(section(), { ...disk, send: () => Promise.resolve() }, { onOpen: () => undefined });
+}
+
 const wanted = query.get('state');
-for (const name of wanted ? [wanted] : Object.keys(EXPERIMENTS)) {
+if (query.has('side')) side();
+const panels = query.has('side') ? [] : wanted ? [wanted] : Object.keys(EXPERIMENTS);
+for (const name of panels) {
   const place = document.createElement('div');
   place.style.width = `${query.get('width') ?? 944}px`;
   place.dataset['state'] = name;

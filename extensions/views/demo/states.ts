@@ -4,6 +4,7 @@ import type {
   Failure,
   ModeChoice,
   ModeState,
+  RunSummary,
 } from '@torch-workbench/records';
 import type { ExperimentModel, KernelModel } from '../src/kernel';
 import { lossCurve, memory, valCurve } from './curves';
@@ -252,4 +253,35 @@ export function kernel(name: string): KernelModel {
     kernel: { device: 'CPU', cores: 8, memory_bytes: 31 * 2 ** 30, python: '3.12', torch: '2.13' },
     experiments: new Map([['demo', shown]]),
   };
+}
+
+export function runs(): RunSummary[] {
+  const now = Date.now() / 1000;
+  const rows: [string, string, number | null, number][] = [
+    ['exit-cnn-7', 'training', 0.549, 120],
+    ['exit-cnn-6', 'paused', 0.66, 3_600],
+    ['plain-cnn-2', 'finished', 0.784, 7_200],
+    ['exit-cnn-5', 'nan', 0.312, 10_800],
+    ['exit-cnn-4', 'exception', null, 90_000],
+    ['exit-cnn-1', 'stopped', 0.725, 190_000],
+  ];
+  return rows.map(([name, status, best_accuracy, ago]) => ({
+    name,
+    path: `runs/${name}`,
+    status,
+    model: 'EarlyExitCNN',
+    modes: 'compile+bf16',
+    best_accuracy,
+    step: 412,
+    updated_at: now - ago,
+  }));
+}
+
+/** Three experiments in one kernel, for the side panel. */
+export function manyExperiments(): KernelModel {
+  const { training, paused, finished } = EXPERIMENTS;
+  const named = (model: ExperimentModel | undefined, id: string): [string, ExperimentModel][] =>
+    model ? [[id, { ...model, state: { ...model.state, id, name: id } }]] : [];
+  const all = [named(training, 'exp'), named(paused, 'exp_wide'), named(finished, 'baseline')];
+  return { ...kernel('training'), experiments: new Map(all.flat()) };
 }

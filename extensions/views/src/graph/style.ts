@@ -56,5 +56,6 @@ export const STYLE = `${TOKENS}
 .wb-table tr[aria-selected=true] td{background:var(--wb-selbg)}
 .wb-table tbody tr{cursor:pointer}
 .wb-table tbody tr:hover td{background:var(--wb-lvl1)}
+.wb-inspector table{table-layout:fixed}
 .wb-inspector ul{margin:0;padding-left:18px}
 `;

@@ -1,0 +1,120 @@
+/** The timeline's canvas: hover, click for the scrubber, drag for a range, wheel to zoom. */
+import { h } from '../graph/dom';
+import type { Palette } from '../graph/theme';
+import { paintTimeline, positionAt, xOf, type ChartView } from './timeline';
+
+export interface ChartEvents {
+  scrub: (position: number) => void;
+  hover: (position: number | null) => void;
+  range: (from: number, to: number) => void;
+}
+
+const DRAG = 5;
+
+export class Chart {
+  readonly element = h('canvas', {
+    class: 'wb-timeline',
+    tabindex: 0,
+    role: 'application',
+    'aria-label':
+      'Memory over time. Left and right move the scrubber, End goes to the peak, T shows a table.',
+  });
+  private view: ChartView | null = null;
+  private palette: Palette | null = null;
+  private frame = 0;
+
+  constructor(private readonly events: ChartEvents) {
+    this.listen();
+  }
+
+  show(view: ChartView | null, palette: Palette): void {
+    this.view = view;
+    this.palette = palette;
+    this.redraw();
+  }
+
+  redraw(): void {
+    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.frame);
+  }
+
+  private draw(): void {
+    this.frame = 0;
+    const { element, view, palette } = this;
+    const width = element.clientWidth;
+    const height = element.clientHeight;
+    const context = element.getContext('2d');
+    if (!context || !view || !palette || width < 40 || height < 40) return;
+    const ratio = window.devicePixelRatio || 1;
+    element.width = Math.round(width * ratio);
+    element.height = Math.round(height * ratio);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    paintTimeline({ context, palette, width, height }, view);
+  }
+
+  private at(event: MouseEvent): number {
+    const box = this.element.getBoundingClientRect();
+    return this.view ? positionAt(this.view, box.width, event.clientX - box.left) : 0;
+  }
+
+  private listen(): void {
+    const { element } = this;
+    let down: { x: number; position: number; brush: boolean } | null = null;
+    element.addEventListener('pointerdown', (event) => {
+      if (event.button !== 0 || !this.view) return;
+      element.setPointerCapture?.(event.pointerId);
+      down = { x: event.clientX, position: this.at(event), brush: !this.onScrubber(event) };
+    });
+    element.addEventListener('pointermove', (event) => {
+      const { view } = this;
+      if (!view) return;
+      const position = this.at(event);
+      if (!down) this.events.hover(position);
+      else if (!down.brush) this.events.scrub(position);
+      else if (Math.abs(event.clientX - down.x) > DRAG) {
+        view.brush = [down.position, position];
+        this.redraw();
+      }
+    });
+    element.addEventListener('pointerup', () => {
+      const brush = this.view?.brush;
+      if (this.view) this.view.brush = null;
+      if (brush) this.events.range(Math.min(...brush), Math.max(...brush));
+      else if (down) this.events.scrub(down.position);
+      down = null;
+    });
+    element.addEventListener('pointercancel', () => {
+      down = null;
+      if (this.view) this.view.brush = null;
+      this.redraw();
+    });
+    element.addEventListener('pointerleave', () => this.events.hover(null));
+    element.addEventListener('dblclick', () => this.events.range(0, Infinity));
+    element.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
+  }
+
+  private onScrubber(event: MouseEvent): boolean {
+    const box = this.element.getBoundingClientRect();
+    if (!this.view) return false;
+    return Math.abs(event.clientX - box.left - xOf(this.view, box.width, this.view.scrubber)) < 5;
+  }
+
+  /** Ctrl or a pinch zooms about the pointer; a sideways wheel pans. A plain one scrolls the page. */
+  private wheel(event: WheelEvent): void {
+    const { view } = this;
+    if (!view) return;
+    const span = view.to - view.from;
+    if (event.ctrlKey || event.metaKey) {
+      const fixed = this.at(event);
+      const factor = Math.exp(event.deltaY * 0.004);
+      this.events.range(fixed - (fixed - view.from) * factor, fixed + (view.to - fixed) * factor);
+    } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      const shift = (event.deltaX / this.element.clientWidth) * span;
+      this.events.range(view.from + shift, view.to + shift);
+    } else return;
+    event.preventDefault();
+  }
+}

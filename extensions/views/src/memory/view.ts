@@ -1,0 +1,377 @@
+/** The memory view: live bytes by category over a step, the peak explained, and who holds it. */
+import { button, h } from '../graph/dom';
+import { formatBytes, formatCount, plural, shorten } from '../graph/format';
+import { followTheme, readPalette, type Palette } from '../graph/theme';
+import type { Dispose, Store } from '../store';
+import { holdersAt } from './blocks';
+import { Chart } from './chart';
+import { inspectBlock, inspectCapture } from './inspector';
+import { segmentMap, type SegmentMap } from './segments';
+import { composition, peakSentence } from './sentence';
+import { isLive, readSeries, timeAt, type MemoryColumns, type Series } from './series';
+import { STYLE } from './style';
+import { holdersTable, phaseTable, swatch } from './tables';
+import type { ChartView } from './timeline';
+
+/** What the view shows; `error` is one sentence. */
+export interface MemoryViewState {
+  readonly record: MemoryColumns | null;
+  readonly error: string | null;
+}
+
+const NARROW = 700;
+const MEDIUM = 1150;
+const ROWS = 200;
+const EMPTY = 'No memory recording yet. Capture a step, or record any code with wb.memory().';
+
+/** Mounts the view into `el`; the returned function takes it out again. */
+export function mount(el: HTMLElement, store: Store<MemoryViewState, never>): Dispose {
+  const view = new MemoryView(store);
+  el.append(view.element);
+  view.start();
+  return () => view.dispose();
+}
+
+class MemoryView {
+  readonly element = h('div', { class: 'wb-view wb-memory' });
+  private record: MemoryColumns | null = null;
+  private series: Series | null = null;
+  private chartView: ChartView | null = null;
+  private selected: number | null = null;
+  private hidden = new Set<number>();
+  private table = false;
+  private segments: SegmentMap | null = null;
+  private palette: Palette;
+  private readonly cleanup: (() => void)[] = [];
+  private readonly title = h('span', { class: 'wb-title' });
+  private readonly sentence = h('p', { class: 'wb-peak', style: 'margin:0' });
+  private readonly keys = h('div', { class: 'wb-keys', role: 'group', 'aria-label': 'Categories' });
+  private readonly rowsTitle = h('div', { class: 'wb-part' });
+  private readonly rows = h('div', { class: 'wb-rows' });
+  private readonly phases = h('div', { class: 'wb-rows', style: 'flex:none', hidden: true });
+  private readonly main = h('div', { class: 'wb-main' });
+  private readonly inspector = h('aside', { class: 'wb-inspector', 'aria-label': 'Details' });
+  private readonly message = h('div', { class: 'wb-message', hidden: true });
+  private readonly live = h('div', { class: 'wb-sr', role: 'status', 'aria-live': 'polite' });
+  private readonly search = h('input', {
+    type: 'search',
+    placeholder: 'Name, module, op, >1MiB',
+    'aria-label': 'Filter blocks by name, module, operation, category or size',
+    maxlength: 200,
+  });
+  private readonly tableButton = button(
+    'Table',
+    () => this.toggleTable(),
+    { 'aria-pressed': 'false' },
+    'T',
+  );
+  private readonly details = button('Details', () => this.setDetails(this.inspector.hidden), {});
+  private readonly chart = new Chart({
+    scrub: (position) => this.scrub(position),
+    hover: (position) => this.hover(position),
+    range: (from, to) => this.range(from, to),
+  });
+
+  constructor(private readonly store: Store<MemoryViewState, never>) {
+    const bar = h('div', { class: 'wb-bar', role: 'toolbar', 'aria-label': 'Memory' }, this.title);
+    const find = h(
+      'label',
+      { class: 'wb-find' },
+      this.search,
+      h('kbd', { 'aria-hidden': 'true' }, '/'),
+    );
+    bar.append(
+      h('span', { class: 'wb-space' }),
+      button('Peak', () => this.toPeak(), {}, 'End'),
+    );
+    bar.append(
+      button('All', () => this.range(0, Infinity), { title: 'Show the whole recording' }, 'F'),
+    );
+    bar.append(find, this.tableButton, this.details);
+    this.main.append(
+      this.sentence,
+      this.keys,
+      this.chart.element,
+      this.phases,
+      this.rowsTitle,
+      this.rows,
+    );
+    const body = h('div', { class: 'wb-body' }, this.main, this.inspector, this.message);
+    this.element.append(h('style', {}, STYLE), bar, body, this.live);
+    this.palette = readPalette(this.element);
+  }
+
+  start(): void {
+    this.element.addEventListener('keydown', (event) => this.key(event));
+    this.search.addEventListener('input', () => this.refresh());
+    this.cleanup.push(
+      followTheme(this.element, () => {
+        this.palette = readPalette(this.element);
+        this.drawAll();
+      }),
+    );
+    this.cleanup.push(this.store.subscribe(() => this.update()));
+    if (typeof ResizeObserver === 'function') {
+      const observer = new ResizeObserver(() => this.resize());
+      observer.observe(this.element);
+      observer.observe(this.main);
+      this.cleanup.push(() => observer.disconnect());
+    }
+    this.update();
+    this.resize();
+  }
+
+  dispose(): void {
+    for (const end of this.cleanup) end();
+    this.chart.dispose();
+    this.element.remove();
+  }
+
+  private update(): void {
+    const { record, error } = this.store.get();
+    let problem = error;
+    if (record !== this.record) {
+      this.record = record;
+      this.selected = null;
+      this.hidden = new Set();
+      this.segments?.element.remove();
+      this.segments = null;
+      try {
+        this.open(record);
+      } catch (reason) {
+        this.series = this.chartView = null;
+        problem = `This record cannot be drawn: ${String(reason)}`;
+      }
+    }
+    this.showMessage(problem);
+    this.refresh();
+    this.drawAll();
+  }
+
+  private open(record: MemoryColumns | null): void {
+    this.series = record && record.event_time_us.length > 0 ? readSeries(record) : null;
+    this.chartView = null;
+    if (!record || !this.series) return;
+    const scrubber = Math.min(record.peak_event + 1, this.series.length - 1);
+    this.chartView = {
+      record,
+      series: this.series,
+      from: 0,
+      to: this.series.length - 1,
+      scrubber,
+      hover: null,
+      brush: null,
+      hidden: this.hidden,
+    };
+    if (record.segment_bytes.length > 0) {
+      this.segments = segmentMap(record, (address) => this.selectAddress(address));
+      this.main.insertBefore(this.segments.element, this.rowsTitle);
+    }
+    const step = record.step === null ? '' : ` · step ${formatCount(record.step)}`;
+    this.title.textContent = `${shorten(record.title || 'Memory', 80)}${step} · ${shorten(record.device, 20)}`;
+    this.sentence.textContent = peakSentence(record, this.series);
+    this.phases.replaceChildren(phaseTable(record, this.series));
+  }
+
+  private showMessage(error: string | null): void {
+    const empty = this.series === null;
+    this.message.hidden = error === null && !empty;
+    this.main.style.visibility = empty ? 'hidden' : '';
+    if (error !== null) {
+      const card = h(
+        'div',
+        { class: 'wb-card', role: 'alert' },
+        h('b', {}, 'The memory record could not be shown'),
+      );
+      card.append(shorten(error, 2000));
+      this.message.replaceChildren(card);
+    } else if (empty)
+      this.message.replaceChildren(h('p', {}, this.record ? nothing(this.record) : EMPTY));
+    this.message.style.pointerEvents = empty ? '' : 'none';
+    this.setDetails(!this.inspector.hidden);
+  }
+
+  private scrub(position: number): void {
+    const { chartView, record } = this;
+    if (!chartView || !record) return;
+    chartView.scrubber = Math.max(0, Math.min(chartView.series.length - 1, Math.round(position)));
+    const { scrubber } = chartView;
+    if (scrubber < chartView.from || scrubber > chartView.to) {
+      const half = (chartView.to - chartView.from) / 2;
+      this.range(scrubber - half, scrubber + half);
+    }
+    const bytes = formatBytes(chartView.series.total[scrubber] ?? 0);
+    this.live.textContent = `event ${formatCount(scrubber)}, ${timeAt(record, scrubber).toFixed(1)} milliseconds, ${bytes}`;
+    this.refresh();
+  }
+
+  private hover(position: number | null): void {
+    if (!this.chartView || this.chartView.hover === position) return;
+    this.chartView.hover = position;
+    this.showKeys();
+    this.chart.redraw();
+  }
+
+  private range(from: number, to: number): void {
+    const { chartView } = this;
+    if (!chartView) return;
+    const last = chartView.series.length - 1;
+    const span = Math.max(Math.min(last, 4), Math.min(last, to - from));
+    chartView.from = Math.max(0, Math.min(last - span, from));
+    chartView.to = Math.min(last, chartView.from + span);
+    this.chart.redraw();
+  }
+
+  private toPeak(): void {
+    if (this.record) this.scrub(this.record.peak_event + 1);
+  }
+
+  private select(block: number): void {
+    this.selected = this.selected === block ? null : block;
+    if (this.selected !== null) this.setDetails(true);
+    this.refresh();
+    this.rows.querySelector<HTMLElement>(`[data-block="${block}"]`)?.focus({ preventScroll: true });
+  }
+
+  /** The block that lies at an address at the end of the recording. */
+  private selectAddress(address: number): void {
+    const { record, chartView } = this;
+    if (!record || !chartView) return;
+    const end = chartView.series.length - 1;
+    for (let block = record.block_start.length - 1; block >= 0; block -= 1)
+      if (record.block_address[block] === address && isLive(record, block, end)) {
+        this.selected = null;
+        if (!isLive(record, block, chartView.scrubber)) this.scrub(end);
+        this.select(block);
+        return;
+      }
+  }
+
+  private toggleTable(): void {
+    this.table = !this.table;
+    this.tableButton.setAttribute('aria-pressed', String(this.table));
+    this.chart.element.hidden = this.table;
+    this.phases.hidden = !this.table;
+    if (!this.table) this.drawAll();
+  }
+
+  private setDetails(shown: boolean): void {
+    this.inspector.hidden = !shown || this.series === null;
+    this.details.setAttribute('aria-pressed', String(shown));
+  }
+
+  private refresh(): void {
+    const { record, series, chartView } = this;
+    if (!record || !series || !chartView) return;
+    const { scrubber } = chartView;
+    const filter = { hidden: this.hidden, query: this.search.value };
+    const holders = holdersAt(record, scrubber, filter, ROWS);
+    const total = series.total[scrubber] ?? 0;
+    const scroll = this.rows.scrollTop;
+    this.rows.replaceChildren(
+      holdersTable(record, holders, scrubber, total, this.selected, (block) => this.select(block)),
+    );
+    this.rows.scrollTop = scroll;
+    const moment =
+      scrubber === record.peak_event + 1 ? 'at the peak' : `after event ${formatCount(scrubber)}`;
+    const count = `${plural(holders.count, 'block')}, ${formatBytes(holders.bytes)} of ${formatBytes(total)}`;
+    this.rowsTitle.replaceChildren(h('b', {}, `Who holds memory ${moment}`), h('span', {}, count));
+    if (this.selected === null) inspectCapture(this.inspector, record, series, scrubber);
+    else inspectBlock(this.inspector, record, this.selected, scrubber);
+    this.showKeys();
+    this.chart.redraw();
+  }
+
+  /** The legend: bytes under the pointer, else at the scrubber; a click hides a category. */
+  private showKeys(): void {
+    const { series, chartView } = this;
+    if (!series || !chartView) return;
+    const at = chartView.hover ?? chartView.scrubber;
+    const parts = composition(series, at);
+    if (this.keys.children.length !== parts.length)
+      this.keys.replaceChildren(...parts.map(({ category }) => this.keyOf(category)));
+    parts.forEach(({ category, bytes }, index) => {
+      const key = this.keys.children[index];
+      key?.setAttribute('aria-pressed', String(!this.hidden.has(category)));
+      const value = key?.querySelector('.wb-value');
+      if (value) value.textContent = formatBytes(bytes);
+    });
+  }
+
+  private keyOf(category: number): HTMLElement {
+    const label = swatch(category);
+    label.style.color = 'var(--wb-ink)';
+    const key = h(
+      'button',
+      { type: 'button', title: 'Show or hide' },
+      label,
+      h('span', { class: 'wb-value' }),
+    );
+    key.addEventListener('click', () => {
+      if (this.hidden.has(category)) this.hidden.delete(category);
+      else this.hidden.add(category);
+      this.refresh();
+    });
+    return key;
+  }
+
+  private resize(): void {
+    const width = this.element.clientWidth || 1000;
+    const size = width < NARROW ? 'narrow' : width < MEDIUM ? 'medium' : 'wide';
+    if (this.element.dataset['size'] !== size) {
+      this.element.dataset['size'] = size;
+      this.setDetails(size === 'wide');
+    }
+    this.drawAll();
+  }
+
+  private drawAll(): void {
+    this.chart.show(this.chartView, this.palette);
+    this.segments?.draw(this.palette, Math.max(200, this.main.clientWidth - 2));
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target instanceof HTMLInputElement;
+    const handled = typing ? this.typingKey(event.key) : this.viewKey(event);
+    if (handled) event.preventDefault();
+    // JupyterLab binds single letters in command mode; none of them may leave the view.
+    if (handled || typing) event.stopPropagation();
+  }
+
+  private typingKey(key: string): boolean {
+    if (key !== 'Escape') return false;
+    this.search.value = '';
+    this.refresh();
+    this.chart.element.focus();
+    return true;
+  }
+
+  private viewKey(event: KeyboardEvent): boolean {
+    const { chartView } = this;
+    if (!chartView) return false;
+    const onChart = event.target === this.chart.element;
+    const stride = event.shiftKey ? 10 : 1;
+    const { scrubber, from, to } = chartView;
+    const zoom = (factor: number): void =>
+      this.range(scrubber - (scrubber - from) * factor, scrubber + (to - scrubber) * factor);
+    if (event.key === 'ArrowLeft' && onChart) this.scrub(scrubber - stride);
+    else if (event.key === 'ArrowRight' && onChart) this.scrub(scrubber + stride);
+    else if (event.key === 'Home') this.scrub(0);
+    else if (event.key === 'End') this.toPeak();
+    else if (event.key === '+' || event.key === '=') zoom(0.7);
+    else if (event.key === '-' || event.key === '_') zoom(1 / 0.7);
+    else if (event.key === 'f' || event.key === 'F') this.range(0, Infinity);
+    else if (event.key === 't' || event.key === 'T') this.toggleTable();
+    else if (event.key === '/') this.search.focus();
+    else if (event.key === 'Escape' && this.selected !== null) this.select(this.selected);
+    else return false;
+    return true;
+  }
+}
+
+function nothing(record: MemoryColumns): string {
+  const held = Array.from(record.block_bytes).reduce((sum, bytes) => sum + bytes, 0);
+  const stayed = held > 0 ? `; ${formatBytes(held)} were there before and stayed` : '';
+  return `Nothing was allocated or freed on ${shorten(record.device, 40)}${stayed}.`;
+}
