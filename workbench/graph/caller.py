@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -31,9 +32,12 @@ def caller_variables() -> dict[str, Any]:
         frame = frame.f_back
     if frame is None:
         return {}
-    found = {**frame.f_globals, **frame.f_locals}
-    owner = frame.f_locals.get("self")
-    return {**getattr(owner, "__dict__", {}), **found}
+    own = dict(frame.f_locals)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        # asking a function for its locals left a copy of them on its frame, which would keep the
+        # user's tensors alive after a `del`
+        frame.f_locals.clear()
+    return {**getattr(own.get("self"), "__dict__", {}), **frame.f_globals, **own}
 
 
 def models_of(graph: Walk, variables: Mapping[str, Any]) -> dict[str, nn.Module]:

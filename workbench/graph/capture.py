@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from workbench.graph.dismantle import protect
 from workbench.graph.torch_private import node_sequence, node_type, output_metadata
 
 if TYPE_CHECKING:
@@ -109,8 +110,10 @@ def walk(root: Node) -> Walk:
     row_of[order] = np.arange(len(order))
     edge_from, edge_to = row_of[edge_from], row_of[edge_to]
     by_user = np.argsort(edge_to, kind="stable")
+    in_order = [nodes[i] for i in order]
+    protect(in_order)
     return Walk(
-        nodes=[nodes[i] for i in order],
+        nodes=in_order,
         sequence=sequence[order],
         edge_from=edge_from[by_user],
         edge_to=edge_to[by_user],

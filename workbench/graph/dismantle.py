@@ -1,0 +1,89 @@
+"""Letting go of a deep graph without overflowing the stack.
+
+torch frees a graph in a loop (``deleteNode``, ``torch/csrc/autograd/function.cpp``), but only
+through nodes that nobody else refers to. Looking at a node from Python gives it a wrapper that
+stays for the node's life (torch >= 2.12), and from then on freeing it goes through that wrapper,
+one C stack frame set per node: after a walk over 50,000 nodes in a row, ``del loss`` would crash
+the process.
+
+So a deep graph that was walked gets a ladder: a list of its nodes, kept by the graph's own root (in
+``Node.metadata``) and therefore alive no longer than the root. When the root dies the list is
+handed to a thread that drops the nodes from the root down, each while the next is still held.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
+
+DEEP = 4_000
+"""Nodes from which a graph gets a ladder; a crash takes about 40,000 on an 8 MiB stack."""
+
+_KEY = "workbench.ladder"
+
+
+class _Dismantler:
+    """One thread while any ladder exists, none otherwise."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[list[Node] | None] = SimpleQueue()
+        """Its ``put`` may be called from a destructor."""
+        self._lock = threading.Lock()
+        self._num_ladders = 0
+        self._thread: threading.Thread | None = None
+
+    def expect(self) -> None:
+        """A ladder is about to be put up."""
+        with self._lock:
+            self._num_ladders += 1
+            if self._num_ladders == 1:
+                self._thread = threading.Thread(
+                    target=self._run, name="workbench-dismantle", daemon=True
+                )
+                self._thread.start()
+
+    def put(self, nodes: list[Node]) -> None:
+        """Drop ``nodes`` soon, last first."""
+        self._queue.put(nodes)
+
+    def close(self) -> None:
+        """End the thread: the interpreter must not kill it inside a torch destructor."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (nodes := self._queue.get()) is not None:
+            while nodes:
+                nodes.pop()
+            with self._lock:
+                self._num_ladders -= 1
+                if self._num_ladders == 0:
+                    return
+
+
+_dismantler = _Dismantler()
+atexit.register(_dismantler.close)
+
+
+class _Ladder:
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+
+    def __del__(self) -> None:
+        _dismantler.put(self._nodes)
+
+
+def protect(nodes: list[Node]) -> None:
+    """Make the graph of ``nodes`` (in forward order, root last) safe to free if it is deep."""
+    if len(nodes) < DEEP:
+        return
+    metadata = cast("dict[str, Any]", nodes[-1].metadata)  # declared as a method, is a property
+    if _KEY not in metadata:
+        _dismantler.expect()
+        metadata[_KEY] = _Ladder(nodes[:-1])
