@@ -1,8 +1,9 @@
 """From an allocator's own trace to blocks: what each ``alloc`` and ``free_completed`` meant.
 
 Schema and rules: ``torch/cuda/_memory_viz.py`` and ``c10/cuda/CUDACachingAllocator.cpp`` of
-PyTorch. A trace gives the *requested* size of a block; what it occupies is that rounded up to 512
-bytes. A block that is freed in the trace without having been allocated in it, and a block still
+PyTorch. A trace gives the *requested* size of a block. What it occupies is known of the blocks that are there
+at the end; of the others it is the request rounded up to 512 bytes, which leaves out a remainder
+too small to be split off. A block that is freed in the trace without having been allocated in it, and a block still
 active in a segment without an ``alloc``, were there before.
 """
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from workbench.memory.attribution import Line
 from workbench.memory.recorder import Block
 from workbench.memory.unpickle import ACTIONS
+from workbench.records import BLOCK_STATES, CATEGORIES
 
 Columns = Mapping[str, Any]
 _ALLOC, _COMPLETED = ACTIONS.index("alloc"), ACTIONS.index("free_completed")
@@ -24,6 +26,8 @@ _GROW = {ACTIONS.index("segment_alloc"): 1, ACTIONS.index("segment_map"): 1}
 _SHRINK = {ACTIONS.index("segment_free"): -1, ACTIONS.index("segment_unmap"): -1}
 _RESERVED = _GROW | _SHRINK
 _ROUND = 512
+_FREE = BLOCK_STATES.index("free")
+_UNKNOWN = CATEGORIES.index("unknown")
 
 
 def rounded(num_bytes: int) -> int:
@@ -67,10 +71,12 @@ def reserved_at(columns: Columns, event: int) -> int:
     for action, num_bytes in zip(
         reversed(actions), reversed(_ints(columns["trace_bytes"])), strict=True
     ):
-        if seen - 1 <= event:
+        if action not in (_ALLOC, _COMPLETED):
+            reserved -= _RESERVED.get(action, 0) * num_bytes
+        elif seen - 1 <= event:
             break
-        seen -= action in (_ALLOC, _COMPLETED)
-        reserved -= _RESERVED.get(action, 0) * num_bytes
+        else:
+            seen -= 1
     return reserved
 
 
@@ -84,7 +90,6 @@ def segment_columns(
     starts = _array(columns["segment_address"])
     owners, addresses = _array(columns["block_segment"]), _array(columns["block_address"])
     states = _array(columns["block_state"])
-    unknown = 6
     return {
         "segment_address": starts,
         "segment_bytes": _array(columns["segment_bytes"]),
@@ -95,7 +100,7 @@ def segment_columns(
         "segment_block_bytes": _array(columns["block_bytes"]),
         "segment_block_state": states,
         "segment_block_category": [
-            now.get(address, unknown) if state < 2 else unknown
+            now.get(address, _UNKNOWN) if state != _FREE else _UNKNOWN
             for address, state in zip(addresses.tolist(), states.tolist(), strict=True)
         ],
     }
@@ -104,15 +109,20 @@ def segment_columns(
 def _still_there(
     columns: Columns, live: dict[int, Block], device: str, lines: list[Line]
 ) -> list[Block]:
-    """Blocks active in the segments that the trace never mentions."""
+    """Blocks the segments hold and the trace never mentions; sets the true size of the others."""
     names = ("block_address", "block_bytes", "block_state", "block_source")
     before: list[Block] = []
     rows = zip(*(_ints(columns[name]) for name in names), strict=True)
     for address, num_bytes, state, source in rows:
-        if state == 0 and address not in live:
-            block = Block(num_bytes, device, address)
-            block.line = lines[source] if source >= 0 else None
-            before.append(block)
+        if state == _FREE:
+            continue
+        known = live.get(address)
+        if known is not None:
+            known.num_bytes = num_bytes  # what could not be split off is part of the block
+            continue
+        block = Block(num_bytes, device, address)
+        block.line = lines[source] if source >= 0 else None
+        before.append(block)
     return before
 
 

@@ -17,7 +17,6 @@ from workbench.memory.torch_private import generated_modules
 from workbench.modes.toolchain import missing_for_compile
 from workbench.records import CATEGORIES, MemoryRecord
 
-
 MISSING = missing_for_compile(torch.device("cpu"))
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING.why if MISSING else "")
 

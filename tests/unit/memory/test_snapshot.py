@@ -1,0 +1,100 @@
+"""Real allocator snapshots open; everything else is told apart in one sentence."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workbench.memory import memory, snapshot
+from workbench.records import RecordError
+
+TRACES = Path(__file__).parents[4] / "shared" / "traces"
+FILES = [
+    ("cnn_old_schema", 3_861),
+    ("transformer_forward_mixed", 4_117),
+    ("transformer_training_step", 12_663),
+    ("transformer_training_steady", 14_961),
+]
+
+
+@pytest.mark.parametrize(("name", "num_events"), FILES)
+def test_a_real_trace_ends_in_exactly_the_blocks_its_segments_hold(name: str, num_events: int):
+    path = TRACES / f"{name}.pickle"
+    if not path.exists():
+        pytest.skip("the recorded CUDA traces are not beside this checkout")
+    record = memory(path).record
+    with path.open("rb") as stream:
+        segments = pickle.load(stream)["segments"]  # a trace we ship with, read the plain way
+    blocks = [block for segment in segments for block in segment["blocks"]]
+    active = sum(b["size"] for b in blocks if b["state"] != "inactive")
+    assert len(record.event_time_us) == num_events
+    assert int(record.series()[:, -1].sum()) == active
+    assert int(record.series().min()) >= 0
+    assert record.segment_bytes.sum() == sum(s["total_size"] for s in segments)
+    assert len(record.segment_block_bytes) == len(blocks)
+    assert record.peak_bytes <= record.reserved_bytes
+
+
+@pytest.mark.parametrize(("name", "_num_events"), FILES)
+def test_no_two_blocks_of_a_real_trace_share_memory(name: str, _num_events: int):
+    path = TRACES / f"{name}.pickle"
+    if not path.exists():
+        pytest.skip("the recorded CUDA traces are not beside this checkout")
+    record = memory(path).record
+    live = np.flatnonzero(record.block_end < 0)
+    starts, ends = record.block_address[live], record.block_address[live] + record.block_bytes[live]
+    order = np.argsort(starts)
+    assert (starts[order][1:] >= ends[order][:-1]).all()
+
+
+def test_a_hostile_file_is_refused_in_one_sentence_and_calls_nothing(tmp_path: Path):
+    class Attack:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path / 'touched'}",)
+
+    path = tmp_path / "evil.pickle"
+    path.write_bytes(pickle.dumps({"segments": [Attack()]}))
+    with pytest.raises(
+        RecordError, match=r"evil\.pickle is not a CUDA allocator snapshot: it asks"
+    ):
+        memory(path)
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_wrong_schema_is_named(tmp_path: Path):
+    path = tmp_path / "odd.pickle"
+    path.write_bytes(pickle.dumps({"segments": [{"device": 0}]}))
+    with pytest.raises(RecordError, match="its schema is not one we know"):
+        memory(path)
+
+
+def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "big.pickle"
+    path.write_bytes(pickle.dumps({"segments": []}))
+    monkeypatch.setattr(snapshot, "LARGEST_BYTES", 4)
+    with pytest.raises(RecordError, match="snapshots up to"):
+        memory(path)
+
+
+def test_a_snapshot_that_is_empty_says_so(tmp_path: Path):
+    path = tmp_path / "empty.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": []}))
+    assert "Nothing was allocated or freed on cuda:0" in str(memory(path))
+
+
+def test_saved_records_open_again_and_other_files_do_not(tmp_path: Path):
+    import torch
+
+    with memory() as mem:
+        torch.ones(256)
+    path = mem.save(tmp_path / "step.safetensors")
+    assert memory(path).record.peak_bytes == 1024
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(RecordError, match=r"notes\.txt is no memory record or allocator snapshot"):
+        memory(tmp_path / "notes.txt")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        memory(tmp_path / "absent.pickle")

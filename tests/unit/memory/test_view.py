@@ -1,0 +1,70 @@
+"""The view shows the same record as text, picture, widget and file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench.memory import MemoryView, memory, view
+from workbench.records import MemoryRecord, read_record
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def test_text_and_picture_are_always_there(step_record, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(view, "STATIC", tmp_path)
+    data, _ = memory(step_record)._repr_mimebundle_()
+    assert set(data) == {"text/plain", "text/html"}
+    assert data["text/plain"].startswith("Recorded block: peak")
+    assert "<svg" in data["text/html"]
+    assert "memory.js is not built" in data["text/html"]
+
+
+def test_with_the_bundle_there_is_a_widget_that_carries_the_record_once(
+    step_record, tmp_path: Path, monkeypatch
+):
+    (tmp_path / "memory.js").write_text("export default { render() {} }")
+    monkeypatch.setattr(view, "STATIC", tmp_path)
+    view._widget_class.cache_clear()
+    try:
+        data, _ = memory(step_record)._repr_mimebundle_()
+        assert WIDGET in data
+        assert "<svg" in data["text/html"]
+        widget = view._widget_class()(record=step_record.to_bytes())
+        assert read_record(widget.get_state()["record"]).peak_bytes == step_record.peak_bytes
+    finally:
+        view._widget_class.cache_clear()
+
+
+def test_save_and_open_again(step_record, tmp_path: Path):
+    path = memory(step_record).save(tmp_path / "a.safetensors")
+    again = memory(str(path)).record
+    assert isinstance(again, MemoryRecord)
+    assert (again.series() == step_record.series()).all()
+
+
+def test_what_memory_takes_is_listed_when_it_gets_something_else():
+    with pytest.raises(TypeError, match="got a int; it takes nothing"):
+        memory(3)
+
+
+def test_an_experiment_is_asked_for_its_next_step(step_record):
+    class Handle:
+        def wait(self):
+            return step_record
+
+    class Experiment:
+        def capture(self, probe):
+            self.kind = probe.kind
+            return Handle()
+
+    experiment = Experiment()
+    shown = memory(experiment)
+    assert isinstance(shown, MemoryView)
+    assert experiment.kind == "memory"
+    assert shown.record is step_record
+
+
+def test_a_recording_that_has_not_ended_says_so():
+    assert str(memory()) == "Memory recording, not ended yet."
