@@ -1,3 +1,5 @@
+export { bytes } from './format';
 export * from './kernel';
-export * from './store';
 export * from './panel';
+export * from './side';
+export * from './store';

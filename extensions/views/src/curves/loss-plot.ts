@@ -58,7 +58,7 @@ export class LossPlot {
   draw(data: LossData, width: number, height: number): Float32Array {
     const smooth = data.train ? smoothed(data.train) : new Float32Array(0);
     const last = data.train?.steps[data.train.length - 1] ?? 0;
-    const end = Math.max(data.totalSteps, last, data.nanFrom ?? 0, 10);
+    const end = axisEnd(Math.max(last, data.nanFrom ?? 0), data.totalSteps);
     const range = valueRange(data.train, smooth, [data.val]) ?? { low: 0, high: 1 };
     const yTicks = roundedRange(range.low, range.high);
     const [low, high] = [yTicks[0] as number, yTicks.at(-1) as number];
@@ -202,4 +202,16 @@ function roundedRange(low: number, high: number): number[] {
   const first = Math.floor(low / step + 1e-9) * step;
   const last = Math.ceil(high / step - 1e-9) * step;
   return ticks(first, last, Math.max(1, Math.round((last - first) / step)));
+}
+
+/**
+ * Where the step axis ends: a little beyond the last step, in jumps, so that a young run fills the
+ * width and the axis still holds still between redraws; never beyond the end of the run.
+ */
+function axisEnd(last: number, total: number): number {
+  const wanted = Math.max(10, last * 1.08);
+  const power = 10 ** Math.floor(Math.log10(wanted));
+  const ladder = [1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
+  const end = power * (ladder.find((one) => one * power >= wanted) ?? 10);
+  return total > 0 ? Math.max(last, Math.min(end, total)) : end;
 }

@@ -1,4 +1,5 @@
 import { CATEGORIES, type MemoryChart } from '@torch-workbench/records';
+import { roving, setStop } from '../controls/roving';
 import { h, setAttr, setText } from '../dom';
 import { byteUnit, bytes, count, inUnit } from '../format';
 import { observeWidth, type ChartView } from './loss-chart';
@@ -26,13 +27,13 @@ export function memoryChart(height: number): ChartView<MemoryChart> {
   const legend = h('ul', { class: 'wb-legend' });
   const body = h('div', { class: 'wb-memwrap' }, plot.svg, legend);
   const figure = h('figure', { class: 'wb-chart', tabindex: 0 }, head, body, table.el);
+  const rows = (): HTMLElement[] => [...legend.querySelectorAll<HTMLElement>('[tabindex]')];
+  roving(legend, rows);
   let held: MemoryChart | null = null;
-  let drawnWidth = 0;
 
   const draw = (): void => {
     if (!held) return;
-    drawnWidth = plot.svg.clientWidth || 260;
-    plot.draw(held, drawnWidth, height);
+    plot.draw(held, plot.svg.clientWidth || 260, height);
   };
   const observer = observeWidth(plot.svg, draw);
   return {
@@ -48,6 +49,8 @@ export function memoryChart(height: number): ChartView<MemoryChart> {
       table.update(['category', 'at the peak'], () =>
         CATEGORIES.map((name, i) => [CATEGORY_LABELS[name], bytes(chart.at_peak[i] ?? 0)]),
       );
+      const [first] = rows();
+      if (first) setStop(rows(), first);
       draw();
     },
     dispose: () => observer.disconnect(),

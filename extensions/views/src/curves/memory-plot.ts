@@ -35,12 +35,14 @@ export class MemoryPlot {
     const y = Object.assign((value: number) => scale(value / unit.size), { invert: scale.invert });
     const parts: Element[] = [];
     if (reserved > 0) parts.push(...this.reserved(reserved, y, width));
-    parts.push(...axis(ticks(0, top, 4), scale));
+    parts.push(...axis(ticks(0, top, 5), scale));
     parts.push(...areas(chart, x, y));
     const base = Math.round(y(0)) + 0.5;
     parts.push(s('line', { x1: LEFT, x2: width - RIGHT, y1: base, y2: base, class: 'axis' }));
     if (reserved > 0) parts.push(reservedLabel(inUnit(reserved, unit), y(reserved), width));
-    parts.push(...phases(chart, x, y(0), height));
+    const family = getComputedStyle(this.svg).fontFamily || 'sans-serif';
+    const measure = (text: string): number => textWidth(text, 11, 400, family);
+    parts.push(...phases(chart, x, y(0), height, measure));
     if (chart.peak_bytes > 0) parts.push(...this.peak(chart, x, y, width));
     this.content.replaceChildren(...parts);
   }
@@ -129,24 +131,23 @@ function reservedLabel(text: string, top: number, width: number): Element {
   return s('text', { ...place, class: 't-mark haloed' }, `reserved ${text}`);
 }
 
-function phases(chart: MemoryChart, x: Scale, base: number, height: number): Element[] {
+function phases(
+  chart: MemoryChart,
+  x: Scale,
+  base: number,
+  height: number,
+  measure: (text: string) => number,
+): Element[] {
   return chart.phases.flatMap((phase, i) => {
     const [from, to] = [x(phase.start), x(phase.end)];
     const at = Math.round(from) + 0.5;
-    const name = fitted(oneLine(phase.name), to - from - 4, (text) => text.length * 5.6);
     const line = { x1: at, x2: at, y1: base, y2: height, class: 'axis' };
     const place = { x: (from + to) / 2, y: height - 4, 'text-anchor': 'middle' };
-    return [
-      ...(i > 0 ? [s('line', line)] : []),
-      ...(name
-        ? [s('text', place, name)]
-        : to - from > 16
-          ? [s('text', place, abbreviate(phase.name))]
-          : []),
-    ];
+    const name = [oneLine(phase.name, 24), `${phase.name.slice(0, 3)}.`].find(
+      (one) => measure(one) <= to - from - 4,
+    );
+    const parts: Element[] = i > 0 ? [s('line', line)] : [];
+    if (name !== undefined) parts.push(s('text', place, name));
+    return parts;
   });
-}
-
-function abbreviate(name: string): string {
-  return `${name.slice(0, 3)}.`;
 }

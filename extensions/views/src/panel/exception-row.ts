@@ -5,6 +5,7 @@ import { oneLine } from '../format';
 import { icon } from '../icons';
 import type { PanelContext, Row } from './context';
 import { FactTable } from './facts';
+import { pythonLine } from './python-code';
 
 /** B, after an exception in user code: their line first, then what is safe, then the next action. */
 export function exceptionRow(context: PanelContext): Row {
@@ -75,10 +76,12 @@ export function exceptionRow(context: PanelContext): Row {
 }
 
 function codeLine({ line, text, current }: Failure['code'][number]): HTMLElement {
-  const content = text.slice(0, 1_000);
+  const content = oneLine(text, 1_000);
   const code = content.trimStart();
-  const marked = current ? h('u', { class: 'at' }, code) : code;
-  const shown = h('span', {}, content.slice(0, content.length - code.length), marked);
+  const shown = h('span', {}, content.slice(0, content.length - code.length));
+  const marked = current ? h('u', { class: 'at' }) : shown;
+  marked.append(pythonLine(code));
+  if (current) shown.append(marked);
   const classes = current ? 'ln is-at' : 'ln';
   return h('div', { class: classes }, h('i', {}, String(line)), shown);
 }

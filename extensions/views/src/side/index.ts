@@ -1,0 +1,4 @@
+export { mountCaptures } from './captures';
+export { mountExperiments, type ExperimentsOptions } from './experiments';
+export { mountModes, type OfExperiment } from './modes';
+export { mountRuns, type RunsModel, type RunsOptions } from './runs';
