@@ -85,6 +85,26 @@ def test_contents(wheel: Path) -> None:
     assert wheel.stat().st_size < 5_000_000
 
 
+def test_a_source_distribution_builds_without_node(wheel: Path, tmp_path: Path) -> None:
+    """It brings the built front end, and its sources are those the build was made from."""
+    code = "import sys; from hatchling.build import build_sdist; print(build_sdist(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path],
+        cwd=ROOT,
+        env={**os.environ, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.glob("torch_workbench-*.tar.gz")
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    (tree,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert not frontend.is_stale(tree)
+    assert not list(tree.glob("**/node_modules"))
+    assert archive.stat().st_size < 5_000_000
+
+
 def test_no_path_of_the_building_machine_is_inside(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
