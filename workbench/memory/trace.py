@@ -1,10 +1,10 @@
 """From an allocator's own trace to blocks: what each ``alloc`` and ``free_completed`` meant.
 
 Schema and rules: ``torch/cuda/_memory_viz.py`` and ``c10/cuda/CUDACachingAllocator.cpp`` of
-PyTorch. A trace gives the *requested* size of a block. What it occupies is known of the blocks that are there
-at the end; of the others it is the request rounded up to 512 bytes, which leaves out a remainder
-too small to be split off. A block that is freed in the trace without having been allocated in it, and a block still
-active in a segment without an ``alloc``, were there before.
+PyTorch. A trace gives the *requested* size of a block. What it occupies is known of the blocks that
+are there at the end; of the others it is the request rounded up to 512 bytes, which leaves out a
+remainder too small to be split off. A block that is freed in the trace without having been
+allocated in it, and a block still active in a segment without an ``alloc``, were there before.
 """
 
 from __future__ import annotations

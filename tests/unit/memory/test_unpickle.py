@@ -39,7 +39,12 @@ def test_a_call_is_refused_at_every_protocol(protocol: int, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "data",
-    [b"cos\nsystem\n(S'true'\ntR.", b"P1\n.", b"\x80\x02\x82\x01.", b"\x80\x04\x8c\x02os\x8c\x06system\x93."],
+    [
+        b"cos\nsystem\n(S'true'\ntR.",
+        b"P1\n.",
+        b"\x80\x02\x82\x01.",
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93.",
+    ],
     ids=["GLOBAL", "PERSID", "EXT1", "STACK_GLOBAL"],
 )  # fmt: skip
 def test_hand_written_opcodes_are_refused(data: bytes):
