@@ -14,6 +14,7 @@ handed to a thread that drops the nodes from the root down, each while the next 
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +26,42 @@ DEEP = 4_000
 """Nodes from which a graph gets a ladder; a crash takes about 40,000 on an 8 MiB stack."""
 
 _KEY = "workbench.ladder"
+
+
+def _drop(nodes: list[Node]) -> None:
+    """Let go of ``nodes``, last first, one at a time.
+
+    A node that something else still refers to (the user kept the logits, say) keeps what lies
+    above it, so that part gets a ladder of its own.
+    """
+    unshared = _num_own_references()
+    while nodes:
+        node = nodes.pop()
+        if len(nodes) >= DEEP and node.next_functions and sys.getrefcount(node) > unshared:
+            above = _above(node)
+            _put_up(node, [other for other in nodes if other in above])
+            nodes = [other for other in nodes if other not in above]
+
+
+def _num_own_references() -> int:
+    """What `sys.getrefcount` says of an object that only one local variable refers to.
+
+    A node that C++ refers to counts one more (``c10/util/intrusive_ptr.h``: the wrapper is kept
+    while the use count is above one).
+    """
+    probe = object()
+    return sys.getrefcount(probe)
+
+
+def _above(node: Node) -> set[Node]:
+    found: set[Node] = set()
+    pending = [node]
+    while pending:
+        for maker, _ in pending.pop().next_functions:
+            if maker is not None and maker not in found:
+                found.add(maker)
+                pending.append(maker)
+    return found
 
 
 class _Dismantler:
@@ -53,17 +90,18 @@ class _Dismantler:
 
     def close(self) -> None:
         """End the thread: the interpreter must not kill it inside a torch destructor."""
-        if self._thread is not None:
+        thread = self._thread
+        if thread is not None:
             self._queue.put(None)
-            self._thread.join()
+            thread.join()
 
     def _run(self) -> None:
         while (nodes := self._queue.get()) is not None:
-            while nodes:
-                nodes.pop()
+            _drop(nodes)
             with self._lock:
                 self._num_ladders -= 1
                 if self._num_ladders == 0:
+                    self._thread = None
                     return
 
 
@@ -81,9 +119,11 @@ class _Ladder:
 
 def protect(nodes: list[Node]) -> None:
     """Make the graph of ``nodes`` (in forward order, root last) safe to free if it is deep."""
-    if len(nodes) < DEEP:
-        return
-    metadata = cast("dict[str, Any]", nodes[-1].metadata)  # declared as a method, is a property
-    if _KEY not in metadata:
+    _put_up(nodes[-1], nodes[:-1])
+
+
+def _put_up(root: Node, nodes: list[Node]) -> None:
+    metadata = cast("dict[str, Any]", root.metadata)  # declared as a method, is a property
+    if len(nodes) >= DEEP and _KEY not in metadata:
         _dismantler.expect()
-        metadata[_KEY] = _Ladder(nodes[:-1])
+        metadata[_KEY] = _Ladder(nodes)
