@@ -41,7 +41,7 @@ class Client:
     states: dict[str, str] = field(default_factory=dict[str, str])
     """The state last sent, as JSON, by experiment: equal states are not sent again."""
 
-    def send(self, kind: str, buffers: Sequence[bytes] | None = None, **fields: Any) -> None:
+    def send(self, kind: str, buffers: Sequence[bytes] | None = None, /, **fields: Any) -> None:
         """Send a message with the next sequence number."""
         self.seq += 1
         self.sender({"type": kind, "seq": self.seq, **fields}, buffers)

@@ -240,7 +240,7 @@ class Hub:
             client.charts[key] = id(chart)
             self._send(client, "chart", [chart.to_bytes()], experiment=key)
 
-    def _send(self, client: Client, kind: str, buffers: Any = None, **fields: Any) -> None:
+    def _send(self, client: Client, kind: str, buffers: Any = None, /, **fields: Any) -> None:
         try:
             client.send(kind, buffers, **fields)
         except Exception:  # a closed comm must not end the hub for the others

@@ -55,9 +55,9 @@ def latest_chart(experiment: Experiment) -> MemoryChart | None:
 
 @lru_cache(maxsize=8)
 def _chart(record: MemoryRecord) -> MemoryChart:
-    from workbench.memory import chart
+    from workbench.memory.chart import to_chart
 
-    return chart(record)
+    return to_chart(record)
 
 
 def kernel_facts() -> dict[str, Any]:

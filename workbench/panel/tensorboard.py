@@ -10,17 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import anywidget
-import traitlets
-
-STATIC = Path(__file__).parent.parent / "static"
-
-
-class TensorBoardWidget(anywidget.AnyWidget):
-    """Asks the page for a TensorBoard tab of ``logdir`` (an absolute path) when it is displayed."""
-
-    _esm = STATIC / "tensorboard.js"
-    logdir = traitlets.Unicode().tag(sync=True)
+from workbench.display import MimeBundle, mime_bundle
 
 
 class TensorBoardView:
@@ -39,19 +29,16 @@ class TensorBoardView:
         """The shell command that shows the same outside JupyterLab."""
         return f"tensorboard --logdir '{self.logdir}'"
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        static = {
-            "text/plain": str(self),
-            "text/html": f"<p>TensorBoard of <code>{escape(str(self.logdir))}</code>. "
-            f"Outside JupyterLab: <code>{escape(self.command)}</code></p>",
-        }
-        if not (STATIC / "tensorboard.js").exists():
-            return static, {}
-        bundle = TensorBoardWidget(logdir=str(self.logdir))._repr_mimebundle_(**options)
-        if bundle is None:
-            return static, {}
-        data, metadata = bundle
-        return {**data, **static}, metadata
+    def _repr_mimebundle_(self, **options: Any) -> MimeBundle:
+        folder, command = escape(str(self.logdir)), escape(self.command)
+        return mime_bundle(
+            "tensorboard",
+            {"logdir": str(self.logdir), "command": self.command},
+            text=str(self),
+            html=f"<p>TensorBoard of <code>{folder}</code>. "
+            f"Outside JupyterLab: <code>{command}</code></p>",
+            options=options,
+        )
 
 
 def tensorboard(logdir: Any = "runs") -> TensorBoardView:

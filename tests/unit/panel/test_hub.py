@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from workbench.panel.assembly import Experiment
+from workbench.panel.hub import Hub
+
+
+class Wire:
+    """What a client would receive."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.times: list[float] = []
+        self.broken = False
+
+    def __call__(self, data: dict[str, Any], _buffers: Sequence[bytes] | None) -> None:
+        if self.broken:
+            raise OSError("comm closed")
+        self.messages.append(data)
+        self.times.append(time.monotonic())
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in self.messages if message["type"] == kind]
+
+
+def eventually(condition: Callable[[], object], timeout: float = 20) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
+
+
+def test_states_are_coalesced_to_ten_a_second(experiment: Experiment) -> None:
+    hub, wire = Hub(), Wire()
+    hub.add(experiment)
+    hub.connect("a", wire)
+    eventually(lambda: wire.of("curves"))
+    stop = time.monotonic() + 1.0
+    count = 0
+    while time.monotonic() < stop:
+        count += 1
+        experiment.learning_rate = 1e-3 * (1 + count % 7)
+    assert count > 100
+    assert len(wire.of("state")) <= 14
+    hub.disconnect("a")
+
+
+def test_the_thread_ends_when_nobody_listens(experiment: Experiment) -> None:
+    hub, wire = Hub(), Wire()
+    hub.add(experiment)
+    hub.connect("a", wire)
+    eventually(lambda: wire.of("hello"))
+    hub.disconnect("a")
+    eventually(lambda: hub._thread is None)
+    hub.connect("b", second := Wire())
+    eventually(lambda: second.of("curves"))
+    hub.disconnect("b")
+    eventually(lambda: "workbench-hub" not in [t.name for t in threading.enumerate()])
+
+
+def test_a_broken_client_does_not_silence_the_others(experiment: Experiment) -> None:
+    hub, good, bad = Hub(), Wire(), Wire()
+    hub.add(experiment)
+    hub.connect("bad", bad)
+    hub.connect("good", good)
+    eventually(lambda: good.of("curves"))
+    bad.broken = True
+    experiment.learning_rate = 0.5
+    eventually(lambda: good.messages[-1].get("state", {}).get("learning_rate") == 0.5)
+    hub.disconnect("good")
+
+
+def test_the_hub_does_not_keep_an_experiment_alive(experiment: Experiment) -> None:
+    hub, wire = Hub(), Wire()
+    other = Experiment(experiment.model, experiment_data(), name="short", runs=experiment.path)
+    hub.add(other)
+    hub.connect("a", wire)
+    eventually(lambda: wire.of("curves"))
+    key, gone = other.id, weakref.ref(other)
+    del other
+    gc.collect()
+    assert gone() is None
+    eventually(lambda: [m["experiment"] for m in wire.of("removed")] == [key])
+    hub.disconnect("a")
+
+
+def experiment_data() -> Any:
+    import torch
+
+    return torch.randn(64, 8), torch.randint(0, 3, (64,))

@@ -1,0 +1,84 @@
+"""How a view shows itself in a notebook: a widget where a person looks, text and picture always.
+
+The one place that knows anywidget. A view gives its bundle (``graph``, built from
+``extensions/anywidget/src/graph.ts``), the traits the widget carries to the browser, and its static
+forms; `mime_bundle` decides what the output holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
+
+STATIC = Path(__file__).parent / "static"
+
+MimeBundle = tuple[dict[str, Any], dict[str, Any]]
+
+
+def mime_bundle(
+    bundle: str,
+    traits: Mapping[str, str | bytes],
+    *,
+    text: str,
+    html: str,
+    options: Mapping[str, Any],
+    on_message: Callable[[Any, Any], None] | None = None,
+) -> MimeBundle:
+    """The mime bundle of a view, and its metadata.
+
+    Args:
+        bundle: name of the front-end module, without ``.js``.
+        traits: what the widget carries to the browser.
+        text: the ``text/plain`` form.
+        html: the ``text/html`` form; it stands in where widgets do not run (GitHub, nbconvert).
+        options: what Jupyter passed to ``_repr_mimebundle_``.
+        on_message: called with (widget, content) for every custom message of the browser.
+    """
+    static = {"text/plain": text, "text/html": html}
+    if not (STATIC / f"{bundle}.js").exists():
+        hint = f"{bundle}.js is not built, so this picture is static: run `make lab`."
+        return {**static, "text/html": f"{html}<p>{escape(hint)}</p>"}, {}
+    if not someone_is_looking():
+        return static, {}
+    kinds = tuple((name, type(value)) for name, value in traits.items())
+    widget: Any = _widget_class(bundle, kinds)(**traits)
+    if on_message is not None:
+        widget.on_msg(lambda sender, content, _buffers: on_message(sender, content))
+    shown = widget._repr_mimebundle_(**options)
+    if shown is None:
+        return static, {}
+    data, metadata = shown
+    return {**data, **static}, metadata
+
+
+def someone_is_looking() -> bool:
+    """Whether this cell was run by a front end with a person before it.
+
+    nbclient, nbconvert and papermill write the state of every widget into the notebook. They cannot
+    ask a person for input, and say so in each request they send to the kernel.
+    """
+    ipython = sys.modules.get("IPython")
+    kernel: Any = getattr(ipython.get_ipython(), "kernel", None) if ipython is not None else None
+    if kernel is None:
+        return False
+    request = cast("dict[str, Any]", kernel.get_parent("shell") or {})
+    return bool(request.get("content", {}).get("allow_stdin", True))
+
+
+@cache
+def _widget_class(bundle: str, kinds: tuple[tuple[str, type], ...]) -> type[AnyWidget]:
+    """The widget that runs ``<bundle>.js``; made on first use, as anywidget reads the file then."""
+    import anywidget
+    import traitlets
+
+    trait_of = {str: traitlets.Unicode, bytes: traitlets.Bytes}
+    members: dict[str, Any] = {name: trait_of[kind]().tag(sync=True) for name, kind in kinds}
+    members["_esm"] = STATIC / f"{bundle}.js"
+    return type(f"{bundle.title()}Widget", (anywidget.AnyWidget,), members)
