@@ -92,7 +92,7 @@ function readPlain(
 ): Record<string, unknown> {
   let values: Record<string, unknown>;
   try {
-    values = JSON.parse(text ?? '') as Record<string, unknown>;
+    values = Object(JSON.parse(text ?? '')) as Record<string, unknown>;
   } catch {
     throw new RecordError(`damaged ${schema} record: its plain fields are not JSON`);
   }
@@ -113,8 +113,12 @@ function readColumn(
   if (!entry || !element || entry.dtype !== element.name) {
     throw new RecordError(`damaged record: column ${name} should be ${dtype}, got ${entry?.dtype}`);
   }
-  const [start, end] = entry.data_offsets;
-  const count = entry.shape.reduce((product, size) => product * size, 1);
+  const { shape, data_offsets } = entry;
+  if (!isCounts(shape) || !isCounts(data_offsets) || data_offsets.length !== 2) {
+    throw new RecordError(`damaged record: column ${name} has no shape or place`);
+  }
+  const [start, end] = data_offsets;
+  const count = shape.reduce((product, size) => product * size, 1);
   if (end > data.length || end - start !== count * element.width) {
     throw new RecordError(`damaged record: column ${name} is cut short`);
   }
@@ -132,6 +136,10 @@ function readColumn(
     default:
       return fromInt64(bytes.buffer, count);
   }
+}
+
+function isCounts(value: unknown): boolean {
+  return Array.isArray(value) && value.every((one) => Number.isSafeInteger(one) && one >= 0);
 }
 
 /** int64 as doubles, exact below 2^53; two 32-bit reads are ten times faster than BigInt. */

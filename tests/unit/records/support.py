@@ -1,0 +1,141 @@
+"""One filled-in record of every packed kind, and the copies that the TypeScript tests read.
+
+``python -m tests.unit.records.support`` writes the copies anew after a record has changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from workbench.records import (
+    CATEGORIES,
+    GraphModule,
+    GraphRecord,
+    MemoryChart,
+    MemoryRecord,
+    Phase,
+    Record,
+    SourceLine,
+)
+
+FIXTURES = Path(__file__).parents[3] / "extensions" / "records" / "test" / "fixtures"
+DEVICE_ADDRESS = 0x7F12_3456_7000
+"""Above 2**32, so that a reader that drops the high word is caught."""
+
+
+def graph_record() -> GraphRecord:
+    """``loss = cross_entropy(linear(x))``: a parameter, two operations, and their edges."""
+    line = SourceLine(filename="<ipython>", line=3, cell=2, function="forward", text="x = f(x)")
+    return GraphRecord(
+        title="graph of exp, step 7",
+        model="Net",
+        experiment="exp-1",
+        step=7,
+        loss=float("nan"),
+        device="cpu",
+        torch_version="2.13.0",
+        captured_at=1_700_000_000.5,
+        notes=("one note",),
+        strings=("", "AddmmBackward0", "linear", "128×10", "float32", "head.weight", "Größe\n<b>"),
+        modules=(GraphModule(path="", cls="Net", parent=-1), _module("head", "Linear")),
+        sources=(line,),
+        node_type=np.array([0, 1, 1]),
+        node_op=np.array([0, 2, 2]),
+        node_kind=np.array([1, 0, 0]),
+        node_module=np.array([1, 1, 0]),
+        node_call=np.array([-1, 4, 5]),
+        node_sequence=np.array([-1, 2**40, 2**40 + 1]),
+        node_shape=np.array([3, 3, 3]),
+        node_dtype=np.array([4, 4, 4]),
+        node_output_bytes=np.array([40, 80, 2**33]),
+        node_name=np.array([5, 0, 0]),
+        node_source=np.array([-1, 0, -1]),
+        node_saved_bytes=np.array([0, 512, 4]),
+        node_shared_bytes=np.array([0, 0, 512]),
+        edge_from=np.array([0, 1]),
+        edge_to=np.array([1, 2]),
+        edge_bytes=np.array([40, 80]),
+        root=2,
+        saved_bytes=516,
+        parameter_bytes=40,
+        buffer_bytes=0,
+        input_bytes=8,
+    )
+
+
+def _module(path: str, cls: str) -> GraphModule:
+    return GraphModule(path=path, cls=cls, parent=0)
+
+
+def memory_record() -> MemoryRecord:
+    """A parameter that was there before, an activation freed half-way, a gradient that stays."""
+    return MemoryRecord(
+        title="memory of exp, step 7",
+        experiment=None,
+        step=7,
+        device="cuda:0",
+        basis="block bytes of the caching allocator",
+        torch_version="2.13.0",
+        captured_at=1_700_000_000.0,
+        notes=(),
+        strings=("", "aten.mm", "head.weight"),
+        sources=(),
+        phases=(Phase(name="forward", start=0, end=1), Phase(name="backward", start=1, end=3)),
+        event_time_us=np.array([5, 17, 2**41]),
+        block_start=np.array([-1, 0, 1]),
+        block_end=np.array([-1, 2, -1]),
+        block_bytes=np.array([1024, 4096, 1024]),
+        block_category=np.array([0, 4, 3]),
+        block_op=np.array([0, 1, 1]),
+        block_name=np.array([2, 0, 0]),
+        block_module=np.array([0, 0, 0]),
+        block_source=np.array([-1, -1, -1]),
+        block_address=np.array([DEVICE_ADDRESS, DEVICE_ADDRESS + 512, -1]),
+        peak_event=1,
+        peak_bytes=6144,
+        reserved_bytes=2**21,
+        segment_address=np.array([DEVICE_ADDRESS]),
+        segment_bytes=np.array([2**21]),
+        segment_stream=np.array([0]),
+        segment_pool=np.array([1]),
+        segment_block_segment=np.array([0, 0]),
+        segment_block_offset=np.array([0, 1024]),
+        segment_block_bytes=np.array([1024, 2**21 - 1024]),
+        segment_block_state=np.array([0, 2]),
+        segment_block_category=np.array([0, 6]),
+    )
+
+
+def memory_chart() -> MemoryChart:
+    """Two points; the second is the peak."""
+    return MemoryChart(
+        step=7,
+        device="cpu",
+        basis="requested bytes of storages",
+        num_points=2,
+        bytes=np.arange(2 * len(CATEGORIES), dtype=np.float32),
+        phases=(Phase(name="forward", start=0, end=2),),
+        peak_point=1,
+        peak_bytes=49,
+        peak_label="forward of head",
+        at_peak=tuple(range(1, 2 * len(CATEGORIES), 2)),
+        reserved_bytes=-1,
+    )
+
+
+def samples() -> dict[str, Record]:
+    """File stem of the copy -> the record."""
+    return {"graph": graph_record(), "memory": memory_record(), "memory_chart": memory_chart()}
+
+
+def main() -> None:
+    """Write every sample where the TypeScript tests look."""
+    FIXTURES.mkdir(parents=True, exist_ok=True)
+    for name, record in samples().items():
+        record.save(FIXTURES / f"{name}.safetensors")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""What the generator writes for each kind of annotation, and when it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from workbench.records import Badge, SourceLine
+from workbench.records.base import F32, I64
+from workbench.records.panel import Status
+from workbench.records.typescript import generate, main, record_classes, typescript_type
+
+
+@pytest.mark.parametrize(
+    ("hint", "twin"),
+    [
+        (int, "number"),
+        (str, "string"),
+        (bool, "boolean"),
+        (float | None, "number | null"),
+        (I64, "Float64Array"),
+        (F32, "Float32Array"),
+        (Status, "Status"),
+        (Literal["a", "it's"], "'a' | 'it\\'s'"),
+        (tuple[SourceLine, ...], "ReadonlyArray<SourceLine>"),
+        (SourceLine | None, "SourceLine | null"),
+        (Badge, "Badge"),
+    ],
+    ids=str,
+)
+def test_every_annotation_has_one_twin(hint: object, twin: str) -> None:
+    assert typescript_type(hint) == twin
+
+
+def test_an_annotation_without_a_twin_is_named() -> None:
+    with pytest.raises(TypeError, match=r"no TypeScript twin.*set\[int\]"):
+        typescript_type(set[int])
+
+
+def test_docstrings_become_comments_above_their_field() -> None:
+    text = generate()
+    assert "/** Medians, spreads, counts: the numbers behind line 1. */\n  readonly tooltip" in text
+    assert "readonly node_sequence: Float64Array;" in text
+    assert "export const NODE_KINDS = ['operation'" in text
+
+
+def test_every_public_record_has_a_twin() -> None:
+    text = generate()
+    for cls in record_classes():
+        assert f"export interface {cls.__name__} {{" in text
+
+
+def test_check_tells_a_file_that_is_out_of_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "generated.ts"
+    assert main(["--check", "--target", str(target)]) == 1
+    assert "run `python -m workbench.records.typescript`" in capsys.readouterr().err
+    assert main(["--target", str(target)]) == 0
+    assert main(["--check", "--target", str(target)]) == 0
+    target.write_text(target.read_text().replace("readonly step: number", "readonly stop: number"))
+    assert main(["--check", "--target", str(target)]) == 1
