@@ -158,7 +158,7 @@ function rollUp(children: Item[], marks: readonly number[], make: Make): Item[] 
     if (first && first.kind !== 'operation' && end - at >= REPEATS) {
       const group = make('repeat', -1, 0);
       const last = children[end - 1];
-      group.title = `${first.title} … ${last?.kind === 'operation' ? '' : (last?.title ?? '')}`;
+      group.title = `${first.title} – ${last?.kind === 'operation' ? '' : (last?.title ?? '')}`;
       group.path = first.path;
       group.cls = first.cls;
       group.children = cut(children.slice(at, end), make);

@@ -117,7 +117,9 @@ function arrange(
   const starts = mine.flatMap(({ from, to, target }, index) =>
     from === null && to && target && preferred.has(target) ? [bare[index]?.to ?? 0] : [],
   );
-  const planned = plan(items.length, bare, new Set(starts));
+  // Without a trunk to go on from, one that starts at what comes in beats one that starts here.
+  const entered = bare.flatMap(({ from, to }) => (from < 0 && to < items.length ? [to] : []));
+  const planned = plan(items.map(size), bare, new Set(starts.length > 0 ? starts : entered));
   const before = predecessors(planned.chains, items);
   const locals = items.map((item, index) => {
     if (item.kind === 'operation' || !open.has(item)) return null;

@@ -3,6 +3,8 @@
  * the operations that use them, edges between operations. The order of the operations is a
  * topological order as close to the forward order (autograd's sequence numbers) as the graph allows.
  */
+import { COMPILED, foldCalls, foldParameters, INPUT, type Folded } from './fold';
+import { Heap } from './heap';
 
 /** The columns of a `GraphRecord` that the view reads; 64-bit columns may hold bigints. */
 export interface GraphColumns {
@@ -94,47 +96,14 @@ export interface Operations {
   root: number;
 }
 
-const PARAMETER = 1;
-const INPUT = 2;
-const COMPILED = 3;
-
 /** Groups rows into operations and orders them; linear up to one heap pass. */
 export function readOperations(record: GraphColumns): Operations {
-  const folded = foldCalls(record, true);
+  const folded = foldParameters(record, foldCalls(record, true));
   const order = topological(record, folded);
   if (order !== null) return assemble(record, folded, order);
   // Two calls that feed each other cannot be one box each: show every backward node by itself.
   const single = foldCalls(record, false);
   return assemble(record, single, topological(record, single) ?? single.groups.map((_, i) => i));
-}
-
-interface Folded {
-  /** Rows of every operation, in record order. */
-  groups: number[][];
-  /** Operation of a row, -1 for leaves. */
-  owner: Int32Array;
-}
-
-function foldCalls(record: GraphColumns, byCall: boolean): Folded {
-  const count = record.node_op.length;
-  const owner = new Int32Array(count).fill(-1);
-  const groups: number[][] = [];
-  const seen = new Map<string, number>();
-  for (let row = 0; row < count; row += 1) {
-    const kind = Number(record.node_kind[row]);
-    if (kind === PARAMETER || kind === INPUT) continue;
-    const call = Number(record.node_call[row]);
-    const key = byCall && call >= 0 ? `${call}/${record.node_module[row]}` : '';
-    let group = key === '' ? undefined : seen.get(key);
-    if (group === undefined) {
-      group = groups.length;
-      groups.push([]);
-      if (key !== '') seen.set(key, group);
-    }
-    groups[group]?.push(row);
-    owner[row] = group;
-  }
-  return { groups, owner };
 }
 
 /** Kahn's algorithm, the lowest sequence number first; null when a cycle is left. */
@@ -230,48 +199,4 @@ function leafOf(record: GraphColumns, row: number): Leaf {
     bytes: Number(record.node_output_bytes[row]),
     input: Number(record.node_kind[row]) === INPUT,
   };
-}
-
-/** A binary heap of indices, smallest key first, ties by index. */
-class Heap {
-  private readonly items: number[] = [];
-
-  constructor(private readonly keys: readonly number[]) {}
-
-  private less(a: number, b: number): boolean {
-    const [ka, kb] = [this.keys[a] ?? 0, this.keys[b] ?? 0];
-    return ka < kb || (ka === kb && a < b);
-  }
-
-  push(item: number): void {
-    let at = this.items.push(item) - 1;
-    while (at > 0) {
-      const up = (at - 1) >> 1;
-      if (!this.less(item, this.items[up] ?? 0)) break;
-      this.items[at] = this.items[up] ?? 0;
-      at = up;
-    }
-    this.items[at] = item;
-  }
-
-  /** The item with the smallest key, -1 when there is none. */
-  pop(): number {
-    const top = this.items[0];
-    const last = this.items.pop();
-    if (top === undefined || last === undefined) return -1;
-    if (this.items.length === 0) return top;
-    let at = 0;
-    for (;;) {
-      let down = 2 * at + 1;
-      if (down >= this.items.length) break;
-      const right = down + 1;
-      if (right < this.items.length && this.less(this.items[right] ?? 0, this.items[down] ?? 0))
-        down = right;
-      if (!this.less(this.items[down] ?? 0, last)) break;
-      this.items[at] = this.items[down] ?? 0;
-      at = down;
-    }
-    this.items[at] = last;
-    return top;
-  }
 }

@@ -69,12 +69,16 @@ export interface Plan {
   outgoing: number[][];
 }
 
-/** Ranks the items and finds their chains; the trunk starts at a preferred item where there is one. */
+/**
+ * Ranks the items and finds their chains. The trunk is the chain of the most operations (`weights`
+ * per item), and starts at a preferred item where there is one.
+ */
 export function plan(
-  count: number,
+  weights: readonly number[],
   links: readonly PlanLink[],
   preferred: ReadonlySet<number>,
 ): Plan {
+  const count = weights.length;
   const incoming: number[][] = Array.from({ length: count }, () => []);
   const outgoing: number[][] = Array.from({ length: count }, () => []);
   links.forEach((link, index) => {
@@ -83,7 +87,7 @@ export function plan(
   });
   const rank = ranks(count, links, incoming, outgoing);
   const rows = count === 0 ? 0 : Math.max(...rank) + 1;
-  const chains = findChains(count, links, outgoing, preferred);
+  const chains = findChains(weights, links, outgoing, preferred);
   const trunk = new Array<boolean>(count).fill(false);
   chains[0]?.forEach((item) => (trunk[item] = true));
   return { count, rank, rows, chains, trunk, incoming, outgoing };
@@ -154,20 +158,21 @@ function ranks(
 
 /** Longest chains first in forward order; the very longest one comes first. */
 function findChains(
-  count: number,
+  weights: readonly number[],
   links: readonly PlanLink[],
   outgoing: readonly number[][],
   preferred: ReadonlySet<number>,
 ): number[][] {
-  const down = new Array<number>(count).fill(1);
+  const count = weights.length;
+  const down = [...weights];
   const next = new Array<number>(count).fill(-1);
   for (let item = count - 1; item >= 0; item -= 1) {
     let widest = -1;
     for (const index of outgoing[item] ?? []) {
       const link = links[index];
       if (!link || link.to >= count) continue;
-      const length = (down[link.to] ?? 0) + 1;
-      if (length > (down[item] ?? 1) || (length === down[item] && link.width > widest)) {
+      const length = (down[link.to] ?? 0) + (weights[item] ?? 1);
+      if (length > (down[item] ?? 0) || (length === down[item] && link.width > widest)) {
         down[item] = length;
         widest = link.width;
       }

@@ -1,0 +1,83 @@
+/** Which backward nodes make one operation. */
+import type { GraphColumns } from './operations';
+
+/** Values of `node_kind`, as in `workbench/records/graph.py`. */
+const PARAMETER = 1;
+export const INPUT = 2;
+export const COMPILED = 3;
+
+export interface Folded {
+  /** Rows of every operation, in record order. */
+  groups: number[][];
+  /** Operation of a row, -1 for leaves. */
+  owner: Int32Array;
+}
+
+/** One group per Python call; with `byCall` off, one per backward node. */
+export function foldCalls(record: GraphColumns, byCall: boolean): Folded {
+  const count = record.node_op.length;
+  const owner = new Int32Array(count).fill(-1);
+  const groups: number[][] = [];
+  const seen = new Map<string, number>();
+  for (let row = 0; row < count; row += 1) {
+    const kind = Number(record.node_kind[row]);
+    if (kind === PARAMETER || kind === INPUT) continue;
+    const call = Number(record.node_call[row]);
+    const key = byCall && call >= 0 ? `${call}/${record.node_module[row]}` : '';
+    let group = key === '' ? undefined : seen.get(key);
+    if (group === undefined) {
+      group = groups.length;
+      groups.push([]);
+      if (key !== '') seen.set(key, group);
+    }
+    groups[group]?.push(row);
+    owner[row] = group;
+  }
+  return { groups, owner };
+}
+
+/**
+ * Folds what only prepares a parameter (the transpose in front of a matrix product, a cast by
+ * autocast) into the one operation of the same module that uses it, so the parameter is its chip.
+ */
+export function foldParameters(record: GraphColumns, folded: Folded): Folded {
+  // A cast in front of a transpose takes two passes; nothing real takes more than a few.
+  let result = folded;
+  for (let pass = 0, before = -1; pass < 4 && result.groups.length !== before; pass += 1) {
+    before = result.groups.length;
+    result = foldOnce(record, result);
+  }
+  return result;
+}
+
+function foldOnce(record: GraphColumns, { groups, owner }: Folded): Folded {
+  const consumer = new Int32Array(groups.length).fill(NONE);
+  const plain = groups.map((rows) =>
+    rows.every((row) => Number(record.node_saved_bytes[row]) === 0),
+  );
+  const fed = new Array<boolean>(groups.length).fill(false);
+  for (let edge = 0; edge < record.edge_from.length; edge += 1) {
+    const row = Number(record.edge_from[edge]);
+    const from = owner[row] ?? -1;
+    const to = owner[Number(record.edge_to[edge])] ?? -1;
+    if (to < 0 || from === to) continue;
+    if (from < 0) fed[to] = fed[to] || Number(record.node_kind[row]) === PARAMETER;
+    else plain[to] = false;
+    if (from >= 0) consumer[from] = consumer[from] === NONE || consumer[from] === to ? to : MANY;
+  }
+  const moduleOf = (group: number): number => Number(record.node_module[groups[group]?.[0] ?? 0]);
+  for (let group = 0; group < groups.length; group += 1) {
+    const to = consumer[group] ?? NONE;
+    if (to < 0 || !plain[group] || !fed[group] || moduleOf(group) !== moduleOf(to)) continue;
+    if (owner[record.root] === group) continue;
+    for (const row of groups[group] ?? []) owner[row] = to;
+    groups[to]?.unshift(...(groups[group] ?? []));
+    groups[group] = [];
+  }
+  const kept = groups.filter((rows) => rows.length > 0);
+  kept.forEach((rows, index) => rows.forEach((row) => (owner[row] = index)));
+  return { groups: kept, owner };
+}
+
+const NONE = -1;
+const MANY = -2;

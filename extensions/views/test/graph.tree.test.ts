@@ -1,0 +1,137 @@
+import { describe, expect, it } from 'vitest';
+import { countRepeats, LONGEST_LIST, size } from '../src/graph/groups';
+import { GraphState } from '../src/graph/state';
+import { detailAt } from '../src/graph/paint';
+import { step } from '../src/graph/walk';
+import { chain, graphOf, residual, type NodeSpec } from './graph-data';
+
+const stateOf = (nodes: readonly NodeSpec[], limit?: number): GraphState =>
+  new GraphState(graphOf(nodes), limit);
+
+describe('operations', () => {
+  it('are one per Python call, with the bytes of all its nodes', () => {
+    const state = stateOf([
+      { op: 'linear' },
+      { op: 'cross_entropy', call: 7, inputs: [0], saved: 10 },
+      { op: 'cross_entropy', call: 7, inputs: [1], saved: 5 },
+    ]);
+    expect(state.operations.map(({ op, saved }) => [op, saved])).toEqual([
+      ['linear', 0],
+      ['cross_entropy', 15],
+    ]);
+    expect(state.root?.op).toBe('cross_entropy');
+  });
+
+  it('carry their parameters, also through a transpose or a cast', () => {
+    const state = stateOf([
+      { op: 'weight', kind: 'parameter', name: 'fc.weight', module: 'fc' },
+      { op: 'bias', kind: 'parameter', name: 'fc.bias', module: 'fc' },
+      { op: 'to_copy', module: 'fc', inputs: [0] },
+      { op: 't', module: 'fc', inputs: [2] },
+      { op: 'addmm', module: 'fc', inputs: [1, 3] },
+    ]);
+    expect(state.operations).toHaveLength(1);
+    expect(state.operations[0]?.op).toBe('addmm');
+    expect(state.operations[0]?.leaves.map(({ name }) => name).sort()).toEqual([
+      'fc.bias',
+      'fc.weight',
+    ]);
+  });
+
+  it('fall apart into nodes where two calls would feed each other', () => {
+    const state = stateOf([
+      { op: 'a', call: 1 },
+      { op: 'b', call: 2, inputs: [0] },
+      { op: 'a', call: 1, inputs: [1] },
+    ]);
+    expect(state.operations).toHaveLength(3);
+  });
+});
+
+describe('tree', () => {
+  it('rolls three or more equal neighbours into one card that opens', () => {
+    const state = stateOf(residual(5));
+    const card = state.tree.groups.find(({ kind }) => kind === 'repeat');
+    expect(card && countRepeats(card)).toBe(5);
+    expect(state.box(card ?? null)?.open).toBe(false);
+    if (!card) return;
+    state.toggle(card);
+    expect(state.box(card)?.children).toHaveLength(5);
+  });
+
+  it('keeps two calls of one module apart', () => {
+    const state = stateOf([
+      { op: 'mul', module: 'cell' },
+      { op: 'add', module: 'cell', inputs: [0] },
+      { op: 'select', inputs: [1] },
+      { op: 'tanh', module: 'cell', inputs: [2] },
+      { op: 'add', module: 'cell', inputs: [3] },
+    ]);
+    expect(state.tree.root.children.map((c) => (c.kind === 'operation' ? c.op : c.title))).toEqual([
+      'cell',
+      'select',
+      'cell (call 2)',
+    ]);
+  });
+
+  it('shows a module of one operation as that operation', () => {
+    const state = stateOf([{ op: 'conv2d', module: 'conv1' }]);
+    expect(state.tree.root.children).toEqual([
+      expect.objectContaining({ op: 'conv2d', name: 'conv1' }),
+    ]);
+  });
+
+  it('cuts long lists and loses no operation', () => {
+    const state = stateOf(chain(5_000));
+    const longest = Math.max(...state.tree.groups.map(({ children }) => children.length));
+    expect(longest).toBeLessThanOrEqual(LONGEST_LIST);
+    expect(size(state.tree.root)).toBe(5_000);
+  });
+
+  it('collapses the smallest modules first until the limit is kept', () => {
+    const nodes = [...chain(50, 'big'), ...chain(5, 'small')];
+    const state = stateOf(nodes, 52);
+    const open = (path: string): boolean | undefined =>
+      state.box(state.tree.groups.find((group) => group.path === path) ?? null)?.open;
+    expect(open('big')).toBe(true);
+    expect(open('small')).toBe(false);
+  });
+});
+
+describe('finding and walking', () => {
+  it('finds by module path, call, parameter and shape, and opens what hides a match', () => {
+    const state = stateOf(residual(5));
+    state.search('layers.3 relu');
+    expect(state.matches).toHaveLength(1);
+    const [match] = state.matches;
+    state.select(match ?? null);
+    expect(state.layout.boxes.has(match as never)).toBe(true);
+    state.search('nothing like it');
+    expect(state.matches).toEqual([]);
+  });
+
+  it('follows the data with up and down and goes beside with right and left', () => {
+    const state = stateOf([
+      { op: 'relu' },
+      { op: 'conv', inputs: [0] },
+      { op: 'skip', inputs: [0] },
+      { op: 'norm', inputs: [1] },
+      { op: 'add', inputs: [3, 2] },
+    ]);
+    const named = (op: string) => state.operations.find((operation) => operation.op === op) ?? null;
+    state.select(named('relu'));
+    state.select(step(state, 'down'));
+    expect(state.selected).toBe(named('conv'));
+    state.select(step(state, 'right'));
+    expect(state.selected).toBe(named('skip'));
+    state.select(step(state, 'left'));
+    expect(state.selected).not.toBe(named('skip'));
+    state.select(named('add'));
+    expect(step(state, 'up')).toBe(named('norm'));
+    expect(step(state, 'down')).toBeNull();
+  });
+
+  it('draws less the farther away it is', () => {
+    expect([1, 0.9, 0.7, 0.4, 0.2].map(detailAt)).toEqual(['all', 'all', 'name', 'block', 'box']);
+  });
+});
