@@ -24,7 +24,7 @@ MimeBundle = tuple[dict[str, Any], dict[str, Any]]
 
 def mime_bundle(
     bundle: str,
-    traits: Mapping[str, str | bytes],
+    traits: Mapping[str, str | bytes | bool],
     *,
     text: str,
     html: str,
@@ -50,7 +50,11 @@ def mime_bundle(
     kinds = tuple((name, type(value)) for name, value in traits.items())
     widget: Any = _widget_class(bundle, kinds)(**traits)
     if on_message is not None:
-        widget.on_msg(lambda sender, content, _buffers: on_message(sender, content))
+
+        def received(sender: Any, content: Any, _buffers: Any) -> None:
+            on_message(sender, content)
+
+        widget.on_msg(received)
     shown = widget._repr_mimebundle_(**options)
     if shown is None:
         return static, {}
@@ -78,7 +82,7 @@ def _widget_class(bundle: str, kinds: tuple[tuple[str, type], ...]) -> type[AnyW
     import anywidget
     import traitlets
 
-    trait_of = {str: traitlets.Unicode, bytes: traitlets.Bytes}
+    trait_of = {str: traitlets.Unicode, bytes: traitlets.Bytes, bool: traitlets.Bool}
     members: dict[str, Any] = {name: trait_of[kind]().tag(sync=True) for name, kind in kinds}
     members["_esm"] = STATIC / f"{bundle}.js"
     return type(f"{bundle.title()}Widget", (anywidget.AnyWidget,), members)

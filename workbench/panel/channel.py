@@ -78,12 +78,20 @@ def listen(
 
     def open_metrics(comm: Any, message: dict[str, Any]) -> None:
         client = _client_of(message)
-        comm.on_close(lambda _message: on_closed(client))
+
+        def closed(_message: Any) -> None:
+            on_closed(client)
+
+        comm.on_close(closed)
         on_metrics(client, comm)
 
     def open_control(comm: Any, message: dict[str, Any]) -> None:
         client = _client_of(message)
-        comm.on_msg(lambda received: on_command(client, dict(received["content"]["data"])))
+
+        def received(command: Any) -> None:
+            on_command(client, dict(command["content"]["data"]))
+
+        comm.on_msg(received)
 
     manager.register_target(METRICS_TARGET, open_metrics)
     manager.register_target(CONTROL_TARGET, open_control)

@@ -98,7 +98,7 @@ def _probe_modes(_experiment: Experiment, _args: dict[str, Any]) -> None:
     refresh()
 
 
-_COMMANDS: dict[str, Callable[[Experiment, dict[str, Any]], None]] = {
+_COMMANDS: dict[str, Callable[[Experiment, dict[str, Any]], object]] = {
     "run": _run,
     "pause": lambda experiment, _args: experiment.pause(),
     "resume": lambda experiment, _args: experiment.resume(),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from workbench.modes import mode_states
+
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
@@ -23,6 +25,7 @@ def text_summary(experiment: Experiment) -> str:
     lines.append(f"  step {experiment.step_count}" + (f" of {total}" if total else ""))
     lines += [f"  {fact.label.lower()}: {fact.value}" for fact in experiment.facts()]
     lines.append(f"  modes: {experiment.modes}")
+    lines += [f"    {line}" for line in _measured(experiment)]
     for name in ("train/loss", "val/loss", "val/accuracy"):
         _, values = experiment.scalars.since(name, 0)
         if len(values):
@@ -32,6 +35,17 @@ def text_summary(experiment: Experiment) -> str:
     if experiment.failure is not None:
         lines.append(f"  {experiment.failure.title}: {experiment.failure.message}")
     return "\n".join(line[:300] for line in lines)
+
+
+def _measured(experiment: Experiment) -> list[str]:
+    """What was measured of each mode, where anything was."""
+    states = mode_states(experiment.modeset, experiment.model, experiment.timings)
+    return [
+        f"{state.label.lower()} {state.value}: {state.badge.text}"
+        + (f", {state.badge.detail}" if state.badge.detail else "")
+        for state in states
+        if state.badge.kind != "todo"
+    ]
 
 
 def static_html(experiment: Experiment) -> str:
@@ -73,7 +87,7 @@ def _loss_svg(
     )
     marks = "".join(
         f'<circle cx="{x(s)}" cy="{y(v)}" r="3" fill="none" stroke="currentColor"/>'
-        for s, v in zip(val_steps, val_values, strict=True)
+        for s, v in zip(val_steps.tolist(), val_values.tolist(), strict=True)
         if np.isfinite(v)
     )
     return (

@@ -6,6 +6,7 @@ server runs TensorBoard behind its own login (`workbench/server`).
 
 from __future__ import annotations
 
+import shlex
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,20 +21,27 @@ class TensorBoardView:
         self.logdir = logdir
 
     def __str__(self) -> str:
-        return f"TensorBoard of {self.logdir}: outside JupyterLab run `{self.command}`"
+        return f"TensorBoard of {self._shown}: outside JupyterLab run `{self.command}`"
 
     __repr__ = __str__
 
     @property
     def command(self) -> str:
         """The shell command that shows the same outside JupyterLab."""
-        return f"tensorboard --logdir '{self.logdir}'"
+        return f"tensorboard --logdir {shlex.quote(self._shown)}"
+
+    @property
+    def _shown(self) -> str:
+        """The folder as it is named from here: a stored notebook must not tell of this machine."""
+        here = Path.cwd()
+        inside = self.logdir.is_relative_to(here)
+        return str(self.logdir.relative_to(here)) if inside else str(self.logdir)
 
     def _repr_mimebundle_(self, **options: Any) -> MimeBundle:
-        folder, command = escape(str(self.logdir)), escape(self.command)
+        folder, command = escape(self._shown), escape(self.command)
         return mime_bundle(
             "tensorboard",
-            {"logdir": str(self.logdir), "command": self.command},
+            {"logdir": str(self.logdir), "command": self.command, "opened": False},
             text=str(self),
             html=f"<p>TensorBoard of <code>{folder}</code>. "
             f"Outside JupyterLab: <code>{command}</code></p>",

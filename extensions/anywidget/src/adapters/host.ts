@@ -7,6 +7,8 @@ export interface WidgetModel {
   on(event: string, callback: (...values: never[]) => void): void;
   off(event: string, callback?: (...values: never[]) => void): void;
   send(content: unknown): void;
+  set(name: string, value: unknown): void;
+  save_changes(): void;
   readonly widget_manager?: unknown;
 }
 

@@ -1,0 +1,2 @@
+export { h } from '../dom';
+export { Button, iconButton } from './button';
