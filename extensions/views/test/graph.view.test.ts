@@ -1,0 +1,124 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { mount, type GraphViewState } from '../src/graph';
+import { graphOf, residual } from './graph-data';
+
+// jsdom has no canvas; the views draw nothing there and everything else works.
+HTMLCanvasElement.prototype.getContext = () => null;
+
+function shown(state: GraphViewState): HTMLElement {
+  document.body.replaceChildren();
+  const host = document.createElement('div');
+  document.body.append(host);
+  mount(host, { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() });
+  return host;
+}
+
+const query = <E extends Element>(host: ParentNode, selector: string): E => {
+  const found = host.querySelector<E>(selector);
+  if (!found) throw new Error(`nothing matches ${selector}`);
+  return found;
+};
+
+describe('the graph view', () => {
+  let host: HTMLElement;
+  const canvas = (): HTMLElement => query(host, 'canvas.wb-surface');
+  const press = (key: string, on: Element = canvas()): KeyboardEvent => {
+    const event = new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true });
+    on.dispatchEvent(event);
+    return event;
+  };
+  const title = (): string => query(host, '.wb-inspector h2').textContent ?? '';
+
+  beforeEach(() => {
+    host = shown({ record: graphOf(residual(2)), error: null });
+  });
+
+  it('walks the data with the arrow keys and tells where it is', () => {
+    press('ArrowDown');
+    expect(title()).toBe('stem');
+    press('ArrowDown');
+    expect(title()).toBe('conv');
+    expect(query(host, '[role=status]').textContent).toContain('64 B saved, in layers, 0');
+    expect(query(host, '.wb-row[aria-selected=true] .name').textContent).toBe('conv');
+  });
+
+  it('closes and opens a module with Enter and backs out with Escape', () => {
+    press('ArrowDown');
+    press('ArrowDown');
+    press('Escape');
+    expect(title()).toBe('0');
+    press('Enter');
+    expect(query(host, '[role=status]').textContent).toBe('0 closed');
+    press('Enter');
+    expect(query(host, '[role=status]').textContent).toBe('0 opened');
+    press('Escape');
+    press('Escape');
+    expect(title()).toBe('test');
+  });
+
+  it('searches from the slash key, counts and goes on with Enter', () => {
+    press('/');
+    const field = query<HTMLInputElement>(host, 'input[type=search]');
+    expect(document.activeElement).toBe(field);
+    field.value = 'relu';
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+    expect(query(host, 'output').textContent).toBe('1 of 2');
+    press('Enter', field);
+    expect(query(host, 'output').textContent).toBe('2 of 2');
+    press('Escape', field);
+    expect(query(host, 'output').textContent).toBe('');
+  });
+
+  it('keeps letters that it does not use for the host, and letters while typing for itself', () => {
+    let reached = '';
+    host.addEventListener('keydown', (event) => (reached += event.key));
+    press('x');
+    press('f');
+    press('x', query(host, 'input[type=search]'));
+    expect(reached).toBe('x');
+  });
+
+  it('has a tree-table with the same numbers', () => {
+    press('t');
+    const rows = [...host.querySelectorAll('.wb-table [role=row]')];
+    const conv = rows.find((row) => row.textContent?.startsWith('conv'));
+    expect(conv?.getAttribute('aria-level')).toBe('3');
+    expect(conv?.textContent).toContain('64 B');
+    expect(rows.filter((row) => row.getAttribute('aria-expanded') === 'true')).toHaveLength(3);
+  });
+
+  it('asks the host to open a line', () => {
+    press('ArrowDown');
+    let detail: unknown = null;
+    host.addEventListener('workbench:open', (event) => (detail = (event as CustomEvent).detail));
+    query<HTMLElement>(host, '.wb-inspector .wb-sec h3 .wb-link').click();
+    expect(detail).toMatchObject({ kind: 'goto', source: { filename: 'a.py', line: 3 } });
+  });
+
+  it('shows an error beside what still works, and what to do when there is nothing', () => {
+    const failed = shown({ record: graphOf(residual(1)), error: 'The step was stopped.' });
+    expect(query(failed, '[role=alert]').textContent).toContain('The step was stopped.');
+    expect(failed.querySelectorAll('.wb-row').length).toBeGreaterThan(2);
+    const empty = shown({ record: null, error: null });
+    expect(query(empty, '.wb-message').textContent).toContain('No graph yet.');
+  });
+
+  it('puts hostile names on the page as text on one line', () => {
+    const hostile = `<img src=x onerror=alert(1)>\n${'a'.repeat(10_000)}`;
+    const page = shown({
+      record: graphOf(
+        [
+          { op: hostile, module: hostile },
+          { op: 'x', module: hostile, inputs: [0] },
+        ],
+        hostile,
+      ),
+      error: null,
+    });
+    expect(page.querySelector('img')).toBeNull();
+    for (const name of page.querySelectorAll('.wb-row .name')) {
+      expect(name.textContent?.length).toBeLessThanOrEqual(80);
+      expect(name.textContent).not.toContain('\n');
+    }
+  });
+});

@@ -1,0 +1,198 @@
+import { describe, expect, it } from 'vitest';
+import { holdersAt, peakPlace } from '../src/memory/blocks';
+import { peakSentence } from '../src/memory/sentence';
+import { isLive, readSeries, reduce, type MemoryColumns } from '../src/memory/series';
+import { mount, type MemoryViewState } from '../src/memory';
+
+// jsdom has no canvas; the views draw nothing there and everything else works.
+HTMLCanvasElement.prototype.getContext = () => null;
+
+const STRINGS = ['', 'aten.relu', 'aten.conv_backward', 'fc.weight', 'body.0', 'head'];
+const [PARAMETERS, GRADIENTS, ACTIVATIONS] = [0, 3, 4];
+
+/** [start, end, bytes, category, op, name, module] */
+type Block = readonly [number, number, number, number, number, number, number];
+
+function recordOf(blocks: readonly Block[], events: number, peak: number): MemoryColumns {
+  const column = (at: number): number[] => blocks.map((block) => block[at] ?? 0);
+  const record = {
+    title: 'test',
+    step: 3,
+    device: 'cpu',
+    basis: 'Measured.',
+    torch_version: '2.13.0',
+    notes: [],
+    strings: STRINGS,
+    sources: [],
+    phases: [
+      { name: 'forward', start: 0, end: 2 },
+      { name: 'backward', start: 2, end: events },
+    ],
+    event_time_us: Array.from({ length: events }, (_, event) => event * 1000),
+    block_start: column(0),
+    block_end: column(1),
+    block_bytes: column(2),
+    block_category: column(3),
+    block_op: column(4),
+    block_name: column(5),
+    block_module: column(6),
+    block_source: blocks.map(() => -1),
+    block_address: blocks.map(() => -1),
+    peak_event: peak,
+    peak_bytes: 0,
+    reserved_bytes: -1,
+    segment_address: [],
+    segment_bytes: [],
+    segment_stream: [],
+    segment_pool: [],
+    segment_block_segment: [],
+    segment_block_offset: [],
+    segment_block_bytes: [],
+    segment_block_state: [],
+    segment_block_category: [],
+  };
+  return { ...record, peak_bytes: readSeries(record).most };
+}
+
+const KIB = 1024;
+const STEP = recordOf(
+  [
+    [-1, -1, 20 * KIB, PARAMETERS, 0, 3, 5],
+    [0, 3, 60 * KIB, ACTIVATIONS, 1, 0, 4],
+    [2, -1, 20 * KIB, GRADIENTS, 2, 0, 4],
+  ],
+  4,
+  2,
+);
+
+describe('series', () => {
+  it('counts a block from the position after its allocation up to the event that frees it', () => {
+    expect([...readSeries(STEP).total].map((bytes) => bytes / KIB)).toEqual([20, 80, 80, 100, 40]);
+    expect([0, 1, 3, 4].map((position) => isLive(STEP, 1, position))).toEqual([
+      false,
+      true,
+      true,
+      false,
+    ]);
+  });
+
+  it('agrees with the blocks that are live at every position', () => {
+    const series = readSeries(STEP);
+    for (let position = 0; position < series.length; position += 1) {
+      const { bytes } = holdersAt(STEP, position, { hidden: new Set(), query: '' }, 10);
+      expect(bytes).toBe(series.total[position]);
+    }
+  });
+
+  it('keeps a peak of one event however many events share a pixel', () => {
+    const events = 100_000;
+    const blocks: Block[] = [
+      [-1, -1, 10, PARAMETERS, 0, 0, 0],
+      [56_789, 56_790, 1_000_000, ACTIVATIONS, 0, 0, 0],
+    ];
+    const series = readSeries(recordOf(blocks, events, 56_789));
+    const picks = reduce(series, 0, events, 300);
+    expect(Math.max(...[...picks].map((at) => series.total[at] ?? 0))).toBe(1_000_010);
+  });
+
+  it('covers only the range that is asked for', () => {
+    const picks = reduce(readSeries(STEP), 1, 3, 8);
+    expect(Math.min(...picks)).toBeGreaterThanOrEqual(1);
+    expect(Math.max(...picks)).toBeLessThanOrEqual(3);
+  });
+});
+
+describe('the peak', () => {
+  it('is told in one sentence', () => {
+    expect(peakPlace(STEP)).toBe('backward of body.0');
+    expect(peakSentence(STEP, readSeries(STEP))).toBe(
+      'Peak 100 KiB in backward of body.0: activations 60 %, parameters 20 %, gradients 20 %.',
+    );
+  });
+});
+
+describe('holders', () => {
+  const at = (query: string, hidden: number[] = []): number[] =>
+    holdersAt(STEP, 3, { hidden: new Set(hidden), query }, 10).blocks;
+
+  it('come largest first', () => expect(at('')).toEqual([1, 0, 2]));
+  it('can be found by module, operation, name, category and size', () => {
+    expect(at('body.0')).toEqual([1, 2]);
+    expect(at('relu')).toEqual([1]);
+    expect(at('fc.weight')).toEqual([0]);
+    expect(at('gradients')).toEqual([2]);
+    expect(at('>50kib')).toEqual([1]);
+    expect(at('body.0 <50KiB')).toEqual([2]);
+  });
+  it('leave out hidden categories', () => expect(at('', [ACTIVATIONS])).toEqual([0, 2]));
+});
+
+describe('the view', () => {
+  function shown(state: MemoryViewState): HTMLElement {
+    const host = document.createElement('div');
+    document.body.append(host);
+    mount(host, { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() });
+    return host;
+  }
+  const press = (host: HTMLElement, key: string): void => {
+    host
+      .querySelector('canvas')
+      ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  };
+
+  it('opens at the peak, follows the scrubber and comes back with End', () => {
+    const host = shown({ record: STEP, error: null });
+    expect(host.textContent).toContain('Who holds memory at the peak');
+    press(host, 'Home');
+    expect(host.textContent).toContain('Who holds memory after event 0');
+    expect(host.querySelectorAll('.wb-holders tbody tr')).toHaveLength(1);
+    press(host, 'End');
+    expect(host.querySelectorAll('.wb-holders tbody tr')).toHaveLength(3);
+  });
+
+  it('shows a block that is selected with the keyboard', () => {
+    const host = shown({ record: STEP, error: null });
+    const row = host.querySelector<HTMLElement>('[data-block="1"]');
+    row?.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+    const inspector = host.querySelector('.wb-inspector');
+    expect(inspector?.querySelector('h2')?.textContent).toBe('aten.relu');
+    expect(inspector?.textContent).toContain('61,440 B');
+  });
+
+  it('says when nothing was allocated, when there is nothing yet, and what failed', () => {
+    const empty = recordOf([[-1, -1, 2 * KIB, PARAMETERS, 0, 3, 5]], 0, -1);
+    expect(shown({ record: empty, error: null }).textContent).toContain(
+      'Nothing was allocated or freed on cpu; 2.0 KiB were there before and stayed.',
+    );
+    expect(shown({ record: null, error: null }).textContent).toContain('No memory recording yet');
+    const failed = shown({ record: STEP, error: 'The file is cut short.' });
+    expect(failed.querySelector('[role=alert]')?.textContent).toContain('The file is cut short.');
+    expect(failed.querySelectorAll('.wb-holders tbody tr')).toHaveLength(3);
+  });
+
+  it('puts hostile names on the page as text on one line', () => {
+    const strings = [...STRINGS];
+    strings[3] = `<script>x</script>\n${'n'.repeat(10_000)}`;
+    const host = shown({ record: { ...STEP, strings }, error: null });
+    expect(host.querySelector('script')).toBeNull();
+    const cell = host.querySelector('[data-block="0"] td');
+    expect(cell?.textContent).toMatch(/^<script>x<\/script> n+…n+$/);
+    expect(cell?.textContent?.length).toBeLessThan(60);
+  });
+
+  it('leaves nothing behind', () => {
+    const host = document.createElement('div');
+    let listeners = 0;
+    const dispose = mount(host, {
+      get: () => ({ record: STEP, error: null }),
+      subscribe: () => {
+        listeners += 1;
+        return () => (listeners -= 1);
+      },
+      send: () => Promise.resolve(),
+    });
+    dispose();
+    expect(host.childElementCount).toBe(0);
+    expect(listeners).toBe(0);
+  });
+});
