@@ -12,9 +12,10 @@ import torch
 
 from workbench.experiment.source import source_line
 from workbench.memory.attribution import Line
+from workbench.memory.blocks import Block, Mark
 from workbench.memory.categories import categorize
 from workbench.memory.cuda import AllocatorHistory, describe_blocks
-from workbench.memory.recorder import Block, Mark, Recorder
+from workbench.memory.recorder import Recorder
 from workbench.memory.trace import Columns, blocks_of, reserved_at, segment_columns
 from workbench.records import MemoryRecord, Phase
 

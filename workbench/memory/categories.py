@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from workbench.memory.recorder import Block, Recorder
+from workbench.memory.blocks import Block
+from workbench.memory.recorder import Recorder
 from workbench.memory.torch_private import original_module
 from workbench.records import CATEGORIES, Phase
 

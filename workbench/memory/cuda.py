@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import torch
 
-from workbench.memory.recorder import Block
+from workbench.memory.blocks import Block
 from workbench.memory.unpickle import columns_of
 
 _MOST_EVENTS = 1_000_000

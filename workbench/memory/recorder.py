@@ -20,13 +20,15 @@ from __future__ import annotations
 import itertools
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from workbench.memory.attribution import LOSS, Attribution, Line, Site
+from workbench.memory.attribution import LOSS, Attribution, Site
+from workbench.memory.blocks import Block, Mark
 from workbench.memory.torch_private import (
     caller,
     dispatches_itself,
@@ -39,42 +41,6 @@ from workbench.memory.torch_private import (
 _LIFT = "aten.lift_fresh"
 _STRENGTH = {"parameters": 0, "gradients": 1, "optimizer": 2, "buffers": 3, "unknown": 4, "": 5}
 _COO, _STRIDED = torch.sparse_coo, torch.strided
-
-
-class Block:
-    """One storage's life. ``start`` and ``end`` are ticks; -1 stands for before and after."""
-
-    __slots__ = (
-        "address",
-        "category",
-        "device",
-        "end",
-        "ended_ns",
-        "line",
-        "module",
-        "name",
-        "num_bytes",
-        "op",
-        "start",
-        "started_ns",
-    )
-
-    def __init__(self, num_bytes: int, device: str, address: int) -> None:
-        self.num_bytes = num_bytes
-        self.device = device
-        self.address = address
-        self.start = self.end = -1
-        self.started_ns = self.ended_ns = 0
-        self.op = self.name = self.module = self.category = ""
-        self.line: Line | None = None
-
-
-class Mark(NamedTuple):
-    """Where a phase begins; ``phase`` is ``""`` where none follows."""
-
-    tick: int
-    time_ns: int
-    phase: str
 
 
 class _Death(weakref.ref[torch.UntypedStorage]):
@@ -117,6 +83,7 @@ class Recorder(TorchDispatchMode):
         self._phase = ""
         self._ticks = itertools.count()
         self._live: dict[int, _Death] = {}
+        self._deaths: deque[weakref.ref[torch.UntypedStorage]] = deque()
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -126,6 +93,7 @@ class Recorder(TorchDispatchMode):
     def begin_phase(self, name: str) -> None:
         """Everything from here on belongs to phase ``name``; ``""`` ends the current one."""
         if name != self._phase:
+            self._bury()
             self._phase = name
             self.marks.append(Mark(next(self._ticks), time.perf_counter_ns(), name))
 
@@ -137,6 +105,7 @@ class Recorder(TorchDispatchMode):
         A storage that is two things at once keeps the stronger: parameters, then gradients, then
         optimizer, then buffers.
         """
+        self._bury()
         for storage in self._storages(tensor):
             block = self._block_of(storage) or self._track(storage)
             if block is not None and _STRENGTH[category] <= _STRENGTH[block.category]:
@@ -150,6 +119,7 @@ class Recorder(TorchDispatchMode):
 
     def allocated(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
         """An operation has just made ``storage``."""
+        self._bury()
         if self._block_of(storage) is None:
             block = self._track(storage)
             if block is not None:
@@ -157,6 +127,7 @@ class Recorder(TorchDispatchMode):
 
     def resized(self, storage: torch.UntypedStorage, op: str) -> None:
         """``storage`` may have another size now: a free and an allocation."""
+        self._bury()
         death = self._live.get(storage_key(storage))
         if death is None:
             self.allocated(storage, op, self.site(caller(1)))
@@ -191,6 +162,7 @@ class Recorder(TorchDispatchMode):
 
     def close(self) -> None:
         """Let go of every weak reference, module and optimizer; the blocks stay."""
+        self._bury()
         self._live.clear()
         self.attribution.close()
         self.optimizers.clear()
@@ -199,6 +171,7 @@ class Recorder(TorchDispatchMode):
         """Let ``func`` run and note the storages it made."""
         if any(map(dispatches_itself, types)):
             return NotImplemented  # a wrapper subclass unpacks itself; we then see its parts
+        self._bury()
         op = str(getattr(func, "overloadpacket", func))
         if op == _LIFT:  # torch.tensor and torch.from_numpy end here, with memory just made
             self.allocated(args[0].untyped_storage(), "torch.tensor")
@@ -210,6 +183,7 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _note(self, op: str, result: Any) -> None:
+        self._bury()
         site: Site | None = None
         if self.attribution.has_new_nodes():
             site = self.site(caller(2))
@@ -258,7 +232,7 @@ class Recorder(TorchDispatchMode):
     def _track(self, storage: torch.UntypedStorage) -> Block | None:
         if storage.nbytes() == 0 or storage.device.type == "meta":
             return None
-        death = _Death(storage, self._died)
+        death = _Death(storage, self._deaths.append)
         death.block, death.key = self._new_block(storage), storage_key(storage)
         self._live[death.key] = death
         return death.block
@@ -268,13 +242,20 @@ class Recorder(TorchDispatchMode):
         self.blocks.append(block)
         return block
 
-    def _died(self, death: weakref.ref[torch.UntypedStorage]) -> None:
-        # Runs wherever the last reference was dropped: on any thread, in the middle of anything.
-        assert isinstance(death, _Death)  # noqa: S101 - narrows the type weakref declares
-        if death.block.end < 0:
-            self._end(death.block)
-        if self._live.get(death.key) is death:
-            del self._live[death.key]
+    def _bury(self) -> None:
+        """Take note of the storages that died since the last event, in the order they died.
+
+        The last reference may be dropped on any thread and in the middle of anything, also where
+        Dynamo would compile a Python callback. So a dying storage only joins a queue, which no
+        Python code of ours takes part in; it is read before the next event is numbered.
+        """
+        while self._deaths:
+            death = self._deaths.popleft()
+            if isinstance(death, _Death):
+                if death.block.end < 0:
+                    self._end(death.block)
+                if self._live.get(death.key) is death:
+                    del self._live[death.key]
 
     def _start(self, block: Block, op: str, site: Site) -> None:
         block.op, block.module, block.line = op, site.module or "", site.line

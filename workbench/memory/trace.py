@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.memory.attribution import Line
-from workbench.memory.recorder import Block
+from workbench.memory.blocks import Block
 from workbench.memory.unpickle import ACTIONS
 from workbench.records import BLOCK_STATES, CATEGORIES
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from workbench.memory import memory
 from workbench.memory.attribution import Line
+from workbench.memory.blocks import Block
 from workbench.memory.build import record_of
-from workbench.memory.recorder import Block
 from workbench.records import MemoryRecord, Phase
 
 MIB = 1 << 20

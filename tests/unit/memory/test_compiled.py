@@ -95,15 +95,39 @@ def test_buffers_of_compiled_code_are_counted_and_told_apart():
     assert not unknown.any()
 
 
+class Residual(nn.Module):
+    """A block of the user's own: torch's containers stay eager when compiled in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(nn.functional.gelu(self.up(x)))
+
+
 def test_compiled_blocks_keep_their_module_paths_and_user_lines():
-    net = model()
-    net[2].compile()
+    torch.manual_seed(0)
+    net = nn.Sequential(Residual(), Residual(), nn.Linear(16, 4))
+    net[1].compile()
     train(net, 2, set())
+    assert counters["stats"]["unique_graphs"] == 1
+    before = copy.deepcopy(dict(counters))
     _, (record,) = train(net, 1, {0})
-    modules = {record.strings[m] for m in record.block_module}
-    assert "2" in modules
-    assert all("_orig_mod" not in name for name in record.strings)
+    assert dict(counters) == before
+    buffers = (record.block_op == record.strings.index(OP)).nonzero()[0]
+    assert {record.strings[record.block_module[row]] for row in buffers} == {"1"}
     assert {source.filename for source in record.sources} <= {__file__}
+
+
+def test_dynamo_compiles_nothing_of_ours_where_it_leaves_a_region_eager():
+    # a container compiled in place runs eagerly with Dynamo looking at every Python call
+    net = model()
+    net.compile()
+    train(net, 2, set())
+    before = copy.deepcopy(dict(counters))
+    train(net, 1, {0})
+    assert dict(counters) == before
 
 
 def test_a_wrapped_models_paths_are_the_users_own():

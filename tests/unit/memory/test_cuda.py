@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from workbench.memory.attribution import Line
+from workbench.memory.blocks import Block
 from workbench.memory.cuda import AllocatorHistory, describe_blocks
-from workbench.memory.recorder import Block
 
 
 def block(address: int, start: int, time_us: int, **said: str) -> Block:

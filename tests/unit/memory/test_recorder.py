@@ -9,7 +9,8 @@ import weakref
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-from workbench.memory.recorder import Block, Recorder, current_recorder
+from workbench.memory.blocks import Block
+from workbench.memory.recorder import Recorder, current_recorder
 
 KIB = 256  # float32 elements
 
@@ -18,9 +19,8 @@ def record(code) -> list[Block]:
     recorder = Recorder()
     with recorder:
         kept = code()  # noqa: F841 - what the code returns lives until the recording ends
-    blocks = [block for block in recorder.blocks if block.start >= 0]
     recorder.close()
-    return blocks
+    return [block for block in recorder.blocks if block.start >= 0]
 
 
 def sizes(blocks: list[Block]) -> list[int]:
@@ -123,8 +123,8 @@ def test_a_wrapper_subclass_is_seen_through_to_its_parts():
     inner = TwoTensor(torch.zeros(KIB), torch.zeros(KIB))
     with recorder:
         made = inner * 2  # noqa: F841 - alive until the recording ends
-    live = [block for block in recorder.blocks if block.start >= 0 and block.end < 0]
     recorder.close()
+    live = [block for block in recorder.blocks if block.start >= 0 and block.end < 0]
     assert sizes(live) == [1024, 1024]
 
 
@@ -137,10 +137,11 @@ def test_what_autograd_lets_go_of_during_backward_is_freed_there():
     recorder = Recorder()
     with recorder:
         loss = (weight * 2).exp().exp().sum()
+        torch.zeros(1)
         before = len([block for block in recorder.blocks if block.end >= 0])
         loss.backward()
-    freed = [b for b in recorder.blocks if b.op == "aten.exp"]
     recorder.close()
+    freed = [b for b in recorder.blocks if b.op == "aten.exp"]
     assert before == 1  # the product: exp saves its result, not its argument
     assert len(freed) == 2
     backward = next(mark.tick for mark in recorder.marks if mark.phase == "backward")
@@ -167,8 +168,8 @@ def test_a_free_on_another_thread_is_seen():
         worker = threading.Thread(target=held.clear)
         worker.start()
         worker.join()
-    (block,) = recorder.blocks
     recorder.close()
+    (block,) = recorder.blocks
     assert block.end > block.start
 
 
