@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { IJupyterLabPageFixture } from '@jupyterlab/galata';
+import type { Locator } from '@playwright/test';
 
 const checkout = path.resolve(__dirname, '../..');
 const venv = path.join(checkout, '.venv/bin/python');
@@ -28,11 +29,7 @@ export async function writeEvents(page: IJupyterLabPageFixture, folder: string):
     await promisify(execFile)(python, ['-c', WRITE_EVENTS, here]);
     for (const name of readdirSync(here)) {
       const content = readFileSync(path.join(here, name));
-      await page.contents.uploadContent(
-        content.toString('base64'),
-        'base64',
-        `${folder}/${name}`,
-      );
+      await page.contents.uploadContent(content.toString('base64'), 'base64', `${folder}/${name}`);
     }
   } finally {
     rmSync(here, { recursive: true });
@@ -51,3 +48,88 @@ for step in range(200):
     writer.add_event(Event(step=step, wall_time=1e9 + step, summary=Summary(value=[loss])))
 writer.close()
 `;
+
+/** Code that makes a small experiment of real modules and data; it trains in a second or two. */
+export function experimentCode(name: string, epochs = 3, samples = 512): string {
+  return [
+    'import torch, workbench as wb',
+    'torch.manual_seed(0)',
+    `x, y = torch.randn(${samples}, 16), torch.randint(0, 3, (${samples},))`,
+    'model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))',
+    `exp = wb.Experiment(model, (x, y), val=(x, y), batch_size=32, epochs=${epochs}, name="${name}")`,
+    'exp',
+  ].join('\n');
+}
+
+/** A notebook with these code cells, opened and run to the end. Its path is returned. */
+export async function runNotebook(
+  page: IJupyterLabPageFixture,
+  name: string,
+  cells: readonly string[],
+): Promise<string> {
+  const path = `${await folderOf(page)}/${name}`;
+  const content = {
+    cells: cells.map((source, index) => ({
+      cell_type: 'code',
+      id: `cell-${index}`,
+      execution_count: null,
+      metadata: {},
+      outputs: [],
+      source,
+    })),
+    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
+    nbformat: 4,
+    nbformat_minor: 5,
+  };
+  await page.contents.uploadContent(JSON.stringify(content), 'text', path);
+  await execute(page, 'docmanager:open', { path, factory: 'Notebook' });
+  await runAll(page, path);
+  return path;
+}
+
+/** Runs every cell of an open notebook and waits for the last one. */
+export async function runAll(page: IJupyterLabPageFixture, path: string): Promise<void> {
+  await page.evaluate(async (wanted) => {
+    const { shell, commands } = window.jupyterapp;
+    const panel = [...shell.widgets('main')].find(
+      (one) => (one as unknown as { context?: { path: string } }).context?.path === wanted,
+    ) as unknown as { id: string; sessionContext: { ready: Promise<void> } };
+    shell.activateById(panel.id);
+    await panel.sessionContext.ready;
+    await commands.execute('notebook:run-all-cells');
+  }, path);
+}
+
+/** The folder that the test has for itself; its name is made by Galata. */
+async function folderOf(page: IJupyterLabPageFixture): Promise<string> {
+  return page.filebrowser.getCurrentDirectory();
+}
+
+/** Loads the page again and waits for JupyterLab, whichever tabs come back. */
+export async function reloadPage(page: IJupyterLabPageFixture): Promise<void> {
+  const options = { waitForIsReady: false };
+  await page.reload(options as Parameters<typeof page.reload>[0]);
+}
+
+/** Runs a command of JupyterLab's by its id. */
+export async function execute(
+  page: IJupyterLabPageFixture,
+  command: string,
+  args: Record<string, unknown> = {},
+): Promise<void> {
+  await page.evaluate(
+    async ([id, given]) => {
+      await window.jupyterapp.commands.execute(id as string, given as never);
+    },
+    [command, args],
+  );
+}
+
+/** The side panel, opened. */
+export async function openSidePanel(page: IJupyterLabPageFixture): Promise<Locator> {
+  const panel = page.locator('#workbench-side-panel');
+  if (!(await panel.isVisible())) {
+    await execute(page, 'workbench:show-side-panel');
+  }
+  return panel;
+}

@@ -15,6 +15,7 @@ test.describe('Launcher', () => {
       'torch-workbench:connection': true,
       'torch-workbench:sidebar': true,
       'torch-workbench:documents': true,
+      'torch-workbench:files': true,
       'torch-workbench:tensorboard': true,
       'torch-workbench:launcher': true,
       'torch-workbench:statusbar': true,
@@ -25,10 +26,11 @@ test.describe('Launcher', () => {
 
   test('creates a notebook that is ready to run', async ({ page, tmpPath }) => {
     await page.evaluate(async (cwd) => {
-      await window.jupyterapp.commands.execute('filebrowser:go-to-path', { path: cwd });
-      await window.jupyterapp.commands.execute('launcher:create');
+      await window.jupyterapp.commands.execute('filebrowser:go-to-path', {
+        path: cwd,
+      });
     }, tmpPath);
-    const card = page.locator('.jp-LauncherCard[title*="builds and trains a classifier"]');
+    const card = page.getByRole('button', { name: 'Workbench classifier' }).last();
     await expect(card).toBeVisible();
     await page.screenshot({ path: picture('launcher-light.png') });
     await card.click();
@@ -42,7 +44,9 @@ test.describe('Launcher', () => {
 
     // A second one does not overwrite the first.
     await page.evaluate(async (cwd) => {
-      await window.jupyterapp.commands.execute('workbench:create-classifier', { cwd });
+      await window.jupyterapp.commands.execute('workbench:create-classifier', {
+        cwd,
+      });
     }, tmpPath);
     await expect(page.getByRole('tab', { name: 'classifier-2.ipynb' })).toBeVisible();
   });

@@ -4,7 +4,8 @@ import base from '@jupyterlab/galata/lib/playwright-config';
 import { defineConfig } from '@playwright/test';
 
 const checkout = path.resolve(__dirname, '../..');
-const port = process.env.WORKBENCH_UI_PORT ?? '8899';
+// Two runs on one machine must not meet. Workers inherit the choice through the environment.
+const port = (process.env.WORKBENCH_UI_PORT ??= String(20_000 + (process.pid % 20_000)));
 const url = `http://127.0.0.1:${port}`;
 const jupyter = path.join(checkout, '.venv/bin/jupyter');
 

@@ -1,5 +1,5 @@
 import { expect, test } from '@jupyterlab/galata';
-import { picture, setTheme, writeEvents } from './helpers';
+import { picture, reloadPage, setTheme, writeEvents } from './helpers';
 
 test.describe('TensorBoard in a tab', () => {
   test('draws a chart, reloads, stops and starts again', async ({ page, tmpPath }) => {
@@ -25,7 +25,7 @@ test.describe('TensorBoard in a tab', () => {
     await openTensorBoard(page, `${tmpPath}/runs`);
     const frame = page.frameLocator('.jp-Workbench-tensorboard iframe');
     await expect(frame.locator('scalar-card').first()).toBeVisible();
-    await page.reload({ waitForIsReady: false });
+    await reloadPage(page);
     await expect(frame.locator('scalar-card').first()).toContainText('train/loss');
   });
 
@@ -47,8 +47,13 @@ test.describe('TensorBoard in a tab', () => {
   });
 });
 
-async function openTensorBoard(page: import('@jupyterlab/galata').IJupyterLabPageFixture, logdir: string) {
+async function openTensorBoard(
+  page: import('@jupyterlab/galata').IJupyterLabPageFixture,
+  logdir: string,
+) {
   await page.evaluate(async (folder) => {
-    await window.jupyterapp.commands.execute('workbench:open-tensorboard', { logdir: folder });
+    await window.jupyterapp.commands.execute('workbench:open-tensorboard', {
+      logdir: folder,
+    });
   }, logdir);
 }

@@ -1,9 +1,12 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { commands } from './plugins/commands';
 import { connection } from './plugins/connection';
+import { documents } from './plugins/documents';
+import { files } from './plugins/files';
 import { launcher } from './plugins/launcher';
 import { open } from './plugins/open';
 import { settings } from './plugins/settings';
+import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
 import { tensorboard } from './plugins/tensorboard';
 
@@ -12,6 +15,9 @@ export * from './tokens';
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
   settings,
   connection,
+  sidebar,
+  documents,
+  files,
   tensorboard,
   open,
   commands,

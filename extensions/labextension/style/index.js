@@ -1,1 +1,2 @@
+import '@torch-workbench/views/style/index.css';
 import './index.css';

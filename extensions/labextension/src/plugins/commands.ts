@@ -45,8 +45,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
     }
 
     registry.addCommand(CommandIDs.toggleTraining, {
-      label: () =>
-        status() === 'training' ? trans.__('Pause Training') : trans.__('Train'),
+      label: () => (status() === 'training' ? trans.__('Pause Training') : trans.__('Train')),
       caption: trans.__('Train the experiment of the active notebook, or pause it'),
       icon: () => (status() === 'training' ? pauseIcon : runIcon),
       isEnabled: (args) => find(args) !== null,

@@ -54,9 +54,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
       wanted: { notebook?: string; experiment?: string; capture?: string; fresh?: boolean },
     ): Promise<ICaptureAddress> {
       const connection =
-        wanted.notebook === undefined
-          ? connections.current
-          : connections.forPath(wanted.notebook);
+        wanted.notebook === undefined ? connections.current : connections.forPath(wanted.notebook);
       const store = connection?.store;
       const experiment = wanted.experiment ?? connection?.experiment;
       const known = experiment == null ? undefined : store?.get().experiments.get(experiment);
@@ -78,7 +76,13 @@ export const documents: JupyterFrontEndPlugin<void> = {
       return { kind, notebook: connection.path, experiment, capture, label };
     }
 
-    function add(command: string, kind: CaptureKind, fresh: boolean, label: string, caption: string) {
+    function add(
+      command: string,
+      kind: CaptureKind,
+      fresh: boolean,
+      label: string,
+      caption: string,
+    ) {
       commands.addCommand(command, {
         label,
         caption,

@@ -26,7 +26,7 @@ export const launcher: JupyterFrontEndPlugin<void> = {
       label: (args) =>
         args['isPalette'] === true
           ? trans.__('New Classifier Notebook')
-          : trans.__('Workbench Classifier'),
+          : trans.__('Workbench classifier'),
       caption: trans.__('Create a notebook that builds and trains a classifier, ready to run'),
       icon: workbenchIcon,
       execute: async (args) => {
@@ -35,7 +35,7 @@ export const launcher: JupyterFrontEndPlugin<void> = {
         return app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
       },
     });
-    cards?.add({ command, category: trans.__('Notebook'), rank: 10 });
+    cards?.add({ command, category, rank: 1 });
     palette?.addItem({ command, category, args: { isPalette: true } });
   },
 };

@@ -77,7 +77,7 @@ export const open: JupyterFrontEndPlugin<void> = {
       const path = contentsPath(source.filename);
       if (path === null) {
         throw new Error(
-          trans.__("%1 lies outside the folder that JupyterLab serves.", source.filename),
+          trans.__('%1 lies outside the folder that JupyterLab serves.', source.filename),
         );
       }
       await commands.execute('docmanager:open', { path, factory: 'Editor' });

@@ -102,7 +102,7 @@ export const tensorboard: JupyterFrontEndPlugin<void> = {
       name: (tab: MainAreaWidget) => (tab as DashboardTab).content.logdir,
     });
     const category = trans.__('Workbench');
-    cards?.add({ command: CommandIDs.openTensorBoard, category: trans.__('Other'), rank: 10 });
+    cards?.add({ command: CommandIDs.openTensorBoard, category, rank: 2 });
     for (const command of [
       CommandIDs.openTensorBoard,
       CommandIDs.reloadTensorBoard,

@@ -38,8 +38,7 @@ export class StatusItem extends Widget {
   private describe(state: ExperimentState): string {
     const status =
       state.status === 'training' ? this.trans.__('training') : this.trans.__('paused');
-    const step =
-      state.total_steps > 0 ? `${state.step}/${state.total_steps}` : String(state.step);
+    const step = state.total_steps > 0 ? `${state.step}/${state.total_steps}` : String(state.step);
     const rate = state.samples_per_s;
     return rate === null || state.status !== 'training'
       ? `${status} ${step}`

@@ -1,0 +1,51 @@
+import type { AccordionPanel } from '@lumino/widgets';
+import type { Section } from './section';
+
+const LEAST = 40;
+/** A long list scrolls within its section rather than push the others out of sight. */
+const MOST = 300;
+
+/** Gives every section the height its content needs, and the last one what is left. */
+export class NaturalSizes {
+  constructor(
+    private readonly panel: AccordionPanel,
+    private readonly sections: readonly Section[],
+  ) {
+    for (const section of sections) {
+      section.resized.connect(() => this.schedule());
+    }
+    // Whoever drags a handle has decided for himself.
+    panel.handleMoved.connect(() => (this.byHand = true));
+  }
+
+  /** Distributes the height anew before the next frame. */
+  schedule(): void {
+    if (this.frame === 0 && !this.byHand) {
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        this.apply();
+      });
+    }
+  }
+
+  private apply(): void {
+    if (!this.panel.isVisible || this.byHand) {
+      return;
+    }
+    const open = this.sections.map((section) => !section.isHidden);
+    const titles = [...this.panel.titles].reduce((sum, title) => sum + title.offsetHeight, 0);
+    const room = Math.max(0, this.panel.node.clientHeight - titles);
+    const sizes = this.sections.map((section, index) =>
+      open[index] ? Math.min(MOST, Math.max(LEAST, section.naturalHeight)) : 0,
+    );
+    const last = open.lastIndexOf(true);
+    if (last >= 0) {
+      const others = sizes.reduce((sum, size, index) => (index === last ? sum : sum + size), 0);
+      sizes[last] = Math.max(sizes[last] ?? 0, room - others);
+      this.panel.setRelativeSizes(sizes);
+    }
+  }
+
+  private frame = 0;
+  private byHand = false;
+}

@@ -1,0 +1,82 @@
+import { expect, test } from '@jupyterlab/galata';
+import { execute, experimentCode, picture, reloadPage, runNotebook } from './helpers';
+
+test.describe('Captures in tabs', () => {
+  test('a graph opens, is found again, and comes back after a reload', async ({ page }) => {
+    await runNotebook(page, 'graphs.ipynb', [experimentCode('looked-at')]);
+    await execute(page, 'workbench:capture-graph');
+    const tab = page.getByRole('tab', { name: /Graph of looked-at, step \d+/ });
+    await expect(tab).toBeVisible();
+    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
+    await page.screenshot({ path: picture('graph-tab.png') });
+
+    // The same capture again activates its tab instead of opening another one.
+    await execute(page, 'workbench:open-graph');
+    await expect(tab).toHaveCount(1);
+
+    await reloadPage(page);
+    await expect(tab).toBeVisible();
+    await tab.click();
+    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible({
+      timeout: 60_000,
+    });
+  });
+
+  test('memory opens beside it', async ({ page }) => {
+    await runNotebook(page, 'memory.ipynb', [experimentCode('looked-at')]);
+    await execute(page, 'workbench:capture-memory');
+    await expect(page.getByRole('tab', { name: /Memory of looked-at, step \d+/ })).toBeVisible();
+    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
+    await page.screenshot({ path: picture('memory-tab.png') });
+  });
+
+  test('a saved record opens from the file browser without its kernel', async ({
+    page,
+    tmpPath,
+  }) => {
+    await runNotebook(page, 'save.ipynb', [
+      experimentCode('saved'),
+      'wb.graph(exp).save("step.graph.safetensors")',
+    ]);
+    await execute(page, 'kernelmenu:shutdown').catch(() => undefined);
+    await execute(page, 'docmanager:open', {
+      path: `${tmpPath}/step.graph.safetensors`,
+    });
+    await expect(page.getByRole('tab', { name: 'step.graph.safetensors' })).toBeVisible();
+    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
+  });
+
+  test('a damaged record says what is wrong with it', async ({ page, tmpPath }) => {
+    await page.contents.uploadContent('not a record', 'text', `${tmpPath}/bad.graph.safetensors`);
+    await execute(page, 'docmanager:open', {
+      path: `${tmpPath}/bad.graph.safetensors`,
+    });
+    await expect(page.getByRole('alert')).toContainText('not a Workbench record');
+  });
+
+  test('a view leads to the line of its cell', async ({ page }) => {
+    await runNotebook(page, 'lines.ipynb', ['first = 1', 'second = 2\nthird = 3', 'last = 4']);
+    await page.evaluate(() => {
+      const source = {
+        filename: '<cell>',
+        cell: 2,
+        line: 2,
+        text: 'third = 3',
+      };
+      const event = new CustomEvent('workbench:open', {
+        bubbles: true,
+        composed: true,
+        cancelable: true,
+        detail: { kind: 'goto', source },
+      });
+      const taken = !document.querySelector('.jp-Notebook')?.dispatchEvent(event);
+      if (!taken) {
+        throw new Error('nobody took the event');
+      }
+    });
+    const active = page.locator('.jp-Notebook .jp-Cell.jp-mod-active');
+    await expect(active).toContainText('third = 3');
+    await expect(active.locator('.cm-activeLine')).toHaveText('third = 3');
+    await expect(active.locator('.cm-content')).toBeFocused();
+  });
+});

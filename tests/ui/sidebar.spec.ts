@@ -1,0 +1,110 @@
+import { expect, test } from '@jupyterlab/galata';
+import {
+  execute,
+  experimentCode,
+  openSidePanel,
+  picture,
+  reloadPage,
+  runAll,
+  runNotebook,
+  setTheme,
+} from './helpers';
+
+test.describe('Side panel', () => {
+  test('says what to do while there is nothing to show', async ({ page }) => {
+    const panel = await openSidePanel(page);
+    await expect(panel).toContainText('Open a notebook to see its experiments.');
+    await expect(panel.getByRole('button', { name: 'New classifier notebook' })).toBeVisible();
+
+    await runNotebook(page, 'plain.ipynb', ['1 + 1']);
+    await expect(panel).toContainText('There is no experiment in this kernel yet.');
+    await panel.getByRole('button', { name: 'Insert a cell that makes one' }).click();
+    await expect(page.locator('.jp-Notebook')).toContainText('wb.Experiment(model, train, val)');
+    await page.screenshot({ path: picture('side-panel-empty.png') });
+  });
+
+  test('asks nothing of a kernel that has not imported Workbench', async ({ page }) => {
+    const complaints: string[] = [];
+    page.on('console', (message) => {
+      if (/comm/i.test(message.text())) {
+        complaints.push(message.text());
+      }
+    });
+    await runNotebook(page, 'plain.ipynb', ['"workbench"', 'print("done")']);
+    await expect(page.locator('.jp-OutputArea-output').last()).toHaveText('done\n');
+    expect(complaints).toEqual([]);
+  });
+
+  test('follows the active notebook', async ({ page }) => {
+    const panel = await openSidePanel(page);
+    const alpha = await runNotebook(page, 'alpha.ipynb', [experimentCode('alpha')]);
+    await expect(panel).toContainText('alpha');
+    await runNotebook(page, 'beta.ipynb', [experimentCode('beta'), experimentCode('gamma')]);
+    await expect(panel).toContainText('gamma');
+    await expect(panel).toContainText('2 in this kernel');
+    await expect(panel).not.toContainText('alpha');
+
+    await execute(page, 'docmanager:open', { path: alpha });
+    await expect(panel).toContainText('1 in this kernel');
+    await expect(panel).toContainText('alpha');
+
+    await execute(page, 'application:close');
+    await expect(panel).toContainText('gamma');
+  });
+
+  test('trains from a command, shows progress, and is back after a reload', async ({ page }) => {
+    const panel = await openSidePanel(page);
+    await runNotebook(page, 'train.ipynb', [experimentCode('long', 2000)]);
+    await expect(panel).toContainText('long');
+    await execute(page, 'workbench:toggle-training');
+    const status = page.locator('.jp-Workbench-status');
+    await expect(status).toContainText(/training \d+\/32000, .* samples\/s/);
+    await page.screenshot({ path: picture('side-panel-light.png') });
+
+    await reloadPage(page);
+    await expect(status).toContainText(/training \d+\/32000/, {
+      timeout: 60_000,
+    });
+    await expect(await openSidePanel(page)).toContainText('long');
+
+    await execute(page, 'workbench:toggle-training');
+    await expect(status).toContainText(/paused \d+\/32000/);
+    const paused = await status.textContent();
+    await execute(page, 'workbench:step');
+    await expect(status).not.toHaveText(paused ?? '');
+
+    await setTheme(page, 'JupyterLab Dark');
+    await page.screenshot({ path: picture('side-panel-dark.png') });
+  });
+
+  test('is empty after a restart of the kernel and fills again', async ({ page }) => {
+    const panel = await openSidePanel(page);
+    const path = await runNotebook(page, 'restart.ipynb', [experimentCode('again')]);
+    await expect(panel).toContainText('again');
+    await page.evaluate(async () => {
+      const panel = window.jupyterapp.shell.currentWidget as unknown as {
+        sessionContext: { restartKernel(): Promise<void> };
+      };
+      await panel.sessionContext.restartKernel();
+    });
+    await expect(panel).toContainText('There is no experiment in this kernel yet.');
+    await expect(panel).not.toContainText('again');
+    await runAll(page, path);
+    await expect(panel).toContainText('again');
+  });
+
+  test('opens by itself only when the setting says so', async ({ page }) => {
+    const panel = page.locator('#workbench-side-panel');
+    await runNotebook(page, 'one.ipynb', [experimentCode('one')]);
+    await expect(page.locator('.jp-OutputArea-output').first()).toBeVisible();
+    await expect(panel).toBeHidden();
+    await page.evaluate(async () => {
+      const { settings } = window.jupyterapp.serviceManager;
+      const id = 'torch-workbench:plugin';
+      await settings.save(id, JSON.stringify({ openSidePanel: true }));
+    });
+    await reloadPage(page);
+    await runNotebook(page, 'two.ipynb', [experimentCode('two')]);
+    await expect(panel).toBeVisible();
+  });
+});
