@@ -1,0 +1,158 @@
+import { describe, expect, it } from 'vitest';
+import { lossChart, memoryChart } from '../../src/curves';
+import { placeMarkers } from '../../src/curves/markers';
+import { linePath } from '../../src/curves/path';
+import { linear, ticks, tickLabel } from '../../src/curves/scale';
+import { smoothed } from '../../src/curves/smooth';
+import type { Curve } from '../../src/kernel';
+import { CHART } from '../panel/mounted';
+
+function curve(values: number[], capacity = values.length): Curve {
+  const held = new Float32Array(capacity).fill(777);
+  held.set(values);
+  return { steps: Int32Array.from(held, (_, i) => i + 1), values: held, length: values.length };
+}
+
+const unit = linear(0, 100, 0, 100);
+
+describe('scales', () => {
+  it('makes round ticks inside the range, labelled as precisely as they need', () => {
+    expect(ticks(0, 450, 4)).toEqual([0, 200, 400]);
+    expect(ticks(1, 2.5, 3)).toEqual([1, 1.5, 2, 2.5]);
+    expect(ticks(-0.3, 0.3, 3)).toEqual([-0.2, 0, 0.2]);
+    expect(tickLabel(1.5, 0.5)).toBe('1.5');
+    expect(tickLabel(-0.2, 0.2)).toBe('−0.2');
+    expect(tickLabel(200, 200)).toBe('200');
+  });
+
+  it('survives an empty or endless range', () => {
+    expect(ticks(1, 1, 4)).toEqual([1]);
+    expect(ticks(0, Infinity, 4)).toEqual([0]);
+  });
+});
+
+describe('the smoothed line', () => {
+  it('starts at the first value and passes over what is not finite', () => {
+    expect(smoothed(curve([2, 2, 2]))).toEqual(Float32Array.of(2, 2, 2));
+    const line = smoothed(curve([NaN, 4, Infinity, 4]));
+    expect(line[0]).toBeNaN();
+    expect([...line.subarray(1)].map((value) => value.toFixed(4))).toEqual([
+      '4.0000',
+      '4.0000',
+      '4.0000',
+    ]);
+  });
+
+  it('reads only the points that count, not the room behind them', () => {
+    expect(smoothed(curve([1, 1], 64))).toEqual(Float32Array.of(1, 1));
+  });
+});
+
+describe('a path', () => {
+  it('draws a million points as a few per pixel and loses no spike', () => {
+    const length = 1_000_000;
+    const values = new Float32Array(length).fill(1);
+    values[500_001] = 99;
+    const steps = Int32Array.from(values, (_, i) => i);
+    const path = linePath(steps, values, length, linear(0, length, 0, 100), unit);
+    expect(path.split(/[ML]/).length).toBeLessThan(450);
+    expect(path).toContain(' 99.0');
+  });
+
+  it('breaks at values that are not finite', () => {
+    const { steps, values, length } = curve([1, NaN, 3]);
+    expect(linePath(steps, values, length, unit, unit)).toBe('M1.0 1.0M3.0 3.0');
+  });
+});
+
+describe('markers', () => {
+  const space = {
+    left: 0,
+    right: 400,
+    x: (step: number) => step,
+    measure: (t: string) => t.length * 5,
+  };
+
+  it('keeps the newest label and drops one that would touch it, never its tooltip', () => {
+    const placed = placeMarkers(
+      [
+        { step: 100, text: 'attention math' },
+        { step: 110, text: 'lr 1e-3' },
+        { step: 120, text: 'compile blocks + bf16' },
+      ],
+      space,
+    );
+    expect(placed.at(-1)).toMatchObject({ newest: true, label: { text: 'compile blocks + bf16' } });
+    expect(placed.filter((marker) => marker.label).length).toBeLessThan(3);
+    expect(placed[1]?.title).toBe('step 110: lr 1e-3');
+  });
+
+  it('turns to the left at the right edge and shortens what has no room', () => {
+    const [marker] = placeMarkers([{ step: 395, text: 'bf16' }], space);
+    expect(marker?.label).toMatchObject({ text: 'bf16', anchor: 'end' });
+    const [long] = placeMarkers([{ step: 10, text: 'y'.repeat(10_000) }], space);
+    expect(long?.label?.text.length).toBeLessThan(40);
+    expect(long?.title.length).toBeLessThan(420);
+  });
+});
+
+describe('the charts', () => {
+  it('tell the loss in words, and as a table on demand', () => {
+    const chart = lossChart('cross entropy', 164);
+    document.body.append(chart.el);
+    const data = { markers: [], totalSteps: 30, live: true, nanFrom: null };
+    chart.update({ ...data, train: curve([2, 1.5, 1.25]), val: curve([1.75]) });
+    expect(chart.el.getAttribute('aria-label')).toMatch(
+      /^Loss \(cross entropy\) up to step 3: train 1\.\d\d, validation 1\.75$/,
+    );
+    expect(chart.el.querySelector('table')?.rows).toHaveLength(0);
+    chart.el.querySelector<HTMLButtonElement>('.wb-table-button')?.click();
+    const rows = [...(chart.el.querySelector('tbody')?.rows ?? [])];
+    expect(rows.map((row) => row.textContent)).toEqual(['12.001.75', '21.50', '31.25']);
+    chart.dispose();
+    chart.el.remove();
+  });
+
+  it('read a single step with the arrow keys', () => {
+    const chart = lossChart('cross entropy', 164);
+    const data = { markers: [], totalSteps: 30, live: true, nanFrom: null, val: undefined };
+    chart.update({ ...data, train: curve([2, 1.5, 1.25]) });
+    const key = (name: string): boolean =>
+      chart.el.dispatchEvent(new KeyboardEvent('keydown', { key: name, cancelable: true }));
+    key('ArrowLeft');
+    expect(chart.el.querySelector('.wb-reading')?.textContent).toBe('step 2: 1.50');
+    key('Escape');
+    expect(chart.el.querySelector('.wb-reading')?.textContent).toBe('cross entropy');
+  });
+
+  it('tell the peak in words and list the categories as they lie', () => {
+    const chart = memoryChart(164);
+    document.body.append(chart.el);
+    chart.update({ ...CHART, reserved_bytes: 10 * 2 ** 20 });
+    expect(chart.el.getAttribute('aria-label')).toContain('peak 7 MiB in forward of head');
+    const legend = [...chart.el.querySelectorAll('.wb-legend li')].map((row) => row.textContent);
+    expect(legend).toEqual([
+      'at the peakMiB',
+      'free3',
+      'unknown1',
+      'temporaries1',
+      'activations1',
+      'gradients1',
+      'buffers + inputs1',
+      'optimizer1',
+      'parameters1',
+    ]);
+    const areas = [...chart.el.querySelectorAll('.area')].map((a) =>
+      a.getAttribute('data-category'),
+    );
+    expect(areas).toEqual([...areas].sort((a, b) => order(a) - order(b)));
+    expect(areas[0]).toBe('parameters');
+    chart.dispose();
+    chart.el.remove();
+  });
+});
+
+function order(name: string | null): number {
+  const stack = ['parameters', 'optimizer', 'buffers', 'gradients', 'activations', 'temporaries'];
+  return name === 'unknown' ? 99 : stack.indexOf(name ?? '');
+}

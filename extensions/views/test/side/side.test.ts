@@ -1,0 +1,137 @@
+import type { CaptureInfo, RunSummary } from '@torch-workbench/records';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { KernelStore } from '../../src/kernel';
+import { mountCaptures, mountExperiments, mountModes, mountRuns } from '../../src/side';
+import { FakeKernel, state } from '../kernel/fake';
+
+let kernel: FakeKernel;
+let store: KernelStore;
+let host: HTMLElement;
+let dispose: () => void = () => undefined;
+
+const settle = (): Promise<unknown> => vi.advanceTimersByTimeAsync(20);
+
+beforeEach(async () => {
+  vi.useFakeTimers();
+  kernel = new FakeKernel();
+  store = new KernelStore({ connect: kernel.connect });
+  await settle();
+  kernel.hello(['e1', 'e2']);
+  host = document.body.appendChild(document.createElement('div'));
+});
+
+afterEach(() => {
+  dispose();
+  expect(host.childElementCount).toBe(0);
+  host.remove();
+  store.dispose();
+  vi.useRealTimers();
+});
+
+describe('experiments', () => {
+  it('lists them with their state in words, and selects one', async () => {
+    kernel.say('state', { experiment: 'e1', state: state({ status: 'training', step: 12 }) });
+    const done = state({ id: 'e2', name: 'base', status: 'finished', best_accuracy: 0.784 });
+    kernel.say('state', { experiment: 'e2', state: done });
+    let current = 'e1';
+    const onSelect = vi.fn((id: string) => (current = id));
+    dispose = mountExperiments(host, store, { current: () => current, onSelect });
+    const rows = [...host.querySelectorAll<HTMLElement>('[role=option]')];
+    expect(rows.map((row) => row.textContent)).toEqual([
+      'expstep 12 / 30training',
+      'basebest 78.4 %finished',
+    ]);
+    expect(rows.map((row) => row.getAttribute('aria-selected'))).toEqual(['true', 'false']);
+    rows[1]?.click();
+    expect(onSelect).toHaveBeenCalledWith('e2');
+    expect(rows.map((row) => row.getAttribute('aria-selected'))).toEqual(['false', 'true']);
+    kernel.say('removed', { experiment: 'e1' });
+    await settle();
+    expect(host.querySelectorAll('[role=option]')).toHaveLength(1);
+  });
+});
+
+describe('modes', () => {
+  it('are the same toggles as in the panel, and show a refusal in place', async () => {
+    kernel.say('state', { experiment: 'e1', state: state() });
+    dispose = mountModes(host, store, { experiment: 'e1' });
+    host.querySelector<HTMLElement>('[data-value=bf16]')?.click();
+    expect(kernel.sent.at(-1)).toMatchObject({ args: { mode: 'precision', value: 'bf16' } });
+    kernel.reply('not now');
+    await settle();
+    expect(host.querySelector('[role=alert]')?.textContent).toBe('not now');
+  });
+});
+
+describe('captures', () => {
+  const capture = (id: string, kind: 'graph' | 'memory', ago: number): CaptureInfo => ({
+    id,
+    kind,
+    step: 400,
+    num_bytes: 186 * 1024,
+    created_at: Date.now() / 1000 - ago,
+    summary: '',
+  });
+
+  it('come newest first, age, and open with an event', async () => {
+    const captures = [capture('a', 'graph', 120), capture('b', 'memory', 16)];
+    kernel.say('state', { experiment: 'e1', state: state({ captures }) });
+    dispose = mountCaptures(host, store, { experiment: 'e1' });
+    const rows = [...host.querySelectorAll('button')];
+    expect(rows.map((row) => row.textContent)).toEqual([
+      'memory step 400186 KiB16 s ago',
+      'graph step 400186 KiB2 min ago',
+    ]);
+    await vi.advanceTimersByTimeAsync(5_100);
+    expect(rows[0]?.textContent).toContain('21 s ago');
+    const seen = vi.fn();
+    host.addEventListener('workbench:open', seen);
+    rows[0]?.click();
+    const { detail } = seen.mock.calls[0]?.[0] as CustomEvent;
+    expect(detail).toEqual({ kind: 'memory', experiment: 'e1', capture: 'b' });
+  });
+
+  it('say when there are none', () => {
+    kernel.say('state', { experiment: 'e1', state: state() });
+    dispose = mountCaptures(host, store, { experiment: 'e1' });
+    expect(host.textContent).toBe('No step has been captured yet.');
+  });
+});
+
+describe('runs', () => {
+  const run = (name: string, best_accuracy: number | null, ago: number): RunSummary => ({
+    name,
+    path: `runs/${name}`,
+    status: best_accuracy === null ? 'exception' : 'finished',
+    model: 'Net',
+    modes: 'bf16',
+    best_accuracy,
+    step: 9,
+    updated_at: Date.now() / 1000 - ago,
+  });
+  const runs = [run('exp-10', 0.5, 60), run('exp-9', null, 7_200), run('exp-2', 0.75, 86_400)];
+  const names = (): string[] =>
+    [...host.querySelectorAll('tbody td:first-child')].map((cell) => cell.textContent ?? '');
+  const sortBy = (label: string): void => {
+    const titles = [...host.querySelectorAll<HTMLElement>('th button')];
+    titles.find((one) => one.textContent === label)?.click();
+  };
+
+  it('sort by any column, names by their numbers, what has no value last', () => {
+    const disk = { get: () => ({ runs }), subscribe: () => () => undefined };
+    const onOpen = vi.fn();
+    dispose = mountRuns(host, { ...disk, send: () => Promise.resolve() }, { onOpen });
+    expect(names()).toEqual(['exp-10', 'exp-9', 'exp-2']);
+    sortBy('Name');
+    expect(names()).toEqual(['exp-2', 'exp-9', 'exp-10']);
+    sortBy('Best acc.');
+    expect(names()).toEqual(['exp-10', 'exp-2', 'exp-9']);
+    sortBy('Best acc.');
+    expect(names()).toEqual(['exp-2', 'exp-10', 'exp-9']);
+    expect(host.querySelector('[aria-sort]')?.getAttribute('aria-sort')).toBe('descending');
+    const open = host.querySelector<HTMLElement>('[aria-label="Open exp-2 in TensorBoard"]');
+    open?.click();
+    expect(onOpen).toHaveBeenCalledWith(runs[2]);
+    expect(host.querySelector('tbody')?.textContent).toContain('exceptionnone');
+  });
+});
