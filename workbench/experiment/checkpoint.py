@@ -23,7 +23,7 @@ PERIOD_S = 30.0
 
 def snapshot(training: Training) -> dict[str, Any]:
     """Everything a resume needs, detached from the live tensors and on the CPU."""
-    scheduler = training.schedule.scheduler
+    scheduler: Any = training.schedule.scheduler
     state = {
         "model": training.model.state_dict(),
         "optimizer": training.optimizer.state_dict(),

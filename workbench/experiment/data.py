@@ -54,7 +54,7 @@ class ArraySource(DataSource):
     ) -> None:
         self.name = "arrays"
         self.inputs, self.targets = inputs, targets
-        self.batch_size = batch_size
+        self.batch_size = self._size = batch_size
         self.num_samples = len(inputs)
         self.steps_per_epoch = -(-len(inputs) // batch_size)
         self.sampler = EpochSampler(len(inputs), seed, shuffle=shuffle)
@@ -63,13 +63,10 @@ class ArraySource(DataSource):
         """Pairs ``(inputs, targets)``, the last one smaller where the size does not divide."""
         self.sampler.set_epoch(epoch)
         order = self.sampler.indices().to(self.inputs.device)
-        for at in range(start * self.batch_size, self.num_samples, self.batch_size):
-            rows = order[at : at + self.batch_size]
+        size = self._size
+        for at in range(start * size, len(order), size):
+            rows = order[at : at + size]
             yield self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
-
-    # narrower than the base: arrays always know them
-    batch_size: int
-    num_samples: int
 
 
 class LoaderSource(DataSource):

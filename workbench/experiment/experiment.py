@@ -154,7 +154,7 @@ class Experiment(Delegates):
             scalars.flush()
             experiment = this()
             if experiment is not None:
-                experiment._write_facts()  # noqa: SLF001 - its own pulse
+                experiment._write_facts()
 
         self._runner = Runner(self._training, checkpoints, beat)
         self._context = contextvars.copy_context()
@@ -298,19 +298,15 @@ class Experiment(Delegates):
 
         One probe of a kind looks at a step: a second one shares the first one's record.
         """
-        for waiting in self._training.probes:
-            if waiting.kind == probe.kind:
-                return waiting.handle
         this = weakref.ref(self)
 
         def run_one_step() -> None:
             experiment = this()
-            if experiment is not None and not experiment._runner.active:  # noqa: SLF001 - its own handle
+            if experiment is not None and not experiment._runner.active:
                 experiment.step(1)
 
         handle = CaptureHandle(run_one_step)
-        probing = Probing(probe, handle)
-        self._training.probes.append(probing)
+        self._runner.submit(lambda: self._training.add_probe(Probing(probe, handle)))
         return handle
 
     def subscribe(self, observer: Observer, *, every_step: bool = False) -> Callable[[], None]:

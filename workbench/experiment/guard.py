@@ -50,7 +50,8 @@ class Guard:
         self._buffers = [b for b in model.buffers() if b.nbytes <= MAX_BUFFER_BYTES]
         self._kept = [b.detach().clone() for b in self._buffers]
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._simple = len({(p.dtype, p.device) for p in self._parameters}) == 1
+        self._plain: bool | None = None
+        """Whether one kernel can look at all gradients; known after the first backward."""
         self._flag = torch.zeros(1, device=device)
         self._one = torch.ones((), device=device)
         self._loss: torch.Tensor | None = None
@@ -59,7 +60,7 @@ class Guard:
         """Before a step."""
         self._random.save()
         if self._buffers:
-            torch._foreach_copy_(self._kept, self._buffers)  # pyright: ignore[reportPrivateUsage] - one kernel for all of them; torch.optim uses the same
+            torch._foreach_copy_(self._kept, self._buffers)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - one kernel for all of them; torch.optim uses the same
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -93,34 +94,48 @@ class Guard:
         Raises:
             NonFiniteError: nothing was applied.
         """
-        loss, self._loss = self._loss, None
-        if scaled and loss is None:
+        if self._on_cpu:
+            if not scaled:
+                self._look_at_gradients()
+                if self._flag.item():
+                    self._flag.zero_()
+                    raise NonFiniteError("gradients", math.nan)
             return
-        self._flag.zero_()
+        loss, self._loss = self._loss, None
         if not scaled:
             self._look_at_gradients()
         if loss is not None:
             self._flag += ~loss.isfinite()
         if self._flag.item():
+            self._flag.zero_()
             value = math.nan if loss is None else loss.item()
-            good = loss is None or math.isfinite(value)
+            good = math.isfinite(value)
             raise NonFiniteError("gradients" if good else "loss", math.nan if good else value)
 
     def _look_at_gradients(self) -> None:
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        if self._simple and not any(g.is_sparse for g in gradients):
-            _flag_non_finite(gradients, self._flag, self._one)
+        """Raise the flag, which is down between steps, if a gradient is not finite."""
+        gradients = [g for p in self._parameters if (g := p.grad) is not None]
+        if self._plain is None:
+            self._plain = _alike(gradients)
+        if self._plain:
+            if gradients:
+                _flag_non_finite(gradients, self._flag, self._one)
             return
         groups: dict[Any, list[torch.Tensor]] = {}
         for gradient in gradients:
             dense = gradient.coalesce().values() if gradient.is_sparse else gradient
             groups.setdefault((dense.dtype, dense.device), []).append(dense)
         for (_, device), group in groups.items():
-            flag, one = self._flag.to(device), self._one.to(device)
-            _flag_non_finite(group, flag, one)
-            self._flag.copy_(torch.maximum(self._flag, flag.to(self._flag.device)))
+            flag = torch.zeros(1, device=device)
+            _flag_non_finite(group, flag, torch.ones((), device=device))
+            self._flag += flag.to(self._flag.device)
+
+
+def _alike(gradients: list[torch.Tensor]) -> bool:
+    """Whether one kernel can look at all of them: dense, of one type, on one device."""
+    kinds = {(g.dtype, g.device, g.layout) for g in gradients}
+    return len(kinds) <= 1 and all(g.layout == torch.strided for g in gradients)
 
 
 def _flag_non_finite(gradients: list[torch.Tensor], flag: torch.Tensor, one: torch.Tensor) -> None:
-    if gradients:
-        torch._amp_foreach_non_finite_check_and_unscale_(gradients, flag, one)  # pyright: ignore[reportPrivateUsage] - GradScaler's own kernel, wrapped here only
+    torch._amp_foreach_non_finite_check_and_unscale_(gradients, flag, one)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - GradScaler's own kernel, wrapped here only

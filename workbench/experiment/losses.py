@@ -36,13 +36,15 @@ class Loss:
         """Accept None (chosen on the first batch), a name, a module or a function.
 
         Raises:
+            TypeError: something that cannot be called.
             ValueError: an unknown name; the valid ones are listed.
         """
         if isinstance(loss, str) and loss not in _NAMES:
             raise ValueError(f"unknown loss {loss!r}; valid: {', '.join(_NAMES)}, or a function")
         if loss is not None and not isinstance(loss, str) and not callable(loss):
-            raise ValueError(f"loss is a {type(loss).__name__}; valid: a name or a function")
-        self.function: LossFunction | None = _NAMES[loss] if isinstance(loss, str) else loss
+            raise TypeError(f"loss is a {type(loss).__name__}; valid: a name or a function")
+        chosen: Any = _NAMES[loss] if isinstance(loss, str) else loss
+        self.function: LossFunction | None = chosen
 
     @property
     def name(self) -> str:
@@ -181,7 +183,7 @@ def _range_problem(targets: torch.Tensor, num_classes: int) -> str:
     if counted.numel() == 0:
         return ""
     low, high = int(counted.min()), int(counted.max())
-    if 0 <= low and high < num_classes:
+    if low >= 0 and high < num_classes:
         return ""
     return (
         f"the labels run from {low} to {high}; the model has {num_classes} classes, "

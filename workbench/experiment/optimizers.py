@@ -30,8 +30,9 @@ def make_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
         model: the model to train.
 
     Raises:
-        ValueError: an unknown name (the valid ones are listed), something that is no optimizer, or
-            an instance that holds none of the model's parameters.
+        TypeError: something that is no optimizer.
+        ValueError: an unknown name (the valid ones are listed), or an instance that holds none of
+            the model's parameters.
     """
     if isinstance(optimizer, torch.optim.Optimizer):
         _check_instance(optimizer, model)
@@ -41,10 +42,10 @@ def make_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
         cls, settings = _by_name(optimizer or DEFAULT)
         return cls(parameters, **settings)
     if not callable(optimizer):
-        raise ValueError(f"optimizer is a {type(optimizer).__name__}; {_valid()}")
+        raise TypeError(f"optimizer is a {type(optimizer).__name__}; {_valid()}")
     made = optimizer(parameters)
     if not isinstance(made, torch.optim.Optimizer):
-        raise ValueError(f"the optimizer callable returned a {type(made).__name__}; {_valid()}")
+        raise TypeError(f"the optimizer callable returned a {type(made).__name__}; {_valid()}")
     return made
 
 
@@ -76,15 +77,16 @@ class Schedule:
         if when not in (None, "step", "epoch"):
             raise ValueError(f"a scheduler steps per {when!r}; valid: 'step', 'epoch'")
         by_step = isinstance(scheduler, (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR))
-        self.scheduler = scheduler
+        self.scheduler: Any = scheduler
         self.per_step = scheduler is not None and (when == "step" or (when is None and by_step))
         self.per_epoch = scheduler is not None and not self.per_step
 
-    def after_epoch(self, loss: float | None) -> None:
-        """Step a per-epoch scheduler."""
+    def after_epoch(self, epoch_loss: Callable[[], float | None]) -> None:
+        """Step a per-epoch scheduler; the epoch's loss is asked for only where it is needed."""
         if not self.per_epoch:
             return
         if isinstance(self.scheduler, lr_scheduler.ReduceLROnPlateau):
+            loss = epoch_loss()
             if loss is not None:
                 self.scheduler.step(loss)
         else:
@@ -98,8 +100,9 @@ def learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
 
 
 def scale_learning_rate(optimizer: torch.optim.Optimizer, scheduler: Any, value: float) -> None:
-    """Set the first group's rate to ``value`` and scale the others, and what a scheduler starts
-    from, by the same factor: their ratios are part of the recipe.
+    """Set the first group's rate to ``value`` and keep the others' ratios to it.
+
+    What a scheduler starts from is scaled by the same factor: the ratios are part of the recipe.
     """
     first = learning_rate(optimizer)
     factor = value / first if first else None

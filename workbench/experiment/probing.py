@@ -65,7 +65,7 @@ class Probing:
 
     def __init__(self, probe: StepProbe, handle: CaptureHandle) -> None:
         self.kind = probe.kind
-        self.handle = handle
+        self.handles = [handle]
         self._probe = probe
         self._started = False
         self._problem = ""
@@ -103,14 +103,16 @@ class Probing:
         record: Record | None = None
         try:
             record = self._probe.finish()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a probe must never end a step
             self._failed("finish", error)
         return None if self._problem else record
 
-    @property
-    def problem(self) -> str:
-        """Why there is no record."""
-        return self._problem or "the step failed before it began: nothing was captured"
+    def deliver(self, record: Record | None, capture_id: str | None = None) -> None:
+        """Hand the record, or why there is none, to everybody who waits for it."""
+        problem = self._problem or "the step failed before it began: nothing was captured"
+        for handle in self.handles:
+            handle.capture_id = capture_id
+            handle.deliver(record, "" if record is not None else problem)
 
     def _call(self, hook: str, *args: Any) -> None:
         if self._problem:

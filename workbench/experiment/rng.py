@@ -49,14 +49,14 @@ class RandomState(TorchState):
         """Remember all states as they are now."""
         super().save()
         self._python = random.getstate()
-        self._numpy = np.random.get_state()  # noqa: NPY002 - the global state is what is kept
+        self._numpy = np.random.get_state()
 
     def restore(self) -> None:
         """Bring back what `save` remembered, if anything."""
         super().restore()
         if self._python is not None:
             random.setstate(self._python)
-            np.random.set_state(self._numpy)  # noqa: NPY002 - as above
+            np.random.set_state(self._numpy)
 
 
 def _device_state(device: torch.device) -> Any:

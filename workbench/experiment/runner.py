@@ -77,6 +77,7 @@ class Runner:
         self._keep_error = False
         self._active = False
         self._thread: threading.Thread | None = None
+        self._over = threading.Event()
 
     @property
     def active(self) -> bool:
@@ -95,6 +96,7 @@ class Runner:
             self.join()  # a thread that is just ending
             self._active, self._halt = True, ""
             self._keep_error, self.error = keep_error, None
+            self._over.clear()
             step = self.training.step_count
             self.training.board.change("training", "training", step)
             self.training.board.emit(RunStarted(step))
@@ -122,8 +124,11 @@ class Runner:
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True
-        thread.join(timeout)
-        return not thread.is_alive()
+        # an interrupt during Thread.join marks a live thread as ended (see bpo-45274 in threading.py): wait first
+        if not self._over.wait(timeout):
+            return False
+        thread.join()
+        return True
 
     # -- the thread -------------------------------------------------------------------------
 
@@ -139,6 +144,7 @@ class Runner:
             over.set()
             pulse.join()
             self._beat()
+            self._over.set()
 
     def _attempt(self) -> None:
         """Do steps until something ends them."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 
 from workbench.modes import ModeSet
 
@@ -29,7 +29,7 @@ def check_model(model: Any) -> nn.Module:
     parameters = list(model.parameters())
     if not parameters:
         raise ValueError(f"{name} has no parameters; there is nothing to train")
-    if any(isinstance(p, UninitializedTensorMixin) for p in parameters):
+    if any(is_lazy(p) for p in parameters):
         raise ValueError(f"{name} has lazy parameters; call it once on a batch to give them shapes")
     if not any(p.requires_grad for p in parameters):
         raise ValueError(
@@ -59,7 +59,7 @@ def find_device(device: str | torch.device) -> torch.device:
     return _indexed(wanted)
 
 
-def find_modes(text: str, device: torch.device) -> ModeSet:
+def find_modes(text: Any, device: torch.device) -> ModeSet:
     """The modes of ``text``, if this machine can run them.
 
     Raises:
@@ -108,9 +108,7 @@ def move(model: nn.Module, device: torch.device) -> nn.Module:
 
 def _indexed(device: torch.device) -> torch.device:
     """``cuda`` as ``cuda:0``: tensors report their device with its index."""
-    if device.type in ("cpu", "mps", "meta") or device.index is not None:
-        return device
-    return torch.empty(0, device=device).device
+    return device if device.type == "cpu" else torch.empty(0, device=device).device
 
 
 def _devices() -> list[str]:

@@ -107,7 +107,7 @@ def update(training: Training) -> torch.Tensor | None:
 
 
 def call(model: torch.nn.Module, inputs: Any) -> Any:
-    """Call a model with a batch's inputs: a mapping by name, a tuple by position, or as they are."""
+    """Call a model with a batch's inputs: a mapping by name, a tuple by position."""
     if isinstance(inputs, dict):
         return model(**inputs)
     if isinstance(inputs, (tuple, list)):

@@ -188,13 +188,12 @@ class Training:
     def _keep(self, probing: Probing) -> None:
         record = probing.finish()
         if record is None:
-            probing.handle.deliver(None, probing.problem)
+            probing.deliver(None)
             return
         step = self.step_count + 1
         kind = "graph" if probing.kind == "graph" else "memory"
         capture_id = self.captures.add(kind, step, record)
-        probing.handle.capture_id = capture_id
-        probing.handle.deliver(record)
+        probing.deliver(record, capture_id)
         self.board.emit(Captured(step, capture_id))
 
     def _tell_step(self, result: StepResult, seconds: float) -> None:
@@ -206,7 +205,7 @@ class Training:
         confusion = None
         if self.val is not None:
             confusion = self._validate(self.val).confusion
-        self.schedule.after_epoch(self._epoch_loss())
+        self.schedule.after_epoch(self._epoch_loss)
         self._epoch_over = False
         self.cursor.next_epoch()
         self.board.emit(EpochDone(self.step_count, self.cursor.epoch, confusion))
@@ -238,6 +237,14 @@ class Training:
         return sum(recent) / len(recent) if recent else None
 
     # -- commands ---------------------------------------------------------------------------
+
+    def add_probe(self, probing: Probing) -> None:
+        """Let a probe ride along with the next step; a second of its kind shares it."""
+        for waiting in self.probes:
+            if waiting.kind == probing.kind:
+                waiting.handles += probing.handles
+                return
+        self.probes.append(probing)
 
     def set_modes(self, modeset: ModeSet) -> None:
         """Compute the next step under ``modeset``; nothing of the training's state is lost."""

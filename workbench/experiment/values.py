@@ -61,12 +61,12 @@ def describe(value: Any) -> str:
 
 def _statement(tree: ast.Module, lineno: int) -> ast.stmt | None:
     """The innermost statement that holds the line."""
-    best: ast.stmt | None = None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.lineno <= lineno <= (node.end_lineno or node.lineno):
-            if best is None or node.lineno >= best.lineno:
-                best = node
-    return best
+    holding = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and node.lineno <= lineno <= (node.end_lineno or node.lineno)
+    ]
+    return max(holding, key=lambda node: node.lineno, default=None)
 
 
 def _expressions(statement: ast.stmt) -> list[ast.expr]:
@@ -80,7 +80,7 @@ def _expressions(statement: ast.stmt) -> list[ast.expr]:
         queue += [
             child
             for child in ast.iter_child_nodes(node)
-            if not (isinstance(child, ast.stmt) or isinstance(child, ast.Lambda))
+            if not (isinstance(child, (ast.stmt, ast.Lambda)))
         ]
     return wanted
 

@@ -42,9 +42,7 @@ class Delegates:
 
     @property
     def model(self) -> nn.Module:
-        """The model. Assigning another one is a hot swap: what fits by name and shape carries over
-        (`carried` says what).
-        """
+        """The model. Assigning another one is a hot swap (`carried` says what was kept)."""
         return self._training.model
 
     @model.setter
@@ -206,7 +204,7 @@ class Delegates:
 
     @property
     def loss_name(self) -> str:
-        """``cross entropy``"""
+        """What the loss is called: ``cross entropy``."""
         return self._training.loss.name
 
     @property

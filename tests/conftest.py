@@ -1,0 +1,63 @@
+"""What holds for every test: nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+# compiled kernels survive between test runs; set before torch is imported by any test
+os.environ.setdefault(
+    "TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "inductor")
+)
+
+_GRACE_S = 5.0
+_LASTING = ("workbench-hub",)
+"""Threads that outlive a test on purpose: the hub's ends when the last view is gone."""
+_LASTING_PROCESSES = ("resource_tracker", "compile_worker", "gmain")
+"""Helpers of Python and of Inductor that a process starts once and keeps."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a thread it must have ended, or a child process."""
+    threads, children = set(threading.enumerate()), _children()
+    yield
+    deadline = time.monotonic() + _GRACE_S
+    while left := _left(threads, children):
+        if time.monotonic() > deadline:
+            pytest.fail(f"the test left behind: {', '.join(left)}")
+        gc.collect()
+        time.sleep(0.02)
+
+
+def _left(threads: set[threading.Thread], children: set[int]) -> list[str]:
+    ours = [
+        thread.name
+        for thread in set(threading.enumerate()) - threads
+        if thread.is_alive() and (not thread.daemon or thread.name.startswith("workbench-"))
+    ]
+    left = [name for name in ours if not name.startswith(_LASTING)]
+    return left + [_name(pid) for pid in _children() - children if _name(pid)]
+
+
+def _children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def _name(pid: int) -> str:
+    """The command of a live child that must not be there, else ``""``."""
+    try:
+        process = psutil.Process(pid)
+        command = " ".join(process.cmdline())
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return ""
+    except psutil.Error:
+        return ""
+    return "" if any(word in command for word in _LASTING_PROCESSES) else f"{pid}: {command[:120]}"
