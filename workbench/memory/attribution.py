@@ -97,16 +97,14 @@ class Attribution:
         ``node`` is the autograd node that runs, or None outside backward.
         """
         found = Site()
-        module = root = call = None
+        innermost = outermost = None
         while frame is not None:
             kind = self._kind(frame.f_code)
             if kind == _USER and found.line is None:
                 code = frame.f_code
                 found.line = Line(code.co_filename, frame.f_lineno, code.co_name)
             elif kind == _MODULE:
-                call = frame.f_locals
-                root = call["self"]
-                module = module if module is not None else root
+                innermost, outermost = innermost or frame, frame
             elif kind == _OPTIMIZER:
                 found.optimizer = _optimizer_of(frame)
                 break
@@ -114,9 +112,10 @@ class Attribution:
                 found.in_backward = True
                 break
             frame = frame.f_back
-        if module is not None and root is not None and call is not None:
-            self.path_of(root)
-            found.module, found.in_module = self.path_of(module), True
+        if innermost is not None and outermost is not None:
+            call = outermost.f_locals
+            self.path_of(call["self"])
+            found.module, found.in_module = self.path_of(innermost.f_locals["self"]), True
             found.inputs = _plain_tensors(call)
         if node is not None:
             self._from_forward(found, node)

@@ -38,7 +38,7 @@ from workbench.memory.torch_private import (
     storage_key,
 )
 
-_LIFT = "aten.lift_fresh"
+_LIFT = torch.ops.aten.lift_fresh.default
 _STRENGTH = {"parameters": 0, "gradients": 1, "optimizer": 2, "buffers": 3, "unknown": 4, "": 5}
 _COO, _STRIDED = torch.sparse_coo, torch.strided
 
@@ -172,17 +172,16 @@ class Recorder(TorchDispatchMode):
         if any(map(dispatches_itself, types)):
             return NotImplemented  # a wrapper subclass unpacks itself; we then see its parts
         self._bury()
-        op = str(getattr(func, "overloadpacket", func))
-        if op == _LIFT:  # torch.tensor and torch.from_numpy end here, with memory just made
+        if func is _LIFT:  # torch.tensor and torch.from_numpy end here, with memory just made
             self.allocated(args[0].untyped_storage(), "torch.tensor")
         else:
             for tensor in _tensors(args, kwargs):
                 self._meet(tensor)
         result = func(*args, **(kwargs or {}))
-        self._note(op, result)
+        self._note(func, result)
         return result
 
-    def _note(self, op: str, result: Any) -> None:
+    def _note(self, func: Any, result: Any) -> None:
         self._bury()
         site: Site | None = None
         if self.attribution.has_new_nodes():
@@ -193,9 +192,9 @@ class Recorder(TorchDispatchMode):
                 death = self._live.get(storage_key(storage))
                 if death is None:
                     site = site or self.site(caller(2))
-                    self.allocated(storage, op, site)
+                    self.allocated(storage, _op_name(func), site)
                 elif death.block.num_bytes != storage.nbytes():
-                    self.resized(storage, op)
+                    self.resized(storage, _op_name(func))
             if accumulated is not None:
                 self._gradient(tensor, accumulated)
 
@@ -296,6 +295,11 @@ def _tensors(args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(value, None)
     if kwargs:
         yield from _tensors(kwargs.values(), None)
+
+
+def _op_name(func: Any) -> str:
+    """``aten.convolution``, whatever the overload."""
+    return str(getattr(func, "overloadpacket", func))
 
 
 def _accumulated_leaf() -> torch.Tensor | None:
