@@ -1,13 +1,13 @@
-/** Draws one operation, one collapsed card, or the header of an open box. */
+/** Draws one operation with its parameters. */
 import { fillOf } from './colour';
-import { formatBytes, plural } from './format';
-import { countRepeats, size, type Group } from './groups';
-import { CARD_HEIGHT, HEADER, NODE_HEIGHT, type Box, type Chip } from './layout';
+import { formatBytes } from './format';
+import { NODE_HEIGHT, type Box, type Chip } from './layout';
 import type { Operation } from './operations';
 import { round, type Scene } from './paint';
-import { drawText, fitText } from './text';
+import { drawText } from './text';
 
-function font(scene: Scene, pixels: number, bold = false): number {
+/** Sets the font; text never gets smaller than 11 pixels. Returns its size in drawing units. */
+export function font(scene: Scene, pixels: number, bold = false): number {
   const size = Math.max(pixels, 11 * scene.pixel);
   scene.context.font = `${bold ? '600 ' : ''}${size}px ${scene.palette.font}`;
   return size;
@@ -38,6 +38,14 @@ export function paintOperation(scene: Scene, box: Box, operation: Operation): vo
   if (detail === 'all' || detail === 'name') paintBar(scene, operation, x, y, width, ink);
   if (operation === state.root && detail !== 'box') paintLoss(scene, box);
   context.globalAlpha = 1;
+}
+
+/** An operation from far away: its colour alone. */
+export function paintSpeck(scene: Scene, box: Box, operation: Operation): void {
+  const { context, palette, state } = scene;
+  const { fill } = fillOf(operation, state, palette);
+  context.fillStyle = fill === palette.raise ? palette.stroke : fill;
+  context.fillRect(box.node.x, box.y, box.node.width, NODE_HEIGHT);
 }
 
 function paintLabels(
@@ -151,122 +159,4 @@ function paintLoss(scene: Scene, box: Box): void {
   context.fillStyle = palette.canvas;
   context.textAlign = 'center';
   context.fillText(text, x + width / 2, y + 0.5);
-}
-
-function summary(group: Group): { text: string; bytes: string } {
-  const parts = group.kind === 'repeat' || !group.cls ? [] : [group.cls];
-  parts.push(`${plural(size(group), 'op')} ·`);
-  return { text: parts.join(' · '), bytes: formatBytes(group.saved) };
-}
-
-/** A collapsed box: one card with a stacked edge. */
-export function paintCard(scene: Scene, box: Box, group: Group): void {
-  const { context, palette, state, detail } = scene;
-  const faded = state.query !== '' && !state.matched.has(group);
-  context.globalAlpha = faded ? 0.5 : 1;
-  context.strokeStyle = palette.stroke;
-  context.lineWidth = 1;
-  if (detail !== 'box') {
-    context.fillStyle = palette.level[1];
-    round(context, box.x + 4, box.y + 4, box.width - 8, CARD_HEIGHT, 8);
-    context.fill();
-    context.stroke();
-  }
-  context.fillStyle = palette.level[0];
-  context.strokeStyle = scene.hovered === box ? palette.ink : palette.stroke2;
-  round(context, box.x, box.y, box.width, CARD_HEIGHT, 8);
-  context.fill();
-  context.stroke();
-  if (detail === 'all' || detail === 'name') paintTitle(scene, box, group, CARD_HEIGHT / 2, false);
-  context.globalAlpha = 1;
-}
-
-/** The header of an open box; far out, its name on a plate so that it can still be read. */
-export function paintHeader(scene: Scene, box: Box, group: Group): void {
-  const { context, palette, detail, pixel } = scene;
-  if (detail === 'all' || detail === 'name') {
-    paintTitle(scene, box, group, HEADER / 2, true);
-    return;
-  }
-  const room = box.width - 8 * pixel;
-  if (room < 40 * pixel || box.height < 16 * pixel) return;
-  const height = font(scene, 11, true);
-  const text = fitText(context, group.title, room - 8 * pixel);
-  if (text.length < 3) return;
-  const width = context.measureText(text).width;
-  context.fillStyle = palette.level[(box.depth + 1) % 2] ?? palette.raise;
-  round(
-    context,
-    box.x + 3 * pixel,
-    box.y + 2 * pixel,
-    width + 8 * pixel,
-    height + 3 * pixel,
-    3 * pixel,
-  );
-  context.fill();
-  context.fillStyle = palette.ink;
-  context.textAlign = 'left';
-  context.fillText(text, box.x + 7 * pixel, box.y + 3.5 * pixel + height / 2);
-}
-
-function paintTitle(scene: Scene, box: Box, group: Group, middle: number, open: boolean): void {
-  const { context, palette, detail } = scene;
-  const y = box.y + middle;
-  chevron(scene, box.x + 15, y, open);
-  const detailWidth = detail === 'all' ? paintDetails(scene, box, group, y, open) : 0;
-  // The line into an open box crosses its header at the axis; a card's ends above it.
-  const right = open ? box.axis - box.x - 8 : box.width - detailWidth - 20;
-  context.fillStyle = palette.ink;
-  context.textAlign = 'left';
-  font(scene, 13, true);
-  const badge = group.kind === 'repeat' ? ` × ${countRepeats(group)}` : '';
-  const badgeWidth = badge ? context.measureText(badge).width : 0;
-  const name = drawText(context, group.title, box.x + 28, y, right - 28 - badgeWidth);
-  if (badge) context.fillText(badge, box.x + 28 + name, y);
-  const last = scene.state.operations[group.end - 1];
-  if (open || detail !== 'all' || !last?.shape) return;
-  const start = 28 + name + badgeWidth + 8;
-  font(scene, 11);
-  context.fillStyle = palette.ink2;
-  const shape = `→ ${last.shape}`;
-  if (context.measureText(shape).width <= right - start) context.fillText(shape, box.x + start, y);
-}
-
-/** Class, count and bytes at the right end; returns the room they take. */
-function paintDetails(scene: Scene, box: Box, group: Group, y: number, open: boolean): number {
-  const { context, palette } = scene;
-  const { text, bytes } = summary(group);
-  const right = box.x + box.width - 10;
-  const room = (open ? box.x + box.width - box.axis : box.width * 0.6) - 20;
-  font(scene, 11, true);
-  context.textAlign = 'right';
-  context.fillStyle = palette.ink;
-  const bytesWidth = context.measureText(bytes).width + 4;
-  if (bytesWidth > room) return 0;
-  context.fillText(bytes, right, y);
-  font(scene, 11);
-  context.fillStyle = palette.ink2;
-  const short = `${plural(size(group), 'op')} ·`;
-  const fits = (line: string): boolean => context.measureText(line).width <= room - bytesWidth;
-  const line = !open || !fits(text) ? short : text;
-  if (!fits(line)) return bytesWidth + 10;
-  context.fillText(line, right - bytesWidth, y);
-  return bytesWidth + context.measureText(line).width + 10;
-}
-
-function chevron(scene: Scene, x: number, y: number, open: boolean): void {
-  const { context, palette } = scene;
-  context.strokeStyle = palette.ink2;
-  context.lineWidth = 1.5;
-  context.beginPath();
-  if (open) {
-    context.moveTo(x - 4.5, y - 2);
-    context.lineTo(x, y + 2.5);
-    context.lineTo(x + 4.5, y - 2);
-  } else {
-    context.moveTo(x - 2, y - 4.5);
-    context.lineTo(x + 2.5, y);
-    context.lineTo(x - 2, y + 4.5);
-  }
-  context.stroke();
 }

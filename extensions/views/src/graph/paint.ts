@@ -1,11 +1,12 @@
 /**
  * Draws the visible part of a layout. What is outside the view is skipped box by box, and detail
- * goes as it becomes too small to read: all text from 90 %, name and bar from 60 %, colour blocks
- * from 30 %, boxes only below. No text is drawn under 11 pixels.
+ * goes as it becomes too small to read: all text from 90 %, name and bar from 60 %, blocks from
+ * 30 %, below that boxes with specks of colour. No text is drawn under 11 pixels.
  */
 import type { Camera, Rect } from './camera';
 import type { Box, Line } from './layout';
-import { paintCard, paintHeader, paintOperation } from './paint-node';
+import { paintCard, paintHeader } from './paint-card';
+import { paintOperation, paintSpeck } from './paint-node';
 import type { GraphState } from './state';
 import type { Palette } from './theme';
 
@@ -68,6 +69,9 @@ export function paint(
   return count;
 }
 
+/** Pixels below which an operation is not drawn at all. */
+const SPECK = 2;
+
 function visible(scene: Scene, box: Box): boolean {
   const { view } = scene;
   const margin = 12;
@@ -83,8 +87,8 @@ function paintBox(scene: Scene, box: Box): number {
   if (!visible(scene, box)) return 0;
   const { context, palette, detail } = scene;
   if (box.item.kind === 'operation') {
-    const small = detail === 'box' && box.parent?.parent;
-    if (!small) paintOperation(scene, box, box.item);
+    if (detail !== 'box') paintOperation(scene, box, box.item);
+    else if (box.height >= SPECK * scene.pixel) paintSpeck(scene, box, box.item);
     return 1;
   }
   if (!box.open && box.parent) {

@@ -20,7 +20,9 @@ export interface ToolbarEvents {
 export interface Toolbar {
   element: HTMLElement;
   search: HTMLInputElement;
-  update: (state: GraphState | null, zoom: number, table: boolean, at: number) => void;
+  update: (state: GraphState | null, table: boolean, at: number) => void;
+  /** Shows the zoom; called for every frame of a pan, so it touches one text. */
+  showZoom: (zoom: number) => void;
   /** Shows which side panels are open. */
   panels: (tree: boolean, inspector: boolean) => void;
 }
@@ -79,8 +81,11 @@ export function toolbar(events: ToolbarEvents): Toolbar {
   );
   element.append(colour.element, find, zoom, button('Fit', events.fit, {}, 'F'), table, inspector);
 
-  const update = (state: GraphState | null, scale: number, tableOn: boolean, at: number): void => {
-    percent.textContent = `${scale < 0.1 ? (scale * 100).toFixed(1) : Math.round(scale * 100)} %`;
+  const showZoom = (scale: number): void => {
+    const text = `${scale < 0.1 ? (scale * 100).toFixed(1) : Math.round(scale * 100)} %`;
+    if (percent.textContent !== text) percent.textContent = text;
+  };
+  const update = (state: GraphState | null, tableOn: boolean, at: number): void => {
     table.setAttribute('aria-pressed', String(tableOn));
     const count = state?.matches.length ?? 0;
     found.textContent = state?.query ? (count === 0 ? 'none' : `${at + 1} of ${count}`) : '';
@@ -91,7 +96,7 @@ export function toolbar(events: ToolbarEvents): Toolbar {
     tree.setAttribute('aria-pressed', String(treeOn));
     inspector.setAttribute('aria-pressed', String(inspectorOn));
   };
-  return { element, search, update, panels };
+  return { element, search, update, showZoom, panels };
 }
 
 function breadcrumbs(state: GraphState | null, select: (item: Item | null) => void): Node[] {

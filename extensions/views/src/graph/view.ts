@@ -279,6 +279,7 @@ export class GraphView {
   /** Everything that depends on the selection, the colouring or what is open. */
   private refresh(): void {
     const { state } = this;
+    this.bar.update(state, this.table, this.found);
     this.legend.hidden = !state || this.table;
     this.grid.hidden = !state || !this.table;
     if (state) {
@@ -304,7 +305,7 @@ export class GraphView {
 
   private drawAround(): void {
     const { camera } = this.surface;
-    this.bar.update(this.state, camera.zoom, this.table, this.found);
+    this.bar.showZoom(camera.zoom);
     if (this.state && !this.table) this.map.draw(this.state, camera, this.palette);
     else this.map.element.hidden = true;
   }

@@ -69,10 +69,10 @@ function wordsOf(record: MemoryColumns, block: number): string {
   return `${text} ${addressOf(record, block)}`.toLowerCase();
 }
 
-/** A block's own name, else its operation, else what it is. */
+/** A block's own name, else its operation, its address, or what it is. */
 export function titleOf(record: MemoryColumns, block: number): string {
   const category = CATEGORIES[record.block_category[block] ?? 0] ?? 'block';
-  return nameOf(record, block) || opOf(record, block) || category;
+  return nameOf(record, block) || opOf(record, block) || addressOf(record, block) || category;
 }
 
 export function nameOf(record: MemoryColumns, block: number): string {

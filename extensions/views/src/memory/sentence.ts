@@ -1,7 +1,7 @@
 /** The peak in one sentence, computed from the record. */
-import { formatBytes, shorten } from '../graph/format';
+import { formatBytes, formatCount, shorten } from '../graph/format';
 import { peakPlace } from './blocks';
-import { categoryLabel, type MemoryColumns, type Series } from './series';
+import { CATEGORIES, categoryLabel, timeAt, type MemoryColumns, type Series } from './series';
 
 const PARTS = 3;
 
@@ -17,10 +17,15 @@ export function peakSentence(record: MemoryColumns, series: Series): string {
     .map(
       ({ category, bytes }) => `${categoryLabel(category)} ${Math.round((100 * bytes) / total)} %`,
     );
+  // A snapshot does not say what its blocks were for; "unknown 100 %" would explain nothing.
+  const known = (series.live[CATEGORIES.length - 1]?.[position] ?? 0) < total;
   const reserved =
     record.reserved_bytes >= 0 ? `, ${formatBytes(record.reserved_bytes)} reserved` : '';
   const where = place ? ` in ${place}` : '';
-  return `Peak ${formatBytes(record.peak_bytes)}${reserved}${where}: ${shares.join(', ')}.`;
+  const explained = known
+    ? `: ${shares.join(', ')}`
+    : ` after event ${formatCount(position)} (${timeAt(record, position).toFixed(1)} ms)`;
+  return `Peak ${formatBytes(record.peak_bytes)}${reserved}${where}${explained}.`;
 }
 
 /** Bytes of every category at a position, in stacking order. */

@@ -4,7 +4,7 @@ import { TOKENS } from '../graph/tokens';
 export const STYLE = `${TOKENS}
 .wb-memory .wb-title{font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:40px}
 .wb-memory .wb-body{flex:1;display:flex;min-height:0;position:relative}
-.wb-memory .wb-main{flex:1;min-width:0;display:flex;flex-direction:column;position:relative;min-height:0}
+.wb-memory .wb-main{flex:1;min-width:0;display:flex;flex-direction:column;position:relative;min-height:0;overflow-y:auto}
 .wb-peak{padding:8px 16px 0;overflow-wrap:anywhere}
 .wb-peak b{font-weight:600}
 .wb-keys{display:flex;flex-wrap:wrap;gap:4px;padding:6px 12px 2px}
@@ -17,14 +17,14 @@ export const STYLE = `${TOKENS}
 .wb-timeline{flex:0 0 auto;height:clamp(170px,34%,340px);display:block;width:100%;cursor:crosshair;touch-action:none}
 .wb-part{display:flex;gap:12px;align-items:baseline;padding:8px 16px 4px;font-size:12px;color:var(--wb-ink2);border-top:1px solid var(--wb-line);flex-wrap:wrap}
 .wb-part b{font-weight:600;color:var(--wb-ink)}
-.wb-segments{flex:0 1 auto;display:flex;flex-direction:column;max-height:34%;min-height:60px}
+.wb-segments{flex:none;display:flex;flex-direction:column;max-height:34%;min-height:60px}
 .wb-strips{overflow:auto;min-height:0}
 .wb-strips canvas{display:block;cursor:pointer}
 .wb-state::before{content:'';display:inline-block;width:16px;height:10px;border:1px solid var(--wb-stroke2);margin-right:6px;vertical-align:-1px}
 .wb-state-a::before{background:linear-gradient(90deg,var(--wb-c-parameters) 33%,var(--wb-c-gradients) 33% 66%,var(--wb-c-activations) 66%)}
 .wb-state-p::before{background:repeating-linear-gradient(0deg,var(--wb-hatch) 0 2px,transparent 2px 4px)}
 .wb-state-f::before{background:repeating-linear-gradient(135deg,var(--wb-hatch) 0 1px,var(--wb-hatchbg) 1px 4px)}
-.wb-rows{flex:1;overflow:auto;min-height:0;padding:0 16px 12px}
+.wb-rows{flex:1 0 160px;overflow:auto;padding:0 16px 12px}
 .wb-view .wb-holders th,.wb-view .wb-phases thead th{position:sticky;top:0;background:var(--wb-surface);padding:4px 0 4px 12px;border-bottom:1px solid var(--wb-stroke2);z-index:1}
 .wb-view .wb-holders td,.wb-view .wb-phases td,.wb-view .wb-phases tbody th{padding:4px 0 4px 12px;border-bottom:1px solid var(--wb-grid)}
 .wb-view .wb-holders th:first-child,.wb-view .wb-holders td:first-child{padding-left:6px}

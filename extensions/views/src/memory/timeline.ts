@@ -72,13 +72,14 @@ function reservedLine(view: ChartView): number | null {
     : null;
 }
 
-/** The next of 1, 2, 4, 5, 8 × 10ⁿ in the unit the value is read in, with room for the marker. */
+/** A round number in the unit the value is read in; its quarters are round too. */
 function niceTop(bytes: number): number {
   let unit = 1;
   while (bytes / unit >= 1024) unit *= 1024;
   const value = (bytes * 1.04) / unit;
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
-  const step = [1, 2, 3, 4, 5, 6, 8, 10].find((factor) => factor * power >= value) ?? 10;
+  const step =
+    [1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10].find((factor) => factor * power >= value) ?? 10;
   return step * power * unit;
 }
 

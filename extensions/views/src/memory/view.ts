@@ -39,6 +39,7 @@ class MemoryView {
   private chartView: ChartView | null = null;
   private selected: number | null = null;
   private hidden = new Set<number>();
+  private used: boolean[] = [];
   private table = false;
   private segments: SegmentMap | null = null;
   private palette: Palette;
@@ -134,6 +135,7 @@ class MemoryView {
       this.record = record;
       this.selected = null;
       this.hidden = new Set();
+      this.keys.replaceChildren();
       this.segments?.element.remove();
       this.segments = null;
       try {
@@ -152,6 +154,7 @@ class MemoryView {
     this.series = record && record.event_time_us.length > 0 ? readSeries(record) : null;
     this.chartView = null;
     if (!record || !this.series) return;
+    this.used = this.series.live.map((values) => values.some((bytes) => bytes > 0));
     const scrubber = Math.min(record.peak_event + 1, this.series.length - 1);
     this.chartView = {
       record,
@@ -287,7 +290,8 @@ class MemoryView {
     const { series, chartView } = this;
     if (!series || !chartView) return;
     const at = chartView.hover ?? chartView.scrubber;
-    const parts = composition(series, at);
+    // A category that never occurs only takes room.
+    const parts = composition(series, at).filter(({ category }) => this.used[category]);
     if (this.keys.children.length !== parts.length)
       this.keys.replaceChildren(...parts.map(({ category }) => this.keyOf(category)));
     parts.forEach(({ category, bytes }, index) => {
