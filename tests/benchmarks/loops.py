@@ -1,4 +1,4 @@
-"""The same training of a tiny MLP through every contender; each returns microseconds per step.
+"""The same training of a tiny MLP through every contender, for a number of epochs.
 
 All see the same batches of 8, cut from tensors in memory by a fresh permutation per epoch, the same
 model and the same SGD. What is left of the difference is each one's fixed cost per step.
@@ -6,10 +6,12 @@ model and the same SGD. What is left of the difference is each one's fixed cost 
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,12 @@ from workbench.experiment import Experiment
 from workbench.metrics import attach
 
 SAMPLES, FEATURES, CLASSES, BATCH = 8192, 32, 10, 8
-STEPS = 2 * SAMPLES // BATCH
-"""Two epochs."""
+STEPS_PER_EPOCH = SAMPLES // BATCH
+SHORT, LONG = 1, 3
+"""Epochs. The cost of a step is the difference of the two, so that starting costs nothing."""
+
+Train = Callable[[int], None]
+"""Trains for so many epochs, from scratch."""
 
 
 class Batches:
@@ -53,16 +59,32 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.01)
 
 
-def timed(train: Callable[[], None], steps: int = STEPS) -> float:
-    start = time.perf_counter()
-    train()
-    return (time.perf_counter() - start) / steps * 1e6
+@dataclass(frozen=True)
+class StepCost:
+    """Microseconds per step."""
+
+    wall_us: float
+    cpu_us: float
+    """Of all threads of this process: a busy machine does not change it much."""
 
 
-def _loop(
-    model: Any, optimizer: Any, batches: Any, backward: Callable[[torch.Tensor], Any]
-) -> None:
-    for _ in range(2):
+def step_cost(train: Train) -> StepCost:
+    """What one more step costs: a long training minus a short one."""
+    gc.collect()
+    wall, cpu = zip(*(_times(train, epochs) for epochs in (SHORT, LONG)), strict=True)
+    steps = (LONG - SHORT) * STEPS_PER_EPOCH
+    return StepCost((wall[1] - wall[0]) / steps * 1e6, (cpu[1] - cpu[0]) / steps * 1e6)
+
+
+def _times(train: Train, epochs: int) -> tuple[float, float]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    train(epochs)
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def _loop(model: Any, optimizer: Any, backward: Callable[[torch.Tensor], Any], epochs: int) -> None:
+    batches = Batches(*data())
+    for _ in range(epochs):
         for x, y in batches:
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x), y)
@@ -70,31 +92,30 @@ def _loop(
             optimizer.step()
 
 
-def plain() -> float:
+def plain(epochs: int) -> None:
     model = mlp()
-    optimizer = sgd(model)
-    return timed(lambda: _loop(model, optimizer, Batches(*data()), torch.Tensor.backward))
+    _loop(model, sgd(model), torch.Tensor.backward, epochs)
 
 
-def fabric() -> float:
+def fabric(epochs: int) -> None:
     from lightning.fabric import Fabric
 
     engine = Fabric(accelerator="cpu", devices=1)
     model = mlp()
     model, optimizer = engine.setup(model, sgd(model))
-    return timed(lambda: _loop(model, optimizer, Batches(*data()), engine.backward))
+    _loop(model, optimizer, engine.backward, epochs)
 
 
-def accelerate() -> float:
+def accelerate(epochs: int) -> None:
     from accelerate import Accelerator
 
     engine = Accelerator(cpu=True)
     model = mlp()
     model, optimizer = engine.prepare(model, sgd(model))
-    return timed(lambda: _loop(model, optimizer, Batches(*data()), engine.backward))
+    _loop(model, optimizer, engine.backward, epochs)
 
 
-def lightning(*, log: bool) -> float:
+def lightning(epochs: int, *, log: bool) -> None:
     import lightning as L
 
     class Module(L.LightningModule):
@@ -115,26 +136,24 @@ def lightning(*, log: bool) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = L.Trainer(
-            max_epochs=2,
+            max_epochs=epochs,
             accelerator="cpu",
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        return timed(lambda: trainer.fit(Module(), Batches(*data())))
+        trainer.fit(Module(), Batches(*data()))
 
 
-def workbench(runs: Path, *, stream: bool) -> float:
-    """An experiment with its validation off; ``stream`` writes TensorBoard files meanwhile."""
+def workbench(epochs: int, *, runs: Path, stream: bool) -> None:
+    """An experiment as a person makes it; ``stream`` writes TensorBoard files meanwhile."""
     model = mlp()
     experiment = Experiment(
         model, data(), optimizer=sgd(model), batch_size=BATCH, runs=runs, device="cpu"
     )
     detach = attach(experiment) if stream else None
-    try:
-        return timed(lambda: experiment.run(epochs=2, wait=True))
-    finally:
-        if detach is not None:
-            detach()
-        experiment.close()
+    experiment.run(epochs=epochs, wait=True)
+    if detach is not None:
+        detach()
+    experiment.close()
