@@ -14,24 +14,12 @@ import {
   type VisibleEdge,
 } from './edges';
 import { size, type Group, type Item, type Tree } from './groups';
-import type { Flow, Leaf } from './operations';
-import { place, plan, type Extent, type Link, type Placement } from './place';
+import { chipsOf, HEADER, headerRoom, leafExtent, NODE_WIDTH, PADDING, type Chip } from './nodes';
+import type { Flow } from './operations';
+import { place, type Extent, type Link, type Placement } from './place';
+import { plan } from './plan';
 import { route, type Routed } from './route';
 import { representatives } from './visible';
-
-export const NODE_WIDTH = 152;
-export const NODE_HEIGHT = 36;
-export const CARD_HEIGHT = 32;
-export const HEADER = 26;
-const PADDING = 10;
-const CHIP_GAP = 12;
-const CHIP_HEIGHT = 20;
-const CHARACTER = 6.6;
-const MOST_CHIP = 148;
-/** Left of the operation that made the loss, for its value. */
-const LOSS_ROOM = 116;
-/** Chips shown at one operation; further ones are counted on the last. */
-export const CHIPS = 2;
 
 /** A visible node or an open box, in drawing coordinates. */
 export interface Box {
@@ -50,15 +38,6 @@ export interface Box {
   chips: Chip[];
   children: Box[];
   lines: Line[];
-}
-
-export interface Chip {
-  leaf: Leaf;
-  text: string;
-  more: number;
-  x: number;
-  y: number;
-  width: number;
 }
 
 /** A piece of one or more edges. */
@@ -225,11 +204,6 @@ function entryPort(local: Local | null | undefined, { source, target }: Part): n
   );
 }
 
-/** Room a header's text asks for on one side of the axis; a hostile name gets no more than 180. */
-function headerRoom(text: string, extra: number): number {
-  return Math.min(180, Math.max(NODE_WIDTH / 2 + PADDING, text.length * 6.5 + extra));
-}
-
 function leaf(extent: Extent | undefined): Local {
   return {
     extent: extent ?? { left: 0, right: 0, height: 0 },
@@ -238,29 +212,6 @@ function leaf(extent: Extent | undefined): Local {
     entries: new Map(),
     exits: new Map(),
   };
-}
-
-function leafExtent(item: Item | undefined, trunk: boolean): Extent {
-  if (!item || item.kind !== 'operation') return { left: 160, right: 160, height: CARD_HEIGHT };
-  const chips = chipWidth(item.leaves);
-  const room = NODE_WIDTH / 2 + (chips > 0 ? chips + CHIP_GAP : 0);
-  const plain = NODE_WIDTH / 2;
-  const left = Math.max(trunk ? room : plain, item.loss ? plain + LOSS_ROOM : 0);
-  return { left, right: trunk ? plain : room, height: NODE_HEIGHT };
-}
-
-function chipText(leaf: Leaf): string {
-  const name = leaf.name.split('.').pop() ?? leaf.name;
-  return `${name.length > 14 ? `${name.slice(0, 13)}…` : name} ${leaf.shape}`;
-}
-
-function chipWidth(leaves: readonly Leaf[]): number {
-  return leaves
-    .slice(0, CHIPS)
-    .reduce(
-      (width, leaf) => Math.max(width, Math.min(MOST_CHIP, chipText(leaf).length * CHARACTER + 28)),
-      0,
-    );
 }
 
 /** Absolute positions, from the outside in. `axis` and `top` are where the box's axis and top are. */
@@ -295,24 +246,12 @@ function settle(
   boxes.set(item, box);
   if (item.kind === 'operation') {
     box.node = { x: axis - NODE_WIDTH / 2, width: NODE_WIDTH };
-    box.chips = chipsOf(item.leaves, box, trunk);
+    box.chips = chipsOf(item.leaves, box.node.x, top, trunk);
   }
   box.children = local.children.map((child) =>
     settle(child.item, child.local, box, axis + child.x, top + child.y, child.trunk, boxes),
   );
   return box;
-}
-
-function chipsOf(leaves: readonly Leaf[], box: Box, trunk: boolean): Chip[] {
-  const shown = leaves.slice(0, CHIPS);
-  const top = box.y + (NODE_HEIGHT - shown.length * CHIP_HEIGHT) / 2 + 1;
-  return shown.map((leaf, index) => {
-    const text = chipText(leaf);
-    const width = Math.min(MOST_CHIP, text.length * CHARACTER + 28);
-    const x = trunk ? box.node.x - CHIP_GAP - width : box.node.x + NODE_WIDTH + CHIP_GAP;
-    const more = index === shown.length - 1 ? leaves.length - shown.length : 0;
-    return { leaf, text, more, x, y: top + index * CHIP_HEIGHT, width };
-  });
 }
 
 /** The visible box that stands for an operation or a group. */

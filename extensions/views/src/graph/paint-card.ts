@@ -1,7 +1,8 @@
 /** Draws a collapsed card, or the header of an open box. */
 import { formatBytes, plural } from './format';
 import { countRepeats, size, type Group } from './groups';
-import { CARD_HEIGHT, HEADER, type Box } from './layout';
+import type { Box } from './layout';
+import { CARD_HEIGHT, HEADER } from './nodes';
 import { round, type Scene } from './paint';
 import { font } from './paint-node';
 import { drawText, fitText } from './text';

@@ -1,7 +1,8 @@
 /** Draws one operation with its parameters. */
 import { fillOf } from './colour';
 import { formatBytes } from './format';
-import { NODE_HEIGHT, type Box, type Chip } from './layout';
+import type { Box } from './layout';
+import { NODE_HEIGHT, type Chip } from './nodes';
 import type { Operation } from './operations';
 import { round, type Scene } from './paint';
 import { drawText } from './text';

@@ -1,6 +1,6 @@
 /** What lies under a point of the drawing. */
 import type { Box } from './layout';
-import { CARD_HEIGHT, HEADER } from './layout';
+import { CARD_HEIGHT, HEADER } from './nodes';
 
 export interface Hit {
   box: Box;

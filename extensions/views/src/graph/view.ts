@@ -4,7 +4,7 @@
  */
 import type { Dispose, Store } from '../store';
 import { h } from './dom';
-import { formatBytes, plural, shorten } from './format';
+import { shorten } from './format';
 import type { Group, Item } from './groups';
 import { inspect } from './inspector';
 import { handleKey } from './keyboard';
@@ -13,11 +13,12 @@ import { minimap } from './minimap';
 import type { GraphColumns } from './operations';
 import { GraphState } from './state';
 import { STYLE } from './style';
+import { describe, showMessage } from './status';
 import { Surface } from './surface';
 import { showTable } from './table';
 import { followTheme, readPalette, type Palette } from './theme';
 import { toolbar } from './toolbar';
-import { nameOf, treePanel } from './tree-panel';
+import { treePanel } from './tree-panel';
 
 /** What the view shows; `error` is one sentence, shown beside what still works. */
 export interface GraphViewState {
@@ -32,7 +33,6 @@ export interface GraphViewOptions {
 
 const NARROW = 700;
 const MEDIUM = 1150;
-const EMPTY = 'No graph yet. Capture a step, or call wb.graph(loss) in a cell.';
 
 /** Mounts the view into `el`; the returned function takes it out again. */
 export function mount(
@@ -257,23 +257,8 @@ export class GraphView {
       this.surface.show(this.state, this.palette);
     }
     this.setPanels({});
-    this.showMessage(problem);
+    showMessage(this.message, problem, this.state !== null);
     this.refresh();
-  }
-
-  private showMessage(error: string | null): void {
-    this.message.hidden = error === null && this.state !== null;
-    if (error === null) this.message.replaceChildren(h('p', {}, this.state ? '' : EMPTY));
-    else {
-      const card = h(
-        'div',
-        { class: 'wb-card', role: 'alert' },
-        h('b', {}, 'The graph could not be shown'),
-      );
-      card.append(shorten(error, 2000));
-      this.message.replaceChildren(card);
-    }
-    this.message.style.pointerEvents = this.state ? 'none' : '';
   }
 
   /** Everything that depends on the selection, the colouring or what is open. */
@@ -309,12 +294,4 @@ export class GraphView {
     if (this.state && !this.table) this.map.draw(this.state, camera, this.palette);
     else this.map.element.hidden = true;
   }
-}
-
-function describe(state: GraphState, item: Item): string {
-  const where = state.path(item).slice(1).map(nameOf).join(', ');
-  const bytes = `${formatBytes(item.saved)} saved`;
-  if (item.kind === 'operation')
-    return shorten(`${item.op} ${item.shape}, ${bytes}${where ? `, in ${where}` : ''}`, 300);
-  return shorten(`${item.title}, ${plural(item.end - item.start, 'operation')}, ${bytes}`, 300);
 }

@@ -1,7 +1,8 @@
 /** The timeline's canvas: hover, click for the scrubber, drag for a range, wheel to zoom. */
 import { h } from '../graph/dom';
 import type { Palette } from '../graph/theme';
-import { paintTimeline, positionAt, xOf, type ChartView } from './timeline';
+import { positionAt, xOf, type ChartView } from './scale';
+import { paintTimeline } from './timeline';
 
 export interface ChartEvents {
   scrub: (position: number) => void;

@@ -6,12 +6,14 @@ import type { Dispose, Store } from '../store';
 import { holdersAt } from './blocks';
 import { Chart } from './chart';
 import { inspectBlock, inspectCapture } from './inspector';
+import { handleKey } from './keyboard';
+import { Keys } from './keys';
 import { segmentMap, type SegmentMap } from './segments';
-import { composition, peakSentence } from './sentence';
+import { peakSentence } from './sentence';
 import { isLive, readSeries, timeAt, type MemoryColumns, type Series } from './series';
 import { STYLE } from './style';
-import { holdersTable, phaseTable, swatch } from './tables';
-import type { ChartView } from './timeline';
+import { holdersTable, phaseTable } from './tables';
+import type { ChartView } from './scale';
 
 /** What the view shows; `error` is one sentence. */
 export interface MemoryViewState {
@@ -32,21 +34,24 @@ export function mount(el: HTMLElement, store: Store<MemoryViewState, never>): Di
   return () => view.dispose();
 }
 
-class MemoryView {
+/** Everything on screen and what it does; `keyboard.ts` calls the public part. */
+export class MemoryView {
   readonly element = h('div', { class: 'wb-view wb-memory' });
   private record: MemoryColumns | null = null;
   private series: Series | null = null;
-  private chartView: ChartView | null = null;
-  private selected: number | null = null;
+  chartView: ChartView | null = null;
+  selected: number | null = null;
   private hidden = new Set<number>();
-  private used: boolean[] = [];
   private table = false;
   private segments: SegmentMap | null = null;
   private palette: Palette;
   private readonly cleanup: (() => void)[] = [];
   private readonly title = h('span', { class: 'wb-title' });
   private readonly sentence = h('p', { class: 'wb-peak', style: 'margin:0' });
-  private readonly keys = h('div', { class: 'wb-keys', role: 'group', 'aria-label': 'Categories' });
+  private readonly keys = new Keys((category) => {
+    if (!this.hidden.delete(category)) this.hidden.add(category);
+    this.refresh();
+  });
   private readonly rowsTitle = h('div', { class: 'wb-part' });
   private readonly rows = h('div', { class: 'wb-rows' });
   private readonly phases = h('div', { class: 'wb-rows', style: 'flex:none', hidden: true });
@@ -54,7 +59,7 @@ class MemoryView {
   private readonly inspector = h('aside', { class: 'wb-inspector', 'aria-label': 'Details' });
   private readonly message = h('div', { class: 'wb-message', hidden: true });
   private readonly live = h('div', { class: 'wb-sr', role: 'status', 'aria-live': 'polite' });
-  private readonly search = h('input', {
+  readonly search = h('input', {
     type: 'search',
     placeholder: 'Name, module, op, >1MiB',
     'aria-label': 'Filter blocks by name, module, operation, category or size',
@@ -67,7 +72,7 @@ class MemoryView {
     'T',
   );
   private readonly details = button('Details', () => this.setDetails(this.inspector.hidden), {});
-  private readonly chart = new Chart({
+  readonly chart = new Chart({
     scrub: (position) => this.scrub(position),
     hover: (position) => this.hover(position),
     range: (from, to) => this.range(from, to),
@@ -91,7 +96,7 @@ class MemoryView {
     bar.append(find, this.tableButton, this.details);
     this.main.append(
       this.sentence,
-      this.keys,
+      this.keys.element,
       this.chart.element,
       this.phases,
       this.rowsTitle,
@@ -103,7 +108,7 @@ class MemoryView {
   }
 
   start(): void {
-    this.element.addEventListener('keydown', (event) => this.key(event));
+    this.element.addEventListener('keydown', (event) => handleKey(this, event));
     this.search.addEventListener('input', () => this.refresh());
     this.cleanup.push(
       followTheme(this.element, () => {
@@ -135,7 +140,6 @@ class MemoryView {
       this.record = record;
       this.selected = null;
       this.hidden = new Set();
-      this.keys.replaceChildren();
       this.segments?.element.remove();
       this.segments = null;
       try {
@@ -154,7 +158,7 @@ class MemoryView {
     this.series = record && record.event_time_us.length > 0 ? readSeries(record) : null;
     this.chartView = null;
     if (!record || !this.series) return;
-    this.used = this.series.live.map((values) => values.some((bytes) => bytes > 0));
+    this.keys.open(this.series);
     const scrubber = Math.min(record.peak_event + 1, this.series.length - 1);
     this.chartView = {
       record,
@@ -194,7 +198,7 @@ class MemoryView {
     this.setDetails(!this.inspector.hidden);
   }
 
-  private scrub(position: number): void {
+  scrub(position: number): void {
     const { chartView, record } = this;
     if (!chartView || !record) return;
     chartView.scrubber = Math.max(0, Math.min(chartView.series.length - 1, Math.round(position)));
@@ -215,7 +219,7 @@ class MemoryView {
     this.chart.redraw();
   }
 
-  private range(from: number, to: number): void {
+  range(from: number, to: number): void {
     const { chartView } = this;
     if (!chartView) return;
     const last = chartView.series.length - 1;
@@ -225,11 +229,11 @@ class MemoryView {
     this.chart.redraw();
   }
 
-  private toPeak(): void {
+  toPeak(): void {
     if (this.record) this.scrub(this.record.peak_event + 1);
   }
 
-  private select(block: number): void {
+  select(block: number): void {
     this.selected = this.selected === block ? null : block;
     if (this.selected !== null) this.setDetails(true);
     this.refresh();
@@ -250,7 +254,7 @@ class MemoryView {
       }
   }
 
-  private toggleTable(): void {
+  toggleTable(): void {
     this.table = !this.table;
     this.tableButton.setAttribute('aria-pressed', String(this.table));
     this.chart.element.hidden = this.table;
@@ -263,7 +267,7 @@ class MemoryView {
     this.details.setAttribute('aria-pressed', String(shown));
   }
 
-  private refresh(): void {
+  refresh(): void {
     const { record, series, chartView } = this;
     if (!record || !series || !chartView) return;
     const { scrubber } = chartView;
@@ -285,38 +289,11 @@ class MemoryView {
     this.chart.redraw();
   }
 
-  /** The legend: bytes under the pointer, else at the scrubber; a click hides a category. */
+  /** The legend: bytes under the pointer, else at the scrubber. */
   private showKeys(): void {
     const { series, chartView } = this;
-    if (!series || !chartView) return;
-    const at = chartView.hover ?? chartView.scrubber;
-    // A category that never occurs only takes room.
-    const parts = composition(series, at).filter(({ category }) => this.used[category]);
-    if (this.keys.children.length !== parts.length)
-      this.keys.replaceChildren(...parts.map(({ category }) => this.keyOf(category)));
-    parts.forEach(({ category, bytes }, index) => {
-      const key = this.keys.children[index];
-      key?.setAttribute('aria-pressed', String(!this.hidden.has(category)));
-      const value = key?.querySelector('.wb-value');
-      if (value) value.textContent = formatBytes(bytes);
-    });
-  }
-
-  private keyOf(category: number): HTMLElement {
-    const label = swatch(category);
-    label.style.color = 'var(--wb-ink)';
-    const key = h(
-      'button',
-      { type: 'button', title: 'Show or hide' },
-      label,
-      h('span', { class: 'wb-value' }),
-    );
-    key.addEventListener('click', () => {
-      if (this.hidden.has(category)) this.hidden.delete(category);
-      else this.hidden.add(category);
-      this.refresh();
-    });
-    return key;
+    if (series && chartView)
+      this.keys.show(series, chartView.hover ?? chartView.scrubber, this.hidden);
   }
 
   private resize(): void {
@@ -332,45 +309,6 @@ class MemoryView {
   private drawAll(): void {
     this.chart.show(this.chartView, this.palette);
     this.segments?.draw(this.palette, Math.max(200, this.main.clientWidth - 2));
-  }
-
-  private key(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const typing = event.target instanceof HTMLInputElement;
-    const handled = typing ? this.typingKey(event.key) : this.viewKey(event);
-    if (handled) event.preventDefault();
-    // JupyterLab binds single letters in command mode; none of them may leave the view.
-    if (handled || typing) event.stopPropagation();
-  }
-
-  private typingKey(key: string): boolean {
-    if (key !== 'Escape') return false;
-    this.search.value = '';
-    this.refresh();
-    this.chart.element.focus();
-    return true;
-  }
-
-  private viewKey(event: KeyboardEvent): boolean {
-    const { chartView } = this;
-    if (!chartView) return false;
-    const onChart = event.target === this.chart.element;
-    const stride = event.shiftKey ? 10 : 1;
-    const { scrubber, from, to } = chartView;
-    const zoom = (factor: number): void =>
-      this.range(scrubber - (scrubber - from) * factor, scrubber + (to - scrubber) * factor);
-    if (event.key === 'ArrowLeft' && onChart) this.scrub(scrubber - stride);
-    else if (event.key === 'ArrowRight' && onChart) this.scrub(scrubber + stride);
-    else if (event.key === 'Home') this.scrub(0);
-    else if (event.key === 'End') this.toPeak();
-    else if (event.key === '+' || event.key === '=') zoom(0.7);
-    else if (event.key === '-' || event.key === '_') zoom(1 / 0.7);
-    else if (event.key === 'f' || event.key === 'F') this.range(0, Infinity);
-    else if (event.key === 't' || event.key === 'T') this.toggleTable();
-    else if (event.key === '/') this.search.focus();
-    else if (event.key === 'Escape' && this.selected !== null) this.select(this.selected);
-    else return false;
-    return true;
   }
 }
 
