@@ -124,7 +124,7 @@ class Runner:
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True
-        # an interrupt during Thread.join marks a live thread as ended (see bpo-45274 in threading.py): wait first
+        # an interrupt inside Thread.join marks a live thread as ended (bpo-45274): wait first
         if not self._over.wait(timeout):
             return False
         thread.join()

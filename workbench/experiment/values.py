@@ -32,13 +32,14 @@ def values_on(tree: ast.Module, lineno: int, frame: FrameType) -> tuple[Fact, ..
     statement = _statement(tree, lineno)
     if statement is None:
         return ()
-    found: dict[str, str] = {}
+    plain: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for node in _expressions(statement):
         path = _path(node)
         value = _look_up(path, frame) if path else _MISSING
         if value is not _MISSING:
-            found.update(_described(path, value))
-    facts = [Fact(label=label, value=text) for label, text in found.items()]
+            (parameters if isinstance(value, nn.Module) else plain).update(_described(path, value))
+    facts = [Fact(label=label, value=text) for label, text in {**plain, **parameters}.items()]
     return tuple(facts[:_MOST])
 
 
