@@ -181,3 +181,24 @@ async def test_a_short_answer_is_not_passed_off_as_whole(url: str, jp_fetch: Any
     with pytest.raises(HTTPClientError) as caught:
         await asyncio.wait_for(jp_fetch(url, "short", headers={**SAME}), 10)
     assert caught.value.code == 599  # tornado's own: the connection was closed
+
+
+async def test_a_browser_that_leaves_ends_the_request(
+    url: str, jp_serverapp: Any, jp_http_port: int, http_server: Any, caplog: Any
+) -> None:
+    """Closing a tab half-way frees the backend's connection, and nothing is logged as an error."""
+    (app,) = jp_serverapp.extension_manager.extension_apps["workbench"]
+    (board,) = app.dashboards.running()
+    reader, writer = await asyncio.open_connection("127.0.0.1", jp_http_port)
+    token = jp_serverapp.identity_provider.token
+    head = [f"GET {board.url}big HTTP/1.1", "Host: 127.0.0.1", f"Authorization: token {token}"]
+    writer.write("\r\n".join([*head, "", ""]).encode())
+    assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+    assert board.open_requests == 1
+    writer.close()
+    for _ in range(100):
+        if board.open_requests == 0:
+            break
+        await asyncio.sleep(0.02)
+    assert board.open_requests == 0
+    assert not [r for r in caplog.records if r.levelname in {"ERROR", "CRITICAL"} and r.exc_info]

@@ -157,6 +157,7 @@ class ProxyHandler(_Errors):
     """
 
     _exchange: Exchange | None = None
+    _is_browser_gone = False
 
     async def prepare(self, **options: Any) -> None:
         """Refuse other sites before anything is started or forwarded."""
@@ -196,7 +197,8 @@ class ProxyHandler(_Errors):
 
     async def _forward(self, key: str, rest: str) -> None:
         if not rest:
-            self.redirect(self.request.uri.replace(key, key + "/", 1))
+            path, mark, query = self.request.uri.partition("?")
+            self.redirect(path + "/" + mark + query)
             return
         board = await self.dashboards.reach(key)
         self._exchange = Exchange(board.process.socket, self._begin, self._pass_on)
@@ -228,6 +230,8 @@ class ProxyHandler(_Errors):
             self.on_connection_close()
 
     def _broken(self, board: Dashboard, error: BackendClosedError) -> None:
+        if self._is_browser_gone:
+            return
         if self._headers_written:
             self.detach().close()  # a short body must not look complete
             return
@@ -238,6 +242,7 @@ class ProxyHandler(_Errors):
 
     def on_connection_close(self) -> None:
         """Stop asking TensorBoard for what nobody reads."""
+        self._is_browser_gone = True
         if self._exchange is not None:
             self._exchange.close()
 
