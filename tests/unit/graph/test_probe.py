@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import workbench as wb
+from workbench.experiment.probe import StepContext
+from workbench.graph import GraphProbe
+
+
+def data(size=96):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(size, 8, generator=generator)
+    return torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    made = []
+
+    def make(**options):
+        loader = torch.utils.data.DataLoader(data(), batch_size=16, shuffle=True)
+        exp = wb.Experiment(network(), loader, runs=tmp_path, seed=3, device="cpu", **options)
+        made.append(exp)
+        return exp
+
+    yield make
+    for exp in made:
+        exp.close() if hasattr(exp, "close") else None
+
+
+def test_an_idle_experiment_runs_one_step_for_its_graph(experiment):
+    exp = experiment()
+    view = wb.graph(exp)
+    record = view.record
+    assert record.step == 1
+    assert record.experiment == exp.name
+    assert record.loss == pytest.approx(0.7, abs=0.5)
+    assert {n.module for n in record.nodes if n.kind == "operation"} == {"0", "1", "2", "3", "loss"}
+    assert record.notes == ()
+    assert record.input_bytes > 0
+
+
+def test_captures_do_not_change_the_losses(experiment):
+    def losses(captures):
+        exp = experiment(name=f"run-{captures}")
+        for _ in range(4):
+            if captures:
+                wb.graph(exp)
+            else:
+                exp.step(1)
+        run = exp.run(steps=4, wait=True)
+        return run.metrics["train/loss"]["value"].tolist()
+
+    assert losses(captures=True) == losses(captures=False)
+
+
+def test_a_compiled_experiment_is_captured_without_recompiling(experiment):
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    exp = experiment()
+    model, (x, y) = exp.model, data()[:16]
+    model.compile(backend="aot_eager")
+    for _ in range(2):
+        F.cross_entropy(model(x), y).backward()
+    before = dict(counters["stats"])
+    record = captured(model, (x, y), compiled=True)
+    assert dict(counters["stats"]) == before
+    assert [n.op for n in record.nodes if n.kind == "compiled"] == ["compiled"]
+
+
+def captured(model, batch, compiled=False):
+    probe = GraphProbe()
+    context = StepContext(
+        name="exp",
+        step=7,
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), 0.1),
+        device=torch.device("cpu"),
+        batch=batch,
+        compiled=compiled,
+    )
+    probe.before_step(context)
+    probe.before_forward()
+    loss = F.cross_entropy(model(batch[0]), batch[1])
+    probe.after_forward(loss)
+    loss.backward()
+    probe.after_backward()
+    return probe.finish()
+
+
+def test_the_batch_is_not_counted_as_saved():
+    model, batch = network(), data()[:16]
+    record = captured(model, batch)
+    assert record.input_bytes == batch[0].untyped_storage().nbytes() + batch[1].nbytes
+    assert record.title == "Sequential, step 7"
+
+
+def test_a_step_that_failed_before_its_loss_says_so():
+    model, batch = network(), data()[:16]
+    probe = GraphProbe()
+    probe.before_step(
+        StepContext(
+            name="exp",
+            step=1,
+            model=model,
+            optimizer=torch.optim.SGD(model.parameters(), 0.1),
+            device=torch.device("cpu"),
+            batch=batch,
+            compiled=False,
+        )
+    )
+    probe.before_forward()
+    with pytest.raises(RuntimeError, match="before its loss"):
+        probe.finish()
+    assert not any(module._forward_hooks for module in model.modules())

@@ -1,0 +1,107 @@
+"""Fails loudly when a private torch API that captures stand on has moved."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from workbench.graph import torch_private as private
+
+
+def test_sequence_numbers_count_nodes():
+    x = torch.ones(2, requires_grad=True)
+    before = private.current_sequence()
+    y = x * 2 + 1
+    assert private.current_sequence() == before + 2
+    assert private.node_sequence(y.grad_fn) == before + 1
+    leaf = y.grad_fn.next_functions[0][0].next_functions[0][0]
+    assert private.node_sequence(leaf) == -1
+    assert private.node_type(leaf) == "AccumulateGrad"
+
+
+def test_metadata_describes_every_output():
+    parts = torch.ones(4, 2, requires_grad=True).unbind(0)
+    metadata = private.output_metadata(parts[0].grad_fn)
+    assert [tuple(m.shape) for m in metadata] == [(2,)] * 4
+    assert metadata[0].dtype is torch.float32
+
+
+def test_raw_values_look_without_unpacking():
+    unpacked = []
+    x = torch.ones(3, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: unpacked.append(t) or t):
+        node = (x**2).grad_fn
+    (value,) = private.raw_values(node, "_raw_saved_self")
+    assert value is x
+    assert unpacked == []
+
+
+def test_freed_and_empty_slots_are_told_apart():
+    x = torch.ones(3, requires_grad=True)
+    y = x * torch.ones(3)  # saves `other`, needs no `self`
+    node = y.grad_fn
+    assert private.raw_values(node, "_raw_saved_self") == [None]
+    assert not private.is_freed(node, "_raw_saved_self")
+    y.sum().backward()
+    assert private.raw_values(node, "_raw_saved_other") == [None]
+    assert private.is_freed(node, "_raw_saved_other")
+
+
+def test_storage_identity_is_shared_by_views():
+    x = torch.ones(4, 4)
+    assert private.storage_key(x[0]) == private.storage_key(x)
+    assert private.storage_key(x)[1] == 64
+
+
+def test_a_mode_leaves_the_middle_of_the_stack_and_returns():
+    class Named(TorchFunctionMode):
+        pass
+
+    from torch.overrides import _get_current_function_mode_stack as stack
+
+    outer, ours, inner = Named(), Named(), Named()
+    with outer, ours, inner:
+        saved = private.without_mode(ours)
+        assert stack() == [outer, inner]
+        private.restore_modes(saved)
+        assert stack() == [outer, ours, inner]
+    assert stack() == []
+
+
+def test_compiled_products_are_recognised():
+    plain = torch.nn.Linear(2, 2)
+    assert private.compiled_call(plain) is None
+    assert not private.has_compiled_forward(plain)
+    in_place = torch.nn.Linear(2, 2)
+    in_place.compile(backend="eager")
+    assert private.compiled_call(in_place) is not None
+    assert private.has_compiled_forward(torch.compile(plain, backend="eager"))
+    disabled = torch.nn.Linear(2, 2)
+    disabled.forward = torch.compiler.disable(disabled.forward)
+    assert not private.has_compiled_forward(disabled)
+
+
+def test_a_hidden_hook_knows_whether_dynamo_watches():
+    seen = []
+    linear = torch.nn.Linear(2, 2)
+    hook = private.unseen_by_dynamo(lambda *_, under_dynamo: seen.append(under_dynamo))
+    linear.register_forward_pre_hook(hook)
+    linear(torch.ones(1, 2))
+    torch.compile(linear, backend="eager")(torch.ones(1, 2))
+    assert seen == [False, True]
+
+
+def test_custom_functions_name_their_class():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    node = Double.apply(torch.ones(2, requires_grad=True)).grad_fn
+    assert private.forward_class(node) is Double
+    assert private.forward_class(F.relu(torch.ones(2, requires_grad=True)).grad_fn) is None

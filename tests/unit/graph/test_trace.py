@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import workbench as wb
+from workbench.graph.build import ELSEWHERE
+from workbench.graph.trace import Trace
+
+
+def hooks_of(model):
+    return [
+        hook
+        for module in model.modules()
+        for hook in (*module._forward_hooks, *module._forward_pre_hooks)
+    ]
+
+
+def test_hooks_and_mode_are_gone_after_the_block_and_after_an_error(classifier, batch):
+    from torch.overrides import _get_current_function_mode_stack as stack
+
+    with pytest.raises(RuntimeError, match="mat1"), wb.graph(classifier):
+        assert hooks_of(classifier)
+        classifier(torch.ones(2, 7))
+    assert hooks_of(classifier) == []
+    assert stack() == []
+
+
+def test_an_exception_caught_inside_the_model_leaves_the_right_owner(batch):
+    class Careful(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.broken, self.good = nn.Linear(9, 9), nn.Linear(3, 2)
+
+        def forward(self, x):
+            try:
+                self.broken(x)
+            except RuntimeError:
+                x = x * 2
+            return self.good(x).relu()
+
+    model = Careful()
+    with wb.graph(model):
+        loss = model(batch[0]).sum()
+    owners = {n.op: n.module for n in wb.graph(loss).record.nodes if n.kind == "operation"}
+    assert owners == {"linear": "good", "relu": "", "sum": "loss"}
+
+
+def test_a_module_called_many_times_owns_every_call(batch):
+    cell = nn.Linear(3, 3)
+    with wb.graph(nn.ModuleDict({"cell": cell})):
+        loss = cell(cell(cell(batch[0]))).sum()
+    record = wb.graph(loss).record
+    assert [n.module for n in record.nodes if n.type == "AddmmBackward0"] == ["cell"] * 3
+
+
+def test_a_forward_on_another_thread_is_inferred_and_said_so(classifier, batch):
+    x, y = batch
+    losses = []
+    with wb.graph(classifier):
+        for _ in range(40):
+            torch.ones(1, requires_grad=True) * 2
+        thread = threading.Thread(target=lambda: losses.append(F.cross_entropy(classifier(x), y)))
+        thread.start()
+        thread.join()
+        trace = wb.graph(losses[0], model=classifier)
+    record = trace.record
+    assert {n.module for n in record.nodes if n.type == "AddmmBackward0"} <= {"0", "2"}
+    assert record.notes
+    assert ELSEWHERE
+
+
+def test_the_numbers_do_not_change(classifier, batch):
+    x, y = batch
+
+    def losses(traced):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(model.parameters(), 0.5)
+        found = []
+        for step in range(6):
+            optimizer.zero_grad()
+            if traced and step % 2:
+                with wb.graph(model):
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+            else:
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    assert losses(traced=True) == losses(traced=False)
+
+
+def test_a_users_own_mode_inside_the_block_keeps_its_place(classifier, batch):
+    from torch.overrides import TorchFunctionMode
+
+    calls = []
+
+    class Log(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            calls.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with wb.graph(classifier), Log():
+        classifier(batch[0]).sum()
+    assert calls.count("linear") == 2
+
+
+def test_stopping_twice_is_harmless(classifier):
+    trace = Trace({"": classifier})
+    trace.start()
+    assert trace.stop().calls == trace.stop().calls == ()
+
+
+class Gelu(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + F.gelu(self.inner(x))
+
+
+def per_block(model):
+    for block in model[:2]:
+        block.compile(backend="aot_eager")
+    return model, model
+
+
+def whole(model):
+    model.compile(backend="aot_eager")
+    return model, model
+
+
+def wrapped(model):
+    compiled = torch.compile(model, backend="aot_eager")
+    return compiled, compiled
+
+
+def wrapped_but_the_original_is_traced(model):
+    return model, torch.compile(model, backend="aot_eager")
+
+
+def forward_only(model):
+    model.forward = torch.compile(model.forward, backend="aot_eager")
+    return model, model
+
+
+@pytest.mark.parametrize(
+    ("compiled", "owners"),
+    [
+        (per_block, ["0", "1"]),
+        (whole, [""]),
+        (wrapped, [""]),
+        (wrapped_but_the_original_is_traced, [""]),
+        (forward_only, [""]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_compiled_model_is_not_compiled_again(compiled, owners):
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    traced, model = compiled(nn.Sequential(Gelu(4), Gelu(4), nn.Linear(4, 2)))
+    x, y = torch.randn(3, 4), torch.tensor([0, 1, 0])
+    for _ in range(2):
+        F.cross_entropy(model(x), y).backward()
+    before = {name: dict(counts) for name, counts in counters.items()}
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        with wb.graph(traced) as view:
+            F.cross_entropy(model(x), y).backward()
+        F.cross_entropy(model(x), y).backward()
+    assert {name: dict(counts) for name, counts in counters.items()} == before
+
+    nodes = [n for n in view.record.nodes if n.kind == "compiled"]
+    assert [n.module for n in nodes] == owners
+    assert all(n.op == "compiled" and n.source is not None for n in nodes)
+    assert sum(n.saved_bytes for n in nodes) > 0
+    names = {n.name for n in view.record.nodes if n.kind == "parameter"}
+    assert names == {f"{b}.inner.{p}" for b in "01" for p in ("weight", "bias")} | {
+        "2.weight",
+        "2.bias",
+    }

@@ -1,0 +1,150 @@
+"""The static views of one record: table, picture, figure, mime bundle."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch import nn
+
+import workbench as wb
+from workbench.graph import GraphView, view
+from workbench.graph.describe import MAX_ROWS
+from workbench.graph.layout import CARD_HEIGHT, CARD_WIDTH, MAX_CARDS, layout
+from workbench.graph.svg import graph_svg
+from workbench.graph.wording import byte_size, short
+
+
+def test_the_table_names_modules_calls_and_bytes(record):
+    text = str(GraphView(record))
+    lines = text.splitlines()
+    assert re.match(r"EarlyExit: loss \d", lines[0])
+    assert "operations, 14 parameters" in lines[1]
+    (norm,) = [line for line in lines if line.startswith("    norm") and "BatchNorm2d" in line][:1]
+    assert "batch_norm" in norm
+    assert "4×8×8×8" in norm
+    assert any(line.startswith("loss") and "cross_entropy" in line for line in lines)
+    assert "held anyway" in text
+
+
+def test_the_table_of_a_huge_model_is_short():
+    model = nn.ModuleList(nn.Linear(2, i + 1) for i in range(200))
+    with wb.graph(model):
+        loss = sum(m(torch.ones(1, 2)).sum() for m in model)
+    assert len(str(wb.graph(loss)).splitlines()) < MAX_ROWS + 10
+
+
+def test_the_picture_is_well_formed_and_shows_every_block(record):
+    root = ElementTree.fromstring(graph_svg(record))
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    joined = " ".join(filter(None, texts))
+    for name in ("block1.conv", "block2.norm", "aux", "head", "loss", "add, relu"):
+        assert name in joined
+    assert root.get("role") == "img"
+    assert root.find("{http://www.w3.org/2000/svg}title").text.startswith("Autograd graph")
+
+
+def test_cards_do_not_overlap_and_links_run_down(record):
+    placed = layout(record)
+    boxes = [(card.x, card.y) for card in placed.cards]
+    for i, (x, y) in enumerate(boxes):
+        for other_x, other_y in boxes[:i]:
+            assert abs(x - other_x) >= CARD_WIDTH or abs(y - other_y) >= CARD_HEIGHT
+    for link in placed.links:
+        assert placed.cards[link.start].y < placed.cards[link.end].y
+    assert sum(card.saved_bytes for card in placed.cards) == record.saved_bytes
+    assert placed.cards[-1].label == "loss"
+
+
+def test_a_lane_passes_no_card(record):
+    placed = layout(record)
+    right = max(card.x for card in placed.cards) + CARD_WIDTH
+    lanes = [link for link in placed.links if link.lane >= 0]
+    assert lanes
+    for link in lanes:
+        vertical = [b for a, b in zip(placed.route(link), placed.route(link)[1:]) if a[0] == b[0]]
+        assert any(x > right for x, _ in vertical)
+
+
+def chain(length):
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(2, 2) for _ in range(length)))
+
+
+@pytest.mark.parametrize("length", [1, 50, 400])
+def test_the_picture_has_one_size_for_every_model(length):
+    model = chain(length)
+    with wb.graph(model):
+        loss = model(torch.ones(1, 2)).sum()
+    picture = wb.graph(loss)._repr_mimebundle_()[0]["text/html"]
+    assert len(picture) < 40_000
+    assert len(layout(wb.graph(loss).record).cards) <= MAX_CARDS + 2
+    if length > 2:
+        assert f"× {length}" in picture
+
+
+def test_a_recurrent_module_is_marked_and_drawn_once():
+    cell, head = nn.GRUCell(2, 2), nn.Linear(2, 1)
+    model = nn.ModuleDict({"cell": cell, "head": head})
+    with wb.graph(model):
+        state = torch.zeros(1, 2)
+        for _ in range(30):
+            state = cell(torch.ones(1, 2), state) * 0.9
+        loss = head(state).sum()
+    record = wb.graph(loss).record
+    assert len(graph_svg(record)) < 40_000
+    assert "↻" in graph_svg(record)
+
+
+def test_the_figure_can_be_saved(record):
+    figure = GraphView(record).figure()
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png")
+    assert buffer.getvalue().startswith(b"\x89PNG")
+    labels = [text.get_text() for text in figure.axes[0].texts]
+    assert "block1.conv" in labels
+
+
+def test_the_picture_needs_no_script_and_no_style(record):
+    html = GraphView(record)._repr_mimebundle_()[0]["text/html"]
+    assert "<script" not in html
+    assert "<style" not in html
+    assert "currentColor" in html
+
+
+def test_a_checkout_without_bundles_says_what_to_run(record, monkeypatch, tmp_path):
+    monkeypatch.setattr(view, "STATIC", tmp_path)
+    bundle, _ = GraphView(record)._repr_mimebundle_()
+    assert "make front" in bundle["text/html"]
+    assert "<svg" in bundle["text/html"]
+    assert set(bundle) == {"text/html", "text/plain"}
+
+
+def test_a_front_end_gets_the_widget_with_the_records_bytes(record, monkeypatch, tmp_path):
+    (tmp_path / "graph.js").write_text("export default {}")
+    monkeypatch.setattr(view, "STATIC", tmp_path)
+    view._widget_class.cache_clear()
+    monkeypatch.setattr(view, "someone_is_looking", lambda: True)
+    bundle, _ = GraphView(record)._repr_mimebundle_()
+    assert set(bundle) == {
+        "application/vnd.jupyter.widget-view+json",
+        "text/html",
+        "text/plain",
+    }
+    view._widget_class.cache_clear()
+
+
+def test_no_widget_where_no_person_looks(record):
+    assert not view.someone_is_looking()  # a plain Python process
+
+
+def test_words():
+    assert byte_size(0) == "0 B"
+    assert byte_size(256) == "256 B"
+    assert byte_size(8 * 2**20) == "8.0 MiB"
+    assert byte_size(413 * 2**10) == "413 KiB"
+    assert short("a\nb", 9) == "a\N{REPLACEMENT CHARACTER}b"
+    assert len(short("x" * 10_000, 22)) == 22
