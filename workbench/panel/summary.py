@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,10 +72,10 @@ def _loss_svg(
     high, last = ticks[-1], int(max(steps[-1], 1))
     inner_w, inner_h = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
-    def x(step: float) -> float:
+    def x(step: Any) -> float:
         return round(_LEFT + inner_w * step / last, 1)
 
-    def y(value: float) -> float:
+    def y(value: Any) -> float:
         return round(_TOP + inner_h * (1 - min(max(value, 0.0), high) / high), 1)
 
     keep = np.unique(np.linspace(0, len(steps) - 1, min(_MAX_POINTS, len(steps))).astype(int))

@@ -53,12 +53,13 @@ def tensorboard(logdir: Any = "runs") -> TensorBoardView:
     """Show TensorBoard of a log directory in a JupyterLab tab.
 
     Args:
-        logdir: a folder of runs (or one run), or an `Experiment`, whose runs folder is shown.
+        logdir: a folder of runs (or one run), or an `Experiment`, whose runs folder is shown whole: runs are
+            compared, and TensorBoard names them by their folder.
 
     Raises:
         FileNotFoundError: the folder does not exist.
     """
-    target = getattr(logdir, "path", logdir)
+    target = logdir if isinstance(logdir, (str, Path)) else logdir.path.parent
     path = Path(target).expanduser().resolve()
     if not path.is_dir():
         raise FileNotFoundError(
