@@ -3,7 +3,7 @@ import { s, setAttr, setShown, uniqueId } from '../dom';
 import type { Curve } from '../kernel';
 import { placeMarkers } from './markers';
 import { linePath } from './path';
-import { linear, tickLabel, ticks, type Scale } from './scale';
+import { linear, multiples, tickLabel, tickStep, ticks, type Scale } from './scale';
 import { smoothed, valueRange } from './smooth';
 import { textWidth } from './text';
 
@@ -197,11 +197,9 @@ function roundedRange(low: number, high: number): number[] {
     const room = Math.max(Math.abs(high) * 0.1, 1e-3);
     return roundedRange(low - room, high + room);
   }
-  const inner = ticks(low, high, 3);
-  const step = inner.length > 1 ? (inner[1] as number) - (inner[0] as number) : high - low;
+  const step = tickStep(high - low, 4);
   const first = Math.floor(low / step + 1e-9) * step;
-  const last = Math.ceil(high / step - 1e-9) * step;
-  return ticks(first, last, Math.max(1, Math.round((last - first) / step)));
+  return multiples(first, Math.ceil(high / step - 1e-9) * step, step);
 }
 
 /**

@@ -10,14 +10,22 @@ export function linear(from: number, to: number, start: number, end: number): Sc
   return Object.assign(scale, { invert: (pixel: number) => from + (pixel - start) / slope });
 }
 
-/** Round numbers that cover [low, high] in about `wanted` steps of 1, 2 or 5 times a power of ten. */
+/** A round distance (1, 2 or 5 times a power of ten) that fits about `wanted` times into `span`. */
+export function tickStep(span: number, wanted: number): number {
+  const rough = span / Math.max(1, wanted);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * ([1, 2, 5].find((one) => one * power >= rough * 0.999) ?? 10);
+}
+
+/** The multiples of a round distance that lie in [low, high]. */
 export function ticks(low: number, high: number, wanted: number): number[] {
   const span = high - low;
   if (!(span > 0) || !Number.isFinite(span)) return [low];
-  const rough = span / Math.max(1, wanted);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const factor = [1, 2, 5, 10].find((one) => one * power >= rough) ?? 10;
-  const step = factor * power;
+  return multiples(low, high, tickStep(span, wanted));
+}
+
+/** The multiples of `step` in [low, high], free of rounding noise. */
+export function multiples(low: number, high: number, step: number): number[] {
   const first = Math.ceil(low / step - 1e-9);
   const last = Math.floor(high / step + 1e-9);
   const values: number[] = [];
