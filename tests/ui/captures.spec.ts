@@ -2,8 +2,11 @@ import { expect, test } from '@jupyterlab/galata';
 import { execute, experimentCode, picture, reloadPage, runNotebook } from './helpers';
 
 test.describe('Captures in tabs', () => {
-  test('a graph opens, is found again, and comes back after a reload', async ({ page }) => {
-    await runNotebook(page, 'graphs.ipynb', [experimentCode('looked-at')]);
+  test('a graph opens, is found again, and comes back after a reload', async ({
+    page,
+    tmpPath,
+  }) => {
+    await runNotebook(page, `${tmpPath}/graphs.ipynb`, [experimentCode('looked-at')]);
     await execute(page, 'workbench:capture-graph');
     const tab = page.getByRole('tab', { name: /Graph of looked-at, step \d+/ });
     await expect(tab).toBeVisible();
@@ -22,8 +25,8 @@ test.describe('Captures in tabs', () => {
     });
   });
 
-  test('memory opens beside it', async ({ page }) => {
-    await runNotebook(page, 'memory.ipynb', [experimentCode('looked-at')]);
+  test('memory opens beside it', async ({ page, tmpPath }) => {
+    await runNotebook(page, `${tmpPath}/memory.ipynb`, [experimentCode('looked-at')]);
     await execute(page, 'workbench:capture-memory');
     await expect(page.getByRole('tab', { name: /Memory of looked-at, step \d+/ })).toBeVisible();
     await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
@@ -34,7 +37,7 @@ test.describe('Captures in tabs', () => {
     page,
     tmpPath,
   }) => {
-    await runNotebook(page, 'save.ipynb', [
+    await runNotebook(page, `${tmpPath}/save.ipynb`, [
       experimentCode('saved'),
       'wb.graph(exp).save("step.graph.safetensors")',
     ]);
@@ -54,8 +57,12 @@ test.describe('Captures in tabs', () => {
     await expect(page.getByRole('alert')).toContainText('not a Workbench record');
   });
 
-  test('a view leads to the line of its cell', async ({ page }) => {
-    await runNotebook(page, 'lines.ipynb', ['first = 1', 'second = 2\nthird = 3', 'last = 4']);
+  test('a view leads to the line of its cell', async ({ page, tmpPath }) => {
+    await runNotebook(page, `${tmpPath}/lines.ipynb`, [
+      'first = 1',
+      'second = 2\nthird = 3',
+      'last = 4',
+    ]);
     await page.evaluate(() => {
       const source = {
         filename: '<cell>',

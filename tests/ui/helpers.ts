@@ -64,10 +64,9 @@ export function experimentCode(name: string, epochs = 3, samples = 512): string 
 /** A notebook with these code cells, opened and run to the end. Its path is returned. */
 export async function runNotebook(
   page: IJupyterLabPageFixture,
-  name: string,
+  path: string,
   cells: readonly string[],
 ): Promise<string> {
-  const path = `${await folderOf(page)}/${name}`;
   const content = {
     cells: cells.map((source, index) => ({
       cell_type: 'code',
@@ -98,11 +97,6 @@ export async function runAll(page: IJupyterLabPageFixture, path: string): Promis
     await panel.sessionContext.ready;
     await commands.execute('notebook:run-all-cells');
   }, path);
-}
-
-/** The folder that the test has for itself; its name is made by Galata. */
-async function folderOf(page: IJupyterLabPageFixture): Promise<string> {
-  return page.filebrowser.getCurrentDirectory();
 }
 
 /** Loads the page again and waits for JupyterLab, whichever tabs come back. */

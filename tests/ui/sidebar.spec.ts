@@ -11,35 +11,38 @@ import {
 } from './helpers';
 
 test.describe('Side panel', () => {
-  test('says what to do while there is nothing to show', async ({ page }) => {
+  test('says what to do while there is nothing to show', async ({ page, tmpPath }) => {
     const panel = await openSidePanel(page);
     await expect(panel).toContainText('Open a notebook to see its experiments.');
     await expect(panel.getByRole('button', { name: 'New classifier notebook' })).toBeVisible();
 
-    await runNotebook(page, 'plain.ipynb', ['1 + 1']);
+    await runNotebook(page, `${tmpPath}/plain.ipynb`, ['1 + 1']);
     await expect(panel).toContainText('There is no experiment in this kernel yet.');
     await panel.getByRole('button', { name: 'Insert a cell that makes one' }).click();
     await expect(page.locator('.jp-Notebook')).toContainText('wb.Experiment(model, train, val)');
     await page.screenshot({ path: picture('side-panel-empty.png') });
   });
 
-  test('asks nothing of a kernel that has not imported Workbench', async ({ page }) => {
+  test('asks nothing of a kernel that has not imported Workbench', async ({ page, tmpPath }) => {
     const complaints: string[] = [];
     page.on('console', (message) => {
       if (/comm/i.test(message.text())) {
         complaints.push(message.text());
       }
     });
-    await runNotebook(page, 'plain.ipynb', ['"workbench"', 'print("done")']);
+    await runNotebook(page, `${tmpPath}/plain.ipynb`, ['"workbench"', 'print("done")']);
     await expect(page.locator('.jp-OutputArea-output').last()).toHaveText('done\n');
     expect(complaints).toEqual([]);
   });
 
-  test('follows the active notebook', async ({ page }) => {
+  test('follows the active notebook', async ({ page, tmpPath }) => {
     const panel = await openSidePanel(page);
-    const alpha = await runNotebook(page, 'alpha.ipynb', [experimentCode('alpha')]);
+    const alpha = await runNotebook(page, `${tmpPath}/alpha.ipynb`, [experimentCode('alpha')]);
     await expect(panel).toContainText('alpha');
-    await runNotebook(page, 'beta.ipynb', [experimentCode('beta'), experimentCode('gamma')]);
+    await runNotebook(page, `${tmpPath}/beta.ipynb`, [
+      experimentCode('beta'),
+      experimentCode('gamma'),
+    ]);
     await expect(panel).toContainText('gamma');
     await expect(panel).toContainText('2 in this kernel');
     await expect(panel).not.toContainText('alpha');
@@ -48,13 +51,17 @@ test.describe('Side panel', () => {
     await expect(panel).toContainText('1 in this kernel');
     await expect(panel).toContainText('alpha');
 
+    await execute(page, 'docmanager:save');
     await execute(page, 'application:close');
     await expect(panel).toContainText('gamma');
   });
 
-  test('trains from a command, shows progress, and is back after a reload', async ({ page }) => {
+  test('trains from a command, shows progress, and is back after a reload', async ({
+    page,
+    tmpPath,
+  }) => {
     const panel = await openSidePanel(page);
-    await runNotebook(page, 'train.ipynb', [experimentCode('long', 2000)]);
+    await runNotebook(page, `${tmpPath}/train.ipynb`, [experimentCode('long', 2000)]);
     await expect(panel).toContainText('long');
     await execute(page, 'workbench:toggle-training');
     const status = page.locator('.jp-Workbench-status');
@@ -77,10 +84,10 @@ test.describe('Side panel', () => {
     await page.screenshot({ path: picture('side-panel-dark.png') });
   });
 
-  test('is empty after a restart of the kernel and fills again', async ({ page }) => {
+  test('is empty after a restart of the kernel and fills again', async ({ page, tmpPath }) => {
     const panel = await openSidePanel(page);
-    const path = await runNotebook(page, 'restart.ipynb', [experimentCode('again')]);
-    await expect(panel).toContainText('again');
+    const path = await runNotebook(page, `${tmpPath}/restart.ipynb`, [experimentCode('phoenix')]);
+    await expect(panel).toContainText('phoenix');
     await page.evaluate(async () => {
       const panel = window.jupyterapp.shell.currentWidget as unknown as {
         sessionContext: { restartKernel(): Promise<void> };
@@ -88,14 +95,14 @@ test.describe('Side panel', () => {
       await panel.sessionContext.restartKernel();
     });
     await expect(panel).toContainText('There is no experiment in this kernel yet.');
-    await expect(panel).not.toContainText('again');
+    await expect(panel).not.toContainText('phoenix');
     await runAll(page, path);
-    await expect(panel).toContainText('again');
+    await expect(panel).toContainText('phoenix');
   });
 
-  test('opens by itself only when the setting says so', async ({ page }) => {
+  test('opens by itself only when the setting says so', async ({ page, tmpPath }) => {
     const panel = page.locator('#workbench-side-panel');
-    await runNotebook(page, 'one.ipynb', [experimentCode('one')]);
+    await runNotebook(page, `${tmpPath}/one.ipynb`, [experimentCode('one')]);
     await expect(page.locator('.jp-OutputArea-output').first()).toBeVisible();
     await expect(panel).toBeHidden();
     await page.evaluate(async () => {
@@ -104,7 +111,7 @@ test.describe('Side panel', () => {
       await settings.save(id, JSON.stringify({ openSidePanel: true }));
     });
     await reloadPage(page);
-    await runNotebook(page, 'two.ipynb', [experimentCode('two')]);
+    await runNotebook(page, `${tmpPath}/two.ipynb`, [experimentCode('two')]);
     await expect(panel).toBeVisible();
   });
 });

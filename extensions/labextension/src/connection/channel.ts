@@ -105,8 +105,25 @@ async function newComm(kernel: Kernel.IKernelConnection, target: string): Promis
   const comm = kernel.createComm(target);
   await kernel.info;
   if (kernel.supportsSubshells) {
+    keepSubshell(kernel, target);
     // JupyterLab's comms name the promise of their subshell; their interface does not.
     await (comm as { subshellStarted?: Promise<void> }).subshellStarted;
   }
   return comm;
+}
+
+const keepers = new WeakMap<Kernel.IKernelConnection, Set<string>>();
+
+/**
+ * Keeps the subshell of a target for as long as the connection lives, by a comm that is never
+ * opened. JupyterLab deletes the subshell with the target's last comm, and ipykernel 7.4 then
+ * complains of destroyed tasks in whichever cell ran last.
+ */
+function keepSubshell(kernel: Kernel.IKernelConnection, target: string): void {
+  const kept = keepers.get(kernel) ?? new Set();
+  keepers.set(kernel, kept);
+  if (!kept.has(target)) {
+    kept.add(target);
+    kernel.createComm(target);
+  }
 }

@@ -87,9 +87,9 @@ export class RunsStore {
 /** Where the notebook's experiments write; before there is one, `runs` beside the notebook. */
 function runsFolder(connection: IConnection | null): string {
   for (const one of connection?.store?.get().experiments.values() ?? []) {
-    const folder = contentsPath(PathExt.dirname(one.state.run_path));
-    if (one.state.run_path !== '' && folder !== null) {
-      return folder;
+    const run = contentsPath(one.state.run_path);
+    if (one.state.run_path !== '' && run !== null) {
+      return PathExt.dirname(run);
     }
   }
   return connection === null ? 'runs' : PathExt.join(PathExt.dirname(connection.path), 'runs');

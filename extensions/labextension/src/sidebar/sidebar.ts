@@ -1,3 +1,4 @@
+import { PathExt } from '@jupyterlab/coreutils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { refreshIcon, SidePanel, type ToolbarButton } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
@@ -149,7 +150,8 @@ export class WorkbenchSidebar extends SidePanel {
   private showRuns(): void {
     const { runs, root, error, loading } = this.runsStore.get();
     const { trans } = this;
-    this.runs.note = runs.length > 0 ? trans.__('%1 in %2/', runs.length, root) : '';
+    const folder = PathExt.basename(root);
+    this.runs.note = runs.length > 0 ? trans.__('%1 in %2/', runs.length, folder) : '';
     if (error !== null) {
       this.runs.say('error', error, {
         label: trans.__('Try again'),
@@ -158,7 +160,7 @@ export class WorkbenchSidebar extends SidePanel {
     } else if (runs.length === 0) {
       const sentence = loading
         ? trans.__('Reading the runs…')
-        : trans.__('There are no runs in %1/ yet.', root);
+        : trans.__('There are no runs in %1/ yet.', folder);
       this.runs.say(loading ? 'busy' : 'status', sentence);
     } else {
       this.runs.display(root, (node) =>
