@@ -21,13 +21,13 @@ const query = <E extends Element>(host: ParentNode, selector: string): E => {
 
 describe('the graph view', () => {
   let host: HTMLElement;
-  const canvas = (): HTMLElement => query(host, 'canvas.wb-surface');
+  const canvas = (): HTMLElement => query(host, 'canvas.wv-surface');
   const press = (key: string, on: Element = canvas()): KeyboardEvent => {
     const event = new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true });
     on.dispatchEvent(event);
     return event;
   };
-  const title = (): string => query(host, '.wb-inspector h2').textContent ?? '';
+  const title = (): string => query(host, '.wv-inspector h2').textContent ?? '';
 
   beforeEach(() => {
     host = shown({ record: graphOf(residual(2)), error: null });
@@ -39,7 +39,7 @@ describe('the graph view', () => {
     press('ArrowDown');
     expect(title()).toBe('conv');
     expect(query(host, '[role=status]').textContent).toContain('64 B saved, in layers, 0');
-    expect(query(host, '.wb-row[aria-selected=true] .name').textContent).toBe('conv');
+    expect(query(host, '.wv-row[aria-selected=true] .name').textContent).toBe('conv');
   });
 
   it('closes and opens a module with Enter and backs out with Escape', () => {
@@ -80,7 +80,7 @@ describe('the graph view', () => {
 
   it('has a tree-table with the same numbers', () => {
     press('t');
-    const rows = [...host.querySelectorAll('.wb-table [role=row]')];
+    const rows = [...host.querySelectorAll('.wv-table [role=row]')];
     const conv = rows.find((row) => row.textContent?.startsWith('conv'));
     expect(conv?.getAttribute('aria-level')).toBe('3');
     expect(conv?.textContent).toContain('64 B');
@@ -91,16 +91,16 @@ describe('the graph view', () => {
     press('ArrowDown');
     let detail: unknown = null;
     host.addEventListener('workbench:open', (event) => (detail = (event as CustomEvent).detail));
-    query<HTMLElement>(host, '.wb-inspector .wb-sec h3 .wb-link').click();
+    query<HTMLElement>(host, '.wv-inspector .wv-sec h3 .wv-link').click();
     expect(detail).toMatchObject({ kind: 'goto', source: { filename: 'a.py', line: 3 } });
   });
 
   it('shows an error beside what still works, and what to do when there is nothing', () => {
     const failed = shown({ record: graphOf(residual(1)), error: 'The step was stopped.' });
     expect(query(failed, '[role=alert]').textContent).toContain('The step was stopped.');
-    expect(failed.querySelectorAll('.wb-row').length).toBeGreaterThan(2);
+    expect(failed.querySelectorAll('.wv-row').length).toBeGreaterThan(2);
     const empty = shown({ record: null, error: null });
-    expect(query(empty, '.wb-message').textContent).toContain('No graph yet.');
+    expect(query(empty, '.wv-message').textContent).toContain('No graph yet.');
   });
 
   it('puts hostile names on the page as text on one line', () => {
@@ -116,7 +116,7 @@ describe('the graph view', () => {
       error: null,
     });
     expect(page.querySelector('img')).toBeNull();
-    for (const name of page.querySelectorAll('.wb-row .name')) {
+    for (const name of page.querySelectorAll('.wv-row .name')) {
       expect(name.textContent?.length).toBeLessThanOrEqual(80);
       expect(name.textContent).not.toContain('\n');
     }

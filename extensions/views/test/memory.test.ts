@@ -145,16 +145,16 @@ describe('the view', () => {
     expect(host.textContent).toContain('Who holds memory at the peak');
     press(host, 'Home');
     expect(host.textContent).toContain('Who holds memory after event 0');
-    expect(host.querySelectorAll('.wb-holders tbody tr')).toHaveLength(1);
+    expect(host.querySelectorAll('.wv-holders tbody tr')).toHaveLength(1);
     press(host, 'End');
-    expect(host.querySelectorAll('.wb-holders tbody tr')).toHaveLength(3);
+    expect(host.querySelectorAll('.wv-holders tbody tr')).toHaveLength(3);
   });
 
   it('shows a block that is selected with the keyboard', () => {
     const host = shown({ record: STEP, error: null });
     const row = host.querySelector<HTMLElement>('[data-block="1"]');
     row?.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
-    const inspector = host.querySelector('.wb-inspector');
+    const inspector = host.querySelector('.wv-inspector');
     expect(inspector?.querySelector('h2')?.textContent).toBe('aten.relu');
     expect(inspector?.textContent).toContain('61,440 B');
   });
@@ -167,7 +167,7 @@ describe('the view', () => {
     expect(shown({ record: null, error: null }).textContent).toContain('No memory recording yet');
     const failed = shown({ record: STEP, error: 'The file is cut short.' });
     expect(failed.querySelector('[role=alert]')?.textContent).toContain('The file is cut short.');
-    expect(failed.querySelectorAll('.wb-holders tbody tr')).toHaveLength(3);
+    expect(failed.querySelectorAll('.wv-holders tbody tr')).toHaveLength(3);
   });
 
   it('puts hostile names on the page as text on one line', () => {

@@ -67,10 +67,11 @@ export class Camera {
     this.y = rect.y - 20 / zoom;
   }
 
-  /** Moves as little as needed to bring `rect` into view. */
-  reveal(rect: Rect, margin = 40): void {
+  /** Moves as little as needed to bring `rect` into view; `covered` pixels at the right are hidden. */
+  reveal(rect: Rect, margin = 40, covered = 0): void {
     const pad = margin / this.zoom;
     const view = this.view();
+    view.width -= covered / this.zoom;
     if (rect.height + 2 * pad > view.height) this.y = rect.y - pad;
     else if (rect.y - pad < view.y) this.y = rect.y - pad;
     else if (rect.y + rect.height + pad > view.y + view.height)

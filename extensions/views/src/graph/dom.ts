@@ -23,7 +23,7 @@ export function button(
   attributes: Attributes = {},
   key = '',
 ): HTMLButtonElement {
-  const element = h('button', { type: 'button', class: 'wb-btn', ...attributes }, label);
+  const element = h('button', { type: 'button', class: 'wv-btn', ...attributes }, label);
   if (key) element.append(h('kbd', { 'aria-hidden': 'true' }, key));
   element.addEventListener('click', onClick);
   return element;
@@ -36,7 +36,7 @@ export function choices<T extends string>(
   current: T,
   onChange: (value: T) => void,
 ): { element: HTMLElement; set: (value: T) => void } {
-  const element = h('div', { class: 'wb-seg', role: 'group', 'aria-label': label });
+  const element = h('div', { class: 'wv-seg', role: 'group', 'aria-label': label });
   const buttons = values.map(({ value, text }) => {
     const one = h('button', { type: 'button' }, text);
     one.addEventListener('click', () => {
@@ -56,7 +56,7 @@ export function choices<T extends string>(
 
 /** Label and value pairs. */
 export function facts(rows: readonly (readonly [string, string])[]): HTMLElement {
-  const list = h('dl', { class: 'wb-kv' });
+  const list = h('dl', { class: 'wv-kv' });
   for (const [label, value] of rows)
     list.append(h('dt', {}, label), h('dd', { title: value }, value));
   return list;
@@ -65,8 +65,8 @@ export function facts(rows: readonly (readonly [string, string])[]): HTMLElement
 /** A titled part of an inspector. */
 export function section(title: string, note: string, ...children: Node[]): HTMLElement {
   const heading = h('h3', {}, title);
-  if (note) heading.append(h('span', { class: 'wb-note' }, note));
-  return h('section', { class: 'wb-sec' }, heading, ...children);
+  if (note) heading.append(h('span', { class: 'wv-note' }, note));
+  return h('section', { class: 'wv-sec' }, heading, ...children);
 }
 
 /** Where a line of the user's code is, shown as a card; a click asks the host to open it. */
@@ -80,7 +80,7 @@ export function sourceCard(source: {
   const file = source.filename.split('/').pop() ?? source.filename;
   const label =
     source.cell === null ? `${file}:${source.line}` : `cell ${source.cell}, line ${source.line}`;
-  const link = h('button', { type: 'button', class: 'wb-link', title: 'Open this line' }, label);
+  const link = h('button', { type: 'button', class: 'wv-link', title: 'Open this line' }, label);
   link.addEventListener('click', () => {
     const detail = { kind: 'goto', source };
     link.dispatchEvent(
@@ -92,12 +92,12 @@ export function sourceCard(source: {
       }),
     );
   });
-  const code = h('div', { class: 'wb-code' });
+  const code = h('div', { class: 'wv-code' });
   code.append(
     h('i', {}, String(source.line)),
     source.text.trim().slice(0, 2000) || source.function,
   );
   const card = section('Source', '', code);
-  card.querySelector('h3')?.append(h('span', { class: 'wb-note' }, link));
+  card.querySelector('h3')?.append(h('span', { class: 'wv-note' }, link));
   return card;
 }

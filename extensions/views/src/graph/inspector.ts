@@ -25,10 +25,10 @@ function head(state: GraphState, item: Item, title: string, note: string): HTMLE
   const path = state.path(item).map(nameOf).join(' › ');
   return h(
     'section',
-    { class: 'wb-sec' },
-    h('div', { class: 'wb-note', style: 'overflow-wrap:anywhere' }, shorten(path, 160)),
+    { class: 'wv-sec' },
+    h('div', { class: 'wv-note', style: 'overflow-wrap:anywhere' }, shorten(path, 160)),
     h('h2', { title: shorten(title, 1000) }, shorten(title, 120)),
-    h('div', { class: 'wb-note' }, note),
+    h('div', { class: 'wv-note' }, note),
   );
 }
 
@@ -44,7 +44,7 @@ function operation(
     record.strings[Number(record.node_type[item.rows[item.rows.length - 1] ?? 0])] ?? '';
   const note = `operation ${formatCount(item.id + 1)} of ${formatCount(state.operations.length)}`;
   const top = head(state, item, item.op, note);
-  top.append(h('div', { class: 'wb-mono', title: first }, shorten(first, 48)));
+  top.append(h('div', { class: 'wv-mono', title: first }, shorten(first, 48)));
   element.append(top);
   const source = record.sources[item.source];
   if (item.source >= 0 && source) element.append(sourceCard(source));
@@ -81,7 +81,7 @@ function saved(state: GraphState, item: Operation): HTMLElement {
   const body = table(['Backward node', 'Here first', 'Held before'], rows);
   const exact = h(
     'p',
-    { class: 'wb-note' },
+    { class: 'wv-note' },
     `${formatCount(item.saved)} B held first by this operation.`,
   );
   return section('Saved for backward', counted, body, exact);
@@ -93,14 +93,14 @@ function neighbours(state: GraphState, item: Item, onSelect: (item: Item) => voi
   const add = (label: string, items: Item[]): void => {
     for (const other of items.slice(0, 8)) {
       const name = other.kind === 'operation' ? other.op : other.title;
-      const link = h('button', { type: 'button', class: 'wb-link' }, shorten(name, 40));
+      const link = h('button', { type: 'button', class: 'wv-link' }, shorten(name, 40));
       link.addEventListener('click', () => onSelect(other));
       const where = state.path(other).slice(1).map(nameOf).join(' › ');
       list.append(
-        h('p', {}, h('span', { class: 'wb-note' }, `${label} `), link, ` ${shorten(where, 60)}`),
+        h('p', {}, h('span', { class: 'wv-note' }, `${label} `), link, ` ${shorten(where, 60)}`),
       );
     }
-    if (items.length > 8) list.append(h('p', { class: 'wb-note' }, `and ${items.length - 8} more`));
+    if (items.length > 8) list.append(h('p', { class: 'wv-note' }, `and ${items.length - 8} more`));
   };
   add('from', before);
   add('to', after);
@@ -128,7 +128,7 @@ function group(
   element.append(section('Module', '', facts(rows)));
   element.append(largest(state, state.operations.slice(item.start, item.end), onSelect));
   const toggle = button(open ? 'Collapse' : 'Open', () => onToggle(item), {}, 'Enter');
-  element.append(h('section', { class: 'wb-sec' }, toggle));
+  element.append(h('section', { class: 'wv-sec' }, toggle));
 }
 
 function largest(
@@ -142,7 +142,7 @@ function largest(
     .slice(0, 8);
   const body = h('tbody', {});
   for (const item of top) {
-    const link = h('button', { type: 'button', class: 'wb-link' }, shorten(item.op, 24));
+    const link = h('button', { type: 'button', class: 'wv-link' }, shorten(item.op, 24));
     link.addEventListener('click', () => onSelect(item));
     const path = state.record.modules[item.module]?.path ?? '';
     body.append(
@@ -155,7 +155,7 @@ function largest(
       ),
     );
   }
-  const none = h('p', { class: 'wb-note' }, 'Nothing is saved for backward here.');
+  const none = h('p', { class: 'wv-note' }, 'Nothing is saved for backward here.');
   return section('Largest savers', '', top.length > 0 ? h('table', {}, body) : none);
 }
 

@@ -15,7 +15,7 @@ export interface Minimap {
 
 /** Makes the map; `onMove` gets the drawing point that should come to the middle. */
 export function minimap(onMove: (x: number, y: number) => void): Minimap {
-  const element = h('canvas', { class: 'wb-map', 'aria-hidden': 'true' });
+  const element = h('canvas', { class: 'wv-map', 'aria-hidden': 'true' });
   let scale = 1;
   let shiftX = 0;
   let shiftY = 0;

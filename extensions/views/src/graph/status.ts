@@ -17,7 +17,7 @@ export function showMessage(element: HTMLElement, error: string | null, drawn: b
   }
   const title = h('b', {}, 'The graph could not be shown');
   element.replaceChildren(
-    h('div', { class: 'wb-card', role: 'alert' }, title, shorten(error, 2000)),
+    h('div', { class: 'wv-card', role: 'alert' }, title, shorten(error, 2000)),
   );
 }
 

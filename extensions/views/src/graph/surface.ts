@@ -30,7 +30,7 @@ export class Surface {
     label: string,
   ) {
     this.element = h('canvas', {
-      class: 'wb-surface',
+      class: 'wv-surface',
       tabindex: 0,
       role: 'application',
       'aria-label': label,

@@ -34,7 +34,7 @@ const categories = Object.entries(CATEGORIES)
   .join('');
 
 export const TOKENS = `
-.wb-view{${scale('light')}${categories}
+.wv-view{${scale('light')}${categories}
 --wb-ink:rgba(0,0,0,.87);--wb-ink2:rgba(0,0,0,.63);--wb-surface:var(--jp-layout-color1,#fff);
 --wb-canvas:#fafafa;--wb-raise:#fff;--wb-lvl1:#f2f2f5;--wb-lvl2:#e9e9ee;--wb-stroke:#c4c4cc;
 --wb-stroke2:#8a8a94;--wb-edge:#8e8e9b;--wb-flow:#c2c2cd;--wb-hatch:#a6a6ae;--wb-hatchbg:#f4f4f6;
@@ -45,7 +45,7 @@ export const TOKENS = `
 font:13px/16px var(--jp-ui-font-family,system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif);
 font-variant-numeric:tabular-nums;color:var(--wb-ink);background:var(--wb-surface);color-scheme:light;
 position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%;min-height:0;box-sizing:border-box;text-align:left}
-.wb-view[data-wb-theme=dark]{${scale('dark')}
+.wv-view[data-wb-theme=dark]{${scale('dark')}
 --wb-o-buffers:#56B4E9;--wb-o-temporaries:#E69F00;
 --wb-ink:rgba(255,255,255,.9);--wb-ink2:rgba(255,255,255,.68);--wb-surface:var(--jp-layout-color1,#1f1f20);
 --wb-canvas:#191919;--wb-raise:#262628;--wb-lvl1:#222225;--wb-lvl2:#2b2b30;--wb-stroke:#4c4c55;
@@ -53,50 +53,65 @@ position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%
 --wb-bad:#ff9d94;--wb-badbg:#3a1c1a;--wb-sel:#64b5f6;--wb-selbg:#12304a;--wb-grid:#313136;
 --wb-line:var(--jp-border-color2,#3a3a3e);--wb-anchor:var(--jp-content-link-color,#8ab4f8);
 --wb-shadow:0 1px 2px rgba(0,0,0,.5),0 4px 16px rgba(0,0,0,.5);color-scheme:dark}
-@media (forced-colors:active){.wb-view,.wb-view[data-wb-theme=dark]{--wb-ink:CanvasText;--wb-ink2:CanvasText;
+@media (forced-colors:active){.wv-view,.wv-view[data-wb-theme=dark]{--wb-ink:CanvasText;--wb-ink2:CanvasText;
 --wb-canvas:Canvas;--wb-raise:Canvas;--wb-lvl1:Canvas;--wb-lvl2:Canvas;--wb-stroke:CanvasText;--wb-stroke2:CanvasText;
 --wb-edge:CanvasText;--wb-flow:GrayText;--wb-sel:Highlight;--wb-selbg:Canvas;--wb-grid:GrayText}}
-.wb-view *{box-sizing:border-box}
-.wb-view button,.wb-view input{font:inherit;color:inherit;margin:0}
-.wb-view :focus-visible{outline:var(--jp-focus-outline-width,2px) solid var(--jp-focus-outline-color,var(--wb-sel));outline-offset:1px}
-.wb-view canvas:focus-visible{outline-offset:-2px}
-.wb-bar{flex:none;min-height:40px;display:flex;align-items:center;gap:8px;padding:5px 12px;border-bottom:1px solid var(--wb-line);background:var(--jp-toolbar-background,var(--wb-surface))}
-.wb-space{flex:1}
-.wb-btn{height:28px;padding:0 10px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);display:inline-flex;align-items:center;gap:6px;white-space:nowrap;cursor:pointer;flex:none}
-.wb-btn:hover,.wb-seg button:hover{background:var(--wb-lvl1)}
-.wb-btn:disabled{opacity:.5;cursor:default}
-.wb-btn[aria-pressed=true]{background:var(--wb-selbg);box-shadow:inset 0 -2px var(--wb-sel)}
-.wb-view kbd{font:11px/16px var(--wb-code-font);border:1px solid var(--wb-stroke);border-radius:3px;padding:0 4px;color:var(--wb-ink2);background:none;box-shadow:none}
-.wb-seg{display:inline-flex;border:1px solid var(--wb-stroke);border-radius:4px;overflow:hidden;height:28px;flex:none}
-.wb-seg button{border:0;border-right:1px solid var(--wb-stroke);background:var(--wb-raise);padding:0 10px;cursor:pointer;height:26px;white-space:nowrap}
-.wb-seg button:last-child{border-right:0}
-.wb-seg button[aria-pressed=true]{background:var(--wb-selbg);box-shadow:inset 0 -2px var(--wb-sel);font-weight:600}
-.wb-seg span{align-self:center;min-width:52px;text-align:center;border-right:1px solid var(--wb-stroke);line-height:26px;background:var(--wb-raise)}
-.wb-find{height:28px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);padding:0 8px;display:inline-flex;align-items:center;gap:6px;min-width:90px;flex:0 1 228px}
-.wb-find input{border:0;background:none;outline:none;min-width:0;flex:1;height:26px;padding:0;box-shadow:none}
-.wb-find:focus-within{outline:2px solid var(--wb-sel);outline-offset:-1px}
-.wb-find output{color:var(--wb-ink2);font-size:12px;white-space:nowrap}
-.wb-label,.wb-note{color:var(--wb-ink2)}
-.wb-label{white-space:nowrap}
-.wb-sec{padding:10px 16px;border-bottom:1px solid var(--wb-line)}
-.wb-sec h3{margin:0 0 6px;font-size:12px;line-height:16px;font-weight:600;color:var(--wb-ink2);display:flex;gap:6px;align-items:baseline}
-.wb-sec h3 .wb-note{margin-left:auto;font-weight:400}
-.wb-sec p{margin:0 0 4px;overflow-wrap:anywhere}
-.wb-view h2{margin:2px 0;font-size:16px;line-height:20px;font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-.wb-kv{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:2px 12px;margin:0}
-.wb-kv dt{color:var(--wb-ink2)}.wb-kv dd{margin:0;text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-.wb-view table{border-collapse:collapse;width:100%;font-size:12px;line-height:16px;table-layout:auto;margin:0;border:0}
-.wb-view th,.wb-view td{padding:2px 0 2px 8px;text-align:right;font-weight:400;white-space:nowrap;border:0;background:none;max-width:220px;overflow:hidden;text-overflow:ellipsis}
-.wb-view th{color:var(--wb-ink2)}
-.wb-view th:first-child,.wb-view td:first-child{text-align:left;padding-left:0}
-.wb-code{background:var(--jp-cell-editor-background,var(--wb-lvl1));border:1px solid var(--jp-cell-editor-border-color,var(--wb-line));border-radius:2px;font:12px/18px var(--wb-code-font);padding:3px 8px 3px 0;white-space:pre;overflow:hidden;text-overflow:ellipsis;box-shadow:inset 3px 0 var(--wb-sel)}
-.wb-code i{font-style:normal;display:inline-block;min-width:32px;text-align:right;padding-right:8px;color:var(--wb-ink2)}
-.wb-link{border:0;background:none;padding:0;color:var(--wb-anchor)!important;cursor:pointer}
-.wb-link:hover{text-decoration:underline}
-.wb-mono{font:12px/16px var(--wb-code-font)}
-.wb-message{position:absolute;inset:0;display:flex;flex-direction:column;align-items:center;justify-content:center;gap:10px;padding:24px;text-align:center;color:var(--wb-ink2)}
-.wb-card{max-width:560px;border:1px solid var(--wb-bad);background:var(--wb-badbg);color:var(--wb-ink);border-radius:6px;padding:12px 16px;text-align:left;overflow-wrap:anywhere;max-height:100%;overflow:auto}
-.wb-card b{display:block;margin-bottom:4px}
-.wb-sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
-.wb-view [hidden]{display:none!important}
+.wv-view *{box-sizing:border-box}
+.wv-view button,.wv-view input{font:inherit;color:inherit;margin:0}
+.wv-view :focus-visible{outline:var(--jp-focus-outline-width,2px) solid var(--jp-focus-outline-color,var(--wb-sel));outline-offset:1px}
+.wv-view canvas:focus-visible{outline-offset:-2px}
+.wv-bar{flex:none;min-height:40px;display:flex;align-items:center;gap:8px;padding:5px 12px;border-bottom:1px solid var(--wb-line);background:var(--jp-toolbar-background,var(--wb-surface))}
+.wv-space{flex:1}
+.wv-btn{height:28px;padding:0 10px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);display:inline-flex;align-items:center;gap:6px;white-space:nowrap;cursor:pointer;flex:none}
+.wv-btn:hover,.wv-seg button:hover{background:var(--wb-lvl1)}
+.wv-btn:disabled{opacity:.5;cursor:default}
+.wv-btn[aria-pressed=true]{background:var(--wb-selbg);box-shadow:inset 0 -2px var(--wb-sel)}
+.wv-view kbd{font:11px/16px var(--wb-code-font);border:1px solid var(--wb-stroke);border-radius:3px;padding:0 4px;color:var(--wb-ink2);background:none;box-shadow:none}
+.wv-seg{display:inline-flex;border:1px solid var(--wb-stroke);border-radius:4px;overflow:hidden;height:28px;flex:none}
+.wv-seg button{border:0;border-right:1px solid var(--wb-stroke);background:var(--wb-raise);padding:0 10px;cursor:pointer;height:26px;white-space:nowrap}
+.wv-seg button:last-child{border-right:0}
+.wv-seg button[aria-pressed=true]{background:var(--wb-selbg);box-shadow:inset 0 -2px var(--wb-sel);font-weight:600}
+.wv-seg span{align-self:center;min-width:52px;text-align:center;border-right:1px solid var(--wb-stroke);line-height:26px;background:var(--wb-raise)}
+.wv-find{height:28px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);padding:0 8px;display:inline-flex;align-items:center;gap:6px;min-width:90px;flex:0 1 228px}
+.wv-find input{border:0;background:none;outline:none;min-width:0;flex:1;height:26px;padding:0;box-shadow:none}
+.wv-find:focus-within{outline:2px solid var(--wb-sel);outline-offset:-1px}
+.wv-find output{color:var(--wb-ink2);font-size:12px;white-space:nowrap}
+.wv-label,.wv-note{color:var(--wb-ink2)}
+.wv-label{white-space:nowrap}
+.wv-sec{padding:10px 16px;border-bottom:1px solid var(--wb-line)}
+.wv-sec h3{margin:0 0 6px;font-size:12px;line-height:16px;font-weight:600;color:var(--wb-ink2);display:flex;gap:6px;align-items:baseline}
+.wv-sec h3 .wv-note{margin-left:auto;font-weight:400}
+.wv-sec p{margin:0 0 4px;overflow-wrap:anywhere}
+.wv-view h2{margin:2px 0;font-size:16px;line-height:20px;font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.wv-kv{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:2px 12px;margin:0}
+.wv-kv dt{color:var(--wb-ink2)}.wv-kv dd{margin:0;text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.wv-view table{border-collapse:collapse;width:100%;font-size:12px;line-height:16px;table-layout:auto;margin:0;border:0}
+.wv-view th,.wv-view td{padding:2px 0 2px 8px;text-align:right;font-weight:400;white-space:nowrap;border:0;background:none;max-width:220px;overflow:hidden;text-overflow:ellipsis}
+.wv-view th{color:var(--wb-ink2)}
+.wv-view th:first-child,.wv-view td:first-child{text-align:left;padding-left:0}
+.wv-code{background:var(--jp-cell-editor-background,var(--wb-lvl1));border:1px solid var(--jp-cell-editor-border-color,var(--wb-line));border-radius:2px;font:12px/18px var(--wb-code-font);padding:3px 8px 3px 0;white-space:pre;overflow:hidden;text-overflow:ellipsis;box-shadow:inset 3px 0 var(--wb-sel)}
+.wv-code i{font-style:normal;display:inline-block;min-width:32px;text-align:right;padding-right:8px;color:var(--wb-ink2)}
+.wv-link{border:0;background:none;padding:0;color:var(--wb-anchor)!important;cursor:pointer}
+.wv-link:hover{text-decoration:underline}
+.wv-mono{font:12px/16px var(--wb-code-font)}
+.wv-message{position:absolute;inset:0;display:flex;flex-direction:column;align-items:center;justify-content:center;gap:10px;padding:24px;text-align:center;color:var(--wb-ink2)}
+.wv-card{max-width:560px;border:1px solid var(--wb-bad);background:var(--wb-badbg);color:var(--wb-ink);border-radius:6px;padding:12px 16px;text-align:left;overflow-wrap:anywhere;max-height:100%;overflow:auto}
+.wv-card b{display:block;margin-bottom:4px}
+.wv-sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+.wv-view [hidden]{display:none!important}
 `;
+
+/** Limits every rule to one view: styles of several views, and of the host, share the page. */
+export function scoped(view: string, css: string): string {
+  return css.replace(/[^{}]+\{/g, (chunk) => {
+    if (chunk.trim().startsWith('@')) return chunk;
+    const selectors = chunk.slice(0, -1).split(',');
+    const limited = selectors.map((selector) => {
+      const own = selector.trim();
+      return own.startsWith('.wv-view')
+        ? own.replace('.wv-view', `.wv-view.wv-${view}`)
+        : `.wv-${view} ${own}`;
+    });
+    return `${limited.join(',')}{`;
+  });
+}

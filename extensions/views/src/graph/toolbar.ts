@@ -29,7 +29,7 @@ export interface Toolbar {
 
 /** Makes the bar. */
 export function toolbar(events: ToolbarEvents): Toolbar {
-  const crumbs = h('nav', { class: 'wb-crumbs', 'aria-label': 'Selected module' });
+  const crumbs = h('nav', { class: 'wv-crumbs', 'aria-label': 'Selected module' });
   const tree = button('Modules', events.tree, { 'aria-pressed': 'false' });
   const inspector = button('Details', events.inspector, { 'aria-pressed': 'false' });
   const colour = choices<Colouring>(
@@ -51,7 +51,7 @@ export function toolbar(events: ToolbarEvents): Toolbar {
   const found = h('output', { 'aria-live': 'polite' });
   const find = h(
     'label',
-    { class: 'wb-find' },
+    { class: 'wv-find' },
     search,
     found,
     h('kbd', { 'aria-hidden': 'true' }, '/'),
@@ -69,15 +69,15 @@ export function toolbar(events: ToolbarEvents): Toolbar {
     one.addEventListener('click', () => events.zoom(factor));
     return one;
   };
-  const zoom = h('div', { class: 'wb-seg', role: 'group', 'aria-label': 'Zoom' });
+  const zoom = h('div', { class: 'wv-seg', role: 'group', 'aria-label': 'Zoom' });
   zoom.append(step('Zoom out', '−', 1 / 1.25), percent, step('Zoom in', '+', 1.25));
   const table = button('Table', events.table, { 'aria-pressed': 'false' }, 'T');
-  const element = h('div', { class: 'wb-bar', role: 'toolbar', 'aria-label': 'Graph' });
+  const element = h('div', { class: 'wv-bar', role: 'toolbar', 'aria-label': 'Graph' });
   element.append(
     tree,
     crumbs,
-    h('span', { class: 'wb-space' }),
-    h('span', { class: 'wb-label' }, 'Colour by'),
+    h('span', { class: 'wv-space' }),
+    h('span', { class: 'wv-label' }, 'Colour by'),
   );
   element.append(colour.element, find, zoom, button('Fit', events.fit, {}, 'F'), table, inspector);
 
@@ -109,7 +109,7 @@ function breadcrumbs(state: GraphState | null, select: (item: Item | null) => vo
     if (!item) return [];
     const text = shorten(nameOf(item), 48);
     const last = index === shown.length - 1;
-    const link = last ? h('b', {}, text) : h('button', { type: 'button', class: 'wb-link' }, text);
+    const link = last ? h('b', {}, text) : h('button', { type: 'button', class: 'wv-link' }, text);
     link.addEventListener('click', () => select(item));
     if (last) return [link];
     return [link, h('span', {}, index === 0 && path.length > 4 ? ' › … › ' : ' › ')];

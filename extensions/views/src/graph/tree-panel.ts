@@ -31,14 +31,14 @@ export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): Tre
   const spacer = h('div', { style: 'position:relative' });
   const scroller = h(
     'div',
-    { class: 'wb-rows', role: 'tree', tabindex: 0, 'aria-label': 'Modules' },
+    { class: 'wv-rows', role: 'tree', tabindex: 0, 'aria-label': 'Modules' },
     spacer,
   );
-  const foot = h('div', { class: 'wb-foot' });
+  const foot = h('div', { class: 'wv-foot' });
   const heading = h('header', {}, h('b', {}, 'Modules'), h('span', {}, 'saved bytes'));
   const element = h(
     'aside',
-    { class: 'wb-tree', 'aria-label': 'Modules' },
+    { class: 'wv-tree', 'aria-label': 'Modules' },
     heading,
     scroller,
     foot,
@@ -160,7 +160,7 @@ function rowOf(
   const row = h(
     'div',
     {
-      class: 'wb-row',
+      class: 'wv-row',
       role: 'treeitem',
       'aria-level': depth + 1,
       'aria-selected': selected,

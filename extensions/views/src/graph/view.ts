@@ -8,6 +8,7 @@ import { shorten } from './format';
 import type { Group, Item } from './groups';
 import { inspect } from './inspector';
 import { handleKey } from './keyboard';
+import type { Box } from './layout';
 import { showLegend } from './legend';
 import { minimap } from './minimap';
 import type { GraphColumns } from './operations';
@@ -48,7 +49,7 @@ export function mount(
 
 /** Everything on screen and what it does; `keyboard.ts` calls the public part. */
 export class GraphView {
-  readonly element = h('div', { class: 'wb-view wb-graph' });
+  readonly element = h('div', { class: 'wv-view wv-graph' });
   state: GraphState | null = null;
   table = false;
   private shown: GraphColumns | null = null;
@@ -57,12 +58,12 @@ export class GraphView {
   private panels = { tree: true, inspector: true };
   private readonly cleanup: (() => void)[] = [];
   private readonly surface: Surface;
-  private readonly main = h('div', { class: 'wb-main' });
-  private readonly legend = h('details', { class: 'wb-legend', open: true });
-  private readonly message = h('div', { class: 'wb-message', hidden: true });
-  private readonly grid = h('div', { class: 'wb-table', hidden: true });
-  private readonly live = h('div', { class: 'wb-sr', role: 'status', 'aria-live': 'polite' });
-  private readonly inspector = h('aside', { class: 'wb-inspector', 'aria-label': 'Details' });
+  private readonly main = h('div', { class: 'wv-main' });
+  private readonly legend = h('details', { class: 'wv-legend', open: true });
+  private readonly message = h('div', { class: 'wv-message', hidden: true });
+  private readonly grid = h('div', { class: 'wv-table', hidden: true });
+  private readonly live = h('div', { class: 'wv-sr', role: 'status', 'aria-live': 'polite' });
+  private readonly inspector = h('aside', { class: 'wv-inspector', 'aria-label': 'Details' });
   private readonly map = minimap((x, y) => this.centre(x, y));
   private readonly tree = treePanel(this.map.element, (item) => this.select(item, true));
   private readonly bar = toolbar({
@@ -94,7 +95,7 @@ export class GraphView {
       label,
     );
     this.main.append(this.surface.element, this.legend, this.grid, this.message);
-    const body = h('div', { class: 'wb-body' }, this.tree.element, this.main, this.inspector);
+    const body = h('div', { class: 'wv-body' }, this.tree.element, this.main, this.inspector);
     this.element.append(h('style', {}, STYLE), this.bar.element, body, this.live);
     this.palette = readPalette(this.element);
   }
@@ -131,17 +132,26 @@ export class GraphView {
     const { state } = this;
     if (!state) return;
     state.select(item);
-    const box = state.box(item);
-    if (reveal && box && item !== state.tree.root) {
-      const { zoom } = this.surface.camera;
-      this.surface.animate((camera) => {
-        if (zoom < 0.6) camera.zoomAt(0.9 / zoom);
-        camera.reveal({ x: box.node.x, y: box.y, width: box.node.width, height: box.height });
-      });
-    }
     if (item && this.element.dataset['size'] === 'medium') this.setPanels({ inspector: true });
+    const box = state.box(item);
+    if (box && item !== state.tree.root) this.bringIntoView(box, reveal);
     if (item) this.live.textContent = describe(state, item);
     this.refresh();
+  }
+
+  /** Moves the camera to a box that is out of view or, in a small view, under the inspector. */
+  private bringIntoView(box: Box, reveal: boolean): void {
+    const { camera } = this.surface;
+    const { x, width } = box.node;
+    const over = this.element.dataset['size'] === 'wide' ? 0 : this.inspector.offsetWidth;
+    const right = (x + width - camera.x) * camera.zoom;
+    const covered = Math.max(0, right + 16 - (camera.width - over));
+    if (!reveal && (covered === 0 || box.open)) return;
+    this.surface.animate((view) => {
+      if (reveal && view.zoom < 0.6) view.zoomAt(0.9 / view.zoom);
+      if (reveal) view.reveal({ x, y: box.y, width, height: box.height }, 40, over);
+      else view.pan(-covered, 0);
+    });
   }
 
   toggle(group: Group): void {

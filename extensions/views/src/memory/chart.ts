@@ -14,7 +14,7 @@ const DRAG = 5;
 
 export class Chart {
   readonly element = h('canvas', {
-    class: 'wb-timeline',
+    class: 'wv-timeline',
     tabindex: 0,
     role: 'application',
     'aria-label':

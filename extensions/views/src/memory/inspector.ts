@@ -19,8 +19,8 @@ export function inspectBlock(
   element.replaceChildren(
     h(
       'section',
-      { class: 'wb-sec' },
-      h('div', { class: 'wb-note', style: 'overflow-wrap:anywhere' }, shorten(module, 160)),
+      { class: 'wv-sec' },
+      h('div', { class: 'wv-note', style: 'overflow-wrap:anywhere' }, shorten(module, 160)),
       h('h2', { title: shorten(title, 1000) }, shorten(title, 120)),
       swatch(record.block_category[block] ?? 6),
     ),
@@ -92,7 +92,7 @@ export function inspectCapture(
   element.replaceChildren(
     h(
       'section',
-      { class: 'wb-sec' },
+      { class: 'wv-sec' },
       h('h2', { title: shorten(title, 1000) }, shorten(title, 120)),
     ),
     section('Capture', '', facts(rows)),

@@ -6,7 +6,7 @@ import type { Series } from './series';
 import { swatch } from './tables';
 
 export class Keys {
-  readonly element = h('div', { class: 'wb-keys', role: 'group', 'aria-label': 'Categories' });
+  readonly element = h('div', { class: 'wv-keys', role: 'group', 'aria-label': 'Categories' });
   private used: boolean[] = [];
 
   constructor(private readonly onToggle: (category: number) => void) {}
@@ -25,7 +25,7 @@ export class Keys {
     parts.forEach(({ category, bytes }, index) => {
       const key = this.element.children[index];
       key?.setAttribute('aria-pressed', String(!hidden.has(category)));
-      const value = key?.querySelector('.wb-value');
+      const value = key?.querySelector('.wv-value');
       if (value) value.textContent = formatBytes(bytes);
     });
   }
@@ -33,7 +33,7 @@ export class Keys {
   private keyOf(category: number): HTMLElement {
     const label = swatch(category);
     label.style.color = 'var(--wb-ink)';
-    const value = h('span', { class: 'wb-value' });
+    const value = h('span', { class: 'wv-value' });
     const key = h('button', { type: 'button', title: 'Show or hide' }, label, value);
     key.addEventListener('click', () => this.onToggle(category));
     return key;

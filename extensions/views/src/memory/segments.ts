@@ -21,8 +21,8 @@ export function segmentMap(record: MemoryColumns, onPick: (address: number) => v
     role: 'img',
     'aria-label': `${plural(count, 'segment')} at the end of the recording; the table below has the blocks`,
   });
-  const scroll = h('div', { class: 'wb-strips' }, canvas);
-  const element = h('section', { class: 'wb-segments' }, heading(record), scroll);
+  const scroll = h('div', { class: 'wv-strips' }, canvas);
+  const element = h('section', { class: 'wv-segments' }, heading(record), scroll);
   let strips: Strips = { strips: [], groups: [], height: 0 };
 
   const draw = (palette: Palette, width: number): void => {
@@ -62,10 +62,10 @@ function heading(record: MemoryColumns): HTMLElement {
   ] as const;
   return h(
     'div',
-    { class: 'wb-part' },
+    { class: 'wv-part' },
     h('b', {}, 'Segments'),
     h('span', {}, note),
-    ...states.map(([name, kind]) => h('span', { class: `wb-state wb-state-${kind}` }, name)),
+    ...states.map(([name, kind]) => h('span', { class: `wv-state wv-state-${kind}` }, name)),
   );
 }
 

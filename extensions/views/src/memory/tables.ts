@@ -8,10 +8,10 @@ import { CATEGORIES, categoryLabel, timeAt, type MemoryColumns, type Series } fr
 export function swatch(category: number): HTMLElement {
   const name = CATEGORIES[category] ?? 'unknown';
   const square = h('i', {
-    class: 'wb-swatch',
+    class: 'wv-swatch',
     style: `background:var(--wb-c-${name});border-color:var(--wb-o-${name})`,
   });
-  return h('span', { class: 'wb-category' }, square, categoryLabel(category));
+  return h('span', { class: 'wv-category' }, square, categoryLabel(category));
 }
 
 const HEADINGS = ['Block', 'Module', 'Category', 'Size', 'Share', 'Source', 'Lifetime'];
@@ -44,10 +44,10 @@ export function holdersTable(
     body.append(row);
   }
   const head = h('tr', {}, ...HEADINGS.map((text) => h('th', { scope: 'col' }, text)));
-  const table = h('table', { class: 'wb-holders' }, h('thead', {}, head), body);
+  const table = h('table', { class: 'wv-holders' }, h('thead', {}, head), body);
   if (holders.count > holders.blocks.length) {
     const rest = `${formatCount(holders.count - holders.blocks.length)} smaller blocks are not listed; search to find them.`;
-    body.append(h('tr', {}, h('td', { colspan: HEADINGS.length, class: 'wb-note' }, rest)));
+    body.append(h('tr', {}, h('td', { colspan: HEADINGS.length, class: 'wv-note' }, rest)));
   }
   return table;
 }
@@ -96,7 +96,7 @@ export function lifetime(record: MemoryColumns, block: number, position: number)
   return h(
     'span',
     {
-      class: 'wb-life',
+      class: 'wv-life',
       role: 'img',
       'aria-label': `${from}, ${until}`,
       title: `${from}, ${until}`,
@@ -134,5 +134,5 @@ export function phaseTable(record: MemoryColumns, series: Series): HTMLElement {
     body.append(row);
   }
   const caption = h('caption', {}, 'Live bytes by category, at the largest moment of each phase');
-  return h('table', { class: 'wb-phases' }, caption, h('thead', {}, head), body);
+  return h('table', { class: 'wv-phases' }, caption, h('thead', {}, head), body);
 }

@@ -11,6 +11,7 @@ import { Keys } from './keys';
 import { segmentMap, type SegmentMap } from './segments';
 import { peakSentence } from './sentence';
 import { isLive, readSeries, timeAt, type MemoryColumns, type Series } from './series';
+import { showMessage } from './status';
 import { STYLE } from './style';
 import { holdersTable, phaseTable } from './tables';
 import type { ChartView } from './scale';
@@ -24,7 +25,6 @@ export interface MemoryViewState {
 const NARROW = 700;
 const MEDIUM = 1150;
 const ROWS = 200;
-const EMPTY = 'No memory recording yet. Capture a step, or record any code with wb.memory().';
 
 /** Mounts the view into `el`; the returned function takes it out again. */
 export function mount(el: HTMLElement, store: Store<MemoryViewState, never>): Dispose {
@@ -36,7 +36,7 @@ export function mount(el: HTMLElement, store: Store<MemoryViewState, never>): Di
 
 /** Everything on screen and what it does; `keyboard.ts` calls the public part. */
 export class MemoryView {
-  readonly element = h('div', { class: 'wb-view wb-memory' });
+  readonly element = h('div', { class: 'wv-view wv-memory' });
   private record: MemoryColumns | null = null;
   private series: Series | null = null;
   chartView: ChartView | null = null;
@@ -46,19 +46,19 @@ export class MemoryView {
   private segments: SegmentMap | null = null;
   private palette: Palette;
   private readonly cleanup: (() => void)[] = [];
-  private readonly title = h('span', { class: 'wb-title' });
-  private readonly sentence = h('p', { class: 'wb-peak', style: 'margin:0' });
+  private readonly title = h('span', { class: 'wv-title' });
+  private readonly sentence = h('p', { class: 'wv-peak', style: 'margin:0' });
   private readonly keys = new Keys((category) => {
     if (!this.hidden.delete(category)) this.hidden.add(category);
     this.refresh();
   });
-  private readonly rowsTitle = h('div', { class: 'wb-part' });
-  private readonly rows = h('div', { class: 'wb-rows' });
-  private readonly phases = h('div', { class: 'wb-rows', style: 'flex:none', hidden: true });
-  private readonly main = h('div', { class: 'wb-main' });
-  private readonly inspector = h('aside', { class: 'wb-inspector', 'aria-label': 'Details' });
-  private readonly message = h('div', { class: 'wb-message', hidden: true });
-  private readonly live = h('div', { class: 'wb-sr', role: 'status', 'aria-live': 'polite' });
+  private readonly rowsTitle = h('div', { class: 'wv-part' });
+  private readonly rows = h('div', { class: 'wv-rows' });
+  private readonly phases = h('div', { class: 'wv-rows', style: 'flex:none', hidden: true });
+  private readonly main = h('div', { class: 'wv-main' });
+  private readonly inspector = h('aside', { class: 'wv-inspector', 'aria-label': 'Details' });
+  private readonly message = h('div', { class: 'wv-message', hidden: true });
+  private readonly live = h('div', { class: 'wv-sr', role: 'status', 'aria-live': 'polite' });
   readonly search = h('input', {
     type: 'search',
     placeholder: 'Name, module, op, >1MiB',
@@ -79,15 +79,15 @@ export class MemoryView {
   });
 
   constructor(private readonly store: Store<MemoryViewState, never>) {
-    const bar = h('div', { class: 'wb-bar', role: 'toolbar', 'aria-label': 'Memory' }, this.title);
+    const bar = h('div', { class: 'wv-bar', role: 'toolbar', 'aria-label': 'Memory' }, this.title);
     const find = h(
       'label',
-      { class: 'wb-find' },
+      { class: 'wv-find' },
       this.search,
       h('kbd', { 'aria-hidden': 'true' }, '/'),
     );
     bar.append(
-      h('span', { class: 'wb-space' }),
+      h('span', { class: 'wv-space' }),
       button('Peak', () => this.toPeak(), {}, 'End'),
     );
     bar.append(
@@ -102,7 +102,7 @@ export class MemoryView {
       this.rowsTitle,
       this.rows,
     );
-    const body = h('div', { class: 'wb-body' }, this.main, this.inspector, this.message);
+    const body = h('div', { class: 'wv-body' }, this.main, this.inspector, this.message);
     this.element.append(h('style', {}, STYLE), bar, body, this.live);
     this.palette = readPalette(this.element);
   }
@@ -181,20 +181,9 @@ export class MemoryView {
   }
 
   private showMessage(error: string | null): void {
-    const empty = this.series === null;
-    this.message.hidden = error === null && !empty;
-    this.main.style.visibility = empty ? 'hidden' : '';
-    if (error !== null) {
-      const card = h(
-        'div',
-        { class: 'wb-card', role: 'alert' },
-        h('b', {}, 'The memory record could not be shown'),
-      );
-      card.append(shorten(error, 2000));
-      this.message.replaceChildren(card);
-    } else if (empty)
-      this.message.replaceChildren(h('p', {}, this.record ? nothing(this.record) : EMPTY));
-    this.message.style.pointerEvents = empty ? '' : 'none';
+    const drawn = this.series !== null;
+    this.main.style.visibility = drawn ? '' : 'hidden';
+    showMessage(this.message, error, this.record, drawn);
     this.setDetails(!this.inspector.hidden);
   }
 
@@ -310,10 +299,4 @@ export class MemoryView {
     this.chart.show(this.chartView, this.palette);
     this.segments?.draw(this.palette, Math.max(200, this.main.clientWidth - 2));
   }
-}
-
-function nothing(record: MemoryColumns): string {
-  const held = Array.from(record.block_bytes).reduce((sum, bytes) => sum + bytes, 0);
-  const stayed = held > 0 ? `; ${formatBytes(held)} were there before and stayed` : '';
-  return `Nothing was allocated or freed on ${shorten(record.device, 40)}${stayed}.`;
 }
