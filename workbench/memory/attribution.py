@@ -142,10 +142,10 @@ class Attribution:
 
     def _from_forward(self, found: Site, node: Any) -> None:
         module, line = self._made_by.get(node_number(node), (None, None))
-        if found.module is None:
-            found.module = module
-        if line is not None and not found.in_module:
-            found.line = line
+        # What the stack shows below the engine (a recomputed forward, a Function's own backward)
+        # is nearer to the truth than where the node was made.
+        found.module = module if found.module is None else found.module
+        found.line = found.line or line
 
     def _kind(self, code: CodeType) -> int:
         kind = self._kinds.get(code)

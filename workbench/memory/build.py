@@ -190,6 +190,8 @@ def _phases(marks: Sequence[Mark], bounds: Sequence[int], num_events: int) -> li
 
 def _notes(recorder: Recorder, device: str) -> list[str]:
     notes: list[str] = []
+    if recorder.failure:
+        notes.append(f"The recording failed before the end, only frees follow: {recorder.failure}")
     elsewhere = {block.device for block in recorder.blocks} - {device}
     if elsewhere:
         notes.append(f"Memory on {', '.join(sorted(elsewhere))} is left out.")

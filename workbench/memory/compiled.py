@@ -71,7 +71,7 @@ def _reporting_resize(original: Callable[..., Any]) -> Callable[..., Any]:
         result = original(storage, size)
         recorder = current_recorder()
         if recorder is not None:
-            recorder.resized(storage, "resize_")
+            recorder.guarded(recorder.resized, storage, "resize_")
         return result
 
     return resize_
@@ -82,7 +82,7 @@ def _reporting_empty(original: Callable[..., torch.Tensor]) -> Callable[..., tor
         tensor = original(size, stride, dtype)
         recorder = current_recorder()
         if recorder is not None:
-            recorder.allocated(tensor.untyped_storage(), OP)
+            recorder.guarded(recorder.allocated, tensor.untyped_storage(), OP)
         return tensor
 
     return empty_strided

@@ -77,6 +77,8 @@ class Recorder(TorchDispatchMode):
         self.optimizers: dict[int, torch.optim.Optimizer] = {}
         self.uncounted: set[str] = set()
         """Tensor layouts whose memory could not be counted."""
+        self.failure = ""
+        """Why the recording ended before its block did."""
         self.started_ns = time.perf_counter_ns()
         self._automatic = automatic_phases
         self._root_seen, self._optimizer_seen = on_root, on_optimizer
@@ -171,27 +173,39 @@ class Recorder(TorchDispatchMode):
         """Let ``func`` run and note the storages it made."""
         if any(map(dispatches_itself, types)):
             return NotImplemented  # a wrapper subclass unpacks itself; we then see its parts
+        self.guarded(self._before, func, args, kwargs)
+        result = func(*args, **(kwargs or {}))
+        self.guarded(self._note, func, result)
+        return result
+
+    def guarded(self, take_note: Callable[..., None], *args: Any) -> None:
+        """Take note of something; a fault of ours ends the recording, never the user's code."""
+        if self.failure:
+            return
+        try:
+            take_note(*args)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not the user's error
+            self.failure = f"{type(error).__name__}: {error}"
+
+    def _before(self, func: Any, args: Any, kwargs: Any) -> None:
         self._bury()
         if func is _LIFT:  # torch.tensor and torch.from_numpy end here, with memory just made
             self.allocated(args[0].untyped_storage(), "torch.tensor")
-        else:
-            for tensor in _tensors(args, kwargs):
-                self._meet(tensor)
-        result = func(*args, **(kwargs or {}))
-        self._note(func, result)
-        return result
+            return
+        for tensor in _tensors(args, kwargs):
+            self._meet(tensor)
 
     def _note(self, func: Any, result: Any) -> None:
         self._bury()
         site: Site | None = None
         if self.attribution.has_new_nodes():
-            site = self.site(caller(2))
+            site = self.site(caller(3))
         accumulated = _accumulated_leaf()
         for tensor in _tensors((result,), None):
             for storage in self._storages(tensor):
                 death = self._live.get(storage_key(storage))
                 if death is None:
-                    site = site or self.site(caller(2))
+                    site = site or self.site(caller(3))
                     self.allocated(storage, _op_name(func), site)
                 elif death.block.num_bytes != storage.nbytes():
                     self.resized(storage, _op_name(func))
@@ -319,10 +333,10 @@ def _category_of_existing(tensor: torch.Tensor) -> str:
 def _phase_of(site: Site, node: Any, builds_graph: bool, current: str) -> str:
     if node is not None or site.in_backward:
         return "backward"
+    if site.in_module or builds_graph:  # also inside a step: the closure of LBFGS
+        return "forward"
     if site.optimizer is not None:
         return "optimizer"
-    if site.in_module or builds_graph:
-        return "forward"
     # Code between modules (a loss under no_grad, a batch on its way) belongs to the forward it
     # follows; before any forward it belongs to no phase.
     return current if current == "forward" else ""

@@ -78,8 +78,9 @@ def generated_modules() -> list[ModuleType]:
 
 def original_module(module: nn.Module) -> nn.Module:
     """The module that ``torch.compile(module)`` wraps, or the module itself."""
-    wrapped = vars(module).get("_modules", {}).get("_orig_mod")
-    return wrapped if isinstance(wrapped, nn.Module) else module
+    if type(module).__name__ != "OptimizedModule":  # cheaper than importing Dynamo to ask
+        return module
+    return getattr(module, "_orig_mod", module)
 
 
 def running_modes() -> list[Any]:

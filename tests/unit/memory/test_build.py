@@ -64,7 +64,8 @@ class RecordedHistory(AllocatorHistory):
             for action, address, size, time in events
         ]
         segment = {
-            "device": 0, "address": 0, "total_size": 1 << 21, "segment_type": "small", "blocks": blocks,
+            "device": 0, "address": 0, "total_size": 1 << 21, "segment_type": "small",
+            "blocks": blocks,
         }  # fmt: skip
         self._columns = columns_of({"segments": [segment], "device_traces": [trace]})
 

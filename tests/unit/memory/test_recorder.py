@@ -246,3 +246,21 @@ def test_a_storage_resized_by_hand_is_seen_when_an_operation_touches_it():
 
     old, new = record(code)
     assert (old.num_bytes, new.num_bytes) == (1024, 4096)
+
+
+def test_scripted_modules_run_and_are_seen():
+    model = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()))
+    blocks = record(lambda: model(torch.ones(2, 4)))
+    assert "aten.relu" in {block.op for block in blocks}
+
+
+def test_a_fault_of_ours_never_reaches_the_users_code(monkeypatch):
+    def fails(*_args):
+        raise LookupError("moved in torch 9")
+
+    monkeypatch.setattr(Recorder, "_note", fails)
+    recorder = Recorder()
+    with recorder:
+        assert torch.ones(2).add_(1).tolist() == [2.0, 2.0]
+    recorder.close()
+    assert recorder.failure == "LookupError: moved in torch 9"
