@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { mount, type GraphViewState } from '../src/graph';
+import { scoped } from '../src/graph/tokens';
 import { graphOf, residual } from './graph-data';
 
 // jsdom has no canvas; the views draw nothing there and everything else works.
@@ -87,6 +88,19 @@ describe('the graph view', () => {
     expect(rows.filter((row) => row.getAttribute('aria-expanded') === 'true')).toHaveLength(3);
   });
 
+  it('lists the parameters of an operation', () => {
+    host = shown({
+      record: graphOf([
+        { op: 'weight', kind: 'parameter', name: 'fc.weight', module: 'fc', shape: '10×4' },
+        { op: 'linear', module: 'fc', inputs: [0] },
+      ]),
+      error: null,
+    });
+    press('ArrowDown');
+    const rows = [...host.querySelectorAll('.wv-inspector tr')].map((row) => row.textContent);
+    expect(rows).toContain('weight10×416 B');
+  });
+
   it('asks the host to open a line', () => {
     press('ArrowDown');
     let detail: unknown = null;
@@ -120,5 +134,14 @@ describe('the graph view', () => {
       expect(name.textContent?.length).toBeLessThanOrEqual(80);
       expect(name.textContent).not.toContain('\n');
     }
+  });
+});
+
+describe('its stylesheet', () => {
+  it('reaches no other view', () => {
+    const css = '.wv-view{a:b}.wv-view[x] td,.wv-row{c:d}@media (m){.wv-row{e:f}}';
+    expect(scoped('graph', css)).toBe(
+      '.wv-view.wv-graph{a:b}.wv-view.wv-graph[x] td,.wv-graph .wv-row{c:d}@media (m){.wv-graph .wv-row{e:f}}',
+    );
   });
 });

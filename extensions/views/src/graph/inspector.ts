@@ -62,7 +62,11 @@ function operation(
   element.append(section('Tensors', '', facts(rows)));
   element.append(saved(state, item));
   if (item.leaves.length > 0) {
-    const list = item.leaves.map((leaf) => [leaf.shape, formatBytes(leaf.bytes)]);
+    const list = item.leaves.map((leaf) => [
+      oneLine(leaf.name.split('.').pop() ?? leaf.name),
+      leaf.shape,
+      formatBytes(leaf.bytes),
+    ]);
     element.append(section('Parameters', '', table(['Name', 'Shape', 'Bytes'], list)));
   }
   element.append(neighbours(state, item, onSelect));

@@ -4,9 +4,9 @@ import { scoped, TOKENS } from '../graph/tokens';
 export const STYLE = scoped(
   'memory',
   `${TOKENS}
-.wv-memory .wv-title{font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:40px}
-.wv-memory .wv-body{flex:1;display:flex;min-height:0;position:relative}
-.wv-memory .wv-main{flex:1;min-width:0;display:flex;flex-direction:column;position:relative;min-height:0;overflow-y:auto}
+.wv-title{font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:40px}
+.wv-body{flex:1;display:flex;min-height:0;position:relative}
+.wv-main{flex:1;min-width:0;display:flex;flex-direction:column;position:relative;min-height:0;overflow-y:auto}
 .wv-peak{padding:8px 16px 0;overflow-wrap:anywhere}
 .wv-peak b{font-weight:600}
 .wv-keys{display:flex;flex-wrap:wrap;gap:4px;padding:6px 12px 2px}
