@@ -28,7 +28,7 @@ function head(state: GraphState, item: Item, title: string, note: string): HTMLE
     { class: 'wv-sec' },
     h('div', { class: 'wv-note', style: 'overflow-wrap:anywhere' }, shorten(path, 160)),
     h('h2', { title: shorten(title, 1000) }, shorten(title, 120)),
-    h('div', { class: 'wv-note' }, note),
+    h('div', { class: 'wv-note' }, shorten(note, 80)),
   );
 }
 
