@@ -1,4 +1,4 @@
-# ruff: noqa: D102, D103, N812, PLR0917, S101 - a script that makes pictures to look at, not a library
+# ruff: noqa: D102, D103, PLR0917, S101 - a script that makes pictures to look at, not a library
 """Makes graph records to look at: shapes of well-known networks, and one long chain.
 
 Usage: python graph_records.py OUT_FOLDER

@@ -1,4 +1,4 @@
-# ruff: noqa: D102, D103, N812, PLR0917, S101 - a script that makes pictures to look at, not a library
+# ruff: noqa: D102, D103, N812, S101 - a script that makes pictures to look at, not a library
 """Records real graphs and memory of small models to look at the views with.
 
 Usage: python memory_records.py OUT_FOLDER

@@ -21,7 +21,10 @@ async function theme(name) {
     join(prefix, 'share/jupyter/lab/themes/@jupyterlab', PACKAGES[name] ?? '', 'index.css'),
   );
   const path = paths.find((one) => existsSync(one));
-  return path ? readFile(path) : '/* JupyterLab is not installed: the fallback theme is shown */';
+  if (!path) return '/* JupyterLab is not installed: the fallback theme is shown */';
+  // The application, not the theme, defines the Material colours that themes refer to.
+  const colours = join(here, '../../node_modules/@jupyterlab/apputils/style/materialcolors.css');
+  return Buffer.concat([await readFile(colours), await readFile(path)]);
 }
 
 async function bundle() {
