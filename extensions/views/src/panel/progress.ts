@@ -20,7 +20,7 @@ export function progress(): Progress {
   const rate = h('b');
   const left = h('b');
   const chip = new Chip('wb-state');
-  const speed = h('span', {}, rate, ' samples/s');
+  const speed = h('span', { class: 'speed' }, rate, ' samples/s');
   const remaining = h('span', {}, left, ' left');
   const stats = h('div', { class: 'wb-stats' }, h('span', {}, step, total), speed, remaining);
   stats.append(chip.el);
