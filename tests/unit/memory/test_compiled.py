@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 import torch
 import torch._dynamo
 from torch import nn
 from torch._dynamo.utils import counters
+from torch._inductor.async_compile import AsyncCompile, get_compile_threads
 from torch._inductor.codecache import PyCodeCache
 
 from workbench.memory import memory
@@ -19,6 +21,16 @@ from workbench.records import CATEGORIES, MemoryRecord
 
 MISSING = missing_for_compile(torch.device("cpu"))
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING.why if MISSING else "")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _inductors_threads():
+    """Inductor keeps a pool of threads for good; start them all before a test is watched."""
+    if get_compile_threads() == 1:
+        return
+    pool = AsyncCompile.pool()
+    barrier = threading.Barrier(pool._max_workers)
+    list(pool.map(lambda _: barrier.wait(timeout=30), range(pool._max_workers)))
 
 
 @pytest.fixture(autouse=True)
