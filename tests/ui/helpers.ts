@@ -92,9 +92,19 @@ export async function runAll(page: IJupyterLabPageFixture, path: string): Promis
     const { shell, commands } = window.jupyterapp;
     const panel = [...shell.widgets('main')].find(
       (one) => (one as unknown as { context?: { path: string } }).context?.path === wanted,
-    ) as unknown as { id: string; sessionContext: { ready: Promise<void> } };
+    ) as unknown as {
+      id: string;
+      sessionContext: {
+        ready: Promise<void>;
+        session: { kernel: { status: string } | null } | null;
+      };
+    };
     shell.activateById(panel.id);
     await panel.sessionContext.ready;
+    // What is sent while a kernel starts anew is dropped by JupyterLab.
+    while (panel.sessionContext.session?.kernel?.status !== 'idle') {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
     await commands.execute('notebook:run-all-cells');
   }, path);
 }
@@ -126,4 +136,9 @@ export async function openSidePanel(page: IJupyterLabPageFixture): Promise<Locat
     await execute(page, 'workbench:show-side-panel');
   }
   return panel;
+}
+
+/** Waits until the active notebook's experiment is known to the extension. */
+export async function experimentKnown(page: IJupyterLabPageFixture): Promise<void> {
+  await page.waitForFunction(() => window.jupyterapp.commands.isEnabled('workbench:open-graph'));
 }

@@ -1,2 +1,1 @@
-import '@torch-workbench/views/style/index.css';
 import './index.css';
