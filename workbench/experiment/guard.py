@@ -76,11 +76,10 @@ class Guard:
         Raises:
             NonFiniteError: it is not finite (on an accelerator `check_gradients` says so).
         """
-        detached = loss.detach()
         if not self._on_cpu:
-            self._loss = detached
+            self._loss = detached = loss.detach()
             return detached
-        value = detached.item()
+        value = loss.item()
         if not math.isfinite(value):
             raise NonFiniteError("loss", value)
         return value

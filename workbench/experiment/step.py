@@ -121,6 +121,8 @@ def clear_gradients(optimizer: torch.optim.Optimizer) -> None:
 
 def call(model: torch.nn.Module, inputs: Any) -> Any:
     """Call a model with a batch's inputs: a mapping by name, a tuple by position."""
+    if isinstance(inputs, torch.Tensor):
+        return model(inputs)
     if isinstance(inputs, dict):
         return model(**inputs)
     if isinstance(inputs, (tuple, list)):
