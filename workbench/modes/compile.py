@@ -1,8 +1,11 @@
 """Compile: run the model, or each of its blocks, through ``torch.compile``.
 
-Modules are compiled *in place* with `nn.Module.compile`, which only sets the module's
-``_compiled_call_impl``. No wrapper is put around anything, so names in ``state_dict`` do not
-change, and putting the attribute back undoes it exactly.
+Modules are compiled *in place*: as `nn.Module.compile` does, only the module's
+``_compiled_call_impl`` is set. No wrapper is put around anything, so names in ``state_dict`` do not
+change, and putting the attribute back undoes it exactly. `nn.Module.compile` itself is not used: it
+starts in a frame of torch's own, which Dynamo skips, so a block that is an ``nn.Sequential`` or an
+``nn.Linear`` would stay eager without a word (torch 2.13). Our frame hands the module over as an
+argument, so that equal blocks share one compiled region.
 
 ``blocks`` (`workbench.modes.blocks`) is the first choice: it compiles in a fraction of the time of
 ``whole``, which can fuse across blocks. Graph breaks are allowed, because data-dependent Python
@@ -11,7 +14,10 @@ control flow is welcome in a model; only what lies between them is compiled.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
@@ -82,8 +88,9 @@ class Compile(Mode):
         use_persistent_cache()
         options = _options(self.baked_in, len(targets))
         for module in targets:
+            compiled = torch.compile(_region_of(model, module), **options)
             self._before.append((weakref.ref(module), module.__dict__.get(_IMPL)))
-            module.compile(**options)
+            module.__dict__[_IMPL] = functools.partial(compiled, module)
 
     def detach(self, model: nn.Module) -> None:  # noqa: ARG002 - what was attached is remembered
         """Give every compiled module back the call it had."""
@@ -95,6 +102,35 @@ class Compile(Mode):
             if before is not None:
                 module.__dict__[_IMPL] = before
         self._before.clear()
+
+
+_regions: weakref.WeakKeyDictionary[nn.Module, dict[Any, types.FunctionType]] = (
+    weakref.WeakKeyDictionary()
+)
+_numbers = itertools.count(1)
+
+
+def _call(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    """The frame at which Dynamo starts: hooks and forward of ``module``."""
+    return module._call_impl(*args, **kwargs)  # pyright: ignore[reportPrivateUsage] - what nn.Module.compile compiles
+
+
+def _region_of(model: nn.Module, module: nn.Module) -> types.FunctionType:
+    """`_call` with a code object for ``module`` and the blocks of ``model`` that equal it.
+
+    Dynamo keeps compiled variants, and counts them against its limit, by code object; what it
+    learns about changing shapes it keeps by the code's name. So equal blocks share one, a model
+    finds its own again when compile is switched back on, and blocks of other shapes do not make
+    each other's shapes dynamic.
+    """
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    key = (type(module), tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors))
+    regions = _regions.setdefault(model, {})
+    if key not in regions:
+        name = f"{type(module).__name__}_region_{next(_numbers)}"
+        code = _call.__code__.replace(co_name=name, co_qualname=name)
+        regions[key] = types.FunctionType(code, _call.__globals__)
+    return regions[key]
 
 
 def _options(baked_in: str, num_targets: int) -> dict[str, Any]:

@@ -89,6 +89,38 @@ def test_compiled_blocks_train_like_the_model_as_written(
     assert torch.equal(model(x), plain)
 
 
+class Net(nn.Module):
+    def __init__(self, blocks: list[nn.Module]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+@pytest.mark.usefixtures("inductor_cache")
+@pytest.mark.parametrize("make", [lambda: nn.Sequential(nn.Linear(8, 8), nn.ReLU())])
+def test_blocks_of_torchs_own_classes_really_run_compiled(
+    make: Callable[[], nn.Module], cpu: torch.device
+) -> None:
+    from torch._dynamo.utils import counters
+
+    model = Net([make() for _ in range(3)])
+    modes = ModeSet.parse("compile", cpu)
+    modes.attach(model)
+    counters.clear()
+    model(torch.randn(4, 8)).sum().backward()
+    first = counters["stats"]["unique_graphs"]
+    assert 1 <= first <= 2, "equal blocks share a region; the first one's input needs no gradient"
+    modes.detach(model)
+    counters.clear()
+    modes.attach(model)
+    model(torch.randn(4, 8)).sum().backward()
+    assert counters["stats"]["unique_graphs"] == 0, "switched back on, it finds what it compiled"
+
+
 @pytest.mark.usefixtures("inductor_cache")
 def test_a_switch_of_attention_reaches_into_compiled_code(
     make_attends: Make, cpu: torch.device
