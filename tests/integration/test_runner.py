@@ -18,8 +18,16 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from workbench.experiment import DataError, Experiment, RunError, experiments
+from workbench.experiment import (
+    DataError,
+    Experiment,
+    RunError,
+    StepContext,
+    StepProbe,
+    experiments,
+)
 from workbench.experiment.events import Event, StatusChanged
+from workbench.records import MemoryChart, Record
 
 
 def batchless() -> tuple[torch.Tensor, torch.Tensor]:
@@ -469,3 +477,56 @@ def test_a_faulty_observer_does_not_end_the_run(exp: Experiment) -> None:
     exp.subscribe(faulty, every_step=True)
     exp.run(steps=3, wait=True)
     assert exp.status == "finished"
+
+
+def test_steps_asked_for_in_quick_succession_are_all_done(exp: Experiment) -> None:
+    for _ in range(200):
+        exp.step()
+    exp.wait(60)
+    assert exp.step_count == 200
+    assert exp.status in ("paused", "finished")
+
+
+def test_a_capture_waited_for_right_after_another_never_hangs(exp: Experiment) -> None:
+    for count in range(1, 101):
+        record = exp.capture(Counter()).wait(30)
+        assert isinstance(record, MemoryChart)
+        assert record.step == count == exp.step_count or exp.status == "training"
+    exp.wait(30)
+    assert exp.step_count == 100
+
+
+class Counter(StepProbe):
+    kind = "memory"
+
+    def before_step(self, context: StepContext) -> None:
+        self.step = context.step
+
+    def finish(self) -> Record:
+        return MemoryChart(
+            step=self.step,
+            device="cpu",
+            basis="",
+            num_points=0,
+            bytes=[],  # type: ignore[arg-type]  # a record makes the array
+            phases=(),
+            peak_point=0,
+            peak_bytes=0,
+            peak_label="",
+            at_peak=(),
+            reserved_bytes=-1,
+        )
+
+
+class FaultyProbe(Counter):
+    def after_forward(self, loss: torch.Tensor) -> None:
+        raise ValueError("probe is broken")
+
+
+def test_a_faulty_probe_is_told_to_its_owner_and_no_step_is_lost(exp: Experiment) -> None:
+    handle = exp.capture(FaultyProbe())
+    exp.run(steps=3, wait=True)
+    assert exp.step_count == 3
+    with pytest.raises(RuntimeError, match="the memory capture failed: ValueError: probe is"):
+        handle.wait(1)
+    assert exp.captures.infos() == ()

@@ -226,12 +226,17 @@ class Experiment(Delegates):
     def step(self, count: int = 1) -> Run:
         """Do ``count`` steps in the background and pause.
 
+        Asked for again while the steps are being done, so many more are done.
+
         Raises:
             RuntimeError: it is training; pause it first.
         """
         steps = whole(count, "count")
         if self._runner.active:
-            raise RuntimeError(f"{self.name} is training; pause it before single steps")
+            if self._runner.plan.halt_at is None:
+                raise RuntimeError(f"{self.name} is training; pause it before single steps")
+            self._runner.submit(lambda: self._step_on(steps))
+            return Run(self)
         if self.status in ("idle", "finished", "stopped"):
             self._runner.plan = self._new_plan(None)
         self._runner.plan.halt_at = self.step_count + steps
@@ -300,10 +305,12 @@ class Experiment(Delegates):
         """
         this = weakref.ref(self)
 
-        def run_one_step() -> None:
+        def run_one_step() -> bool:
             experiment = this()
-            if experiment is not None and not experiment._runner.active:
-                experiment.step(1)
+            if experiment is None or experiment._runner.active:
+                return False
+            experiment.step(1)
+            return True
 
         handle = CaptureHandle(run_one_step)
         self._runner.submit(lambda: self._training.add_probe(Probing(probe, handle)))
@@ -314,6 +321,13 @@ class Experiment(Delegates):
         return self._training.board.subscribe(observer, every_step=every_step)
 
     # -- inside -----------------------------------------------------------------------------
+
+    def _step_on(self, steps: int) -> None:
+        plan = self._runner.plan
+        if not self._runner.active:  # the last step was over before this could be carried out
+            self.step(steps)
+        elif plan.halt_at is not None:
+            plan.halt_at += steps
 
     def _new_plan(self, steps: int | None) -> Plan:
         if steps is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +17,20 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
     from workbench.records import Record
 
+_LOOK_S = 0.005
+_MOST_STEPS = 2
+"""Steps begun for one capture: the first may be refused by data that cannot be fetched."""
+
 log = logging.getLogger("workbench")
+
+_ASK_AGAIN_S = 0.1
 
 
 class CaptureHandle:
     """What ``experiment.capture(probe)`` returns."""
 
-    def __init__(self, run_one_step: Callable[[], None]) -> None:
-        self._run_one_step: Callable[[], None] | None = run_one_step
+    def __init__(self, run_one_step: Callable[[], bool]) -> None:
+        self._run_one_step: Callable[[], bool] | None = run_one_step
         self._done = threading.Event()
         self._record: Record | None = None
         self._problem: str = ""
@@ -44,11 +52,16 @@ class CaptureHandle:
             TimeoutError: no step has gone through in ``timeout`` seconds.
             RuntimeError: the probe or the step failed; the message says how.
         """
-        run_one_step, self._run_one_step = self._run_one_step, None
-        if run_one_step is not None and not self.done:
-            run_one_step()
-        if not self._done.wait(timeout):
-            raise TimeoutError(f"no step went through in {timeout} s; the capture is still queued")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        num_started = 0
+        while not self._done.wait(_LOOK_S):
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"no step went through in {timeout} s; the capture still waits")
+            # a run that was under way may have ended without another step: look again and again
+            if self._run_one_step is not None:
+                num_started += self._run_one_step()
+            if num_started > _MOST_STEPS:
+                raise RuntimeError("the step that was to be captured failed; see exp.failure")
         if self._record is None:
             raise RuntimeError(self._problem)
         return self._record

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ class RunFolder:
     def __init__(self, runs: str | os.PathLike[str], name: str) -> None:
         self.problem = ""
         """Why nothing is written, in one sentence, or ``""``."""
+        self._writing = threading.Lock()
         root = Path(runs).expanduser().absolute()
         self.path = root / slug(name)
         try:
@@ -33,6 +35,10 @@ class RunFolder:
 
     def write(self, facts: Mapping[str, Any]) -> bool:
         """Replace ``run.json`` in one piece; False, and `problem` says why, if it could not be."""
+        with self._writing:
+            return self._write(facts)
+
+    def _write(self, facts: Mapping[str, Any]) -> bool:
         target = self.path / "run.json"
         draft = self.path / f".run.json.{os.getpid()}"
         try:

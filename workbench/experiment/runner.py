@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -43,10 +44,18 @@ class Plan:
     """Pause once so many steps are done (single-stepping)."""
 
     def reached(self, training: Training) -> bool:
-        """Whether the run is over."""
+        """Whether the run is over. Single steps asked for past its end make it longer."""
         if self.until_step is not None:
-            return training.step_count >= self.until_step
-        return self.until_epoch is not None and training.cursor.epoch >= self.until_epoch
+            over = training.step_count >= self.until_step
+        else:
+            over = self.until_epoch is not None and training.cursor.epoch >= self.until_epoch
+        if over and self.halt_at is not None and training.step_count < self.halt_at:
+            if self.until_step is not None:
+                self.until_step = self.halt_at
+            else:
+                self.until_epoch = training.cursor.epoch + 1
+            return False
+        return over
 
     def total_steps(self, training: Training) -> int:
         """The step at which it ends; 0 while the length of an epoch is unknown."""
@@ -78,6 +87,7 @@ class Runner:
         self._active = False
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
+        self._over.set()
 
     @property
     def active(self) -> bool:
@@ -93,15 +103,17 @@ class Runner:
         with self._gate:
             if self._active:
                 raise RuntimeError("this experiment is training already; pause or stop it first")
-            self.join()  # a thread that is just ending
             self._active, self._halt = True, ""
             self._keep_error, self.error = keep_error, None
-            self._over.clear()
             step = self.training.step_count
             self.training.board.change("training", "training", step)
             self.training.board.emit(RunStarted(step))
+            self._over, before = threading.Event(), self._over
             self._thread = threading.Thread(
-                target=context.run, args=(self._work,), name="workbench-runner", daemon=True
+                target=context.run,
+                args=(self._work, before, self._over),
+                name="workbench-runner",
+                daemon=True,
             )
             self._thread.start()
 
@@ -121,30 +133,34 @@ class Runner:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no thread of this runner is left; False if ``timeout`` seconds passed."""
-        thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return True
-        # an interrupt inside Thread.join marks a live thread as ended (bpo-45274): wait first
-        if not self._over.wait(timeout):
-            return False
-        thread.join()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        thread: threading.Thread | None = None
+        while self._thread is not thread:  # a step asked for at the very end begins a new thread
+            thread, over = self._thread, self._over
+            if thread is None or thread is threading.current_thread():
+                return True
+            # an interrupt inside Thread.join marks a live thread as ended (bpo-45274): wait first
+            if not over.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                return False
+            thread.join()
         return True
 
     # -- the thread -------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        over = threading.Event()
+    def _work(self, before: threading.Event, over: threading.Event) -> None:
+        before.wait()
+        ended = threading.Event()
         pulse = threading.Thread(
-            target=_pulse, args=(over, self._beat), name="workbench-pulse", daemon=True
+            target=_pulse, args=(ended, self._beat), name="workbench-pulse", daemon=True
         )
         pulse.start()
         try:
             self._attempt()
         finally:
-            over.set()
+            ended.set()
             pulse.join()
             self._beat()
-            self._over.set()
+            over.set()
 
     def _attempt(self) -> None:
         """Do steps until something ends them."""
@@ -216,8 +232,8 @@ class Runner:
             self.training.board.say(f"{type(error).__name__}: {error}", self.training.step_count)
 
 
-def _pulse(over: threading.Event, beat: Callable[[], None]) -> None:
-    while not over.wait(PULSE_S):
+def _pulse(ended: threading.Event, beat: Callable[[], None]) -> None:
+    while not ended.wait(PULSE_S):
         beat()
 
 

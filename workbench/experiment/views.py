@@ -173,9 +173,7 @@ class Delegates:
         """The epoch under way, from 1; the last one when the run is over, 0 before any step."""
         cursor = self._training.cursor
         under_way = cursor.index > 0 or self.status == "training"
-        return cursor.epoch + (
-            1 if under_way and not self._runner.plan.reached(self._training) else 0
-        )
+        return min(cursor.epoch + under_way, self._runner.plan.until_epoch or cursor.epoch + 1)
 
     @property
     def steps_per_epoch(self) -> int:
