@@ -66,7 +66,7 @@ def _effect(
     change = speedup(before, now)
     than = "" if other == mode.default else f" than {other}"
     first_s = timings.first_step_seconds(str(modeset)) if mode.name == Compile.name else None
-    delta = timings.max_abs_delta_logit(str(modeset))
+    delta = timings.max_abs_delta_logit(str(modeset), _with(mode, modeset, other))
     tooltip = [_described(mode.value, now), _described(other, before)]
     tooltip += [f"first step {duration(first_s)}"] if first_s is not None else []
     tooltip += [_parity(delta)] if delta is not None else []

@@ -41,7 +41,10 @@ class StepTimings:
         self._enter(modes).first_s = seconds
 
     def parity(self, modes: str, max_abs_delta_logit: float) -> None:
-        """Note by how much logits changed when switching to ``modes``: same batch and weights."""
+        """Note by how much logits changed when switching to ``modes``: same batch and weights.
+
+        Called after `first_step`.
+        """
         self._set(modes).delta_logit = max_abs_delta_logit
 
     def count(self, modes: str) -> int:
@@ -60,10 +63,16 @@ class StepTimings:
         measured = self._sets.get(modes)
         return measured.first_s if measured else None
 
-    def max_abs_delta_logit(self, modes: str) -> float | None:
-        """The latest `parity` of ``modes``."""
+    def max_abs_delta_logit(self, modes: str, against: str | None = None) -> float | None:
+        """The latest `parity` of ``modes``; with ``against``, only if that was switched from.
+
+        After a switch of two modes at once, or from some third set, the difference says nothing
+        about these two.
+        """
         measured = self._sets.get(modes)
-        return measured.delta_logit if measured else None
+        if measured is None or against not in (None, measured.came_from):
+            return None
+        return measured.delta_logit
 
     def latest(self, candidates: Iterable[str]) -> str | None:
         """Which of ``candidates`` was trained under last, of those with enough steps."""
@@ -73,6 +82,8 @@ class StepTimings:
     def _enter(self, modes: str) -> _Measured:
         measured = self._set(modes)
         measured.entered = next(self._order)
+        if modes != self._modes:
+            measured.came_from, measured.delta_logit = self._modes, None
         self._append = measured.steps.append
         self._modes = modes
         return measured
@@ -87,10 +98,11 @@ class StepTimings:
 class _Measured:
     """What is known of one set of modes."""
 
-    __slots__ = ("delta_logit", "entered", "first_s", "steps")
+    __slots__ = ("came_from", "delta_logit", "entered", "first_s", "steps")
 
     def __init__(self) -> None:
         self.steps: deque[float] = deque(maxlen=WINDOW)
         self.first_s: float | None = None
         self.delta_logit: float | None = None
+        self.came_from: str | None = None
         self.entered = -1

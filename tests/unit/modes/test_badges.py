@@ -76,6 +76,16 @@ def test_precision_says_what_it_gains_and_how_far_the_logits_moved(bench: Bench)
     assert "first step" not in found.tooltip
 
 
+def test_logits_that_moved_for_another_reason_are_not_blamed_on_the_mode(bench: Bench) -> None:
+    bench.train("", 0.020)
+    bench.train("compile+bf16", 0.015, first=9.0)
+    bench.train("compile", 0.010, first=9.0)
+    bench.timings.parity("compile", 0.02)
+    found = bench.badge("compile", "compile")
+    assert found.text == "2.0× faster"
+    assert "logit" not in found.tooltip
+
+
 def test_a_loss_is_said_as_plainly_as_a_gain(bench: Bench) -> None:
     bench.train("", 0.010)
     bench.train("fp16", 0.123)

@@ -42,9 +42,14 @@ def test_memory_is_bounded_and_old_steps_make_room() -> None:
     assert timings.spread("fp32").median >= 9 * WINDOW
 
 
-def test_parity_is_remembered_without_counting_as_training() -> None:
+def test_parity_belongs_to_the_switch_it_was_measured_at() -> None:
     timings = StepTimings()
+    timings.first_step("fp32", 0.1)
+    timings.first_step("bf16", 0.1)
     timings.parity("bf16", 3e-3)
-    assert timings.max_abs_delta_logit("bf16") == 3e-3
-    assert timings.max_abs_delta_logit("fp32") is None
-    assert timings.latest(["bf16"]) is None
+    assert timings.max_abs_delta_logit("bf16", "fp32") == 3e-3
+    assert timings.max_abs_delta_logit("bf16", "compile+bf16") is None
+    timings.first_step("compile", 9.0)
+    timings.first_step("bf16", 0.1)
+    assert timings.max_abs_delta_logit("bf16", "fp32") is None
+    assert timings.latest(["bf16", "fp32"]) is None
