@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.display import mime_bundle
 from workbench.memory.describe import describe
 from workbench.memory.figure import to_figure
 from workbench.memory.svg import static_html
 from workbench.records import MemoryRecord
 
 if TYPE_CHECKING:
-    from anywidget import AnyWidget
     from matplotlib.figure import Figure
-
-STATIC = Path(__file__).parent.parent / "static"
-_BUNDLE = "memory.js"
 
 
 class MemoryView:
@@ -64,30 +60,13 @@ class MemoryView:
         return str(self)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """Widget, static SVG and text; without the built bundle or a record the last two."""
+        """Widget, static SVG and text; only text while there is no record."""
         if self._record is None:
             return {"text/plain": str(self)}, {}
-        static = {"text/plain": str(self), "text/html": static_html(self._record)}
-        if not (STATIC / _BUNDLE).exists():
-            hint = f"{_BUNDLE} is not built, so the picture is static: run `make front`."
-            return {**static, "text/html": f"{static['text/html']}<p>{hint}</p>"}, {}
-        bundle = _widget_class()(record=self._record.to_bytes())._repr_mimebundle_(**options)  # pyright: ignore[reportPrivateUsage] - the display protocol's name
-        if bundle is None:
-            return static, {}
-        data, metadata = bundle
-        return {**data, **static}, metadata
-
-
-@cache
-def _widget_class() -> type[AnyWidget]:
-    import anywidget
-    import traitlets
-
-    class MemoryWidget(anywidget.AnyWidget):
-        """Carries the bytes of one record to the browser, once."""
-
-        _esm = STATIC / _BUNDLE
-        record = traitlets.Bytes().tag(sync=True)
-        error = traitlets.Unicode("").tag(sync=True)
-
-    return MemoryWidget
+        return mime_bundle(
+            "memory",
+            {"record": self._record.to_bytes(), "error": ""},
+            text=str(self),
+            html=static_html(self._record),
+            options=options,
+        )

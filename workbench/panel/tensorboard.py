@@ -53,8 +53,8 @@ def tensorboard(logdir: Any = "runs") -> TensorBoardView:
     """Show TensorBoard of a log directory in a JupyterLab tab.
 
     Args:
-        logdir: a folder of runs (or one run), or an `Experiment`, whose runs folder is shown whole: runs are
-            compared, and TensorBoard names them by their folder.
+        logdir: a folder of runs (or one run), or an `Experiment`: its runs folder is shown whole,
+            because TensorBoard names and compares runs by their folders.
 
     Raises:
         FileNotFoundError: the folder does not exist.

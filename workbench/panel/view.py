@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench.display import MimeBundle, mime_bundle
+from workbench.display import STATIC, MimeBundle, mime_bundle
 from workbench.panel.hub import hub
 from workbench.panel.summary import static_html, text_summary
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
+
+_VIEWS = frozenset({"graph", "memory"})
 
 
 def display_bundle(experiment: Experiment, **options: Any) -> MimeBundle:
@@ -34,6 +36,9 @@ def _on_widget_message(widget: Any, content: Any) -> None:
     """The fallback channel: the same messages a comm would carry."""
     if not isinstance(content, dict):
         return
+    if content.get("type") == "module":
+        _send_module(widget, str(content.get("name")))
+        return
     client = f"widget-{widget.model_id}"
     if content.get("type") == "connect":
 
@@ -43,3 +48,10 @@ def _on_widget_message(widget: Any, content: Any) -> None:
         hub().connect(client, send)
     else:
         hub().receive(client, content)
+
+
+def _send_module(widget: Any, name: str) -> None:
+    """A view the panel does not carry itself, where the page has no tabs to open it in."""
+    path = STATIC / f"{name}.js"
+    known = name in _VIEWS and path.exists()
+    widget.send({"type": "module", "name": name}, [path.read_bytes()] if known else None)

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from workbench.memory import MemoryView, memory, view
+from workbench import display
+from workbench.memory import MemoryView, memory
 from workbench.records import MemoryRecord, read_record
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def test_text_and_picture_are_always_there(step_record, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(view, "STATIC", tmp_path)
+    monkeypatch.setattr(display, "STATIC", tmp_path)
     data, _ = memory(step_record)._repr_mimebundle_()
     assert set(data) == {"text/plain", "text/html"}
     assert data["text/plain"].startswith("Recorded block: peak")
@@ -25,16 +26,18 @@ def test_with_the_bundle_there_is_a_widget_that_carries_the_record_once(
     step_record, tmp_path: Path, monkeypatch
 ):
     (tmp_path / "memory.js").write_text("export default { render() {} }")
-    monkeypatch.setattr(view, "STATIC", tmp_path)
-    view._widget_class.cache_clear()
+    monkeypatch.setattr(display, "STATIC", tmp_path)
+    display._widget_class.cache_clear()
+    monkeypatch.setattr(display, "someone_is_looking", lambda: True)
     try:
         data, _ = memory(step_record)._repr_mimebundle_()
         assert WIDGET in data
         assert "<svg" in data["text/html"]
-        widget = view._widget_class()(record=step_record.to_bytes())
+        kinds = (("record", bytes), ("error", str))
+        widget = display._widget_class("memory", kinds)(record=step_record.to_bytes())
         assert read_record(widget.get_state()["record"]).peak_bytes == step_record.peak_bytes
     finally:
-        view._widget_class.cache_clear()
+        display._widget_class.cache_clear()
 
 
 def test_save_and_open_again(step_record, tmp_path: Path):

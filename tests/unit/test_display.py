@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workbench import display
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def bundle_of(traits: dict[str, Any]) -> dict[str, Any]:
+    return display.mime_bundle("view", traits, text="in words", html="<svg/>", options={})[0]
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "view.js").write_text("export default {}")
+    monkeypatch.setattr(display, "STATIC", tmp_path)
+    monkeypatch.setattr(display, "_widget_class", display._widget_class.__wrapped__)
+
+
+def kernel_that_answers(allow_stdin: bool) -> Any:
+    request = {"content": {"allow_stdin": allow_stdin}}
+    kernel = SimpleNamespace(get_parent=lambda _channel: request)
+    return SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("looking", [True, False])
+def test_only_a_front_end_with_a_person_gets_a_widget(
+    looking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", kernel_that_answers(looking))
+    data = bundle_of({"record": b"x", "name": "n", "opened": False})
+    assert (WIDGET in data) is looking
+    assert data["text/plain"] == "in words"
+    assert data["text/html"] == "<svg/>"
+
+
+def test_without_the_built_module_the_picture_says_how_to_build_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "STATIC", tmp_path)
+    data = bundle_of({})
+    assert data["text/html"].startswith("<svg/>")
+    assert "run `make lab`" in data["text/html"]
+
+
+@pytest.mark.usefixtures("built")
+def test_messages_of_the_browser_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "someone_is_looking", lambda: True)
+    heard: list[Any] = []
+    made: list[Any] = []
+    original = display._widget_class
+
+    def remember(*args: Any) -> Any:
+        def make(**traits: Any) -> Any:
+            made.append(original(*args)(**traits))
+            return made[-1]
+
+        return make
+
+    monkeypatch.setattr(display, "_widget_class", remember)
+    display.mime_bundle(
+        "view",
+        {"name": "n"},
+        text="",
+        html="",
+        options={},
+        on_message=lambda sender, content: heard.append((sender, content)),
+    )
+    made[0]._handle_custom_msg({"type": "connect"}, [])
+    assert heard == [(made[0], {"type": "connect"})]
