@@ -17,7 +17,8 @@ os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "inductor")
 )
 
-_GRACE_S = 5.0
+_GRACE_S = 20.0
+"""A first confusion matrix waits for matplotlib to be imported, on a machine that is busy."""
 _LASTING = ("workbench-hub",)
 """Threads that outlive a test on purpose: the hub's ends when the last view is gone."""
 _LASTING_PROCESSES = ("resource_tracker", "compile_worker", "gmain")
