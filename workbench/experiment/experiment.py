@@ -186,6 +186,8 @@ class Experiment(Delegates):
         """
         if epochs is not None and steps is not None:
             raise ValueError("give epochs or steps, not both")
+        if self._runner.ending:
+            self.wait()
         if self._runner.active:
             total = f" of {self.total_steps}" if self.total_steps else ""
             raise RuntimeError(
@@ -211,6 +213,7 @@ class Experiment(Delegates):
             RuntimeError: there is nothing to go on with.
         """
         if self._runner.active:
+            self._runner.submit(self._go_on)
             return Run(self)
         if self.status not in ("paused", "exception", "nan"):
             raise RuntimeError(f"{self.name} is {self.status}, not paused; start it with run()")
@@ -310,6 +313,7 @@ class Experiment(Delegates):
             if experiment is None or experiment._runner.active:
                 return False
             experiment.step(1)
+            experiment.wait()  # so that `exp.run()` may follow at once
             return True
 
         handle = CaptureHandle(run_one_step)
@@ -321,6 +325,10 @@ class Experiment(Delegates):
         return self._training.board.subscribe(observer, every_step=every_step)
 
     # -- inside -----------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if not self._runner.go_on() and self.status == "paused":
+            self.resume()  # the pause was over before this could be carried out
 
     def _step_on(self, steps: int) -> None:
         plan = self._runner.plan

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from workbench.display import mime_bundle
 from workbench.graph.describe import describe
 from workbench.graph.figure import graph_figure
 from workbench.graph.svg import graph_html
 from workbench.graph.wording import heading, summary
 
 if TYPE_CHECKING:
-    from anywidget import AnyWidget
     from matplotlib.figure import Figure
 
     from workbench.records import GraphRecord
-
-STATIC = Path(__file__).parent.parent / "static"
-_BUNDLE = "graph.js"
 
 
 class GraphView:
@@ -71,44 +66,10 @@ class GraphView:
         """Widget, static SVG and text; only the last two where no widget can run."""
         if self._record is None:
             return {"text/plain": str(self)}, {}
-        static = {"text/plain": str(self), "text/html": graph_html(self._record)}
-        if not (STATIC / _BUNDLE).exists():
-            hint = f"{_BUNDLE} is not built, so the picture is static: run `make front`."
-            return {**static, "text/html": f"{static['text/html']}<p>{hint}</p>"}, {}
-        if not someone_is_looking():
-            return static, {}
-        widget: Any = _widget_class()(record=self._record.to_bytes())
-        bundle = widget._repr_mimebundle_(**options)
-        if bundle is None:
-            return static, {}
-        data, metadata = bundle
-        return {**data, **static}, metadata
-
-
-def someone_is_looking() -> bool:
-    """Whether this cell was run by a front end with a person before it.
-
-    nbclient, nbconvert and papermill write the state of every widget into the notebook. They cannot
-    ask a person for input, and say so in each request they send to the kernel.
-    """
-    ipython = sys.modules.get("IPython")
-    kernel: Any = getattr(ipython.get_ipython(), "kernel", None) if ipython is not None else None
-    if kernel is None:
-        return False
-    request = cast("dict[str, Any]", kernel.get_parent("shell") or {})
-    return bool(request.get("content", {}).get("allow_stdin", True))
-
-
-@cache
-def _widget_class() -> type[AnyWidget]:
-    import anywidget
-    import traitlets
-
-    class GraphWidget(anywidget.AnyWidget):
-        """Carries the bytes of one record to the browser, once."""
-
-        _esm = STATIC / _BUNDLE
-        record = traitlets.Bytes().tag(sync=True)
-        error = traitlets.Unicode("").tag(sync=True)
-
-    return GraphWidget
+        return mime_bundle(
+            "graph",
+            {"record": self._record.to_bytes(), "error": ""},
+            text=str(self),
+            html=graph_html(self._record),
+            options=options,
+        )

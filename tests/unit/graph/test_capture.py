@@ -16,7 +16,7 @@ from workbench.graph.capture import NoGraphError, edge_bytes, read_outputs, root
         (lambda: torch.ones(2), "detached"),
         (lambda: torch.ones(2, requires_grad=True), "leaf"),
         (lambda: torch.tensor(3), "int64"),
-        (lambda: (torch.ones(2, requires_grad=True) * 2).detach(), "detached"),
+        ((torch.ones(2, requires_grad=True) * 2).detach, "detached"),
     ],
 )
 def test_a_tensor_without_graph_says_why(make, reason):

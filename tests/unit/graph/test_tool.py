@@ -107,7 +107,14 @@ def test_the_package_itself_answers_the_verb(classifier, batch):
     assert package(classifier(batch[0]).sum()).record.model == "Sequential"
 
 
-HOSTILE = ["<script>alert(1)</script>", "new\nline", "x" * 10_000, "\x1b[31m", "&amp;\"'", "🙂" * 50]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "new\nline",
+    "x" * 10_000,
+    "\x1b[31m",
+    "&amp;\"'",
+    "🙂" * 50,
+]
 
 
 def test_hostile_names_are_kept_in_the_record_and_harmless_in_every_view(batch):
