@@ -487,6 +487,28 @@ def test_steps_asked_for_in_quick_succession_are_all_done(exp: Experiment) -> No
     assert exp.status in ("paused", "finished")
 
 
+def test_a_resume_right_after_a_pause_wins(exp: Experiment) -> None:
+    exp.run(epochs=1_000_000)
+    for _ in range(300):
+        exp.pause()
+        exp.resume()
+    at = exp.step_count
+    deadline = time.monotonic() + 30
+    while exp.step_count < at + 20:
+        assert time.monotonic() < deadline, f"it is {exp.status}"
+        time.sleep(0.001)
+    exp.stop()
+
+
+def test_a_run_right_after_a_step_or_a_pause_waits_for_it(exp: Experiment) -> None:
+    for _ in range(20):
+        exp.step()
+        exp.run(epochs=1_000_000)
+        exp.pause()
+        exp.run(steps=3, wait=True)
+    assert exp.status == "finished"
+
+
 def test_a_capture_waited_for_right_after_another_never_hangs(exp: Experiment) -> None:
     for count in range(1, 101):
         record = exp.capture(Counter()).wait(30)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 

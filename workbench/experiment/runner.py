@@ -94,6 +94,17 @@ class Runner:
         """Whether the thread is doing steps."""
         return self._active
 
+    @property
+    def ending(self) -> bool:
+        """Whether the thread was asked to pause or stop, or does single steps."""
+        return self._active and (bool(self._halt) or self.plan.halt_at is not None)
+
+    def go_on(self) -> bool:
+        """Forget a pause that has not happened yet; False where nothing runs any more."""
+        if self._active and self._halt == "pause":
+            self._halt = ""
+        return self._active
+
     def start(self, context: Context, *, keep_error: bool = False) -> None:
         """Go on with `plan` on a new thread, whose prints go where ``context`` says.
 

@@ -1,0 +1,81 @@
+"""The loss chosen, and what is said of a batch it cannot take."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from workbench.experiment.data import DataError
+from workbench.experiment.losses import Loss, check_loss, logits_of
+
+
+def test_cross_entropy_is_the_default_and_gives_torchs_own_value() -> None:
+    logits, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    loss = Loss()
+    assert loss.name == "cross entropy"
+    loss.check(logits, labels)
+    assert torch.equal(loss(logits, labels), F.cross_entropy(logits, labels))
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels"),
+    [
+        (torch.randn(4), torch.tensor([0, 1, 1, 0])),
+        (torch.randn(4, 1), torch.tensor([0, 1, 1, 0])),
+        (torch.randn(4, 3), torch.rand(4, 3).round()),
+    ],
+    ids=["one logit", "one column", "multi-label"],
+)
+def test_binary_cross_entropy_is_chosen_where_it_fits(
+    logits: torch.Tensor, labels: torch.Tensor
+) -> None:
+    loss = Loss()
+    loss.check(logits, labels)
+    assert loss.name == "binary cross entropy"
+    expected = F.binary_cross_entropy_with_logits(logits, labels.reshape(logits.shape).float())
+    assert torch.equal(loss(logits, labels), expected)
+
+
+def test_names_of_what_is_given() -> None:
+    def focal(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return logits.sum()
+
+    assert Loss(nn.CrossEntropyLoss(label_smoothing=0.1)).name == "cross entropy"
+    assert Loss("bce").name == "binary cross entropy"
+    assert Loss(focal).name == "focal"
+    with pytest.raises(TypeError, match="loss is a int"):
+        Loss(3)
+
+
+def test_logits_are_found_where_models_put_them() -> None:
+    tensor = torch.zeros(2, 3)
+    assert logits_of(tensor) is tensor
+    assert logits_of(SimpleNamespace(logits=tensor)) is tensor
+    assert logits_of({"logits": tensor}) is tensor
+    with pytest.raises(DataError, match=r"returned a tuple; it must return logits"):
+        logits_of((tensor,))
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (torch.zeros(4, requires_grad=True) * 1, r"has shape \[4\]; .*reduction='mean'"),
+        (torch.tensor(1.0), "does not depend on any trainable parameter"),
+        (0.5, "the loss is a float"),
+    ],
+)
+def test_a_loss_that_cannot_be_trained_on(loss: object, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        check_loss(loss)
+
+
+def test_ignored_labels_are_not_out_of_range() -> None:
+    Loss().check(torch.randn(3, 2), torch.tensor([-100, 0, 1]))
+
+
+def test_dense_targets_are_taken() -> None:
+    Loss().check(torch.randn(2, 3, 4, 4), torch.zeros(2, 4, 4, dtype=torch.long))

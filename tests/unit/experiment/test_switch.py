@@ -1,0 +1,95 @@
+"""Switching modes: measured, reversible, and without a trace in an fp32 sequence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from workbench.experiment import Experiment
+from workbench.experiment.switch import describe_switch
+from workbench.modes import ModeSet
+from workbench.modes.toolchain import missing_for_compile
+
+CPU = torch.device("cpu")
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(
+            *[nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU()) for _ in range(2)]
+        )
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(x))
+
+
+def experiment(tmp_path: Path) -> Experiment:
+    torch.manual_seed(0)
+    data = torch.randn(256, 8), torch.arange(256) % 3
+    return Experiment(Net(), data, batch_size=32, runs=tmp_path, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ("", "compile+bf16", "compile blocks + bf16"),
+        ("compile", "", "compile off"),
+        ("bf16", "fp32", "fp32"),
+        ("attention:math", "attention:math+fp16", "attention math + fp16"),
+    ],
+)
+def test_wording(before: str, after: str, text: str) -> None:
+    assert describe_switch(ModeSet.parse(before, CPU), ModeSet.parse(after, CPU)) == text
+
+
+def test_looking_at_the_parity_changes_nothing(tmp_path: Path) -> None:
+    sequences: list[list[float]] = []
+    for toggled in (False, True):
+        exp = experiment(tmp_path)
+        exp.run(steps=3, wait=True)
+        if toggled:
+            exp.modes = "attention:math"
+        exp.run(steps=9, wait=True)
+        assert (exp.timings.max_abs_delta_logit("attention:math") == 0.0) is toggled
+        sequences.append(exp.scalars.since("train/loss", 0)[1].tolist())
+        exp.close()
+    assert sequences[0] == sequences[1]
+
+
+def test_fp16_keeps_its_scaler_through_a_visit_to_fp32(tmp_path: Path) -> None:
+    exp = experiment(tmp_path)
+    exp.modes = "fp16"
+    exp.run(steps=3, wait=True)
+    scale = exp.modeset.state_dict()["precision"]["scaler"]
+    exp.modes = "fp32"
+    exp.run(steps=2, wait=True)
+    exp.modes = "fp16"
+    assert exp.modeset.state_dict()["precision"]["scaler"] == scale
+    exp.close()
+
+
+@pytest.mark.skipif(missing_for_compile(CPU) is not None, reason="no C++ compiler here")
+def test_compile_mid_run_and_back_loses_no_step_and_no_moment(tmp_path: Path) -> None:
+    exp = experiment(tmp_path)
+    exp.run(steps=3, wait=True)
+    moment = exp.optimizer.state[exp.model.head.weight]["exp_avg"]  # type: ignore[union-attr]
+    keys = list(exp.model.state_dict())
+    exp.modes = "compile"
+    exp.run(steps=3, wait=True)
+    assert exp.modeset.compiled
+    parity = exp.timings.max_abs_delta_logit("compile")
+    assert parity is not None
+    assert parity < 1e-4
+    assert exp.timings.first_step_seconds("compile") is not None
+    assert list(exp.model.state_dict()) == keys
+    exp.modes = ""
+    exp.run(steps=3, wait=True)
+    assert exp.step_count == 9
+    assert exp.optimizer.state[exp.model.head.weight]["exp_avg"] is moment  # type: ignore[union-attr]
+    assert not any(m.__dict__.get("_compiled_call_impl") for m in exp.model.modules())
+    exp.close()
