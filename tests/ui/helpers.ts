@@ -101,8 +101,10 @@ export async function runAll(page: IJupyterLabPageFixture, path: string): Promis
     };
     shell.activateById(panel.id);
     await panel.sessionContext.ready;
-    // What is sent while a kernel starts anew is dropped by JupyterLab.
-    while (panel.sessionContext.session?.kernel?.status !== 'idle') {
+    // JupyterLab drops what is sent before a restarted kernel has settled.
+    for (let settled = 0; settled < 20;) {
+      const idle = panel.sessionContext.session?.kernel?.status === 'idle';
+      settled = idle ? settled + 1 : 0;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
     await commands.execute('notebook:run-all-cells');

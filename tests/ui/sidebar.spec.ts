@@ -88,16 +88,12 @@ test.describe('Side panel', () => {
     const panel = await openSidePanel(page);
     const path = await runNotebook(page, `${tmpPath}/restart.ipynb`, [experimentCode('phoenix')]);
     await expect(panel).toContainText('phoenix');
-    await page.evaluate(async () => {
-      const panel = window.jupyterapp.shell.currentWidget as unknown as {
-        sessionContext: { restartKernel(): Promise<void> };
-      };
-      await panel.sessionContext.restartKernel();
-    });
+    void execute(page, 'notebook:restart-kernel');
+    await page.getByRole('dialog').getByRole('button', { name: 'Restart' }).click();
     await expect(panel).toContainText('There is no experiment in this kernel yet.');
-    await expect(panel).not.toContainText('phoenix');
+    await expect(panel.getByRole('option')).toHaveCount(0);
     await runAll(page, path);
-    await expect(panel).toContainText('phoenix');
+    await expect(panel.getByRole('option')).toContainText('phoenix');
   });
 
   test('opens by itself only when the setting says so', async ({ page, tmpPath }) => {

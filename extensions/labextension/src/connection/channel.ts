@@ -119,6 +119,18 @@ const keepers = new WeakMap<Kernel.IKernelConnection, Set<string>>();
  * opened. JupyterLab deletes the subshell with the target's last comm, and ipykernel 7.4 then
  * complains of destroyed tasks in whichever cell ran last.
  */
+export function keepSubshells(kernel: Kernel.IKernelConnection): void {
+  if (kernel.supportsSubshells) {
+    keepSubshell(kernel, METRICS);
+    keepSubshell(kernel, CONTROL);
+  }
+}
+
+/** A restart ends every subshell, and with them what kept them. */
+export function forgetSubshells(kernel: Kernel.IKernelConnection): void {
+  keepers.delete(kernel);
+}
+
 function keepSubshell(kernel: Kernel.IKernelConnection, target: string): void {
   const kept = keepers.get(kernel) ?? new Set();
   keepers.set(kernel, kept);

@@ -3,7 +3,7 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { KernelStore } from '@torch-workbench/views';
 import type { ConnectionStatus, IConnection, IWorkbenchSettings } from '../tokens';
-import { CommChannel } from './channel';
+import { CommChannel, forgetSubshells, keepSubshells } from './channel';
 import { PacedStore } from './paced';
 import { isAnnounced, mentionsWorkbench, onAnnounced } from './presence';
 
@@ -121,8 +121,16 @@ export class Connection implements IConnection {
 
   private onStatusChanged(_: unknown, status: Kernel.Status): void {
     if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
+      this.restarted ||= this.raw !== null;
       this.drop();
       this.enter(this.kernel === null ? 'none' : 'waiting');
+      if (this.kernel !== null) {
+        forgetSubshells(this.kernel);
+      }
+    } else if (status === 'idle' && this.restarted && this.kernel !== null) {
+      // A panel that is still displayed asks the new kernel, too.
+      this.restarted = false;
+      keepSubshells(this.kernel);
     }
   }
 
@@ -169,6 +177,7 @@ export class Connection implements IConnection {
   private raw: KernelStore | null = null;
   private paced: PacedStore | null = null;
   private chosen: string | null = null;
+  private restarted = false;
   /** The experiment that listeners were last told of. */
   private told: string | null = null;
   private _status: ConnectionStatus = 'none';

@@ -34,6 +34,8 @@ export class WorkbenchSidebar extends SidePanel {
     super();
     this.id = 'workbench-side-panel';
     this.addClass('jp-Workbench-sidebar');
+    // Every mode with its values on one line; JupyterLab's own rule for side panels is 250 px.
+    this.node.style.minWidth = '320px';
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('Workbench'));
     this.title.icon = workbenchIcon;
