@@ -58,7 +58,7 @@ def test_the_contracts_hold() -> None:
         ("graph/__init__.py", "import workbench.memory", "imports run one way"),
         ("server/runs.py", "import workbench.modes.base", "the server sees only records"),
         ("server/runs.py", "import torch", "records and server never import torch"),
-        ("metrics/__init__.py", "import anywidget", "widgets are made in views"),
+        ("metrics/__init__.py", "import anywidget", "widgets are made in one place"),
         ("records/base.py", "import torch.nn", "records and server never import torch"),
     ],
 )
