@@ -1,4 +1,7 @@
-"""The printed view: modules with their operations, saved bytes and output shapes."""
+"""The printed view: modules with their operations, saved bytes and output shapes.
+
+Of three or more equal siblings in a row (the layers of a transformer) the first stands for all.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 MAX_ROWS = 60
+MIN_RUN = 3
+"""Fewer equal siblings than this are listed one by one."""
 _COLUMNS = ("module", "class", "ops", "saved", "output", "calls")
 
 
@@ -37,10 +42,21 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
     for row in np.flatnonzero(is_operation).tolist():
         rows_of[int(record.node_module[row])].append(row)
     totals = subtree_bytes(record)
+    runs = equal_siblings(record)
+    stands_for = {run[0]: run for run in runs}
+    hidden = {index for run in runs for index in run[1:]}
     found: list[tuple[str, ...]] = []
     for index, module in enumerate(record.modules):
         depth.append(depth[module.parent] + 1 if module.parent >= 0 else 0)
+        if module.parent in hidden:
+            hidden.add(index)
+        if index in hidden:
+            continue
         name = module.path.rsplit(".", 1)[-1] or record.model
+        run = stands_for.get(index)
+        if run is not None:
+            last = record.modules[run[-1]].path.rsplit(".", 1)[-1]
+            name = f"{short(name, 10)} … {short(last, 10)}, each"
         rows = rows_of[index]
         shape = record.strings[record.node_shape[rows[-1]]] if rows else ""
         found.append(
@@ -53,6 +69,24 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
                 short(_calls(record, rows), 40),
             )
         )
+    return found
+
+
+def equal_siblings(record: GraphRecord) -> list[list[int]]:
+    """Runs of `MIN_RUN` or more neighbouring modules of one class that made as many nodes."""
+    num_nodes = np.bincount(record.node_module, minlength=len(record.modules))
+    children: dict[int, list[int]] = defaultdict(list)
+    for index in range(len(record.modules) - 1, -1, -1):  # parents come first in the table
+        parent = record.modules[index].parent
+        children[parent].append(index)
+        if parent >= 0:
+            num_nodes[parent] += num_nodes[index]
+    found: list[list[int]] = []
+    for parent, backwards in children.items():
+        rows = backwards[::-1]
+        kinds = groupby(rows, key=lambda row: (record.modules[row].cls, int(num_nodes[row])))
+        runs = [list(same) for _, same in kinds] if parent >= 0 else []
+        found += [run for run in runs if len(run) >= MIN_RUN]
     return found
 
 

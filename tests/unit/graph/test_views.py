@@ -32,6 +32,16 @@ def test_the_table_names_modules_calls_and_bytes(record):
     assert "held anyway" in text
 
 
+def test_equal_layers_are_listed_once():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+    with wb.graph(model):
+        loss = model(torch.ones(1, 3, 8)).sum()
+    text = str(wb.graph(loss))
+    assert text.count("linear1") == 2  # the first differs: its input needs no gradient
+    assert "1 … 11, each" in text
+
+
 def test_the_table_of_a_huge_model_is_short():
     model = nn.ModuleList(nn.Linear(2, i + 1) for i in range(200))
     with wb.graph(model):
