@@ -62,6 +62,10 @@ class Guard:
         if self._buffers:
             torch._foreach_copy_(self._kept, self._buffers)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - one kernel for all of them; torch.optim uses the same
 
+    def drew_random_numbers(self) -> bool:
+        """Whether anything since `remember` drew from torch's generators (dropout, say)."""
+        return self._random.moved()
+
     @torch.no_grad()
     def restore(self) -> None:
         """After a step that did not go through."""

@@ -28,6 +28,15 @@ class TorchState:
         other = None if self._device.type == "cpu" else _device_state(self._device)
         self._states = (self._cpu.get_state(), other)
 
+    def moved(self) -> bool:
+        """Whether anything was drawn since `save`."""
+        if self._states is None:
+            return False
+        cpu, other = self._states
+        if not torch.equal(self._cpu.get_state(), cpu):
+            return True
+        return other is not None and not torch.equal(_device_state(self._device), other)
+
     def restore(self) -> None:
         """Bring back what `save` remembered, if anything."""
         if self._states is None:

@@ -3,7 +3,8 @@
 Before the model is handed over, the same batch is computed once more under the modes it is leaving,
 with the same weights and random state; the difference of the logits is the switch's numerical
 effect. Random state and buffers are put back, so the losses that follow are those of a run that
-never looked.
+never looked. Compiled code draws its random numbers in an order of its own: a model with dropout
+has no comparable logits across a switch of ``compile``, and none are compared.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _logits_under(modes: ModeSet, training: Training, batch: Any) -> torch.Tenso
     inputs = to_device(split(batch)[0], training.device)
     try:
         with modes.forward_context():
-            return logits_of(call(training.model, inputs)).detach().float().clone()
+            logits = logits_of(call(training.model, inputs)).detach().float().clone()
+        compiled = modes.compiled or training.modeset.compiled
+        return None if compiled and training.guard.drew_random_numbers() else logits
     except Exception:  # noqa: BLE001 - the modes that are being left may be why it is left
         return None
     finally:

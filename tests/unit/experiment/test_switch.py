@@ -74,6 +74,26 @@ def test_fp16_keeps_its_scaler_through_a_visit_to_fp32(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(missing_for_compile(CPU) is not None, reason="no C++ compiler here")
+def test_dropout_is_not_passed_off_as_an_effect_of_compiling(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data = torch.randn(64, 8), torch.arange(64) % 3
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    exp = Experiment(model, data, batch_size=32, runs=tmp_path, device="cpu")
+    exp.run(steps=1, wait=True)
+    exp.modes = "compile"
+    exp.run(steps=1, wait=True)
+    assert exp.timings.max_abs_delta_logit("compile") is None
+    exp.modes = "compile+attention:math"
+    exp.run(steps=1, wait=True)
+    exp.modes = "attention:math"
+    exp.run(steps=1, wait=True)
+    exp.modes = "bf16"
+    exp.run(steps=1, wait=True)
+    assert 0 < (exp.timings.max_abs_delta_logit("bf16") or 0) < 0.1
+    exp.close()
+
+
+@pytest.mark.skipif(missing_for_compile(CPU) is not None, reason="no C++ compiler here")
 def test_compile_mid_run_and_back_loses_no_step_and_no_moment(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     exp.run(steps=3, wait=True)
