@@ -72,7 +72,8 @@ def install(root: Path) -> None:
 def digest(root: Path) -> str:
     """A digest of every front-end source: names and contents."""
     found = hashlib.sha256()
-    for path in sorted(_sources(root / "extensions")):
+    bundled = _sources(root / "workbench/templates")  # the launcher's notebooks
+    for path in sorted([*_sources(root / "extensions"), *bundled]):
         found.update(path.relative_to(root).as_posix().encode() + b"\0")
         found.update(hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()
@@ -146,7 +147,7 @@ def _jlpm(root: Path, *arguments: str) -> None:
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    for path in folder.iterdir():
+    for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
             if path.name not in _NOT_SOURCES:
                 yield from _sources(path)

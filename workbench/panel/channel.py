@@ -14,6 +14,9 @@ from typing import Any, Protocol
 PROTOCOL = 1
 CONTROL_TARGET = "workbench.control"
 METRICS_TARGET = "workbench.metrics"
+PRESENCE_TARGET = "workbench.presence"
+
+_presence: list[Any] = []
 
 
 class Sender(Protocol):
@@ -95,7 +98,18 @@ def listen(
 
     manager.register_target(METRICS_TARGET, open_metrics)
     manager.register_target(CONTROL_TARGET, open_control)
+    _announce()
     return True
+
+
+def _announce() -> None:
+    """Tell JupyterLab's side panel that this kernel answers now, even while a cell blocks.
+
+    The comm carries nothing. It is kept open, so that a page finds it after a reload.
+    """
+    from comm import create_comm
+
+    _presence.append(create_comm(target_name=PRESENCE_TARGET))
 
 
 def comm_sender(comm: Any) -> Sender:
