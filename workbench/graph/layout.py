@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,8 +29,12 @@ _MAX_DETAIL = 29
 _MIN_RUN = 3
 """Fewer equal siblings than this are shown one by one."""
 
-_Key = tuple[str, int]
-"""What a node is drawn in: ("module", first module of the run) or ("own", number of the run)."""
+_MOST_CALLS = 4
+"""A module called more often than this is a loop: one card."""
+
+_Key = tuple[str, int, int]
+"""What a node is drawn in: ("module", first module of the run) or ("own", number of the run), and
+which call of it."""
 
 
 @dataclass
@@ -93,18 +97,50 @@ class Layout:
 def layout(record: GraphRecord) -> Layout:
     """Place the cards of ``record``."""
     groups = _Groups(record)
-    keys = groups.keys_of_rows()
+    rows_of = _calls_apart(record, groups.keys_of_rows())
     result = Layout()
     index: dict[_Key, int] = {}
-    rows_of: dict[_Key, list[int]] = defaultdict(list)
-    for row in np.flatnonzero(_is_operation(record)).tolist():
-        rows_of[keys[row]].append(row)
     for key, rows in rows_of.items():
         index[key] = len(result.cards)
         result.cards.append(groups.card(key, rows))
     _connect(result, record, {row: index[k] for k, rows in rows_of.items() for row in rows})
     _place(result)
     return result
+
+
+def _calls_apart(record: GraphRecord, keys: list[_Key]) -> dict[_Key, list[int]]:
+    """Rows by card; a module that was called again later gets a card for each of its few calls.
+
+    Otherwise a pooling layer that is used twice would lead from the end of the model back to its
+    start. A module that a Python loop calls many times stays one card, marked as a loop.
+    """
+    runs: dict[_Key, list[list[int]]] = defaultdict(list)
+    before: _Key | None = None
+    for row in np.flatnonzero(_is_operation(record)).tolist():
+        if keys[row] != before:
+            runs[keys[row]].append([])
+        before = keys[row]
+        runs[before][-1].append(row)
+    again = _called_again(record, keys)
+    rows_of: dict[_Key, list[int]] = {}
+    for (kind, first, _), parts in runs.items():
+        apart = (kind, first, 0) in again and len(parts) <= _MOST_CALLS
+        for number, rows in enumerate(parts if apart else [list(chain(*parts))]):
+            rows_of[kind, first, number] = rows
+    return dict(sorted(rows_of.items(), key=lambda item: item[1][0]))
+
+
+def _called_again(record: GraphRecord, keys: list[_Key]) -> set[_Key]:
+    """Cards that a value reaches from a card which begins later."""
+    begins: dict[_Key, int] = {}
+    for row in np.flatnonzero(_is_operation(record)).tolist():
+        begins.setdefault(keys[row], row)
+    edges = zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True)
+    return {
+        keys[end]
+        for start, end in edges
+        if keys[start] in begins and begins[keys[start]] > begins[keys[end]]
+    }
 
 
 def _is_operation(record: GraphRecord) -> np.ndarray:
@@ -181,7 +217,7 @@ class _Groups:
             if is_operation and owner not in shown:
                 num_runs += owner != last
             last = owner if is_operation else last
-            keys.append(("module", shown[owner]) if owner in shown else ("own", num_runs))
+            keys.append(("module", shown[owner], 0) if owner in shown else ("own", num_runs, 0))
         return keys
 
     def card(self, key: _Key, rows: list[int]) -> Card:

@@ -160,3 +160,31 @@ def test_words():
     assert byte_size(413 * 2**10) == "413 KiB"
     assert short("a\nb", 9) == "a\N{REPLACEMENT CHARACTER}b"
     assert len(short("x" * 10_000, 22)) == 22
+
+
+def test_a_module_called_twice_has_a_card_for_each_call_and_a_loop_has_one():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.act = nn.Tanh()
+
+        def forward(self, x):
+            return self.act(self.second(self.act(self.first(x))))
+
+    class Loop(Twice):
+        def forward(self, x):
+            for _ in range(9):
+                x = self.act(self.second(x))
+            return x
+
+    def cards_of(model):
+        with wb.graph(model):
+            loss = model(torch.randn(2, 4)).sum()
+        return layout(wb.graph(loss).record).cards
+
+    labels = [card.label for card in sorted(cards_of(Twice()), key=lambda card: card.rank)]
+    assert labels == ["first", "act", "second", "act", "loss"]
+    looped = [card for card in cards_of(Loop()) if card.label == "act"]
+    assert len(looped) == 1
+    assert looped[0].num_ops == 9
