@@ -22,8 +22,12 @@ class FakeComm implements WidgetComm {
   hangUp: () => void = () => undefined;
   constructor(
     readonly target: string,
-    readonly greeting: unknown,
+    public greeting: unknown,
+    readonly jsServicesComm?: WidgetComm['jsServicesComm'],
   ) {}
+  open(data: unknown): void {
+    this.greeting = data;
+  }
   readonly send = (data: unknown): unknown => this.sent.push(data);
   on_msg(callback: (message: CommMessage) => void): void {
     this.deliver = callback;
@@ -62,6 +66,40 @@ function lab(): { model: WidgetModel; comms: FakeComm[]; status: FakeSignal } {
 }
 
 describe('in JupyterLab', () => {
+  it('opens a comm when its subshell is there, so that no running cell holds it up', async () => {
+    const started: (() => void)[] = [];
+    const comms: FakeComm[] = [];
+    const create = (target: string, _?: string, data?: unknown): Promise<FakeComm> => {
+      const subshellStarted = new Promise<void>((resolve) => started.push(resolve));
+      comms.push(new FakeComm(target, data, { subshellStarted }));
+      return Promise.resolve(comms.at(-1) as FakeComm);
+    };
+    const kernel = { connectionStatus: 'connected', supportsSubshells: true };
+    const opening = widgetConnect(modelWith({ _create_comm: create, kernel }))('abc');
+    await vi.waitFor(() => expect(comms).toHaveLength(1));
+    expect(comms[0]?.greeting).toBeUndefined();
+    started[0]?.();
+    await vi.waitFor(() => expect(comms).toHaveLength(2));
+    expect(comms[0]?.greeting).toEqual({ protocol: 1, client: 'abc' });
+    started[1]?.();
+    await opening;
+    expect(comms[1]?.greeting).toEqual({ protocol: 1, client: 'abc' });
+  });
+
+  it('does not wait for subshells that the settings turned off', async () => {
+    const comms: FakeComm[] = [];
+    const inner = { commsOverSubshells: 'disabled', subshellStarted: new Promise<void>(() => 0) };
+    const create = (target: string): Promise<FakeComm> => {
+      comms.push(new FakeComm(target, undefined, inner));
+      return Promise.resolve(comms.at(-1) as FakeComm);
+    };
+    const kernel = { connectionStatus: 'connected', supportsSubshells: true };
+    await widgetConnect(modelWith({ _create_comm: create, kernel }))('abc');
+    expect(comms.map((comm) => comm.greeting)).toEqual(
+      Array(2).fill({ protocol: 1, client: 'abc' }),
+    );
+  });
+
   it('opens both comms with one client, and commands travel on the control comm alone', async () => {
     const { model, comms } = lab();
     const channel = await widgetConnect(model)('abc');

@@ -3,7 +3,13 @@
  * messages where it cannot (`docs/architecture.md`, "The live channels").
  */
 import { PROTOCOL, type Channel, type ChannelData, type Connect } from '@torch-workbench/views';
-import { commManager, type CommManager, type CommMessage, type WidgetModel } from './host';
+import {
+  commManager,
+  type CommManager,
+  type CommMessage,
+  type WidgetComm,
+  type WidgetModel,
+} from './host';
 
 const RESTARTED = 'kernel restarted: run the cell again';
 const DISCONNECTED = 'the connection to the kernel is lost, trying again';
@@ -22,8 +28,8 @@ async function commChannel(manager: CommManager, client: string): Promise<Channe
   const kernel = manager.kernel;
   if (kernel?.connectionStatus === 'disconnected') throw new Error(DISCONNECTED);
   const hello = { protocol: PROTOCOL, client };
-  const control = await manager._create_comm('workbench.control', undefined, hello);
-  const metrics = await manager._create_comm('workbench.metrics', undefined, hello);
+  const control = await openComm(manager, 'workbench.control', hello);
+  const metrics = await openComm(manager, 'workbench.metrics', hello);
   let onClose: Closed = () => undefined;
   const onStatus = (_: unknown, status: string): void => {
     if (['restarting', 'autorestarting', 'dead'].includes(status)) onClose(RESTARTED, true);
@@ -48,6 +54,20 @@ async function commChannel(manager: CommManager, client: string): Promise<Channe
       for (const comm of [control, metrics]) closeQuietly(comm);
     },
   };
+}
+
+/**
+ * A comm that does not wait behind the running cell. Its subshell is started when it is made, and
+ * what is sent before the subshell is there goes to the main shell: it is opened only then.
+ */
+async function openComm(manager: CommManager, target: string, hello: object): Promise<WidgetComm> {
+  await manager.kernel?.info;
+  if (!manager.kernel?.supportsSubshells) return manager._create_comm(target, undefined, hello);
+  const comm = await manager._create_comm(target); // without data it is not opened
+  const inner = comm.jsServicesComm;
+  if (inner?.commsOverSubshells !== 'disabled') await inner?.subshellStarted;
+  comm.open(hello);
+  return comm;
 }
 
 /** Closing a comm of a kernel that is gone throws; there is nobody left to tell. */

@@ -19,6 +19,12 @@ export interface RenderProps {
 
 /** A comm as `@jupyter-widgets/base` wraps it. */
 export interface WidgetComm {
+  /** JupyterLab's comm; its interface does not name the promise of its subshell, the object does. */
+  readonly jsServicesComm?: {
+    readonly commsOverSubshells?: string;
+    readonly subshellStarted?: Promise<void>;
+  };
+  open(data: unknown): void;
   send(data: unknown): void;
   on_msg(callback: (message: CommMessage) => void): void;
   on_close(callback: () => void): void;
@@ -37,8 +43,10 @@ interface Signal<T> {
 }
 
 export interface CommManager {
-  _create_comm(target: string, id: string | undefined, data: unknown): Promise<WidgetComm>;
+  _create_comm(target: string, id?: string, data?: unknown): Promise<WidgetComm>;
   readonly kernel?: {
+    readonly info?: Promise<unknown>;
+    readonly supportsSubshells?: boolean;
     readonly connectionStatus?: string;
     readonly statusChanged?: Signal<string>;
     readonly connectionStatusChanged?: Signal<string>;

@@ -107,7 +107,10 @@ async function newComm(kernel: Kernel.IKernelConnection, target: string): Promis
   if (kernel.supportsSubshells) {
     keepSubshell(kernel, target);
     // JupyterLab's comms name the promise of their subshell; their interface does not.
-    await (comm as { subshellStarted?: Promise<void> }).subshellStarted;
+    const shell = comm as { commsOverSubshells?: string; subshellStarted?: Promise<void> };
+    if (shell.commsOverSubshells !== 'disabled') {
+      await shell.subshellStarted;
+    }
   }
   return comm;
 }

@@ -4,6 +4,8 @@ import type { Section } from './section';
 const LEAST = 40;
 /** A long list scrolls within its section rather than push the others out of sight. */
 const MOST = 300;
+/** The layout rounds shares down; one pixel short shows a scrollbar. */
+const ROUNDING = 1;
 
 /** Gives every section the height its content needs, and the last one what is left. */
 export class NaturalSizes {
@@ -33,10 +35,10 @@ export class NaturalSizes {
       return;
     }
     const open = this.sections.map((section) => !section.isHidden);
-    const titles = [...this.panel.titles].reduce((sum, title) => sum + title.offsetHeight, 0);
-    const room = Math.max(0, this.panel.node.clientHeight - titles);
+    // What the layout gave them together: titles and spacing are taken off already.
+    const room = this.sections.reduce((sum, { node }) => sum + node.offsetHeight, 0);
     const sizes = this.sections.map((section, index) =>
-      open[index] ? Math.min(MOST, Math.max(LEAST, section.naturalHeight)) : 0,
+      open[index] ? Math.min(MOST, Math.max(LEAST, section.naturalHeight + ROUNDING)) : 0,
     );
     const last = open.lastIndexOf(true);
     if (last >= 0) {
