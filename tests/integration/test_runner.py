@@ -259,8 +259,12 @@ def test_nan_pauses_with_evidence_and_the_last_good_weights(tmp_path: Path) -> N
     model.at = 8  # two more steps: the first is good
     good: list[list[torch.Tensor]] = []
     exp.subscribe(lambda _event: good.append(weights(exp)), every_step=True)
-    with pytest.raises(ArithmeticError, match="loss is NaN"):
+    with pytest.raises(ArithmeticError, match="loss is NaN") as raised:
         exp.run(steps=5, wait=True)
+    assert raised.value.__notes__ == [
+        "Loss became NaN at step 8. "
+        "Paused before the optimizer step, so the weights are those of step 7."
+    ]
     failure = exp.failure
     assert failure is not None
     assert exp.status == "nan"
@@ -552,3 +556,21 @@ def test_a_faulty_probe_is_told_to_its_owner_and_no_step_is_lost(exp: Experiment
     with pytest.raises(RuntimeError, match="the memory capture failed: ValueError: probe is"):
         handle.wait(1)
     assert exp.captures.infos() == ()
+
+
+class Unfinished(Counter):
+    def finish(self) -> Record:
+        raise RuntimeError("there is nothing to record of this step")
+
+
+def test_a_capture_of_a_step_that_fails_adds_nothing_to_the_users_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    exp = Experiment(net(), (batchless()[0], batchless()[1] + 5), runs=tmp_path, device="cpu")
+    handle = exp.capture(Unfinished())
+    with pytest.raises(DataError, match="labels run from 5"):
+        exp.run(wait=True)
+    with pytest.raises(RuntimeError, match="there is nothing to record"):
+        handle.wait(1)
+    assert caplog.records == []
+    exp.close()

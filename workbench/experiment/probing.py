@@ -80,6 +80,7 @@ class Probing:
         self.handles = [handle]
         self._probe = probe
         self._started = False
+        self._step_failed = False
         self._problem = ""
 
     def before_step(self, training: Training, batch: Any) -> None:
@@ -108,6 +109,10 @@ class Probing:
         """Hook of the same name."""
         self._call("after_backward")
 
+    def step_failed(self) -> None:
+        """The step raised: what the probe still has is kept, what it lacks is no fault of its."""
+        self._step_failed = True
+
     def finish(self) -> Record | None:
         """The record, or None when the probe failed or never began."""
         if not self._started:
@@ -135,6 +140,7 @@ class Probing:
             self._failed(hook, error)
 
     def _failed(self, hook: str, error: Exception) -> None:
-        log.exception("the %s probe failed in %s", self.kind, hook)
+        level = logging.DEBUG if self._step_failed else logging.ERROR
+        log.log(level, "the %s probe failed in %s", self.kind, hook, exc_info=True)
         if not self._problem:
             self._problem = f"the {self.kind} capture failed: {type(error).__name__}: {error}"

@@ -219,6 +219,7 @@ class Runner:
         if isinstance(error, NonFiniteError):
             status, failure = "nan", nan_failure(training, error)
             text = f"step {step}: {error}; paused, step not applied"
+            error.add_note(f"{failure.title}. {failure.subtitle}")
         else:
             status = "exception"
             failure = failure_of(error, step=step, what=_doing(training))

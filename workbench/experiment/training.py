@@ -181,6 +181,10 @@ class Training:
         probes, self.probes = self.probes, []
         try:
             return probed_step(self, batch, probes)
+        except BaseException:
+            for probing in probes:
+                probing.step_failed()
+            raise
         finally:
             for probing in probes:
                 self._keep(probing)
