@@ -1,0 +1,241 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
+import type { Locator } from '@playwright/test';
+import { execute, openSidePanel, picture, reloadPage, runAll, setTheme } from './helpers';
+
+/** What a shared machine with two cores may need for what takes a second on a free one. */
+const PATIENT = { timeout: 60_000 };
+/** A first step under torch.compile runs a C++ compiler for every kind of block. */
+const COMPILING = { timeout: 120_000 };
+
+interface Cell {
+  readonly cell_type: string;
+  readonly source: string | readonly string[];
+  outputs?: unknown[];
+  execution_count?: number | null;
+}
+
+const checkout = path.resolve(__dirname, '../..');
+const stored = JSON.parse(
+  readFileSync(path.join(checkout, 'notebooks/01_first_classifier.ipynb'), 'utf8'),
+) as { cells: Cell[] };
+
+// A control that cannot be pressed fails its step, not the whole test's time.
+test.use({ actionTimeout: 20_000 });
+
+test.describe('The first classifier', () => {
+  test('is built, trained, watched and switched from the panel', async ({ page, tmpPath }) => {
+    test.setTimeout(360_000);
+    const panel = await test.step('the cells up to the panel are run', async () => {
+      await openCells(page, `${tmpPath}/first.ipynb`, upToPanel(stored.cells));
+      const side = await openSidePanel(page);
+      await expect(side.getByRole('option')).toContainText('early-exit', PATIENT);
+      const shown = panelOf(page);
+      await expect(button(shown, 'Train')).toBeEnabled();
+      await shown.scrollIntoViewIfNeeded();
+      return shown;
+    });
+
+    await test.step('Train makes the curve move', async () => {
+      const epochs = panel.getByRole('textbox', { name: 'Epochs' });
+      await epochs.fill('3000');
+      await epochs.press('Enter');
+      await button(panel, 'Train').click();
+      await expect(button(panel, 'Training')).toBeVisible();
+      await expect.poll(() => stepOf(panel)).toBeGreaterThan(20);
+      const line = panel.getByRole('figure', { name: /^Loss/ }).locator('svg.plot path.smooth');
+      const before = (await line.getAttribute('d')) ?? '';
+      expect(before).toMatch(/^M/);
+      await expect(line).not.toHaveAttribute('d', before);
+    });
+
+    await test.step('Pause holds the step, Step makes one, Resume goes on', async () => {
+      await button(panel, 'Pause').click();
+      await expect(button(panel, 'Resume')).toBeEnabled();
+      const paused = await stepOf(panel);
+      await button(panel, 'Step').click();
+      await expect.poll(() => stepOf(panel)).toBe(paused + 1);
+      await button(panel, 'Resume').click();
+      await expect.poll(() => stepOf(panel)).toBeGreaterThan(paused + 20);
+    });
+
+    await test.step('the memory of a step is shown beside the curve', async () => {
+      const memory = panel.getByRole('figure', { name: /^Memory of step \d+: peak/ });
+      await expect(memory).toContainText('activations');
+    });
+
+    await test.step('bf16 and compile, mid-run, are measured', async () => {
+      await choose(panel, 'Precision', 'bf16');
+      await expect(effect(panel, 'Precision')).toHaveText(MEASURED, PATIENT);
+      await choose(panel, 'Compile', 'blocks');
+      await expect(effect(panel, 'Compile')).toHaveText(MEASURED, COMPILING);
+      await expect(button(panel, 'Training')).toBeVisible();
+      const side = await openSidePanel(page);
+      await expect(segment(side, 'Compile', 'blocks')).toBeChecked();
+      await expect(segment(side, 'Precision', 'bf16')).toBeChecked();
+    });
+
+    await test.step('it looks as it should, in both themes', () => takePictures(page, panel));
+
+    await test.step('Graph opens in a tab, and a module of it opens', async () => {
+      await button(panel, 'Graph').click();
+      await expect(page.getByRole('tab', { name: /Graph of early-exit, step/ })).toBeVisible(
+        PATIENT,
+      );
+      const view = document(page);
+      await expect(view.getByRole('treeitem').filter({ hasText: 'body' }).first()).toBeVisible(
+        PATIENT,
+      );
+      await expandInGraph(view, 'body');
+      await page.screenshot({ path: picture('journey-graph.png') });
+    });
+
+    await test.step('Memory opens in a tab with the peak of the step', async () => {
+      await backToNotebook(page);
+      await button(panel, 'Memory').click();
+      await expect(page.getByRole('tab', { name: /Memory of early-exit, step/ })).toBeVisible();
+      await expect(document(page).locator('canvas').first()).toBeVisible();
+      await expect(document(page)).toContainText(/peak/i);
+      await page.screenshot({ path: picture('journey-memory.png') });
+    });
+
+    await test.step('TensorBoard draws a chart of this run', async () => {
+      await backToNotebook(page);
+      await button(panel, 'TensorBoard').click();
+      const frame = page.frameLocator('.jp-Workbench-tensorboard iframe');
+      const card = frame.locator('scalar-card').first();
+      await expect(card).toBeVisible(PATIENT);
+      await expect(card.locator('line-chart canvas, line-chart svg').first()).toBeVisible();
+      await expect(card.locator('line-chart .x-axis')).toContainText(/\d/);
+      await page.screenshot({ path: picture('journey-tensorboard.png') });
+    });
+
+    await test.step('a reload in the middle of the run brings everything back', async () => {
+      await backToNotebook(page);
+      await execute(page, 'docmanager:save');
+      const before = await stepOf(panel);
+      await reloadPage(page);
+      const side = await openSidePanel(page);
+      await expect(side.getByRole('option')).toContainText('early-exit', PATIENT);
+      await backToNotebook(page);
+      await expect(button(panel, 'Training')).toBeVisible(PATIENT);
+      await expect.poll(() => stepOf(panel)).toBeGreaterThan(before);
+      await expect(segment(panel, 'Compile', 'blocks')).toBeChecked();
+      await expect(page.getByRole('tab', { name: /Graph of early-exit/ })).toHaveCount(1);
+      await expect(page.getByRole('tab', { name: /Memory of early-exit/ })).toHaveCount(1);
+      await panel.scrollIntoViewIfNeeded();
+      await page.screenshot({ path: picture('journey-reloaded.png') });
+      await button(panel, 'Stop').click();
+      await expect(button(panel, 'Train')).toBeEnabled();
+    });
+  });
+
+  test('the stored notebook runs from top to bottom', async ({ page, tmpPath }) => {
+    test.setTimeout(360_000);
+    await openCells(page, `${tmpPath}/01_first_classifier.ipynb`, stored.cells);
+    // The last code cell asks for TensorBoard, which opens where the person looks.
+    const last = page.locator('.jp-Notebook .jp-CodeCell').last();
+    await expect(last.locator('.jp-InputPrompt')).toHaveText(/\[\d+\]:/, { timeout: 300_000 });
+    await expect(page.locator('.jp-Notebook')).toContainText(
+      /best validation accuracy (9[7-9]|100)\.\d%/,
+    );
+    await expect(page.locator('.jp-Notebook .jp-mod-error, .jp-OutputArea-error')).toHaveCount(0);
+    await page.screenshot({ path: picture('journey-stored.png') });
+  });
+});
+
+/** What a badge says once there are enough steps on both sides, whatever this machine measured. */
+const MEASURED = /\d× faster|\d× slower|no clear effect/;
+
+/** The cells that lead to the panel: from there on a person takes over. */
+function upToPanel(cells: readonly Cell[]): Cell[] {
+  const isPanel = (cell: Cell) => text(cell).includes('wb.Experiment(');
+  return cells.slice(0, cells.findIndex(isPanel) + 1);
+}
+
+function text({ source }: Cell): string {
+  return typeof source === 'string' ? source : source.join('');
+}
+
+async function openCells(
+  page: IJupyterLabPageFixture,
+  file: string,
+  cells: readonly Cell[],
+): Promise<void> {
+  const blank = cells.map((cell) =>
+    cell.cell_type === 'code' ? { ...cell, outputs: [], execution_count: null } : cell,
+  );
+  const kernelspec = { name: 'python3', display_name: 'Python 3', language: 'python' };
+  const notebook = { cells: blank, metadata: { kernelspec }, nbformat: 4, nbformat_minor: 5 };
+  await page.contents.uploadContent(JSON.stringify(notebook), 'text', file);
+  await execute(page, 'docmanager:open', { path: file, factory: 'Notebook' });
+  await page.sidebar.close('left');
+  await runAll(page, file);
+}
+
+function panelOf(page: IJupyterLabPageFixture): Locator {
+  return page.locator('.jp-Notebook').getByRole('region', { name: /^Experiment early-exit/ });
+}
+
+function document(page: IJupyterLabPageFixture): Locator {
+  return page.locator('.jp-Workbench-document:visible');
+}
+
+/** The step that the panel shows, as its progress bar says it to a screen reader. */
+async function stepOf(panel: Locator): Promise<number> {
+  return Number(await panel.getByRole('progressbar').getAttribute('aria-valuenow'));
+}
+
+function button(panel: Locator, name: string): Locator {
+  return panel.getByRole('button', { name, exact: true });
+}
+
+function segment(within: Locator, mode: string, value: string): Locator {
+  return within.getByRole('radiogroup', { name: mode }).getByRole('radio', { name: value });
+}
+
+async function choose(panel: Locator, mode: string, value: string): Promise<void> {
+  await segment(panel, mode, value).click();
+  await expect(segment(panel, mode, value)).toBeChecked(PATIENT);
+}
+
+/** The first line of a mode's badge. */
+function effect(panel: Locator, mode: string): Locator {
+  const choices = panel.page().getByRole('radiogroup', { name: mode });
+  return panel.locator('.wb-mode', { has: choices }).locator('.wb-badge strong');
+}
+
+async function backToNotebook(page: IJupyterLabPageFixture): Promise<void> {
+  await page.getByRole('tab', { name: 'first.ipynb' }).click();
+}
+
+/** Opens a module in the drawing by the keyboard; its operations are then rows of the table. */
+async function expandInGraph(view: Locator, module: string): Promise<void> {
+  await view.getByRole('treeitem').filter({ hasText: module }).first().click();
+  const canvas = view.locator('canvas[role=application]');
+  const table = view.getByRole('button', { name: 'Table' });
+  const row = view.getByRole('row').filter({ hasText: module }).first();
+  await table.click();
+  const before = await row.getAttribute('aria-expanded');
+  const rows = await view.getByRole('row').count();
+  await table.click();
+  await canvas.focus();
+  await canvas.press('Enter');
+  await table.click();
+  await expect(row).toHaveAttribute('aria-expanded', before === 'true' ? 'false' : 'true');
+  expect(await view.getByRole('row').count()).not.toBe(rows);
+  await table.click();
+  if (before === 'true') await canvas.press('Enter');
+}
+
+async function takePictures(page: IJupyterLabPageFixture, panel: Locator): Promise<void> {
+  const images = path.join(checkout, 'docs/images');
+  mkdirSync(images, { recursive: true });
+  await panel.evaluate((node) => node.scrollIntoView({ block: 'end' }));
+  await page.screenshot({ path: picture('journey-light.png') });
+  await panel.screenshot({ path: path.join(images, 'panel.png') });
+  await setTheme(page, 'JupyterLab Dark');
+  await page.screenshot({ path: picture('journey-dark.png') });
+  await setTheme(page, 'JupyterLab Light');
+}
