@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,22 @@ _LASTING = ("workbench-hub",)
 """Threads that outlive a test on purpose: the hub's ends when the last view is gone."""
 _LASTING_PROCESSES = ("resource_tracker", "compile_worker", "gmain")
 """Helpers of Python and of Inductor that a process starts once and keeps."""
+
+
+@pytest.fixture(autouse=True)
+def _bare_experiments(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Outside the panel's own tests an experiment is bare, whatever was imported before.
+
+    Importing `workbench.panel.assembly` gives every later experiment its writer, its place in the
+    hub and its first captures.
+    """
+    package = sys.modules.get("workbench.experiment")
+    if package is None or "panel" in request.path.parts:
+        yield
+        return
+    hooks, package.assembly_hooks[:] = list(package.assembly_hooks), []
+    yield
+    package.assembly_hooks[:] = hooks
 
 
 @pytest.fixture(autouse=True)

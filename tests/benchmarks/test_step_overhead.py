@@ -71,7 +71,7 @@ class TrainingThreadReads:
             self.reads.__enter__()
         elif isinstance(event, StatusChanged) and self._counting:
             self._counting = False
-            self.reads.__exit__()
+            self.reads.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize("modes", ["", "bf16", "attention:math"])
