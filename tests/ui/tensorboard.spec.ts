@@ -14,7 +14,7 @@ test.describe('TensorBoard in a tab', () => {
     await page.screenshot({ path: picture('tensorboard-light.png') });
 
     await page.getByRole('button', { name: 'Stop TensorBoard' }).click();
-    const notice = page.locator('.jp-Workbench-notice');
+    const notice = page.locator('.jp-Workbench-tensorboard .jp-Workbench-notice');
     await expect(notice).toContainText('TensorBoard was stopped.');
     await notice.getByRole('button', { name: 'Start TensorBoard' }).click();
     await expect(frame.locator('scalar-card').first()).toContainText('train/loss');
