@@ -10,6 +10,7 @@ the first point and ends by itself when there has been nothing to write for a wh
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import threading
 import time
@@ -144,7 +145,8 @@ class EventWriter:
             if taken is not None:
                 self._write_until_done(taken)
                 continue
-            self._file.close()
+            with contextlib.suppress(OSError):  # a network disk may say only now that it is full
+                self._file.close()
             if self._retire():
                 return
 

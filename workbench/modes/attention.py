@@ -4,13 +4,21 @@ torch picks one by itself (``auto``). Any other value allows that kernel alone, 
 `torch.nn.attention.sdpa_kernel` around forward and loss; backward uses what forward chose. A call
 that the chosen kernel cannot serve (flash on the CPU has no dropout, say) raises in torch; the
 error then says what to choose instead, and the user's own frames stay on top of it.
+
+``sdpa_kernel`` sets switches of the whole process, not of a thread. So a lock keeps two forwards
+with a chosen kernel from restoring each other's switches, and what this machine can run is tried
+out once, when the first `Attention` for a device is made: never beside a step that trains. What
+remains: while one experiment's forward runs under a chosen kernel, another's under ``auto`` that
+runs at that moment uses it too.
 """
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -20,7 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from workbench.modes.base import Mode
 from workbench.modes.evidence import calls_sdpa, configured_attention
-from workbench.modes.probes import first_line, on_forget, once
+from workbench.modes.probes import first_line, on_forget
 from workbench.records import ModeChoice
 
 BACKENDS = {
@@ -36,6 +44,8 @@ _NO_KERNEL = ("No available kernel", "No viable backend")
 _reasons: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
 on_forget(_reasons.clear)
 
+_switches = threading.RLock()
+
 
 class Attention(Mode):
     """torch's own choice of kernel, or one kernel by name."""
@@ -46,6 +56,10 @@ class Attention(Mode):
     values: ClassVar[tuple[str, ...]] = ("auto", "flash", "efficient", "math", "cudnn")
     order: ClassVar[int] = 10
     unguarded: ClassVar[bool] = True
+
+    def __init__(self, value: str, device: torch.device) -> None:
+        super().__init__(value, device)
+        self.choices(device)
 
     @classmethod
     def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:
@@ -72,7 +86,7 @@ class Attention(Mode):
 
 @contextmanager
 def _only(value: str) -> Generator[None]:
-    with sdpa_kernel(BACKENDS[value]):
+    with _switches, sdpa_kernel(BACKENDS[value]):
         try:
             yield
         except RuntimeError as error:
@@ -93,7 +107,7 @@ def _no_effect_reason(model: nn.Module) -> str:
     return "model has no attention"
 
 
-@once
+@cache  # for good: no kernel comes or goes while the process lives
 def _choice(value: str, device: torch.device) -> ModeChoice:
     half = _failure(value, device, torch.bfloat16) and _failure(value, device, torch.float16)
     full = _failure(value, device, torch.float32)
@@ -117,7 +131,12 @@ def _failure(value: str, device: torch.device, dtype: torch.dtype) -> str:
     """Why one forward and backward under the kernel failed, or ``""``."""
     try:
         query = torch.ones(1, 2, 16, 16, device=device, dtype=dtype, requires_grad=True)
-        with warnings.catch_warnings(), torch.enable_grad(), sdpa_kernel(BACKENDS[value]):
+        with (
+            _switches,
+            warnings.catch_warnings(),
+            torch.enable_grad(),
+            sdpa_kernel(BACKENDS[value]),
+        ):
             warnings.simplefilter("ignore")  # torch lists on stderr why a kernel was passed over
             out = nn.functional.scaled_dot_product_attention(query, query, query)
             out.float().sum().backward()

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -135,32 +136,44 @@ class Hub:
                     return
                 if not (self._requests or self._joined or self._dirty or self._removed):
                     self._wake.wait(IDLE_S)
-            self._greet()
-            self._carry_out()
+            self._attempt(self._greet)
+            self._attempt(self._carry_out)
             pause = published + PERIOD_S - time.monotonic()
             if pause > 0 and not (self._requests or self._joined):
                 with self._wake:
                     self._wake.wait(pause)
                 continue
             published = time.monotonic()
-            self._publish()
+            self._attempt(self._publish)
+
+    def _attempt(self, part: Callable[[], None]) -> None:
+        """A model that cannot be described must not end the thread that serves all the others."""
+        try:
+            part()
+        except Exception:
+            log.exception("the panel's thread failed and goes on")
 
     def _greet(self) -> None:
         while self._joined:
             client = self._joined.popleft()
+            if client.id not in self._heard:
+                continue  # it said goodbye before it was greeted
             self._clients[client.id] = client
             self._welcome(client)
 
     def _welcome(self, client: Client) -> None:
         client.forget()
-        ids = sorted(self._experiments, key=self._order)
+        ids = [one.id for one in self._living()]
         self._send(client, "hello", protocol=PROTOCOL, kernel=state.kernel_facts(), experiments=ids)
         for key in ids:
             self._publish_to(client, key)
 
-    def _order(self, key: str) -> float:
-        experiment = self._experiments.get(key)
-        return experiment.created_at if experiment is not None else 0.0
+    def _living(self) -> list[Experiment]:
+        """The experiments that are left, oldest first."""
+        # cells make experiments meanwhile: a loop over the dictionary itself would break
+        found = (reference() for reference in self._experiments.valuerefs())
+        living = [experiment for experiment in found if experiment is not None]
+        return sorted(living, key=lambda experiment: experiment.created_at)
 
     def _carry_out(self) -> None:
         while self._requests:
@@ -209,8 +222,10 @@ class Hub:
 
     def _publish(self) -> None:
         removed = [self._removed.popleft() for _ in range(len(self._removed))]
-        dirty, self._dirty = self._dirty, set()
-        training = {key for key, one in self._experiments.items() if one.status == "training"}
+        dirty: set[str] = set()
+        while self._dirty:  # emptied in place: `touch` may be adding to this very set
+            dirty.add(self._dirty.pop())
+        training = {one.id for one in self._living() if one.status == "training"}
         asleep_before = time.monotonic() - ASLEEP_AFTER_S
         for client in list(self._clients.values()):
             if self._heard.get(client.id, 0.0) < asleep_before:

@@ -67,16 +67,17 @@ def _loss_svg(
     val_steps: npt.NDArray[np.int64],
     val_values: npt.NDArray[np.float64],
 ) -> str:
-    top = float(np.percentile(values, 99.5)) or 1.0
-    ticks = _ticks(0.0, top)
-    high, last = ticks[-1], int(max(steps[-1], 1))
+    # a loss of one's own may be negative: the axis then reaches below 0
+    low, top = min(0.0, float(np.percentile(values, 0.5))), float(np.percentile(values, 99.5))
+    ticks = _ticks(low, max(top, 0.0 if low < 0 else 1e-12))
+    low, high, last = ticks[0], ticks[-1], int(max(steps[-1], 1))
     inner_w, inner_h = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
     def x(step: Any) -> float:
         return round(_LEFT + inner_w * step / last, 1)
 
     def y(value: Any) -> float:
-        return round(_TOP + inner_h * (1 - min(max(value, 0.0), high) / high), 1)
+        return round(_TOP + inner_h * (1 - (min(max(value, low), high) - low) / (high - low)), 1)
 
     keep = np.unique(np.linspace(0, len(steps) - 1, min(_MAX_POINTS, len(steps))).astype(int))
     line = " ".join(f"{x(steps[i])},{y(values[i])}" for i in keep)
@@ -107,7 +108,10 @@ def _ticks(low: float, high: float) -> list[float]:
     raw = (high - low) / 4
     power = 10.0 ** np.floor(np.log10(raw))
     size = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw)
-    return [round(low + i * size, 10) for i in range(int(np.ceil((high - low) / size)) + 1)]
+    first = np.floor(low / size) * size
+    # a loss may be tiny: the digits that count are those of a step of the axis
+    digits = max(10, 2 - int(np.log10(power)))
+    return [round(first + i * size, digits) for i in range(int(np.ceil((high - first) / size)) + 1)]
 
 
 def _value(name: str, value: float) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 from torch.profiler import profile
 
-from workbench.modes import ModeSet
+from workbench.modes import ModeSet, refresh
 from workbench.modes.attention import Attention
 
 Make = Callable[..., nn.Module]
@@ -112,3 +113,43 @@ def test_a_transformers_model_is_asked_for_its_configuration(
     )
     model = transformers.AutoModel.from_config(config, attn_implementation=implementation)
     assert reason(model) == expected
+
+
+def test_two_threads_leave_the_switches_of_the_process_as_they_were(cpu: torch.device) -> None:
+    before = (torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled())
+    first_is_in, first_may_go, seen = threading.Event(), threading.Event(), list[bool]()
+
+    def first() -> None:
+        with ModeSet.parse("attention:math", cpu).forward_context():
+            first_is_in.set()
+            first_may_go.wait(10)
+
+    def second() -> None:
+        with ModeSet.parse("attention:flash", cpu).forward_context():
+            seen.append(torch.backends.cuda.flash_sdp_enabled())
+            seen.append(torch.backends.cuda.math_sdp_enabled())
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert first_is_in.wait(10)
+    threads[1].start()
+    threads[1].join(0.2)
+    first_may_go.set()
+    for thread in threads:
+        thread.join(10)
+    assert seen == [True, False]
+    after = (torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled())
+    assert after == before
+
+
+def test_asking_again_what_can_run_never_touches_the_switches_beside_a_step(
+    cpu: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ModeSet.parse("", cpu)  # every experiment makes one before it trains
+    refresh()
+
+    def touched(*_args: object) -> None:
+        raise AssertionError("the switches of the whole process were set")
+
+    monkeypatch.setattr("workbench.modes.attention.sdpa_kernel", touched)
+    assert next(choice.value for choice in Attention.choices(cpu)) == "auto"

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from workbench.panel.assembly import Experiment
 from workbench.panel.hub import Hub
 
@@ -94,3 +96,33 @@ def experiment_data() -> Any:
     import torch
 
     return torch.randn(64, 8), torch.randint(0, 3, (64,))
+
+
+def test_a_model_that_cannot_be_described_does_not_end_the_panel(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, wire = Hub(), Wire()
+    hub.add(experiment)
+    with monkeypatch.context() as patched:
+
+        def broken(_self: Experiment) -> None:
+            raise RuntimeError("dictionary changed size during iteration")
+
+        patched.setattr(Experiment, "facts", broken)
+        hub.connect("a", wire)
+        eventually(lambda: wire.of("hello"))
+        time.sleep(0.2)
+    experiment.learning_rate = 0.25
+    eventually(lambda: any(m["state"]["learning_rate"] == 0.25 for m in wire.of("state")))
+    hub.disconnect("a")
+
+
+def test_a_view_that_leaves_before_it_is_greeted_is_not_kept(
+    experiment: Experiment,
+) -> None:
+    hub, wire = Hub(), Wire()
+    hub.add(experiment)
+    hub.connect("a", wire)
+    hub.disconnect("a")  # before it could be greeted, or just after
+    eventually(lambda: hub._thread is None)
+    assert not hub._clients

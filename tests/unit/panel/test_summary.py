@@ -3,6 +3,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
 import torch
 
 from workbench.panel.assembly import Experiment
@@ -44,3 +45,25 @@ def test_a_hostile_name_stays_text(experiment: Experiment, tmp_path: Path) -> No
     html = static_html(hostile)
     assert "<script" not in html
     assert len(html) < 60_000
+
+
+@pytest.mark.parametrize("scale", [-3.0, 0.0, 1e-13, 2e5])
+def test_a_loss_of_any_size_or_sign_is_drawn_inside_its_axis(
+    experiment: Experiment, tmp_path: Path, scale: float
+) -> None:
+    own = Experiment(
+        experiment.model,
+        (torch.randn(64, 8), torch.randint(0, 3, (64,))),
+        loss=lambda logits, _labels: logits.sigmoid().mean() * scale,
+        runs=tmp_path,
+    )
+    own.run(epochs=5, wait=True)
+    html = static_html(own)
+    svg = ET.fromstring(html[: html.index("<pre>")])
+    line = next(e for e in svg.iter() if e.tag.endswith("polyline"))
+    heights = [float(point.split(",")[1]) for point in line.attrib["points"].split()]
+    assert len(heights) == 5
+    assert 30 <= min(heights) <= max(heights) <= 190 - 26
+    if scale:
+        ticks = [e.text for e in svg.iter() if e.attrib.get("text-anchor") == "end"][:-1]
+        assert len(set(ticks)) == len(ticks) >= 2
