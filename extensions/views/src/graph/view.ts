@@ -32,6 +32,7 @@ export interface GraphViewOptions {
   visibleLimit?: number;
 }
 
+const ROOM_FOR_LEGEND = 860;
 const NARROW = 700;
 const MEDIUM = 1150;
 
@@ -226,7 +227,8 @@ export class GraphView {
     if (this.element.dataset['size'] !== size) {
       this.element.dataset['size'] = size;
       this.setPanels({ tree: size !== 'narrow', inspector: size === 'wide' });
-      this.legend.open = size === 'wide';
+      // open only beside the drawing's trunk, never over it
+      this.legend.open = this.main.clientWidth >= ROOM_FOR_LEGEND;
     }
     const before = this.surface.camera.width;
     this.surface.resize(this.main.clientWidth, this.main.clientHeight);
