@@ -45,7 +45,7 @@ export function progress(): Progress {
       setShown(speed, live && state.samples_per_s !== null);
       if (state.samples_per_s !== null) setText(rate, short(state.samples_per_s));
       setShown(remaining, live && state.seconds_left !== null);
-      if (state.seconds_left !== null) setText(left, duration(state.seconds_left));
+      if (state.seconds_left !== null) setText(left, rounded(state.seconds_left));
       setShown(chip.el, !live);
       chip.update(lost && status === 'training' ? 'disconnected' : status);
     },
@@ -59,6 +59,11 @@ function epochNotches(epochs: number): HTMLElement[] {
     notch.style.left = `${((100 * (i + 1)) / epochs).toFixed(2)}%`;
     return notch;
   });
+}
+
+/** Seconds say nothing about a run of ten minutes or more, and they make the row too long. */
+function rounded(seconds: number): string {
+  return duration(seconds < 600 ? seconds : 60 * Math.round(seconds / 60));
 }
 
 function spoken(state: ExperimentState): string {
