@@ -38,9 +38,7 @@ test.describe('The first classifier', () => {
     });
 
     await test.step('Train makes the curve move', async () => {
-      const epochs = panel.getByRole('textbox', { name: 'Epochs' });
-      await epochs.fill('3000');
-      await epochs.press('Enter');
+      await setEpochs(panel, 3000);
       await button(panel, 'Train').click();
       await expect(button(panel, 'Training')).toBeVisible();
       await expect.poll(() => stepOf(panel)).toBeGreaterThan(20);
@@ -107,7 +105,7 @@ test.describe('The first classifier', () => {
       const card = frame.locator('scalar-card').first();
       await expect(card).toBeVisible(PATIENT);
       await expect(card.locator('line-chart canvas, line-chart svg').first()).toBeVisible();
-      await expect(card.locator('line-chart .x-axis')).toContainText(/\d/);
+      await expect(card.locator('line-chart .axis.x-axis')).toContainText(/\d/);
       await page.screenshot({ path: picture('journey-tensorboard.png') });
     });
 
@@ -193,6 +191,12 @@ function button(panel: Locator, name: string): Locator {
 
 function segment(within: Locator, mode: string, value: string): Locator {
   return within.getByRole('radiogroup', { name: mode }).getByRole('radio', { name: value });
+}
+
+async function setEpochs(panel: Locator, epochs: number): Promise<void> {
+  const field = panel.getByRole('textbox', { name: 'Epochs' });
+  await field.fill(String(epochs));
+  await field.press('Enter');
 }
 
 async function choose(panel: Locator, mode: string, value: string): Promise<void> {

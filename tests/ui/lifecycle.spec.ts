@@ -80,8 +80,10 @@ test.describe('The panel of a notebook', () => {
     // JupyterLab 4.6 may leave its connection in "restarting", with and without this extension.
     await execute(page, 'notebook:reconnect-to-kernel');
     await runAll(page, file);
-    await expect(panel.getByRole('button', { name: 'Train' })).toBeEnabled(PATIENT);
-    await expect(panel).toContainText('not started');
+    // A new experiment, so a new run: the one before stays on disk under its name.
+    const fresh = panelOf(page, 'again-2');
+    await expect(fresh.getByRole('button', { name: 'Train' })).toBeEnabled(PATIENT);
+    await expect(fresh).toContainText('not started');
   });
 
   test('keeps training while its notebook is closed', async ({ page, tmpPath }) => {
