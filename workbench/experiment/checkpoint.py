@@ -58,7 +58,11 @@ class CheckpointWriter:
         if final:
             self.join()
         self._last, self._last_step = now, training.step_count
-        state = snapshot(training)
+        try:
+            state = snapshot(training)
+        except Exception as error:  # noqa: BLE001 - a state_dict may be user code; the run goes on
+            self.problem = f"no checkpoint was made: {type(error).__name__}: {error}"
+            return
         self._thread = threading.Thread(
             target=self._write, args=(state,), name="workbench-checkpoint", daemon=True
         )
@@ -79,7 +83,7 @@ class CheckpointWriter:
             torch.save(state, draft)
             draft.replace(self.path)
             self.problem = ""
-        except (OSError, RuntimeError) as error:  # torch.save raises RuntimeError on a full disk
+        except Exception as error:  # noqa: BLE001 - a full disk, or a state that cannot be pickled
             self.problem = f"no checkpoint was written to {self.path}: {error}"
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)

@@ -177,7 +177,8 @@ def to_device(value: Any, device: torch.device) -> Any:
         items = cast("Mapping[str, Any]", value).items()
         return {key: to_device(item, device) for key, item in items}
     if isinstance(value, (tuple, list)):
-        return type(value)(to_device(item, device) for item in cast(Any, value))
+        items = [to_device(item, device) for item in cast("list[Any]", value)]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
 

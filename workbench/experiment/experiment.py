@@ -29,7 +29,7 @@ from workbench.experiment.probe import StepProbe
 from workbench.experiment.probing import CaptureHandle, Probing
 from workbench.experiment.renew import renew_classes
 from workbench.experiment.run import Run
-from workbench.experiment.rundir import RunFolder, remove_if_empty
+from workbench.experiment.rundir import RunFolder, remove_if_empty, slug
 from workbench.experiment.runner import Plan, Runner
 from workbench.experiment.setup import check_model, find_device, find_modes, move, positive, whole
 from workbench.experiment.training import Training
@@ -139,7 +139,7 @@ class Experiment(Delegates):
         if self._folder.problem:
             training.board.notes.append(self._folder.problem)
         else:
-            number = self._folder.path.name.removeprefix(_slug(training.name))
+            number = self._folder.path.name.removeprefix(slug(training.name))
             training.name += number  # "name" is taken: this one is "name-2", here as on disk
         training.board.notes += [source.note for source in (training.cursor.source,) if source.note]
         if training.board.notes:
@@ -386,12 +386,6 @@ class Experiment(Delegates):
         if self._facts[0] is not self._training.guard:
             self._facts = (self._training.guard, *model_facts(self._training))
         return facts(self._training, *self._facts[1:])
-
-
-def _slug(name: str) -> str:
-    from workbench.experiment.rundir import slug
-
-    return slug(name)
 
 
 def _collected(runner: Runner, folder: Path) -> None:

@@ -49,7 +49,7 @@ class Guard:
         self._random = TorchState(device)
         self._buffers = [b for b in model.buffers() if b.nbytes <= MAX_BUFFER_BYTES]
         self._kept = [b.detach().clone() for b in self._buffers]
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._parameters = list(model.parameters())  # frozen ones too: they may be thawed
         self._plain: bool | None = None
         """Whether one kernel can look at all gradients; known after the first backward."""
         self._flag = torch.zeros(1, device=device)
@@ -120,10 +120,9 @@ class Guard:
         gradients = [g for p in self._parameters if (g := p.grad) is not None]
         if self._plain is None:
             self._plain = _alike(gradients)
-        if self._plain:
-            if gradients:
-                _flag_non_finite(gradients, self._flag, self._one)
+        if self._plain and self._looked_at_once(gradients):
             return
+        self._plain = False
         groups: dict[Any, list[torch.Tensor]] = {}
         for gradient in gradients:
             dense = gradient.coalesce().values() if gradient.is_sparse else gradient
@@ -132,6 +131,15 @@ class Guard:
             flag = torch.zeros(1, device=device)
             _flag_non_finite(group, flag, torch.ones((), device=device))
             self._flag += flag.to(self._flag.device)
+
+    def _looked_at_once(self, gradients: list[torch.Tensor]) -> bool:
+        """Look with one kernel; False if a new branch gave gradients of another kind."""
+        try:
+            if gradients:
+                _flag_non_finite(gradients, self._flag, self._one)
+        except RuntimeError:
+            return False
+        return True
 
 
 def _alike(gradients: list[torch.Tensor]) -> bool:

@@ -100,8 +100,11 @@ def correct(logits: torch.Tensor, targets: Any) -> torch.Tensor | None:
     """
     if not isinstance(targets, torch.Tensor):
         return None
-    if logits.ndim >= 2 and targets.ndim == logits.ndim - 1 and logits.shape[1] > 1:
+    shape, wanted = tuple(logits.shape), tuple(targets.shape)
+    if len(shape) >= 2 and shape[1] > 1 and wanted == (shape[0], *shape[2:]):
         return logits.argmax(1) == targets
+    if len(shape) >= 3 and shape[-1] > 1 and wanted == shape[:-1]:  # classes last, as for tokens
+        return logits.argmax(-1) == targets
     if logits.numel() == targets.numel():
         return (logits > 0) == (targets.reshape(logits.shape) > 0.5)
     return None

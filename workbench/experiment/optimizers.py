@@ -18,6 +18,11 @@ _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 }
 DEFAULT = "adamw"
 
+_GROUP_RATES = {"initial_lr", "max_lr", "min_lr"}
+"""What schedulers start from and `OneCycleLR` moves between, in a parameter group."""
+_SCHEDULER_RATES = {"base_lrs", "max_lrs"}
+"""The same, of every scheduler and of `CyclicLR`, in the scheduler."""
+
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
@@ -92,6 +97,19 @@ class Schedule:
         else:
             self.scheduler.step()
 
+    def rebind(self, optimizer: torch.optim.Optimizer) -> None:
+        """Go on with another optimizer, whose groups are those of the one before."""
+        for part in _parts(self.scheduler):
+            part.optimizer = optimizer
+
+
+def _parts(scheduler: Any) -> list[Any]:
+    """A scheduler and those it is made of: `SequentialLR` and `ChainedScheduler` keep a list."""
+    if scheduler is None:
+        return []
+    inner = getattr(scheduler, "_schedulers", ())
+    return [scheduler, *(part for one in inner for part in _parts(one))]
+
 
 def learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
     """The learning rate of the first parameter group."""
@@ -112,11 +130,17 @@ def scale_learning_rate(optimizer: torch.optim.Optimizer, scheduler: Any, value:
             group["lr"].fill_(new)
         else:
             group["lr"] = new
-        if "initial_lr" in group and factor is not None:
-            group["initial_lr"] = float(group["initial_lr"]) * factor
-    rates = getattr(scheduler, "base_lrs", None)
-    if rates is not None and factor is not None:
-        scheduler.base_lrs = [rate * factor for rate in rates]
+    if factor is not None:
+        _scale_schedule(optimizer, scheduler, factor)
+
+
+def _scale_schedule(optimizer: torch.optim.Optimizer, scheduler: Any, factor: float) -> None:
+    for group in optimizer.param_groups:
+        for key in _GROUP_RATES & group.keys():
+            group[key] = float(group[key]) * factor
+    for part in _parts(scheduler):
+        for name in _SCHEDULER_RATES & vars(part).keys():
+            setattr(part, name, [rate * factor for rate in getattr(part, name)])
 
 
 def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:

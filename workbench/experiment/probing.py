@@ -22,8 +22,6 @@ _MOST_STEPS = 2
 
 log = logging.getLogger("workbench")
 
-_ASK_AGAIN_S = 0.1
-
 
 class CaptureHandle:
     """What ``experiment.capture(probe)`` returns."""

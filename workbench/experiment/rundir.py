@@ -10,7 +10,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ class RunFolder:
             root.mkdir(parents=True, exist_ok=True)
             self.path = _claim(root, slug(name))
         except OSError as error:
+            # should the disk recover, the folder of an earlier run must not be written over
+            self.path = next(p for p in _candidates(root, slug(name)) if not os.path.lexists(p))
             self.problem = _sentence(root, error)
 
     def write(self, facts: Mapping[str, Any]) -> bool:
@@ -71,14 +74,18 @@ def slug(name: str) -> str:
 
 
 def _claim(root: Path, name: str) -> Path:
-    for number in range(1, _ATTEMPTS):
-        path = root / (name if number == 1 else f"{name}-{number}")
+    for path in islice(_candidates(root, name), _ATTEMPTS):
         try:
             path.mkdir()
         except FileExistsError:
             continue
         return path
     raise OSError(f"{_ATTEMPTS} runs are called {name}; choose another name")
+
+
+def _candidates(root: Path, name: str) -> Iterator[Path]:
+    yield root / name
+    yield from (root / f"{name}-{number}" for number in count(2))
 
 
 def _sentence(path: Path, error: OSError) -> str:

@@ -170,7 +170,7 @@ class Runner:
         finally:
             ended.set()
             pulse.join()
-            self._beat()
+            _quietly(self._beat)
             over.set()
 
     def _attempt(self) -> None:
@@ -179,16 +179,23 @@ class Runner:
         try:
             training.begin()
             status = self._do_steps()
-        except BaseException as error:  # noqa: BLE001 - user code may raise SystemExit as well
             training.end()
+        except BaseException as error:  # noqa: BLE001 - user code may raise SystemExit as well
+            _quietly(training.end)
             self._failed(error)
             return
-        training.end()
         if status != "paused":
-            training.cursor.release()
+            _quietly(training.cursor.release)
             self._checkpoints.offer(training, final=True)
             self._checkpoints.join()
-        self._end(status, _sentence(status, training))
+        self._end(status, "; ".join(filter(None, self._last_words(status))))
+
+    def _last_words(self, status: Status) -> tuple[str, str]:
+        """How it ended, and why there is no checkpoint where there is none."""
+        problem, notes = self._checkpoints.problem, self.training.board.notes
+        if problem and problem not in notes:
+            notes.append(problem)
+        return _sentence(status, self.training), problem if status != "paused" else ""
 
     def _do_steps(self) -> Status:
         training, plan = self.training, self.plan
@@ -217,18 +224,36 @@ class Runner:
             self.error = error
         step = training.step_count + 1
         if isinstance(error, NonFiniteError):
-            status, failure = "nan", nan_failure(training, error)
+            status, failure = "nan", self._described(error)
             text = f"step {step}: {error}; paused, step not applied"
             error.add_note(f"{failure.title}. {failure.subtitle}")
         else:
             status = "exception"
-            failure = failure_of(error, step=step, what=_doing(training))
+            failure = self._described(error)
             text = f"step {step}: {type(error).__name__}; run stopped, nothing lost"
         self._end(status, text, failure)
 
+    def _described(self, error: BaseException) -> Failure:
+        training = self.training
+        step = training.step_count + 1
+        try:
+            if isinstance(error, NonFiniteError):
+                return nan_failure(training, error)
+            return failure_of(error, step=step, what=_doing(training))
+        except Exception:
+            log.exception("the failure of step %d could not be looked into", step)
+            nan = isinstance(error, NonFiniteError)
+            return Failure(
+                kind="nan" if nan else "exception",
+                title=type(error).__name__,
+                subtitle=f"Step {step} was not applied.",
+                message=str(error) or type(error).__name__,
+                step=step,
+            )
+
     def _end(self, status: Status, message: str, failure: Failure | None = None) -> None:
         training = self.training
-        training.scalars.flush()
+        _quietly(training.scalars.flush)
         with self._gate:
             self._active = False
             training.board.change(status, message, training.step_count, failure)
@@ -246,7 +271,17 @@ class Runner:
 
 def _pulse(ended: threading.Event, beat: Callable[[], None]) -> None:
     while not ended.wait(PULSE_S):
-        beat()
+        _quietly(beat)
+
+
+def _quietly(action: Callable[[], object]) -> None:
+    """Do what may fail (after a CUDA assert everything does) without leaving a run half ended."""
+    try:
+        action()
+    except Exception:
+        log.exception(
+            "%s failed while a run was under way", getattr(action, "__qualname__", action)
+        )
 
 
 def _doing(training: Training) -> str:

@@ -59,4 +59,4 @@ class EpochSampler(Sampler[int]):
         return iter(self.indices()[self.start :].tolist())
 
     def __len__(self) -> int:
-        return self.num_samples - self.start
+        return max(0, self.num_samples - self.start)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class StepResult:
     """What a step leaves behind: nothing that holds its graph."""
 
-    __slots__ = ("gradient_norm", "logits", "loss", "targets")
+    __slots__ = ("applied", "gradient_norm", "logits", "loss", "targets")
 
     def __init__(
         self,
@@ -29,6 +29,8 @@ class StepResult:
         logits: torch.Tensor,
         targets: Any,
         gradient_norm: torch.Tensor | None,
+        *,
+        applied: bool,
     ) -> None:
         self.loss = loss
         """A float on the CPU, a detached scalar elsewhere."""
@@ -36,6 +38,8 @@ class StepResult:
         self.targets = targets
         self.gradient_norm = gradient_norm
         """Before clipping; None where nothing is clipped."""
+        self.applied = applied
+        """False where a gradient scaler skipped the update."""
 
 
 def train_step(training: Training, batch: Any) -> StepResult:
@@ -49,8 +53,8 @@ def train_step(training: Training, batch: Any) -> StepResult:
     targets = to_device(targets, training.device)
     logits, loss = forward(training, inputs, targets)
     value = backward(training, loss)
-    norm = update(training)
-    return StepResult(value, logits.detach(), targets, norm)
+    norm, applied = update(training)
+    return StepResult(value, logits.detach(), targets, norm, applied=applied)
 
 
 def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> StepResult:
@@ -68,8 +72,8 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
     value = backward(training, loss)
     for probe in probes:
         probe.after_backward()
-    norm = update(training)
-    return StepResult(value, logits.detach(), targets, norm)
+    norm, applied = update(training)
+    return StepResult(value, logits.detach(), targets, norm, applied=applied)
 
 
 def forward(training: Training, inputs: Any, targets: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,16 +98,13 @@ def backward(training: Training, loss: torch.Tensor) -> float | torch.Tensor:
     return value
 
 
-def update(training: Training) -> torch.Tensor | None:
-    """Clip, check, apply, schedule; gives the gradient norm where it was needed anyway."""
+def update(training: Training) -> tuple[torch.Tensor | None, bool]:
+    """Clip, check, apply; gives the gradient norm where it was needed, and whether it applied."""
     norm = None
     if training.clip_grad_norm is not None:
         norm = torch.nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
     training.guard.check_gradients(scaled=training.scaled)
-    applied = training.modeset.optimizer_step(training.optimizer)
-    if applied and training.schedule.per_step:
-        training.schedule.scheduler.step()
-    return norm
+    return norm, training.modeset.optimizer_step(training.optimizer)
 
 
 def clear_gradients(optimizer: torch.optim.Optimizer) -> None:

@@ -81,5 +81,5 @@ def _rebuilt(
             groups[at]["params"].append(parameter)
     accepted = inspect.signature(type(optimizer)).parameters
     defaults = {key: value for key, value in optimizer.defaults.items() if key in accepted}
-    # torch warns about nothing but refuses an optimizer without parameters: empty groups may stay
-    return type(optimizer)([group for group in groups if group["params"]], **defaults)
+    # a group left without parameters stays: schedulers count the groups
+    return type(optimizer)(groups, **defaults)

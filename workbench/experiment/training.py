@@ -6,6 +6,7 @@ otherwise (`workbench.experiment.runner` sees to that). It knows nothing of thre
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ from workbench.records import CarryRow
 
 if TYPE_CHECKING:
     from workbench.experiment.validation import Validation
+
+log = logging.getLogger("workbench")
 
 
 class Training:
@@ -92,7 +95,7 @@ class Training:
 
     def _adopt(self) -> None:
         """Take the current model: what is remembered about a model starts anew."""
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.parameters = list(self.model.parameters())  # frozen ones too: they may be thawed
         self.guard = Guard(self.model, self.device)
         self.checked = False
         """Whether a batch has passed the full checks."""
@@ -122,6 +125,8 @@ class Training:
 
     def begin(self) -> None:
         """Before the first step of a stretch: bring back the run's random state."""
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # of this thread: "cuda" in a forward means this one
         if not self.seeded:
             self.seeded = True
             torch.manual_seed(self.seed)
@@ -144,6 +149,7 @@ class Training:
         """
         if self._epoch_over:  # a validation failed: it is repeated before anything else
             self._end_epoch()
+            return False  # it may have been the last one: the runner looks at its plan first
         batch = self.cursor.take()
         if batch is None:
             self._epoch_over = True
@@ -160,18 +166,31 @@ class Training:
                 result = train_step(self, batch)
                 self.timings.add(self._modes, time.perf_counter() - started)
         except BaseException:
-            self.guard.restore()
-            self.optimizer.zero_grad()
+            self._undo()
             raise
         self.cursor.done()
         self.step_count += 1
-        self.measures.log(self, result)
+        try:
+            # a scheduler that is past its last step raises: the update itself has been applied
+            if result.applied and self.schedule.per_step:
+                self.schedule.scheduler.step()
+        finally:
+            self.measures.log(self, result)
         if self.board.step_observers:
             self._tell_step(result, time.perf_counter() - started)
         if self.cursor.at_end:
             self._epoch_over = True
             self._end_epoch()
         return True
+
+    def _undo(self) -> None:
+        """Back to before the step; what was raised in it stays the error that is reported."""
+        try:
+            self.guard.restore()
+            self.optimizer.zero_grad()
+        except Exception:
+            # after a CUDA assert every call into the device raises
+            log.exception("the state before step %d could not be restored", self.step_count + 1)
 
     def run_step(self, batch: Any) -> StepResult:
         """One step, probed or plain."""
@@ -282,8 +301,7 @@ class Training:
         """Swap the model; parameters and optimizer state that fit by name and shape carry over."""
         self.detach_modes()
         self.optimizer, self.carried = swap(self.model, model, self.optimizer, self.device)
-        if self.schedule.scheduler is not None:
-            self.schedule.scheduler.optimizer = self.optimizer
+        self.schedule.rebind(self.optimizer)
         self.model = model
         if self.seeded:
             model.train()
