@@ -251,3 +251,26 @@ def test_a_folder_that_could_not_be_made_never_becomes_an_earlier_runs(
     assert later.write({"name": "net", "step": 0})  # the disk has recovered
     assert (earlier.path / "run.json").read_text() == kept
     assert later.path != earlier.path
+
+
+def test_an_experiment_is_collected_while_its_runner_holds_its_lock(tmp_path: Path) -> None:
+    exp = make(tmp_path)
+    gate, collect, held = exp._runner._gate, exp._collected, threading.Event()
+    let_go = threading.Event()
+
+    def hold() -> None:
+        with gate:
+            held.set()
+            let_go.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(10)
+    collector = threading.Thread(target=collect)  # as the garbage collector may, on any thread
+    collector.start()
+    collector.join(5)
+    waited = collector.is_alive()
+    let_go.set()
+    holder.join(10)
+    collector.join(10)
+    assert not waited

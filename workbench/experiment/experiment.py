@@ -390,5 +390,5 @@ class Experiment(Delegates):
 
 def _collected(runner: Runner, folder: Path) -> None:
     """The last reference to an experiment is gone: its run ends, an empty folder goes."""
-    runner.halt("stop")
+    runner.abandon()
     remove_if_empty(folder)

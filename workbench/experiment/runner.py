@@ -142,6 +142,10 @@ class Runner:
             if self._active and self._halt != "stop":
                 self._halt = how
 
+    def abandon(self) -> None:
+        """`halt` for a finalizer: it may run on any thread, inside any lock, and so takes none."""
+        self._halt = "stop"
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no thread of this runner is left; False if ``timeout`` seconds passed."""
         deadline = None if timeout is None else time.monotonic() + timeout
