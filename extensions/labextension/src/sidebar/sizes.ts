@@ -43,7 +43,8 @@ export class NaturalSizes {
     const last = open.lastIndexOf(true);
     if (last >= 0) {
       const others = sizes.reduce((sum, size, index) => (index === last ? sum : sum + size), 0);
-      sizes[last] = Math.max(sizes[last] ?? 0, room - others);
+      // Its list scrolls before any section above it has to.
+      sizes[last] = Math.max(2 * LEAST, room - others);
       this.panel.setRelativeSizes(sizes);
     }
   }

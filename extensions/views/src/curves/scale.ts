@@ -33,8 +33,13 @@ export function multiples(low: number, high: number, step: number): number[] {
   return values;
 }
 
-/** Digits after the point that tell neighbouring ticks apart. */
+/** The digits that tell neighbouring ticks apart; with an exponent where zeros would not fit. */
 export function tickLabel(value: number, step: number): string {
+  if (Math.abs(value) >= 1e5) {
+    const extra = Math.ceil(Math.log10(Math.abs(value) / step) - 1e-9);
+    const text = value.toExponential(Math.max(0, Math.min(3, extra)));
+    return text.replace('e+', 'e').replace(/^-/, '−');
+  }
   const places = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step) - 1e-9)));
   return value.toFixed(places).replace('-', '−');
 }

@@ -174,8 +174,10 @@ export class MemoryView {
       this.segments = segmentMap(record, (address) => this.selectAddress(address));
       this.main.insertBefore(this.segments.element, this.rowsTitle);
     }
-    const step = record.step === null ? '' : ` · step ${formatCount(record.step)}`;
-    this.title.textContent = `${shorten(record.title || 'Memory', 80)}${step} · ${shorten(record.device, 20)}`;
+    const title = shorten(record.title || 'Memory', 80);
+    const said = record.step === null || title.endsWith(`step ${record.step}`); // by an experiment
+    const step = said ? '' : ` · step ${formatCount(record.step ?? 0)}`;
+    this.title.textContent = `${title}${step} · ${shorten(record.device, 20)}`;
     this.sentence.textContent = peakSentence(record, this.series);
     this.phases.replaceChildren(phaseTable(record, this.series));
   }

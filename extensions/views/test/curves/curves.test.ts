@@ -23,6 +23,9 @@ describe('scales', () => {
     expect(tickLabel(1.5, 0.5)).toBe('1.5');
     expect(tickLabel(-0.2, 0.2)).toBe('−0.2');
     expect(tickLabel(200, 200)).toBe('200');
+    expect(tickLabel(2.5e9, 5e8)).toBe('2.5e9');
+    expect(tickLabel(2e9, 1e9)).toBe('2.0e9');
+    expect(tickLabel(0, 5e8)).toBe('0');
   });
 
   it('survives an empty or endless range', () => {
