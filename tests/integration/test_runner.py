@@ -574,3 +574,16 @@ def test_a_capture_of_a_step_that_fails_adds_nothing_to_the_users_traceback(
         handle.wait(1)
     assert caplog.records == []
     exp.close()
+
+
+def test_epochs_changed_under_way_move_the_end_of_the_run(exp: Experiment) -> None:
+    exp.run(epochs=1000)
+    exp.pause()
+    exp.wait(30)
+    exp.epochs = exp.epoch + 1
+    assert exp.total_steps == (exp.epoch + 1) * exp.steps_per_epoch
+    exp.resume().wait(30)
+    assert exp.status == "finished"
+    assert exp.step_count == exp.total_steps
+    exp.run(epochs=2).wait(30)
+    assert exp.step_count == exp.total_steps

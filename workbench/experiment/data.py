@@ -130,6 +130,12 @@ def data_source(
         return _of_dataset(ready, name, batch_size, seed, shuffle=shuffle, what=what)
     if isinstance(data, (tuple, list)) and _are_arrays(cast(Any, data)):
         return _of_arrays(cast(Any, data), batch_size, seed, shuffle=shuffle, what=what)
+    if type(data) is tuple:
+        parts = ", ".join(type(part).__name__ for part in cast("tuple[Any, ...]", data)[:5])
+        raise DataError(
+            f"{what} is a tuple of {len(cast(Any, data))} ({parts}); valid is a pair of arrays or "
+            f"tensors (inputs, labels)"
+        )
     if isinstance(data, (Dataset, IterableDataset)) or _is_map_style(data):
         name = type(cast(Any, data)).__name__
         return _of_dataset(data, name, batch_size, seed, shuffle=shuffle, what=what)

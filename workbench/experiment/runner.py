@@ -57,6 +57,11 @@ class Plan:
             return False
         return over
 
+    def lengthen(self, epochs: int, current: int) -> None:
+        """End so many epochs later (or sooner, but not before the one under way)."""
+        if self.until_epoch is not None:
+            self.until_epoch = max(self.until_epoch + epochs, current + 1)
+
     def total_steps(self, training: Training) -> int:
         """The step at which it ends; 0 while the length of an epoch is unknown."""
         cursor = training.cursor

@@ -72,12 +72,17 @@ class Delegates:
 
     @property
     def epochs(self) -> int:
-        """Length of the next run."""
+        """Length of the next run, or of the one under way."""
         return self._epochs
 
     @epochs.setter
     def epochs(self, value: int) -> None:
-        self._epochs = whole(value, "epochs")
+        change = whole(value, "epochs") - self._epochs
+        self._epochs += change
+        if self.status not in ("idle", "finished", "stopped"):
+            self._runner.submit(
+                lambda: self._runner.plan.lengthen(change, self._training.cursor.epoch)
+            )
 
     # -- parts ------------------------------------------------------------------------------
 
@@ -224,7 +229,8 @@ class Delegates:
             if last and math.isfinite(last[0]):
                 lines.append(f"  {name} {last[0]:.4g}")
         lines.append(f"  modes {self.modes}")
-        return "\n".join(lines)
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(" ".join(line[:300].splitlines()) for line in lines)
 
     def __repr__(self) -> str:
         return self.summary()

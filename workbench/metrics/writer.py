@@ -31,6 +31,8 @@ CAPACITY = 200_000
 """Points that may wait: about 5 MB, and some minutes of an ordinary run."""
 _RETRY_S = 1.0
 """Pause after a failed write."""
+_GIVE_UP_S = 10.0
+"""How long a disk may refuse after a run is over before what waits is counted as dropped."""
 _IDLE_S = 5.0
 """How long the thread stays without work."""
 
@@ -166,12 +168,21 @@ class EventWriter:
 
     def _write_until_done(self, item: _Item) -> None:
         count, encode = item
-        records = _encoded(encode)
+        records, refused_since = _encoded(encode), time.monotonic()
         while records and not self._write(records):
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting == 0, _RETRY_S)
                 if self._waiting == 0:  # closed: these points were counted as dropped
                     return
+                hopeless = self._finishing and time.monotonic() - refused_since > _GIVE_UP_S
+                lost = self._waiting if hopeless else 0
+                if hopeless:
+                    self._waiting = 0
+                    self._items.clear()
+                    self._changed.notify_all()
+            if hopeless:
+                self._drop(lost)
+                return
         with self._changed:
             self._waiting = max(self._waiting - count, 0)
             self._changed.notify_all()

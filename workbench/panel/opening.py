@@ -27,7 +27,13 @@ def open_record(path: str | Path) -> Any:
         from workbench.memory import memory
 
         return memory(target)
-    record = read_record(target.read_bytes())
+    try:
+        record = read_record(target.read_bytes())
+    except RecordError as error:
+        raise RecordError(
+            f"{target.name}: {error}; wb.open reads what view.save(path) wrote, and allocator "
+            f"snapshots named .pickle"
+        ) from error
     if isinstance(record, GraphRecord):
         from workbench.graph import graph
 

@@ -34,7 +34,8 @@ def text_summary(experiment: Experiment) -> str:
         lines.append(f"  best accuracy: {experiment.best_accuracy:.1%}")
     if experiment.failure is not None:
         lines.append(f"  {experiment.failure.title}: {experiment.failure.message}")
-    return "\n".join(line[:300] for line in lines)
+    lines += [f"  note: {note}" for note in experiment.notes]
+    return "\n".join(" ".join(line[:300].splitlines()) for line in lines)
 
 
 def _measured(experiment: Experiment) -> list[str]:

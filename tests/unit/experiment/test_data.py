@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import (
     DataLoader,
     Dataset,
@@ -137,3 +138,10 @@ def test_unusable_data_is_refused(data: Any, words: str) -> None:
 def test_unusable_batches_are_refused(batch: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
         split(batch)
+
+
+def test_a_tuple_that_is_no_pair_of_arrays_is_refused() -> None:
+    x, y = torch.randn(8, 2), torch.zeros(8, dtype=torch.long)
+    for wrong in ((x, y, y), (nn.Linear(2, 2), x), (x,)):
+        with pytest.raises(DataError, match=r"train is a tuple of \d .*a pair of arrays"):
+            data_source(wrong, batch_size=4, seed=0, shuffle=False)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -218,3 +219,18 @@ def test_a_script_that_ends_at_once_loses_nothing(tmp_path: Path, read: Read) ->
     root = Path(__file__).parents[3]
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, cwd=root, timeout=120)
     assert len(steps(read(tmp_path), "train/loss")) == 5000
+
+
+def test_after_a_run_a_disk_that_never_takes_the_points_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.metrics.writer._GIVE_UP_S", 0.2)
+    monkeypatch.setattr("workbench.metrics.writer._RETRY_S", 0.05)
+    (tmp_path / "file").write_text("in the way")
+    told: list[int] = []
+    writer = EventWriter(tmp_path / "file" / "run", on_drop=told.append)
+    writer.write([("train/loss", np.arange(5), np.ones(5), np.full(5, time.time()))])
+    writer.finish()
+    assert writer.flush(20)
+    assert writer.dropped == 5
+    assert told == [5]

@@ -24,6 +24,8 @@ def test_other_bytes_are_refused_in_one_sentence(tmp_path: Path, content: bytes)
     with pytest.raises(RecordError) as refusal:
         wb.open(path)
     assert "\n" not in str(refusal.value)
+    assert str(refusal.value).startswith("x.safetensors: ")
+    assert "view.save(path)" in str(refusal.value)
 
 
 def test_a_missing_file_and_a_missing_log_folder_are_named(tmp_path: Path) -> None:

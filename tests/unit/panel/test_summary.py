@@ -67,3 +67,13 @@ def test_a_loss_of_any_size_or_sign_is_drawn_inside_its_axis(
     if scale:
         ticks = [e.text for e in svg.iter() if e.attrib.get("text-anchor") == "end"][:-1]
         assert len(set(ticks)) == len(ticks) >= 2
+
+
+def test_what_could_not_be_written_is_in_the_printed_text(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    data = (torch.randn(64, 8), torch.randint(0, 3, (64,)))
+    exp = Experiment(torch.nn.Linear(8, 3), data, name="a\nb", runs=tmp_path / "file" / "runs")
+    exp.run(steps=2, wait=True)
+    for text in (text_summary(exp), str(exp)):
+        assert "  note: " in text
+        assert text.startswith("Experiment a b: finished")

@@ -30,9 +30,9 @@ export function progress(): Progress {
     update(state, lost) {
       const { step: done, total_steps: all, status } = state;
       const live = status === 'training' && !lost;
-      if (state.epochs !== notches) {
-        notches = state.epochs;
-        bar.replaceChildren(filled, ...epochNotches(state.epochs));
+      if (epochsIn(state) !== notches) {
+        notches = epochsIn(state);
+        bar.replaceChildren(filled, ...epochNotches(notches));
       }
       filled.style.width = `${all > 0 ? Math.min(100, (100 * done) / all).toFixed(2) : 0}%`;
       setClass(bar, 'is-halted', ['exception', 'nan', 'stopped'].includes(status) || lost);
@@ -52,6 +52,12 @@ export function progress(): Progress {
   };
 }
 
+/** Epochs from the very first step to the end of the run: a second run goes on counting. */
+function epochsIn(state: ExperimentState): number {
+  const known = state.steps_per_epoch > 0 && state.total_steps > 0;
+  return known ? Math.ceil(state.total_steps / state.steps_per_epoch) : state.epochs;
+}
+
 function epochNotches(epochs: number): HTMLElement[] {
   if (epochs < 2 || epochs > MOST_TICKS) return [];
   return Array.from({ length: epochs - 1 }, (_, i) => {
@@ -68,6 +74,6 @@ function rounded(seconds: number): string {
 
 function spoken(state: ExperimentState): string {
   const of = state.total_steps > 0 ? ` of ${state.total_steps}` : '';
-  const epoch = state.epoch > 0 ? `, epoch ${state.epoch} of ${state.epochs}` : '';
+  const epoch = state.epoch > 0 ? `, epoch ${state.epoch} of ${epochsIn(state)}` : '';
   return `step ${state.step}${of}${epoch}`;
 }
