@@ -15,6 +15,13 @@ test.describe('Captures in tabs', () => {
   }) => {
     await runNotebook(page, `${tmpPath}/graphs.ipynb`, [experimentCode('looked-at')]);
     await experimentKnown(page);
+    // JupyterLab saves its layout a moment after it changed; a reload before that knows no tab.
+    const saved = page.waitForRequest(
+      (request) =>
+        request.method() === 'PUT' &&
+        request.url().includes('/api/workspaces/') &&
+        (request.postData() ?? '').includes('workbench-capture'),
+    );
     await execute(page, 'workbench:capture-graph');
     const tab = page.getByRole('tab', { name: /Graph of looked-at, step \d+/ });
     await expect(tab).toBeVisible();
@@ -25,6 +32,7 @@ test.describe('Captures in tabs', () => {
     await execute(page, 'workbench:open-graph');
     await expect(tab).toHaveCount(1);
 
+    await saved;
     await reloadPage(page);
     await expect(tab).toBeVisible();
     await tab.click();
