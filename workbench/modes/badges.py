@@ -36,7 +36,9 @@ def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) 
     other = _reference(mode, modeset, timings)
     before = timings.spread(_with(mode, modeset, other)) if other else None
     if other is None or before is None:
-        return _not_measured(f"no steps with {mode.default} yet")
+        rest = _with(mode, modeset, mode.default)
+        both = mode.default if rest in ("fp32", mode.default) else f"{rest} and {mode.default}"
+        return _not_measured(f"no steps with {both} yet")
     return _effect(mode, modeset, timings, other, (before, now))
 
 

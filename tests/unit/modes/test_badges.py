@@ -113,7 +113,7 @@ def test_a_badge_is_not_fooled_by_another_mode_changing_too(bench: Bench) -> Non
     assert line(bench.badge("compile+bf16", "precision")) == (
         "todo",
         "not measured",
-        "no steps with fp32 yet",
+        "no steps with compile and fp32 yet",
     )
 
 

@@ -130,9 +130,10 @@ export class LossPlot {
       x: this.x,
       measure: (text, bold) => textWidth(text, 10, bold ? 600 : 400, family),
     });
-    const parts = placed.map(({ x, label, title, newest }) => {
+    const parts = placed.map(({ x, label, title, newest, covered }) => {
       const isNan = nan !== null && newest;
-      const line = s('line', { x1: x, x2: x, y1: 4, y2: bottom, class: isNan ? 'nan' : 'mark' });
+      const y1 = covered ? TOP : 4;
+      const line = s('line', { x1: x, x2: x, y1, y2: bottom, class: isNan ? 'nan' : 'mark' });
       const strong = newest ? 't-mark t-strong' : 't-mark';
       const text = label
         ? s('text', { x: label.x, y: 12, 'text-anchor': label.anchor, class: strong }, label.text)

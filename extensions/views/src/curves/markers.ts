@@ -8,6 +8,8 @@ export interface PlacedMarker {
   readonly title: string;
   readonly label: { readonly text: string; readonly x: number; readonly anchor: Anchor } | null;
   readonly newest: boolean;
+  /** Another marker's label lies over the upper end of this line, which must stay clear of it. */
+  readonly covered: boolean;
 }
 
 type Anchor = 'start' | 'end';
@@ -29,6 +31,7 @@ export interface MarkerSpace {
  */
 export function placeMarkers(markers: readonly Marker[], space: MarkerSpace): PlacedMarker[] {
   const taken: [number, number][] = [];
+  const owners: number[] = [];
   const lines = markers.map((marker) => Math.round(space.x(marker.step)) + 0.5);
   const placed: PlacedMarker[] = [];
   for (let i = markers.length - 1; i >= 0; i -= 1) {
@@ -36,14 +39,19 @@ export function placeMarkers(markers: readonly Marker[], space: MarkerSpace): Pl
     const x = lines[i] as number;
     const newest = i === markers.length - 1;
     const label = placeLabel(oneLine(marker.text), x, newest, space, taken);
+    while (owners.length < taken.length) owners.push(i);
     placed.unshift({
       x,
       title: `step ${marker.step}: ${oneLine(marker.text, 400)}`,
       label,
       newest,
+      covered: false,
     });
   }
-  return placed;
+  return placed.map((one, i) => ({
+    ...one,
+    covered: taken.some(([a, b], of) => owners[of] !== i && a < one.x && one.x < b),
+  }));
 }
 
 function placeLabel(

@@ -90,6 +90,16 @@ describe('markers', () => {
     expect(placed[1]?.title).toBe('step 110: lr 1e-3');
   });
 
+  it('keeps the lines of older markers out of a label that lies over them', () => {
+    const markers = [
+      { step: 340, text: 'bf16' },
+      { step: 380, text: 'compile blocks + bf16' },
+    ];
+    const placed = placeMarkers(markers, space);
+    expect(placed[1]?.label?.anchor).toBe('end');
+    expect(placed.map((marker) => marker.covered)).toEqual([true, false]);
+  });
+
   it('turns to the left at the right edge and shortens what has no room', () => {
     const [marker] = placeMarkers([{ step: 395, text: 'bf16' }], space);
     expect(marker?.label).toMatchObject({ text: 'bf16', anchor: 'end' });
