@@ -1,0 +1,42 @@
+"""Small data and models that the runner's tests share."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from workbench.experiment import (
+    Experiment,
+)
+
+
+def batchless() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(160, 6, generator=generator), torch.arange(160) % 3
+
+
+def net(classes: int = 3) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, classes))
+
+
+def weights(experiment: Experiment) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in experiment.model.parameters()]
+
+
+def same(before: list[torch.Tensor], after: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+class Rows(Dataset[tuple[torch.Tensor, int]]):
+    def __init__(self) -> None:
+        self.bad = True
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if self.bad and index == 40:
+            raise OSError("sample 40 cannot be read")
+        return torch.full((6,), index / 64), index % 3

@@ -1,0 +1,185 @@
+"""What a run does when user code, data or numbers fail: nothing is lost, and it is said where."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tests.integration.support import Rows, batchless, net, same, weights
+from workbench.experiment import (
+    Experiment,
+    RunError,
+)
+
+
+class Fails(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 3)
+        self.norm = nn.BatchNorm1d(6)
+        self.broken = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.norm(x)
+        if self.broken:
+            return self.inner(h.mean(1, keepdim=True))
+        return self.inner(h)
+
+
+def test_an_exception_shows_the_users_line_and_loses_nothing(tmp_path: Path) -> None:
+    model = Fails()
+    exp = Experiment(model, batchless(), batch_size=16, runs=tmp_path, device="cpu")
+    exp.run(steps=4, wait=True)
+    before = weights(exp)
+    running = model.norm.running_mean.clone()
+    model.broken = True
+    run = exp.run(epochs=2)
+    with pytest.raises(RunError, match="mat1 and mat2 shapes cannot be multiplied"):
+        run.wait(30)
+    failure = exp.failure
+    assert failure is not None
+    assert exp.status == "exception"
+    assert exp.message == "step 5: RuntimeError; run stopped, nothing lost"
+    assert failure.scope == "Fails.forward"
+    assert failure.subtitle.startswith("Step 5 was not applied.")
+    assert [line.text.strip() for line in failure.code if line.current] == [
+        "return self.inner(h.mean(1, keepdim=True))"
+    ]
+    assert {(fact.label, fact.value) for fact in failure.values} >= {
+        ("h", "[16, 6] fp32"),
+        ("inner.weight", "[3, 6] fp32"),
+    }
+    assert failure.num_user_frames == 1 < failure.num_frames
+    assert "> " in failure.traceback
+    assert "workbench/experiment" not in failure.traceback
+    assert same(before, weights(exp))
+    assert torch.equal(running, model.norm.running_mean), "half a forward left its mark"
+    model.broken = False
+    exp.resume_from_failure().wait(30)
+    assert exp.status == "finished"
+    assert exp.step_count == 20
+    exp.close()
+
+
+def test_waiting_raises_the_users_own_exception(tmp_path: Path) -> None:
+    model = Fails()
+    model.broken = True
+    exp = Experiment(model, batchless(), runs=tmp_path, device="cpu")
+    with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
+        exp.run(wait=True)
+    assert any(
+        entry.name == "forward" and "test_failures" in str(entry.path) for entry in caught.traceback
+    )
+    exp.close()
+
+
+def test_a_loader_that_raises_half_way(tmp_path: Path) -> None:
+    rows = Rows()
+    loader = DataLoader(rows, batch_size=8)
+    exp = Experiment(net(), loader, runs=tmp_path, device="cpu")
+    with pytest.raises(RunError, match="sample 40 cannot be read"):
+        exp.run(epochs=1).wait(30)
+    failure = exp.failure
+    assert failure is not None
+    assert failure.scope == "Rows.__getitem__"
+    assert "while the data was fetched for batch 6 of epoch 1" in failure.subtitle
+    assert exp.step_count == 5
+    rows.bad = False
+    exp.resume().wait(30)
+    assert exp.step_count == 8, "the resume repeated or lost a batch"
+    exp.close()
+
+
+class Explodes(nn.Module):
+    """Its second layer gives NaN when told to; batch norm sees the batch before that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(6)
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
+        self.at = -1
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        h = self.body[0](self.norm(x))
+        if self.at > 0 and self.calls >= self.at:
+            h = h * float("inf")
+        return self.body[1](h)
+
+
+def test_nan_pauses_with_evidence_and_the_last_good_weights(tmp_path: Path) -> None:
+    model = Explodes()
+    exp = Experiment(model, batchless(), batch_size=16, runs=tmp_path, device="cpu")
+    exp.run(steps=6, wait=True)
+    exp.learning_rate = 0.5
+    model.at = 8  # two more steps: the first is good
+    good: list[list[torch.Tensor]] = []
+    exp.subscribe(lambda _event: good.append(weights(exp)), every_step=True)
+    with pytest.raises(ArithmeticError, match="loss is NaN") as raised:
+        exp.run(steps=5, wait=True)
+    assert raised.value.__notes__ == [
+        "Loss became NaN at step 8. "
+        "Paused before the optimizer step, so the weights are those of step 7."
+    ]
+    failure = exp.failure
+    assert failure is not None
+    assert exp.status == "nan"
+    assert exp.step_count == 7
+    assert failure.title == "Loss became NaN at step 8"
+    assert (
+        failure.subtitle == "Paused before the optimizer step, so the weights are those of step 7."
+    )
+    assert exp.message == "step 8: loss is NaN; paused, step not applied"
+    facts = {fact.label: fact.value for fact in failure.values}
+    assert facts["First non-finite"] == "body.1, forward"
+    assert facts["Learning rate"] == "5.0e-1 since step 6"
+    assert any(label.startswith("Gradient norm") for label in facts)
+    assert all(torch.isfinite(p).all() for p in model.state_dict().values())
+    model.at = -1
+    exp.resume_from_failure(learning_rate=0.01).wait(30)
+    assert exp.status == "finished"
+    assert exp.step_count == 11
+    exp.close()
+
+
+class BadGradient(nn.Module):
+    """A finite loss whose gradient is not: sqrt at zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+        self.scale = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) + self.scale.sqrt()
+
+
+def test_gradients_that_are_not_finite_are_never_applied(tmp_path: Path) -> None:
+    exp = Experiment(BadGradient(), batchless(), runs=tmp_path, device="cpu")
+    before = weights(exp)
+    with pytest.raises(ArithmeticError, match="gradients are NaN"):
+        exp.run(wait=True)
+    assert exp.failure is not None
+    assert exp.failure.title == "Gradients became NaN at step 1"
+    assert same(before, weights(exp))
+    exp.close()
+
+
+def test_a_failure_holds_no_tensors(tmp_path: Path) -> None:
+    exp = Experiment(Fails(), batchless(), runs=tmp_path, device="cpu")
+    exp.model.broken = True
+    with pytest.raises(RunError):
+        exp.run().wait(30)
+    gc.collect()
+    inner = weakref.ref(exp.model)
+    exp.close()
+    del exp
+    gc.collect()
+    assert inner() is None
