@@ -22,6 +22,7 @@ from workbench.experiment.events import RunStarted
 from workbench.experiment.failure import failure_of
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.nonfinite import nan_failure
+from workbench.experiment.openmp import release_team
 from workbench.records import Failure
 from workbench.records.panel import Status
 
@@ -124,6 +125,7 @@ class Runner:
             step = self.training.step_count
             self.training.board.change("training", "training", step)
             self.training.board.emit(RunStarted(step))
+            release_team()
             self._over, before = threading.Event(), self._over
             self._thread = threading.Thread(
                 target=context.run,

@@ -6,10 +6,12 @@ TensorBoard writer, a place in the hub, a panel as its display, and the first ca
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from workbench import experiment as _experiment
 from workbench.experiment import Experiment
+from workbench.experiment.openmp import release_team
 from workbench.panel.hub import hub
 
 if TYPE_CHECKING:
@@ -27,6 +29,18 @@ def _stream_to_tensorboard(experiment: Experiment) -> None:
 def _publish(experiment: Experiment) -> None:
     hub().listen()
     hub().add(experiment)
+
+
+def _free_the_cores_after_cells() -> None:
+    """Let no team of OpenMP threads that a cell leaves behind slow a run in the background."""
+    ipython = sys.modules.get("IPython")
+    shell: Any = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.events.register("post_run_cell", _after_cell)
+
+
+def _after_cell(_result: object = None) -> None:
+    release_team()
 
 
 def _display(experiment: Experiment, **options: Any) -> Any:
@@ -60,3 +74,4 @@ def _capture_first_step(experiment: Experiment) -> None:
 
 _experiment.assembly_hooks.extend([_stream_to_tensorboard, _publish, _capture_first_step])
 Experiment.displayer = staticmethod(_display)
+_free_the_cores_after_cells()
