@@ -7,7 +7,9 @@ model and the same SGD. What is left of the difference is each one's fixed cost 
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
+import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,27 +22,69 @@ from torch import nn
 from torch.nn import functional as F
 
 from workbench.experiment import Experiment
+from workbench.experiment.events import EpochDone
 from workbench.metrics import attach
 
-SAMPLES, FEATURES, CLASSES, BATCH = 8192, 32, 10, 8
+SAMPLES, FEATURES, CLASSES, BATCH = 4096, 32, 10, 8
 STEPS_PER_EPOCH = SAMPLES // BATCH
-SHORT, LONG = 1, 3
-"""Epochs. The cost of a step is the difference of the two, so that starting costs nothing."""
+EPOCHS = 6
 
-Train = Callable[[int], None]
-"""Trains for so many epochs, from scratch."""
+
+class Clock:
+    """Wall and processor time, read once an epoch: starting and ending a training is left out."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[float, float]] = []
+
+    def mark(self) -> None:
+        """An epoch begins."""
+        self._marks.append((time.perf_counter(), time.process_time()))
+
+    def step_cost(self) -> StepCost:
+        """Of the median epoch, without the first, in which caches are cold."""
+        wall, cpu = (
+            statistics.median(b - a for a, b in itertools.pairwise(times[1:]))
+            for times in zip(*self._marks, strict=True)
+        )
+        return StepCost(wall / STEPS_PER_EPOCH * 1e6, cpu / STEPS_PER_EPOCH * 1e6)
+
+
+Train = Callable[[Clock], None]
+"""Trains for `EPOCHS` epochs, from scratch."""
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Microseconds per step."""
+
+    wall_us: float
+    cpu_us: float
+    """Of all threads of this process: a busy machine does not change it much."""
+
+
+def mean_of(a: StepCost, b: StepCost) -> StepCost:
+    return StepCost((a.wall_us + b.wall_us) / 2, (a.cpu_us + b.cpu_us) / 2)
+
+
+def step_cost(train: Train) -> StepCost:
+    """What one step of a training costs."""
+    gc.collect()
+    clock = Clock()
+    train(clock)
+    return clock.step_cost()
 
 
 class Batches:
     """An iterable of batches without the cost of a `DataLoader`."""
 
-    def __init__(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        self.x, self.y = x, y
+    def __init__(self, clock: Clock, x: torch.Tensor, y: torch.Tensor) -> None:
+        self.clock, self.x, self.y = clock, x, y
 
     def __len__(self) -> int:
         return len(self.x) // BATCH
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        self.clock.mark()
         for rows in torch.randperm(len(self.x)).split(BATCH):
             yield self.x[rows], self.y[rows]
 
@@ -59,32 +103,9 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.01)
 
 
-@dataclass(frozen=True)
-class StepCost:
-    """Microseconds per step."""
-
-    wall_us: float
-    cpu_us: float
-    """Of all threads of this process: a busy machine does not change it much."""
-
-
-def step_cost(train: Train) -> StepCost:
-    """What one more step costs: a long training minus a short one."""
-    gc.collect()
-    wall, cpu = zip(*(_times(train, epochs) for epochs in (SHORT, LONG)), strict=True)
-    steps = (LONG - SHORT) * STEPS_PER_EPOCH
-    return StepCost((wall[1] - wall[0]) / steps * 1e6, (cpu[1] - cpu[0]) / steps * 1e6)
-
-
-def _times(train: Train, epochs: int) -> tuple[float, float]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    train(epochs)
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
-def _loop(model: Any, optimizer: Any, backward: Callable[[torch.Tensor], Any], epochs: int) -> None:
-    batches = Batches(*data())
-    for _ in range(epochs):
+def _loop(model: Any, optimizer: Any, backward: Callable[[torch.Tensor], Any], at: Clock) -> None:
+    batches = Batches(at, *data())
+    for _ in range(EPOCHS):
         for x, y in batches:
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x), y)
@@ -92,30 +113,30 @@ def _loop(model: Any, optimizer: Any, backward: Callable[[torch.Tensor], Any], e
             optimizer.step()
 
 
-def plain(epochs: int) -> None:
+def plain(clock: Clock) -> None:
     model = mlp()
-    _loop(model, sgd(model), torch.Tensor.backward, epochs)
+    _loop(model, sgd(model), torch.Tensor.backward, clock)
 
 
-def fabric(epochs: int) -> None:
+def fabric(clock: Clock) -> None:
     from lightning.fabric import Fabric
 
     engine = Fabric(accelerator="cpu", devices=1)
     model = mlp()
     model, optimizer = engine.setup(model, sgd(model))
-    _loop(model, optimizer, engine.backward, epochs)
+    _loop(model, optimizer, engine.backward, clock)
 
 
-def accelerate(epochs: int) -> None:
+def accelerate(clock: Clock) -> None:
     from accelerate import Accelerator
 
     engine = Accelerator(cpu=True)
     model = mlp()
     model, optimizer = engine.prepare(model, sgd(model))
-    _loop(model, optimizer, engine.backward, epochs)
+    _loop(model, optimizer, engine.backward, clock)
 
 
-def lightning(epochs: int, *, log: bool) -> None:
+def lightning(clock: Clock, *, log: bool) -> None:
     import lightning as L
 
     class Module(L.LightningModule):
@@ -136,24 +157,25 @@ def lightning(epochs: int, *, log: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = L.Trainer(
-            max_epochs=epochs,
+            max_epochs=EPOCHS,
             accelerator="cpu",
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.fit(Module(), Batches(*data()))
+        trainer.fit(Module(), Batches(clock, *data()))
 
 
-def workbench(epochs: int, *, runs: Path, stream: bool) -> None:
+def workbench(clock: Clock, *, runs: Path, stream: bool) -> None:
     """An experiment as a person makes it; ``stream`` writes TensorBoard files meanwhile."""
     model = mlp()
     experiment = Experiment(
         model, data(), optimizer=sgd(model), batch_size=BATCH, runs=runs, device="cpu"
     )
     detach = attach(experiment) if stream else None
-    experiment.run(epochs=epochs, wait=True)
+    experiment.subscribe(lambda event: clock.mark() if isinstance(event, EpochDone) else None)
+    experiment.run(epochs=EPOCHS, wait=True)
     if detach is not None:
         detach()
     experiment.close()

@@ -28,12 +28,24 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def compare(title: str, unit: str, results: Mapping[str, Sequence[float]], *, baseline: str) -> str:
-    """Median, middle half and difference to the baseline within each round, per contender."""
+def compare(
+    title: str,
+    unit: str,
+    results: Mapping[str, Sequence[float]],
+    *,
+    baseline: str,
+    beside: Mapping[str, Sequence[float]] | None = None,
+) -> str:
+    """Median, middle half and difference to the baseline within each round, per contender.
+
+    ``beside`` holds the baseline as it was measured right beside each contender; without it, the
+    baseline of the same round counts.
+    """
+    beside = beside or {}
     lines = [title, f"{'':28} {'median':>10} {'middle half':>19} {'over baseline':>22}  [{unit}]"]
     for name, values in results.items():
         low, high = quartiles(values)
-        extra = [a - b for a, b in zip(values, results[baseline], strict=True)]
+        extra = differences(values, beside.get(name, results[baseline]))
         extra_low, extra_high = quartiles(extra)
         over = (
             ""
@@ -43,6 +55,10 @@ def compare(title: str, unit: str, results: Mapping[str, Sequence[float]], *, ba
         spread = f"{low:.2f} .. {high:.2f}"
         lines.append(f"{name:28} {median(values):10.2f} {spread:>19} {over:>22}")
     return "\n".join(lines)
+
+
+def differences(values: Sequence[float], baseline: Sequence[float]) -> list[float]:
+    return [a - b for a, b in zip(values, baseline, strict=True)]
 
 
 def versions(*packages: str) -> str:

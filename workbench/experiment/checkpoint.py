@@ -45,7 +45,7 @@ class CheckpointWriter:
         self.path = folder / "checkpoints" / "last.pt"
         self.problem = ""
         self._thread: threading.Thread | None = None
-        self._last = 0.0
+        self._last = time.monotonic()
         self._last_step = -1
 
     def offer(self, training: Training, *, final: bool = False) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workbench.experiment.scalars import ScalarLog
     from workbench.experiment.training import Training
 
-PER_SECOND = 20
+PER_SECOND = 10
 _MEMORY_S = 2.0
 """Throughput is averaged over about so many seconds."""
 
@@ -64,7 +64,7 @@ class Measures:
         self._measure_speed(now)
         if self.samples_per_s is not None:
             self._scalars.add("train/samples_per_s", step, self.samples_per_s)
-        accuracy = accuracy_of(result.logits, result.targets)
+        accuracy = accuracy_of(result.logits.detach(), result.targets)
         if accuracy is not None:
             self._scalars.add("train/accuracy", step, accuracy)
         norm = result.gradient_norm

@@ -13,8 +13,8 @@ import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ class ScalarLog:
             points = [self._pending.popleft() for _ in range(len(self._pending))]
             if not points:
                 return 0
-            batch = self._store(points, _read([point[2] for point in points]))
+            batch = self._store(points)
         for sink in tuple(self._sinks):
             try:
                 sink(batch)
@@ -80,20 +80,20 @@ class ScalarLog:
                 log.exception("a scalar sink failed")
         return len(points)
 
-    def _store(
-        self, points: list[tuple[str, int, float | torch.Tensor, float]], values: list[float]
-    ) -> list[Series]:
-        rows: dict[str, list[tuple[int, float, float]]] = {}
-        for (name, step, _, at), value in zip(points, values, strict=True):
-            rows.setdefault(name, []).append((step, value, at))
+    def _store(self, points: list[tuple[str, int, float | torch.Tensor, float]]) -> list[Series]:
+        # by columns: a loop over the points would hold the interpreter's lock, and with it the
+        # training, for a microsecond each
+        names, steps, values, times = zip(*points, strict=True)
+        at = np.array(steps, dtype=np.int64)
+        numbers = np.array(_read(values), dtype=np.float64)
+        seconds = np.array(times, dtype=np.float64)
         batch: list[Series] = []
-        for name, series in rows.items():
-            steps, numbers, times = (np.array(column) for column in zip(*series, strict=True))
+        for name, rows in _rows_by_name(names).items():
             column = self._columns.setdefault(name, _Column())
             # values first: a reader on another thread takes as many as there are steps
-            column.values.extend(numbers.tolist())
-            column.steps.extend(steps.tolist())
-            batch.append((name, steps.astype(np.int64), numbers.astype(np.float64), times))
+            column.values.frombytes(numbers[rows].tobytes())
+            column.steps.frombytes(at[rows].tobytes())
+            batch.append((name, at[rows], numbers[rows], seconds[rows]))
         return batch
 
     def names(self) -> tuple[str, ...]:
@@ -142,8 +142,20 @@ class Metrics(Mapping[str, dict[str, npt.NDArray[Any]]]):
         return f"Metrics({', '.join(rows)})"
 
 
-def _read(values: list[float | torch.Tensor]) -> list[float]:
+def _rows_by_name(names: tuple[str, ...]) -> Mapping[str, slice | list[int]]:
+    """Which rows each name has."""
+    if len(set(names)) == 1:
+        return {names[0]: slice(None)}
+    found: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        found.setdefault(name, []).append(row)
+    return found
+
+
+def _read(values: tuple[float | torch.Tensor, ...]) -> Sequence[float]:
     """All values as floats, with one transfer per device."""
+    if set(map(type, values)) == {float}:
+        return cast("tuple[float, ...]", values)
     found: list[float] = [0.0] * len(values)
     devices: dict[torch.device, list[int]] = {}
     for index, value in enumerate(values):
@@ -152,7 +164,7 @@ def _read(values: list[float | torch.Tensor]) -> list[float]:
         else:
             found[index] = float(value)
     for rows in devices.values():
-        tensors = [values[row].detach().reshape(()).double() for row in rows]  # type: ignore[union-attr]  # only tensors were put here
+        tensors = [cast(torch.Tensor, values[row]).detach().reshape(()).double() for row in rows]
         for row, number in zip(rows, torch.stack(tensors).tolist(), strict=True):
             found[row] = number
     return found

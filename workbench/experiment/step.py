@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StepResult:
-    """What a step leaves behind: nothing that holds its graph."""
+    """What a step leaves behind. It lives until the step is logged; nothing may keep it longer."""
 
     __slots__ = ("applied", "gradient_norm", "logits", "loss", "targets")
 
@@ -35,6 +35,7 @@ class StepResult:
         self.loss = loss
         """A float on the CPU, a detached scalar elsewhere."""
         self.logits = logits
+        """As the model returned them: to be looked at, not to be kept, for they have a graph."""
         self.targets = targets
         self.gradient_norm = gradient_norm
         """Before clipping; None where nothing is clipped."""
@@ -54,7 +55,7 @@ def train_step(training: Training, batch: Any) -> StepResult:
     logits, loss = forward(training, inputs, targets)
     value = backward(training, loss)
     norm, applied = update(training)
-    return StepResult(value, logits.detach(), targets, norm, applied=applied)
+    return StepResult(value, logits, targets, norm, applied=applied)
 
 
 def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> StepResult:
@@ -73,7 +74,7 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
     for probe in probes:
         probe.after_backward()
     norm, applied = update(training)
-    return StepResult(value, logits.detach(), targets, norm, applied=applied)
+    return StepResult(value, logits, targets, norm, applied=applied)
 
 
 def forward(training: Training, inputs: Any, targets: Any) -> tuple[torch.Tensor, torch.Tensor]:

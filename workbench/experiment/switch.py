@@ -39,7 +39,7 @@ def first_step(training: Training, batch: Any) -> StepResult:
     seconds = time.perf_counter() - started
     training.timings.first_step(training.modes, seconds)
     if reference is not None and reference.shape == result.logits.shape:
-        difference = float((result.logits.float() - reference).abs().max())
+        difference = float((result.logits.detach().float() - reference).abs().max())
         training.timings.parity(training.modes, difference)
     if leaving is not None:
         _report(training, leaving, seconds)

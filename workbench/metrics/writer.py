@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from workbench.experiment.scalars import Series
 from workbench.metrics.encoding import encode_series
 from workbench.metrics.eventfile import EventFile
@@ -35,11 +37,15 @@ _GIVE_UP_S = 10.0
 """How long a disk may refuse after a run is over before what waits is counted as dropped."""
 _IDLE_S = 5.0
 """How long the thread stays without work."""
+_GATHER_S = 1.0
+"""How long points are gathered before they are encoded together. Encoding costs a fixed half
+millisecond, during which it holds the interpreter's lock that the training needs as well."""
 
 MakeSummary = Callable[[], Any]
 """Returns a ``tensorboard.Summary``."""
-_Item = tuple[int, Callable[[], bytes]]
-"""(number of points, what encodes them)"""
+_Scalars = list[Series]
+_Item = tuple[int, _Scalars | Callable[[], bytes]]
+"""(number of points, the points themselves or what encodes them)"""
 
 _open_writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
 
@@ -67,13 +73,12 @@ class EventWriter:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._finishing = False
+        self._flushing = 0
         _open_writers.add(self)
 
     def write(self, batch: Sequence[Series]) -> None:
         """Queue a batch of scalars (a sink of `ScalarLog`); never blocks, never raises."""
-        count = sum(len(series[1]) for series in batch)
-        kept = list(batch)
-        self._put(count, lambda: b"".join(encode_series(series) for series in kept))
+        self._put(sum(len(series[1]) for series in batch), list(batch))
 
     def summary(self, step: int, make: MakeSummary) -> None:
         """Queue any other summary; ``make`` builds it on the writer thread."""
@@ -97,7 +102,12 @@ class EventWriter:
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until all is on disk; False when that took longer than ``timeout`` seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._waiting == 0, timeout)
+            self._flushing += 1
+            self._changed.notify_all()
+            try:
+                return self._changed.wait_for(lambda: self._waiting == 0, timeout)
+            finally:
+                self._flushing -= 1
 
     def close(self, timeout: float = 5.0) -> bool:
         """Write what waits and end the thread; False when the disk did not let it in time.
@@ -117,16 +127,16 @@ class EventWriter:
             thread.join(timeout if done else 0.0)
         return done
 
-    def _put(self, count: int, encode: Callable[[], bytes]) -> None:
+    def _put(self, count: int, content: _Scalars | Callable[[], bytes]) -> None:
         if count == 0:
             return
         with self._changed:
             fits = self._waiting + count <= self._capacity
             if fits:
-                self._items.append((count, encode))
+                self._items.append((count, content))
                 self._waiting += count
-                self._ensure_thread()
-                self._changed.notify_all()
+                if not self._ensure_thread() and len(self._items) == 1:
+                    self._changed.notify_all()
         if not fits:
             self._drop(count)
 
@@ -136,10 +146,13 @@ class EventWriter:
         if self._on_drop is not None:
             self._on_drop(self.dropped)
 
-    def _ensure_thread(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
-            self._thread.start()
+    def _ensure_thread(self) -> bool:
+        """Start the thread; False where it runs already."""
+        if self._thread is not None:
+            return False
+        self._thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
+        self._thread.start()
+        return True
 
     def _run(self) -> None:
         while True:
@@ -152,11 +165,28 @@ class EventWriter:
             if self._retire():
                 return
 
-    def _take(self) -> _Item | None:
-        """The next item, or None when there is nothing to do."""
+    def _take(self) -> tuple[int, Callable[[], bytes]] | None:
+        """What is to be written next, or None when there is nothing to do."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._finishing, _IDLE_S)
-            return self._items.popleft() if self._items else None
+            if not self._items:
+                return None
+            # most of a queue that is half full already is worth no wait
+            in_a_hurry = self._waiting > self._capacity // 2
+            if not in_a_hurry:
+                self._changed.wait_for(lambda: self._finishing or self._flushing, _GATHER_S)
+            return self._next() if self._items else None
+
+    def _next(self) -> tuple[int, Callable[[], bytes]]:
+        """The first item, with all scalars that follow it if it is scalars."""
+        count, content = self._items.popleft()
+        if callable(content):
+            return count, content
+        batches = [content]
+        while self._items and not callable(more := self._items[0][1]):
+            count += self._items.popleft()[0]
+            batches.append(more)
+        return count, lambda: b"".join(map(encode_series, merged(batches)))
 
     def _retire(self) -> bool:
         """End the thread, unless there is work again."""
@@ -166,7 +196,7 @@ class EventWriter:
             self._thread = None
             return True
 
-    def _write_until_done(self, item: _Item) -> None:
+    def _write_until_done(self, item: tuple[int, Callable[[], bytes]]) -> None:
         count, encode = item
         records, refused_since = _encoded(encode), time.monotonic()
         while records and not self._write(records):
@@ -195,6 +225,23 @@ class EventWriter:
             return False
         self.error = ""
         return True
+
+
+def merged(batches: Sequence[Sequence[Series]]) -> list[Series]:
+    """One series per tag, its points in the order in which they came."""
+    parts: dict[str, list[Series]] = {}
+    for batch in batches:
+        for series in batch:
+            parts.setdefault(series[0], []).append(series)
+    return [
+        (
+            tag,
+            np.concatenate([series[1] for series in same]),
+            np.concatenate([series[2] for series in same]),
+            np.concatenate([series[3] for series in same]),
+        )
+        for tag, same in parts.items()
+    ]
 
 
 def _encoded(encode: Callable[[], bytes]) -> bytes:

@@ -130,7 +130,7 @@ FULL_DISK = """
     writer = EventWriter(Path(sys.argv[1]), capacity=600)
     for batch in range(10):
         writer.write([series(100 * batch, 100)])
-    time.sleep(0.5)
+    writer.flush(0.5)
     print(writer.dropped, writer.error)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     assert writer.flush(10)
