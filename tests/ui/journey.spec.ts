@@ -1,6 +1,6 @@
 import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { expect, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
+import { expect, galata, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 import { execute, openSidePanel, picture, reloadPage, runAll, setTheme } from './helpers';
 
@@ -22,7 +22,15 @@ const stored = JSON.parse(
 ) as { cells: Cell[] };
 
 // A control that cannot be pressed fails its step, not the whole test's time.
-test.use({ actionTimeout: 20_000 });
+test.use({
+  actionTimeout: 20_000,
+  // JupyterLab saves by itself after two minutes. A save of ours at that very moment would find a
+  // file newer than the one it knows, and ask what to do.
+  mockSettings: {
+    ...galata.DEFAULT_SETTINGS,
+    '@jupyterlab/docmanager-extension:plugin': { autosave: false },
+  },
+});
 
 test.describe('The first classifier', () => {
   test('is built, trained, watched and switched from the panel', async ({ page, tmpPath }) => {
