@@ -21,6 +21,10 @@ from workbench.records import Badge
 from workbench.records.panel import BadgeKind
 
 
+_TOO_WIDE = 5
+"""An interval whose ends differ by more than this factor is not printed."""
+
+
 def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) -> Badge:
     """The badge of ``mode`` as it stands in ``modeset``."""
     if reason := mode.no_effect_reason(model):
@@ -73,11 +77,18 @@ def _effect(
     tooltip += [f"first step {duration(first_s)}"] if first_s is not None else []
     tooltip += [_parity(delta)] if delta is not None else []
     if not change.supported:
-        text, detail = "no clear effect", f"{factor(change.low)} to {factor(change.high)} speed"
+        text, detail = "no clear effect", _resolution(change)
     else:
         text = f"{_verdict(change)}{than}"
         detail = _cost(before, now, first_s) or (_parity(delta) if delta is not None else "")
     return Badge(kind=_kind(change), text=text, detail=detail, tooltip="; ".join(tooltip))
+
+
+def _resolution(change: Speedup) -> str:
+    """How finely nothing could be told apart; an interval of that width says nothing in figures."""
+    if change.high > _TOO_WIDE * change.low:
+        return "step times vary too much"
+    return f"{factor(change.low)} to {factor(change.high)} speed"
 
 
 def _kind(change: Speedup) -> BadgeKind:

@@ -107,6 +107,18 @@ def test_no_verdict_without_support(bench: Bench) -> None:
     assert float(low) <= 1.0 <= float(high)
 
 
+def test_an_interval_too_wide_to_mean_anything_is_not_printed(bench: Bench) -> None:
+    bench.train("", 0.010)
+    text = str(ModeSet.parse("bf16", CPU))
+    for index in range(24):
+        bench.timings.add(text, 0.1 if index % 2 else 0.002)
+    assert line(bench.badge("bf16", "precision")) == (
+        "none",
+        "no clear effect",
+        "step times vary too much",
+    )
+
+
 def test_a_badge_is_not_fooled_by_another_mode_changing_too(bench: Bench) -> None:
     bench.train("", 0.020)
     bench.train("compile+bf16", 0.010)
