@@ -20,7 +20,6 @@ from workbench.modes.statistics import Speedup, Spread, speedup
 from workbench.records import Badge
 from workbench.records.panel import BadgeKind
 
-
 _TOO_WIDE = 5
 """An interval whose ends differ by more than this factor is not printed."""
 
