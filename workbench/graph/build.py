@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,8 @@ def build_record(
     leaves = Leaves.of(graph, names, origin.leaf_names or {})
     saved = count_saved(graph.nodes, _held_anyway(names, leaves, origin))
     owner, notes = _owners(graph, types, leaves, names, origin.trace)
-    table = _ModuleTable(names.modules, owner)
+    seconds = {} if origin.trace is None else origin.trace.seconds()
+    table = _ModuleTable(names.modules, owner, seconds)
     calls = Calls.of(graph, types, origin.trace)
     strings = Table([""])
     title = names.title or "loss"
@@ -113,10 +115,12 @@ def build_record(
         node_output_bytes=np.array([size[0] if size else 0 for size in outputs.num_bytes]),
         node_name=strings.rows(leaves.name),
         node_source=np.array(calls.source, dtype=np.int32),
-        strings=tuple(strings.items),
         root=len(types) - 1,
         **_edge_columns(graph, outputs),
-        **_saved_columns(saved),
+        **_saved_columns(saved, strings),
+        **_no_gradients(len(types)),
+        unreached=(),
+        strings=tuple(strings.items),
     )
 
 
@@ -128,12 +132,32 @@ def _edge_columns(graph: Walk, outputs: Outputs) -> dict[str, Any]:
     }
 
 
-def _saved_columns(saved: SavedBytes) -> dict[str, Any]:
+def _saved_columns(saved: SavedBytes, strings: Table[str]) -> dict[str, Any]:
+    holds = saved.holds
     return {
+        "storage_bytes": np.array(holds.storage_bytes, dtype=np.int64),
+        "storage_kind": np.array(holds.storage_kind, dtype=np.uint8),
+        "hold_node": np.array(holds.node, dtype=np.int32),
+        "hold_storage": np.array(holds.storage, dtype=np.int32),
+        "hold_name": strings.rows(holds.name),
+        "hold_shape": strings.rows(holds.shape),
         "node_saved_bytes": saved.first,
         "node_shared_bytes": saved.shared,
         "saved_bytes": int(saved.first.sum()),
         **{f"{kind}_bytes": size for kind, size in saved.totals.items()},
+    }
+
+
+def _no_gradients(num_nodes: int) -> dict[str, Any]:
+    """The gradient columns of a record whose backward nobody has watched (yet)."""
+    unknown = np.full(num_nodes, np.nan, dtype=np.float32)
+    return {
+        "node_gradient_norm": unknown,
+        "node_gradient_max": unknown,
+        "node_gradient_zeros": unknown,
+        "node_gradient_non_finite": np.full(num_nodes, -1, dtype=np.int64),
+        "gradients": False,
+        "non_finite": None,
     }
 
 
@@ -192,7 +216,9 @@ def _own_leaves(owner: Ints, graph: Walk, leaves: Leaves) -> None:
 class _ModuleTable:
     """The modules that own something, their ancestors, and the loss; rows renumbered."""
 
-    def __init__(self, modules: Sequence[GraphModule], owner: Ints) -> None:
+    def __init__(
+        self, modules: Sequence[GraphModule], owner: Ints, seconds: Mapping[str, float]
+    ) -> None:
         used: set[int] = set()
         for row in np.unique(owner[owner >= 0]).tolist():
             while row >= 0 and row not in used:
@@ -201,11 +227,16 @@ class _ModuleTable:
         new_row = {old: new for new, old in enumerate(sorted(used))}
         kept = [modules[old] for old in sorted(used)]
         table = [
-            GraphModule(path=m.path, cls=m.cls, parent=new_row.get(m.parent, -1)) for m in kept
+            dataclasses.replace(
+                module,
+                parent=new_row.get(module.parent, -1),
+                forward_s=seconds.get(module.path),
+            )
+            for module in kept
         ]
         if (owner < 0).any():
             new_row[OUTSIDE] = len(table)
-            table.append(GraphModule(path="loss", cls="", parent=-1))
+            table.append(GraphModule(path="loss", cls="", parent=-1, forward_s=None))
         self.modules = tuple(table)
         self.rows = np.array([new_row[row] for row in owner.tolist()], dtype=np.int32)
 

@@ -66,7 +66,9 @@ class ModelNames:
                 seen.add(id(layer))
                 inner = layer
                 self._add_tensors(layer, path, row)
-            self.modules.append(GraphModule(path=path, cls=type(inner).__name__, parent=parent))
+            self.modules.append(
+                GraphModule(path=path, cls=type(inner).__name__, parent=parent, forward_s=None)
+            )
             self.live.append(module)
             children = list(inner.named_children())
             pending.extend((_join(path, name), row, child) for name, child in reversed(children))

@@ -21,6 +21,7 @@ from workbench.graph.torch_private import (
     raw_values,
     storage_key,
 )
+from workbench.records import STORAGE_KINDS
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
     from workbench.graph.capture import Ints
 
 _CHECKPOINT_HOLDER = "torch.utils.checkpoint"
+
+
+@dataclass
+class Holds:
+    """Which node holds which storage, one row per saved tensor, and the storages."""
+
+    node: list[int] = field(default_factory=list[int])
+    storage: list[int] = field(default_factory=list[int])
+    name: list[str] = field(default_factory=list[str])
+    shape: list[str] = field(default_factory=list[str])
+    storage_bytes: list[int] = field(default_factory=list[int])
+    storage_kind: list[int] = field(default_factory=list[int])
 
 
 @dataclass
@@ -42,6 +55,7 @@ class SavedBytes:
     totals: dict[str, int] = field(
         default_factory=lambda: {"parameter": 0, "buffer": 0, "input": 0}
     )
+    holds: Holds = field(default_factory=Holds)
     num_freed: int = 0
     """Nodes whose saved tensors a backward has freed."""
     num_recomputed: int = 0
@@ -86,7 +100,7 @@ def count_saved(nodes: Sequence[Node], held_anyway: Mapping[int, str]) -> SavedB
     """
     result = SavedBytes(np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64))
     slots: dict[type, tuple[str, ...]] = {}
-    seen: set[int] = set()
+    seen: dict[int, int] = {}
     for row, node in enumerate(nodes):
         names = slots.get(type(node))
         if names is None:
@@ -99,20 +113,30 @@ def count_saved(nodes: Sequence[Node], held_anyway: Mapping[int, str]) -> SavedB
 def _count_node(
     result: SavedBytes,
     row: int,
-    tensors: Iterable[torch.Tensor],
-    seen: set[int],
+    tensors: Iterable[tuple[str, torch.Tensor]],
+    seen: dict[int, int],
     held_anyway: Mapping[int, str],
 ) -> None:
+    """Count what ``row`` holds; ``seen`` is storage identity -> row in the table of storages."""
     own: set[int] = set()
-    for tensor in tensors:
+    holds = result.holds
+    for name, tensor in tensors:
         key, size = storage_key(tensor)
+        kind = held_anyway.get(key, "activation")
+        storage = seen.get(key)
+        is_first = storage is None
+        if storage is None:
+            storage = seen[key] = len(holds.storage_bytes)
+            holds.storage_bytes.append(size)
+            holds.storage_kind.append(STORAGE_KINDS.index(kind))
+        holds.node.append(row)
+        holds.storage.append(storage)
+        holds.name.append(name)
+        holds.shape.append("×".join(map(str, tensor.shape)) or "scalar")
         if key in own:
             continue
         own.add(key)
-        kind = held_anyway.get(key)
-        is_first = key not in seen
-        seen.add(key)
-        if kind is not None:
+        if kind != "activation":
             result.totals[kind] += size if is_first else 0
         elif is_first:
             result.first[row] += size
@@ -120,20 +144,25 @@ def _count_node(
             result.shared[row] += size
 
 
-def _held(result: SavedBytes, node: Node, slots: tuple[str, ...]) -> Iterable[torch.Tensor]:
-    """Tensors ``node`` holds, with what cannot be counted noted in ``result``."""
+def _held(
+    result: SavedBytes, node: Node, slots: tuple[str, ...]
+) -> Iterable[tuple[str, torch.Tensor]]:
+    """Tensors ``node`` holds, by name, with what cannot be counted noted in ``result``."""
     empty = ""
     for slot in slots:
+        name = slot.removeprefix("_raw_saved_")
         for value in raw_values(node, slot):
             if value is None:
                 empty = empty or slot
             else:
-                yield from _parts(result, value)
+                for tensor in _parts(result, value):
+                    yield name, tensor
     if empty and is_freed(node, empty):
         result.num_freed += 1
     if forward_class(node) is not None:  # a custom Function may keep tensors on ctx
-        for value in list(vars(node).values()):
-            yield from _stashed(result, value)
+        for name, value in list(vars(node).items()):
+            for tensor in _stashed(result, value):
+                yield f"ctx.{name}", tensor
 
 
 def _stashed(result: SavedBytes, value: Any) -> Iterable[torch.Tensor]:

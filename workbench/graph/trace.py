@@ -12,6 +12,7 @@ get no hooks, and the mode is taken off the thread's stack while compiled code r
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,13 @@ class TraceResult:
     """Weak references to the storages of the arguments of the outermost calls."""
     ran_elsewhere: bool
     """Whether a module also ran on another thread, unseen."""
+    forward_s: tuple[float, ...] = ()
+    """Per path, seconds its forwards took, all they contain included; 0 where it never ran."""
+
+    def seconds(self) -> dict[str, float]:
+        """Path -> `forward_s`, of the modules that ran."""
+        pairs = zip(self.paths, self.forward_s, strict=False)
+        return {path: seconds for path, seconds in pairs if seconds > 0}
 
 
 class Trace:
@@ -68,8 +76,9 @@ class Trace:
         self.active = False
         self._thread = 0
         self._first = 0
-        self._stack: list[tuple[int, bool]] = []
-        """Modules that run now, and whether as compiled code."""
+        self._stack: list[tuple[int, bool, float]] = []
+        """Modules that run now, whether as compiled code, and since when."""
+        self._forward_s: list[float] = []
         self._owner_at: list[int] = []
         self._owner: list[int] = []
         self._inputs: list[Any] = []
@@ -85,6 +94,7 @@ class Trace:
         names = ModelNames.of(self.models)
         self._paths = tuple(module.path for module in names.modules)
         self._parents = [module.parent for module in names.modules]
+        self._forward_s = [0.0] * len(self._paths)
         self._thread = threading.get_ident()
         self._first = torch_private.current_sequence()
         self._note(OUTSIDE)
@@ -118,6 +128,7 @@ class Trace:
             calls=tuple(self._calls.calls),
             inputs=tuple(self._inputs),
             ran_elsewhere=self._ran_elsewhere,
+            forward_s=tuple(self._forward_s),
         )
 
     def _on_backward(self, loss: torch.Tensor) -> None:
@@ -179,17 +190,18 @@ class Trace:
             self._inputs += weak_storages(inputs)
         if under_dynamo:  # compiled from outside, as by torch.compile(model)
             self._unwatch_below(row)
-        self._stack.append((row, is_compiled or under_dynamo))
+        self._stack.append((row, is_compiled or under_dynamo, time.perf_counter()))
         self._note(row)
         if is_compiled or under_dynamo:
             self._calls.enter_compiled()
 
     def _exit(self, row: int) -> None:
-        if not self._is_here() or all(row != entered for entered, _ in self._stack):
+        if not self._is_here() or all(row != entered for entered, *_ in self._stack):
             return
         entered = -1
         while entered != row:  # also leaves modules whose hook an exception skipped
-            entered, is_compiled = self._stack.pop()
+            entered, is_compiled, since = self._stack.pop()
+            self._forward_s[entered] += time.perf_counter() - since
             if is_compiled:
                 self._calls.exit_compiled()
         self._note(self._stack[-1][0] if self._stack else OUTSIDE)

@@ -1,7 +1,15 @@
 """Frozen, plain-data records: what crosses to the browser or the disk. No torch here."""
 
 from workbench.records.base import Record, RecordError, read_record, to_json
-from workbench.records.graph import NODE_KINDS, GraphModule, GraphNode, GraphRecord
+from workbench.records.graph import (
+    NODE_KINDS,
+    STORAGE_KINDS,
+    GraphModule,
+    GraphNode,
+    GraphRecord,
+    NonFinite,
+    Unreached,
+)
 from workbench.records.memory import (
     BLOCK_STATES,
     CATEGORIES,
@@ -28,6 +36,7 @@ __all__ = [
     "BLOCK_STATES",
     "CATEGORIES",
     "NODE_KINDS",
+    "STORAGE_KINDS",
     "Badge",
     "CaptureInfo",
     "CarryRow",
@@ -43,11 +52,13 @@ __all__ = [
     "MemoryRecord",
     "ModeChoice",
     "ModeState",
+    "NonFinite",
     "Phase",
     "Record",
     "RecordError",
     "RunSummary",
     "SourceLine",
+    "Unreached",
     "read_record",
     "to_json",
 ]

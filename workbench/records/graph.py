@@ -6,18 +6,58 @@ Edges follow the data: ``edge_from`` made a value that ``edge_to`` consumed; gra
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from workbench.records.base import I32, I64, U8, Record
+from workbench.records.base import F32, I32, I64, U8, Record
 from workbench.records.source import SourceLine
 
 NODE_KINDS = ("operation", "parameter", "input", "compiled")
 """What a node is; ``node_kind`` holds the index. ``parameter`` and ``input`` are leaves."""
+
+STORAGE_KINDS = ("activation", "parameter", "buffer", "input")
+"""What a storage that a node holds is; ``storage_kind`` holds the index. Only activations would be
+freed with the graph."""
+
+UnreachedReason = Literal[
+    "frozen", "unused", "detached", "no_grad", "not_differentiable", "off_path"
+]
+"""``frozen``: it does not require grad. ``unused``: no operation took it. ``detached``: `detach` or
+``.data`` cut what was computed from it. ``no_grad``: it was used where gradients are off.
+``not_differentiable``: an operation without a gradient (argmax, a cast to integers) cut it.
+``off_path``: what was computed from it never reaches this loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unreached:
+    """A parameter that gets no gradient from this loss, and why."""
+
+    name: str
+    """Qualified (``encoder.layer.3.weight``)."""
+    reason: UnreachedReason
+    text: str
+    """One sentence that names the cut."""
+    source: int
+    """Line of the cut, an index into `GraphRecord.sources`; -1 where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonFinite:
+    """The first node, in the order of backward, that made a NaN or an infinity."""
+
+    node: int
+    """Row of the node; a gradient that was made in its backward is not finite."""
+    in_forward: bool
+    """Whether the loss itself was not finite: then the node is the first whose *output* was not."""
+    samples: tuple[int, ...]
+    """Rows of the batch whose values are not finite, at most 64; empty where unknown."""
+    text: str
+    """One sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +72,9 @@ class GraphModule:
     path: str
     cls: str
     parent: int
+    forward_s: float | None
+    """Seconds its forwards took in the captured step, all it contains included (host time, the
+    cost of the capture included); None where they were not watched."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,7 +88,7 @@ class GraphRecord(Record):
     totals only.
     """
 
-    schema: ClassVar[str] = "workbench.graph/1"
+    schema: ClassVar[str] = "workbench.graph/2"
 
     title: str
     model: str
@@ -92,6 +135,33 @@ class GraphRecord(Record):
     edge_bytes: I64
     """Bytes of the value that flowed along the edge."""
 
+    storage_bytes: I64
+    """One row per storage that some node holds for backward."""
+    storage_kind: U8
+    """Index into `STORAGE_KINDS`."""
+    hold_node: I32
+    """One row per saved tensor: the node that holds it, ascending."""
+    hold_storage: I32
+    """Index into the ``storage_*`` columns."""
+    hold_name: I32
+    """torch's name of the saved tensor (``input``, ``weight``, ``result1``)."""
+    hold_shape: I32
+
+    node_gradient_norm: F32
+    """L2 norm of the gradient of the node's output; for a leaf, of what backward gave it. NaN where
+    none arrived or none was measured."""
+    node_gradient_max: F32
+    """Largest magnitude in it; NaN likewise."""
+    node_gradient_zeros: F32
+    """Share of zeros in it, 0 to 1; NaN likewise."""
+    node_gradient_non_finite: I64
+    """Number of NaN and infinite values in it; -1 where none was measured."""
+    gradients: bool
+    """Whether backward was watched: only then do the ``node_gradient_*`` columns say anything."""
+    non_finite: NonFinite | None
+    unreached: tuple[Unreached, ...]
+    """Parameters of the model that this loss does not reach, in the model's order."""
+
     root: int
     """Row of the loss."""
     saved_bytes: int
@@ -126,12 +196,16 @@ class GraphNode:
     source: SourceLine | None
     saved_bytes: int
     shared_bytes: int
+    gradient_norm: float | None
+    """None where no gradient arrived or none was measured."""
 
     @classmethod
     def of(cls, record: GraphRecord, row: int) -> GraphNode:
         """The row ``row`` of ``record``."""
         text = record.strings
         source = int(record.node_source[row])
+        norm = float(record.node_gradient_norm[row])
+        known = math.isfinite(norm) or record.node_gradient_non_finite[row] > 0
         return cls(
             index=row,
             type=text[record.node_type[row]],
@@ -144,4 +218,7 @@ class GraphNode:
             source=record.sources[source] if source >= 0 else None,
             saved_bytes=int(record.node_saved_bytes[row]),
             shared_bytes=int(record.node_shared_bytes[row]),
+            gradient_norm=None
+            if math.isnan(norm) and not record.node_gradient_non_finite[row] > 0
+            else norm,
         )

@@ -30,7 +30,12 @@ from workbench.records.base import Record, columns
 
 TARGET = Path(__file__).parents[2] / "extensions" / "records" / "src" / "generated.ts"
 
-CONSTANTS = {"CATEGORIES": "Category", "NODE_KINDS": "NodeKind", "BLOCK_STATES": "BlockState"}
+CONSTANTS = {
+    "CATEGORIES": "Category",
+    "NODE_KINDS": "NodeKind",
+    "STORAGE_KINDS": "StorageKind",
+    "BLOCK_STATES": "BlockState",
+}
 """Public tuples of `workbench.records`, and the name of the union of their values."""
 
 ALIASES = ("Status", "BadgeKind", "CaptureKind")

@@ -11,7 +11,7 @@ function render({ model, el }: RenderProps): () => void {
   el.style.height = HEIGHT;
   return mount(
     el,
-    recordStore(model, (bytes) => readRecordAs('workbench.graph/1', bytes)),
+    recordStore(model, (bytes) => readRecordAs('workbench.graph/2', bytes)),
   );
 }
 

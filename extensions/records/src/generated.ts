@@ -7,6 +7,9 @@ export type Category = (typeof CATEGORIES)[number];
 export const NODE_KINDS = ['operation', 'parameter', 'input', 'compiled'] as const;
 export type NodeKind = (typeof NODE_KINDS)[number];
 
+export const STORAGE_KINDS = ['activation', 'parameter', 'buffer', 'input'] as const;
+export type StorageKind = (typeof STORAGE_KINDS)[number];
+
 export const BLOCK_STATES = ['allocated', 'pending', 'free'] as const;
 export type BlockState = (typeof BLOCK_STATES)[number];
 
@@ -133,6 +136,11 @@ export interface GraphModule {
   readonly path: string;
   readonly cls: string;
   readonly parent: number;
+  /**
+   * Seconds its forwards took in the captured step, all it contains included (host time, the
+   * cost of the capture included); None where they were not watched.
+   */
+  readonly forward_s: number | null;
 }
 
 /**
@@ -145,7 +153,7 @@ export interface GraphModule {
  * totals only.
  */
 export interface GraphRecord {
-  readonly schema: 'workbench.graph/1';
+  readonly schema: 'workbench.graph/2';
   readonly title: string;
   readonly model: string;
   readonly experiment: string | null;
@@ -187,6 +195,33 @@ export interface GraphRecord {
   readonly edge_to: Int32Array;
   /** Bytes of the value that flowed along the edge. */
   readonly edge_bytes: Float64Array;
+  /** One row per storage that some node holds for backward. */
+  readonly storage_bytes: Float64Array;
+  /** Index into `STORAGE_KINDS`. */
+  readonly storage_kind: Uint8Array;
+  /** One row per saved tensor: the node that holds it, ascending. */
+  readonly hold_node: Int32Array;
+  /** Index into the ``storage_*`` columns. */
+  readonly hold_storage: Int32Array;
+  /** torch's name of the saved tensor (``input``, ``weight``, ``result1``). */
+  readonly hold_name: Int32Array;
+  readonly hold_shape: Int32Array;
+  /**
+   * L2 norm of the gradient of the node's output; for a leaf, of what backward gave it. NaN where
+   * none arrived or none was measured.
+   */
+  readonly node_gradient_norm: Float32Array;
+  /** Largest magnitude in it; NaN likewise. */
+  readonly node_gradient_max: Float32Array;
+  /** Share of zeros in it, 0 to 1; NaN likewise. */
+  readonly node_gradient_zeros: Float32Array;
+  /** Number of NaN and infinite values in it; -1 where none was measured. */
+  readonly node_gradient_non_finite: Float64Array;
+  /** Whether backward was watched: only then do the ``node_gradient_*`` columns say anything. */
+  readonly gradients: boolean;
+  readonly non_finite: NonFinite | null;
+  /** Parameters of the model that this loss does not reach, in the model's order. */
+  readonly unreached: ReadonlyArray<Unreached>;
   /** Row of the loss. */
   readonly root: number;
   /** Sum of ``node_saved_bytes``: what the graph alone keeps alive for backward. */
@@ -306,6 +341,18 @@ export interface ModeState {
   readonly badge: Badge;
 }
 
+/** The first node, in the order of backward, that made a NaN or an infinity. */
+export interface NonFinite {
+  /** Row of the node; a gradient that was made in its backward is not finite. */
+  readonly node: number;
+  /** Whether the loss itself was not finite: then the node is the first whose *output* was not. */
+  readonly in_forward: boolean;
+  /** Rows of the batch whose values are not finite, at most 64; empty where unknown. */
+  readonly samples: ReadonlyArray<number>;
+  /** One sentence. */
+  readonly text: string;
+}
+
 /** A named stretch of a step (``forward``, ``backward``, ``optimizer``): events [start, end). */
 export interface Phase {
   readonly name: string;
@@ -340,10 +387,21 @@ export interface SourceLine {
   readonly text: string;
 }
 
+/** A parameter that gets no gradient from this loss, and why. */
+export interface Unreached {
+  /** Qualified (``encoder.layer.3.weight``). */
+  readonly name: string;
+  readonly reason: 'frozen' | 'unused' | 'detached' | 'no_grad' | 'not_differentiable' | 'off_path';
+  /** One sentence that names the cut. */
+  readonly text: string;
+  /** Line of the cut, an index into `GraphRecord.sources`; -1 where there is none. */
+  readonly source: number;
+}
+
 /** Plain fields, and columns with their element type, of every packed record. */
 export const SCHEMAS = {
-  'workbench.graph/1': {
-    plain: ['title', 'model', 'experiment', 'step', 'loss', 'device', 'torch_version', 'captured_at', 'notes', 'strings', 'modules', 'sources', 'root', 'saved_bytes', 'parameter_bytes', 'buffer_bytes', 'input_bytes'],
+  'workbench.graph/2': {
+    plain: ['title', 'model', 'experiment', 'step', 'loss', 'device', 'torch_version', 'captured_at', 'notes', 'strings', 'modules', 'sources', 'gradients', 'non_finite', 'unreached', 'root', 'saved_bytes', 'parameter_bytes', 'buffer_bytes', 'input_bytes'],
     columns: {
       node_type: 'int32',
       node_op: 'int32',
@@ -361,6 +419,16 @@ export const SCHEMAS = {
       edge_from: 'int32',
       edge_to: 'int32',
       edge_bytes: 'int64',
+      storage_bytes: 'int64',
+      storage_kind: 'uint8',
+      hold_node: 'int32',
+      hold_storage: 'int32',
+      hold_name: 'int32',
+      hold_shape: 'int32',
+      node_gradient_norm: 'float32',
+      node_gradient_max: 'float32',
+      node_gradient_zeros: 'float32',
+      node_gradient_non_finite: 'int64',
     },
   },
   'workbench.memory_chart/1': {
@@ -396,7 +464,7 @@ export const SCHEMAS = {
 } as const;
 
 export interface RecordBySchema {
-  'workbench.graph/1': GraphRecord;
+  'workbench.graph/2': GraphRecord;
   'workbench.memory_chart/1': MemoryChart;
   'workbench.memory/1': MemoryRecord;
 }

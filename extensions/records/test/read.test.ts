@@ -11,8 +11,8 @@ function fixture(name: string): Uint8Array {
 
 describe('records written by Python', () => {
   it('reads a graph: columns, the string table, hostile text, a NaN as null', () => {
-    const graph = readRecordAs('workbench.graph/1', fixture('graph'));
-    expect(graph.schema).toBe('workbench.graph/1');
+    const graph = readRecordAs('workbench.graph/2', fixture('graph'));
+    expect(graph.schema).toBe('workbench.graph/2');
     expect(graph.node_type).toBeInstanceOf(Int32Array);
     expect(graph.strings[graph.node_shape[0] as number]).toBe('128×10');
     expect(graph.strings.at(-1)).toBe('Größe\n<b>');
@@ -24,7 +24,7 @@ describe('records written by Python', () => {
   });
 
   it('keeps 64-bit integers exact, negative ones and those above 2^32', () => {
-    const graph = readRecordAs('workbench.graph/1', fixture('graph'));
+    const graph = readRecordAs('workbench.graph/2', fixture('graph'));
     expect([...graph.node_sequence]).toEqual([-1, 2 ** 40, 2 ** 40 + 1]);
     const memory = readRecordAs('workbench.memory/1', fixture('memory'));
     expect([...memory.block_address]).toEqual([0x7f1234567000, 0x7f1234567200, -1]);
@@ -50,7 +50,7 @@ describe('bytes that are no record', () => {
   it('says what it was given', () => {
     const graph = fixture('graph');
     expect(() => readRecordAs('workbench.memory/1', graph)).toThrow(
-      'expected a workbench.memory/1 record, got workbench.graph/1',
+      'expected a workbench.memory/1 record, got workbench.graph/2',
     );
     expect(() => readRecord(new Uint8Array(3))).toThrow('only 3 bytes');
     expect(() => readRecord(new Uint8Array(64).fill(255))).toThrow('longer than the file');

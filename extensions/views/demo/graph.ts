@@ -3,4 +3,4 @@ import { readRecordAs } from '@torch-workbench/records';
 import { mount } from '../src/graph';
 import { open } from './graph-page';
 
-void open((bytes) => readRecordAs('workbench.graph/1', bytes), mount);
+void open((bytes) => readRecordAs('workbench.graph/2', bytes), mount);

@@ -7,11 +7,11 @@ from workbench.records import GraphModule
 
 TREE = ModuleTree(
     [
-        GraphModule(path="", cls="Net", parent=-1),
-        GraphModule(path="a", cls="Block", parent=0),
-        GraphModule(path="a.conv", cls="Conv2d", parent=1),
-        GraphModule(path="b", cls="Block", parent=0),
-        GraphModule(path="other", cls="Net", parent=-1),
+        GraphModule(path="", cls="Net", parent=-1, forward_s=None),
+        GraphModule(path="a", cls="Block", parent=0, forward_s=None),
+        GraphModule(path="a.conv", cls="Conv2d", parent=1, forward_s=None),
+        GraphModule(path="b", cls="Block", parent=0, forward_s=None),
+        GraphModule(path="other", cls="Net", parent=-1, forward_s=None),
     ]
 )
 

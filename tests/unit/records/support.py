@@ -15,9 +15,11 @@ from workbench.records import (
     GraphRecord,
     MemoryChart,
     MemoryRecord,
+    NonFinite,
     Phase,
     Record,
     SourceLine,
+    Unreached,
 )
 
 FIXTURES = Path(__file__).parents[3] / "extensions" / "records" / "test" / "fixtures"
@@ -39,7 +41,7 @@ def graph_record() -> GraphRecord:
         captured_at=1_700_000_000.5,
         notes=("one note",),
         strings=("", "AddmmBackward0", "linear", "128×10", "float32", "head.weight", "Größe\n<b>"),
-        modules=(GraphModule(path="", cls="Net", parent=-1), _module("head", "Linear")),
+        modules=(_module("", "Net", -1, 0.25), _module("head", "Linear", 0, None)),
         sources=(line,),
         node_type=np.array([0, 1, 1]),
         node_op=np.array([0, 2, 2]),
@@ -57,6 +59,19 @@ def graph_record() -> GraphRecord:
         edge_from=np.array([0, 1]),
         edge_to=np.array([1, 2]),
         edge_bytes=np.array([40, 80]),
+        storage_bytes=np.array([512, 2**33]),
+        storage_kind=np.array([0, 1]),
+        hold_node=np.array([1, 1, 2]),
+        hold_storage=np.array([0, 1, 0]),
+        hold_name=np.array([6, 5, 6]),
+        hold_shape=np.array([3, 3, 3]),
+        node_gradient_norm=np.array([0.5, np.nan, np.inf]),
+        node_gradient_max=np.array([0.25, np.nan, np.inf]),
+        node_gradient_zeros=np.array([0.75, np.nan, 0.0]),
+        node_gradient_non_finite=np.array([0, -1, 2**33]),
+        gradients=True,
+        non_finite=NonFinite(node=2, in_forward=False, samples=(1, 5), text="not finite"),
+        unreached=(Unreached(name="tail.bias", reason="frozen", text="it is frozen", source=-1),),
         root=2,
         saved_bytes=516,
         parameter_bytes=40,
@@ -65,8 +80,8 @@ def graph_record() -> GraphRecord:
     )
 
 
-def _module(path: str, cls: str) -> GraphModule:
-    return GraphModule(path=path, cls=cls, parent=0)
+def _module(path: str, cls: str, parent: int, forward_s: float | None) -> GraphModule:
+    return GraphModule(path=path, cls=cls, parent=parent, forward_s=forward_s)
 
 
 def memory_record() -> MemoryRecord:

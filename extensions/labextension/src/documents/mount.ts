@@ -13,15 +13,15 @@ import type { CaptureKind } from './choose';
 /** Draws the bytes of a record into `node`; throws one sentence when they are not that record. */
 export function mountRecord(node: HTMLElement, kind: CaptureKind, bytes: ArrayBuffer): () => void {
   return kind === 'graph'
-    ? mountGraph(node, fixed<GraphRecord>(readRecordAs('workbench.graph/1', bytes)))
+    ? mountGraph(node, fixed<GraphRecord>(readRecordAs('workbench.graph/2', bytes)))
     : mountMemory(node, fixed<MemoryRecord>(readRecordAs('workbench.memory/1', bytes)));
 }
 
 /** Draws whichever record the bytes are. */
 export function mountAnyRecord(node: HTMLElement, bytes: ArrayBuffer): () => void {
   const { schema } = readRecord(bytes);
-  if (schema === 'workbench.graph/1' || schema === 'workbench.memory/1') {
-    return mountRecord(node, schema === 'workbench.graph/1' ? 'graph' : 'memory', bytes);
+  if (schema === 'workbench.graph/2' || schema === 'workbench.memory/1') {
+    return mountRecord(node, schema === 'workbench.graph/2' ? 'graph' : 'memory', bytes);
   }
   throw new RecordError(`a ${schema} record has no view of its own`);
 }
