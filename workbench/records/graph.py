@@ -218,7 +218,5 @@ class GraphNode:
             source=record.sources[source] if source >= 0 else None,
             saved_bytes=int(record.node_saved_bytes[row]),
             shared_bytes=int(record.node_shared_bytes[row]),
-            gradient_norm=None
-            if math.isnan(norm) and not record.node_gradient_non_finite[row] > 0
-            else norm,
+            gradient_norm=norm if known else None,
         )
