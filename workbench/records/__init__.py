@@ -10,6 +10,7 @@ from workbench.records.graph import (
     NonFinite,
     Unreached,
 )
+from workbench.records.graph_diff import DIFF_STATES, DiffSide, GraphDiff
 from workbench.records.memory import (
     BLOCK_STATES,
     CATEGORIES,
@@ -35,15 +36,18 @@ from workbench.records.source import SourceLine
 __all__ = [
     "BLOCK_STATES",
     "CATEGORIES",
+    "DIFF_STATES",
     "NODE_KINDS",
     "STORAGE_KINDS",
     "Badge",
     "CaptureInfo",
     "CarryRow",
     "CodeLine",
+    "DiffSide",
     "ExperimentState",
     "Fact",
     "Failure",
+    "GraphDiff",
     "GraphModule",
     "GraphNode",
     "GraphRecord",

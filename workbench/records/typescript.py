@@ -35,6 +35,7 @@ CONSTANTS = {
     "NODE_KINDS": "NodeKind",
     "STORAGE_KINDS": "StorageKind",
     "BLOCK_STATES": "BlockState",
+    "DIFF_STATES": "DiffState",
 }
 """Public tuples of `workbench.records`, and the name of the union of their values."""
 
@@ -111,15 +112,31 @@ def typescript_type(hint: Any) -> str:
 def _interface(cls: type) -> str:
     hints = typing.get_type_hints(cls, include_extras=True)
     notes = _field_notes(cls)
-    lines = [_comment(inspect.getdoc(cls) or "", ""), f"export interface {cls.__name__} {{"]
+    base = _packed_base(cls)
+    extends = f" extends Omit<{base.__name__}, 'schema'>" if base is not None else ""
+    lines = [
+        _comment(inspect.getdoc(cls) or "", ""),
+        f"export interface {cls.__name__}{extends} {{",
+    ]
     if issubclass(cls, Record):
         lines.append(f"  readonly schema: {_quoted(cls.schema)};")
+    inherited = (
+        {field.name for field in dataclasses.fields(base)} if base is not None else set[str]()
+    )
     for field in dataclasses.fields(cls):
+        if field.name in inherited:
+            continue
         if field.name in notes:
             lines.append(_comment(notes[field.name], "  "))
         lines.append(f"  readonly {field.name}: {typescript_type(hints[field.name])};")
     lines.append("}")
     return "\n".join(lines)
+
+
+def _packed_base(cls: type) -> type[Record] | None:
+    """The record that ``cls`` adds columns to, if there is one."""
+    base = cls.__base__
+    return base if base is not None and issubclass(base, Record) and base is not Record else None
 
 
 def _field_notes(cls: type) -> dict[str, str]:

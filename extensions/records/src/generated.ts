@@ -13,6 +13,9 @@ export type StorageKind = (typeof STORAGE_KINDS)[number];
 export const BLOCK_STATES = ['allocated', 'pending', 'free'] as const;
 export type BlockState = (typeof BLOCK_STATES)[number];
 
+export const DIFF_STATES = ['same', 'removed', 'added', 'changed'] as const;
+export type DiffState = (typeof DIFF_STATES)[number];
+
 export type Status = 'idle' | 'training' | 'paused' | 'finished' | 'stopped' | 'exception' | 'nan';
 
 export type BadgeKind = 'good' | 'bad' | 'baseline' | 'none' | 'todo' | 'warn';
@@ -58,6 +61,33 @@ export interface CodeLine {
   readonly line: number;
   readonly text: string;
   readonly current: boolean;
+}
+
+/** One of the two captures: what it was of, and its totals. */
+export interface DiffSide {
+  readonly title: string;
+  readonly model: string;
+  readonly experiment: string | null;
+  readonly step: number | null;
+  readonly loss: number | null;
+  readonly device: string;
+  readonly torch_version: string;
+  /** Unix time, seconds. */
+  readonly captured_at: number;
+  /** Row of its loss in the union. */
+  readonly root: number;
+  readonly num_operations: number;
+  /** Parameters that its backward reaches. */
+  readonly num_parameters: number;
+  /** What its graph alone keeps alive for backward. */
+  readonly saved_bytes: number;
+  readonly parameter_bytes: number;
+  readonly buffer_bytes: number;
+  readonly input_bytes: number;
+  /** Whether its backward was watched. */
+  readonly gradients: boolean;
+  /** L2 norm of the gradients of all its parameters together; None where it was not watched. */
+  readonly gradient_norm: number | null;
 }
 
 /** Everything the panel shows of one experiment, apart from curves. */
@@ -123,6 +153,44 @@ export interface Failure {
   readonly num_frames: number;
   readonly num_user_frames: number;
   readonly step: number;
+}
+
+/**
+ * What changed from capture A to capture B.
+ *
+ * ``title`` names both, ``loss`` and ``step`` are null (see ``a`` and ``b``), ``notes`` say which
+ * capture they are about, ``unreached`` are the parameters that neither loss reaches, and
+ * ``root`` is A's loss. ``gradients`` says whether both backwards were watched.
+ */
+export interface GraphDiff extends Omit<GraphRecord, 'schema'> {
+  readonly schema: 'workbench.graph_diff/1';
+  readonly a: DiffSide;
+  readonly b: DiffSide;
+  /** What changed, the cause first where the lines that ran tell it. */
+  readonly sentence: string;
+  /** The line behind the cause, an index into ``sources``; -1 where none is known. */
+  readonly cause_source: number;
+  /** Index into `DIFF_STATES`. */
+  readonly node_state: Uint8Array;
+  /** Row in A, -1 for an added node. */
+  readonly node_a: Int32Array;
+  /** Row in B, -1 for a removed node. */
+  readonly node_b: Int32Array;
+  /** Index into ``strings``, -1 for a removed node; likewise below. */
+  readonly node_shape_b: Int32Array;
+  readonly node_dtype_b: Int32Array;
+  /** Index into ``sources``, -1 where unknown or removed. */
+  readonly node_source_b: Int32Array;
+  /** Bytes; -1 for a removed node, likewise below. */
+  readonly node_saved_bytes_b: Float64Array;
+  readonly node_shared_bytes_b: Float64Array;
+  /** L2 norm in B; NaN for a removed node and where none was measured. */
+  readonly node_gradient_norm_b: Float32Array;
+  readonly node_gradient_non_finite_b: Float64Array;
+  /** Index into `DIFF_STATES`; ``changed`` where another number of bytes flowed. */
+  readonly edge_state: Uint8Array;
+  /** Bytes that flowed in B; -1 for a removed edge. */
+  readonly edge_bytes_b: Float64Array;
 }
 
 /**
@@ -400,6 +468,49 @@ export interface Unreached {
 
 /** Plain fields, and columns with their element type, of every packed record. */
 export const SCHEMAS = {
+  'workbench.graph_diff/1': {
+    plain: ['title', 'model', 'experiment', 'step', 'loss', 'device', 'torch_version', 'captured_at', 'notes', 'strings', 'modules', 'sources', 'gradients', 'non_finite', 'unreached', 'root', 'saved_bytes', 'parameter_bytes', 'buffer_bytes', 'input_bytes', 'a', 'b', 'sentence', 'cause_source'],
+    columns: {
+      node_type: 'int32',
+      node_op: 'int32',
+      node_kind: 'uint8',
+      node_module: 'int32',
+      node_call: 'int32',
+      node_sequence: 'int64',
+      node_shape: 'int32',
+      node_dtype: 'int32',
+      node_output_bytes: 'int64',
+      node_name: 'int32',
+      node_source: 'int32',
+      node_saved_bytes: 'int64',
+      node_shared_bytes: 'int64',
+      edge_from: 'int32',
+      edge_to: 'int32',
+      edge_bytes: 'int64',
+      storage_bytes: 'int64',
+      storage_kind: 'uint8',
+      hold_node: 'int32',
+      hold_storage: 'int32',
+      hold_name: 'int32',
+      hold_shape: 'int32',
+      node_gradient_norm: 'float32',
+      node_gradient_max: 'float32',
+      node_gradient_zeros: 'float32',
+      node_gradient_non_finite: 'int64',
+      node_state: 'uint8',
+      node_a: 'int32',
+      node_b: 'int32',
+      node_shape_b: 'int32',
+      node_dtype_b: 'int32',
+      node_source_b: 'int32',
+      node_saved_bytes_b: 'int64',
+      node_shared_bytes_b: 'int64',
+      node_gradient_norm_b: 'float32',
+      node_gradient_non_finite_b: 'int64',
+      edge_state: 'uint8',
+      edge_bytes_b: 'int64',
+    },
+  },
   'workbench.graph/2': {
     plain: ['title', 'model', 'experiment', 'step', 'loss', 'device', 'torch_version', 'captured_at', 'notes', 'strings', 'modules', 'sources', 'gradients', 'non_finite', 'unreached', 'root', 'saved_bytes', 'parameter_bytes', 'buffer_bytes', 'input_bytes'],
     columns: {
@@ -464,6 +575,7 @@ export const SCHEMAS = {
 } as const;
 
 export interface RecordBySchema {
+  'workbench.graph_diff/1': GraphDiff;
   'workbench.graph/2': GraphRecord;
   'workbench.memory_chart/1': MemoryChart;
   'workbench.memory/1': MemoryRecord;

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 
 from workbench.records import (
     CATEGORIES,
+    DiffSide,
+    GraphDiff,
     GraphModule,
     GraphRecord,
     MemoryChart,
@@ -84,6 +87,53 @@ def _module(path: str, cls: str, parent: int, forward_s: float | None) -> GraphM
     return GraphModule(path=path, cls=cls, parent=parent, forward_s=forward_s)
 
 
+def graph_diff() -> GraphDiff:
+    """``graph_record()`` against one without its last operation and with a smaller first one."""
+    union = graph_record()
+    columns = {field.name: getattr(union, field.name) for field in dataclasses.fields(union)}
+    return GraphDiff(
+        **columns,
+        a=_side("step 7", None),
+        b=_side("step 8", 0.25),
+        sentence="One operation left the graph.",
+        cause_source=0,
+        node_state=np.array([0, 3, 1]),
+        node_a=np.array([0, 1, 2]),
+        node_b=np.array([0, 1, -1]),
+        node_shape_b=np.array([3, 6, -1]),
+        node_dtype_b=np.array([4, 4, -1]),
+        node_source_b=np.array([-1, 0, -1]),
+        node_saved_bytes_b=np.array([0, 2**33, -1]),
+        node_shared_bytes_b=np.array([0, 0, -1]),
+        node_gradient_norm_b=np.array([0.125, np.nan, np.nan]),
+        node_gradient_non_finite_b=np.array([0, -1, -1]),
+        edge_state=np.array([0, 1]),
+        edge_bytes_b=np.array([40, -1]),
+    )
+
+
+def _side(title: str, gradient_norm: float | None) -> DiffSide:
+    return DiffSide(
+        title=title,
+        model="Net",
+        experiment=None,
+        step=7,
+        loss=0.5,
+        device="cpu",
+        torch_version="2.13.0",
+        captured_at=1_700_000_000.5,
+        root=2,
+        num_operations=2,
+        num_parameters=1,
+        saved_bytes=516,
+        parameter_bytes=40,
+        buffer_bytes=0,
+        input_bytes=8,
+        gradients=gradient_norm is not None,
+        gradient_norm=gradient_norm,
+    )
+
+
 def memory_record() -> MemoryRecord:
     """A parameter that was there before, an activation freed half-way, a gradient that stays."""
     return MemoryRecord(
@@ -142,7 +192,12 @@ def memory_chart() -> MemoryChart:
 
 def samples() -> dict[str, Record]:
     """File stem of the copy -> the record."""
-    return {"graph": graph_record(), "memory": memory_record(), "memory_chart": memory_chart()}
+    return {
+        "graph": graph_record(),
+        "graph_diff": graph_diff(),
+        "memory": memory_record(),
+        "memory_chart": memory_chart(),
+    }
 
 
 def main() -> None:
