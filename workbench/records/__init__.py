@@ -1,6 +1,7 @@
 """Frozen, plain-data records: what crosses to the browser or the disk. No torch here."""
 
 from workbench.records.base import Record, RecordError, read_record, to_json
+from workbench.records.flow import NOT_MEASURED, FlowRow, GradientFlow
 from workbench.records.graph import (
     NODE_KINDS,
     STORAGE_KINDS,
@@ -38,6 +39,7 @@ __all__ = [
     "CATEGORIES",
     "DIFF_STATES",
     "NODE_KINDS",
+    "NOT_MEASURED",
     "STORAGE_KINDS",
     "Badge",
     "CaptureInfo",
@@ -47,6 +49,8 @@ __all__ = [
     "ExperimentState",
     "Fact",
     "Failure",
+    "FlowRow",
+    "GradientFlow",
     "GraphDiff",
     "GraphModule",
     "GraphNode",

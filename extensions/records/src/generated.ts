@@ -155,6 +155,61 @@ export interface Failure {
   readonly step: number;
 }
 
+/** One row of the strip: a module, or a stretch of neighbours in a long list of modules. */
+export interface FlowRow {
+  /**
+   * Qualified name of the module (``encoder.layer.3``), of the first one of a stretch; ``""`` is
+   * the model.
+   */
+  readonly path: string;
+  /**
+   * What is written beside the row: the path, ``encoder.layer.0–3`` for a stretch, the names of
+   * the parameters for those that a module holds beside its submodules.
+   */
+  readonly label: string;
+  /** Class of the module. */
+  readonly cls: string;
+  /** 1, or how many neighbours the row stands for. */
+  readonly num_modules: number;
+  /** Trainable parameter tensors counted in this row, and in no other. */
+  readonly num_parameters: number;
+}
+
+/**
+ * Gradient norms of modules (rows) at sampled steps (columns), in the order of the steps.
+ *
+ * At most ten steps a second are sampled. When there are too many, old ones are thinned out and
+ * the newest stay, so the distance between columns varies.
+ */
+export interface GradientFlow {
+  readonly schema: 'workbench.gradient_flow/1';
+  readonly title: string;
+  /** Class name of the model at the last column. */
+  readonly model: string;
+  /** Id of the experiment. */
+  readonly experiment: string | null;
+  readonly device: string;
+  /** Unix time of the last column, seconds; 0 where there is none. */
+  readonly recorded_at: number;
+  /** Steps that were sampled, those that were thinned out since included. */
+  readonly total_sampled: number;
+  readonly notes: ReadonlyArray<string>;
+  /** In the order of ``named_modules``; rows of a model that was swapped in come after. */
+  readonly rows: ReadonlyArray<FlowRow>;
+  /**
+   * The sampled steps, counted from 1. A step whose update was refused (a gradient was not
+   * finite) appears beside the one that took its place: equal numbers may follow each other.
+   */
+  readonly step: Float64Array;
+  /**
+   * Flattened ``[num_rows, num_columns]``: L2 norm of all parameter gradients of the row, before
+   * clipping and without a loss scale. NaN: it got no gradient, its module did not run (or did not
+   * count). Infinity: a gradient was not finite. `NOT_MEASURED` (-1): it was no part of the model
+   * then, or it was frozen.
+   */
+  readonly norm: Float32Array;
+}
+
 /**
  * What changed from capture A to capture B.
  *
@@ -468,6 +523,13 @@ export interface Unreached {
 
 /** Plain fields, and columns with their element type, of every packed record. */
 export const SCHEMAS = {
+  'workbench.gradient_flow/1': {
+    plain: ['title', 'model', 'experiment', 'device', 'recorded_at', 'total_sampled', 'notes', 'rows'],
+    columns: {
+      step: 'int64',
+      norm: 'float32',
+    },
+  },
   'workbench.graph_diff/1': {
     plain: ['title', 'model', 'experiment', 'step', 'loss', 'device', 'torch_version', 'captured_at', 'notes', 'strings', 'modules', 'sources', 'gradients', 'non_finite', 'unreached', 'root', 'saved_bytes', 'parameter_bytes', 'buffer_bytes', 'input_bytes', 'a', 'b', 'sentence', 'cause_source'],
     columns: {
@@ -575,6 +637,7 @@ export const SCHEMAS = {
 } as const;
 
 export interface RecordBySchema {
+  'workbench.gradient_flow/1': GradientFlow;
   'workbench.graph_diff/1': GraphDiff;
   'workbench.graph/2': GraphRecord;
   'workbench.memory_chart/1': MemoryChart;

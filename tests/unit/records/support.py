@@ -13,6 +13,8 @@ import numpy as np
 from workbench.records import (
     CATEGORIES,
     DiffSide,
+    FlowRow,
+    GradientFlow,
     GraphDiff,
     GraphModule,
     GraphRecord,
@@ -190,9 +192,31 @@ def memory_chart() -> MemoryChart:
     )
 
 
+def gradient_flow() -> GradientFlow:
+    """Two modules over three steps: one did not run, one was not finite, one came later."""
+    rows = (_flow_row("body", 1), _flow_row("head.0", 4))
+    return GradientFlow(
+        title="gradient flow of exp, steps 1 to 9",
+        model="Net",
+        experiment="exp-1",
+        device="cpu",
+        recorded_at=1_700_000_000.0,
+        total_sampled=5,
+        notes=("old steps are thinned out",),
+        rows=rows,
+        step=np.array([1, 5, 9]),
+        norm=np.array([0.5, np.inf, 0.0, -1.0, np.nan, 2.5]),
+    )
+
+
+def _flow_row(path: str, count: int) -> FlowRow:
+    return FlowRow(path=path, label=path, cls="Block", num_modules=count, num_parameters=2)
+
+
 def samples() -> dict[str, Record]:
     """File stem of the copy -> the record."""
     return {
+        "gradient_flow": gradient_flow(),
         "graph": graph_record(),
         "graph_diff": graph_diff(),
         "memory": memory_record(),
