@@ -7,15 +7,14 @@ its wrapper lives. What comes out holds numbers and strings only.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from workbench.graph.dismantle import protect
+from workbench.graph.order import Ints, topological_order
 from workbench.graph.torch_private import node_sequence, node_type, output_metadata
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 LEAF_TYPE = "AccumulateGrad"
 COMPILED_TYPE = "CompiledFunctionBackward"
-
-Ints = npt.NDArray[np.int64]
 
 
 class NoGraphError(ValueError):
@@ -133,7 +130,7 @@ def _forward_order(sequence: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
     position[order] = np.arange(len(order))
     if np.all(position[edge_from] < position[edge_to]):
         return order
-    return _kahn(key, edge_from, edge_to)
+    return topological_order(key, edge_from, edge_to)
 
 
 def _order_keys(sequence: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
@@ -143,24 +140,6 @@ def _order_keys(sequence: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
     np.minimum.at(first_use, edge_from, sequence[edge_to])
     key[leaves] = first_use[leaves] * 2 - 1
     return key
-
-
-def _kahn(key: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
-    waiting = np.bincount(edge_to, minlength=len(key)).tolist()
-    users: list[list[int]] = [[] for _ in range(len(key))]
-    for maker, user in zip(edge_from.tolist(), edge_to.tolist(), strict=True):
-        users[maker].append(user)
-    ready = [(k, i) for i, k in enumerate(key.tolist()) if not waiting[i]]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, row = heapq.heappop(ready)
-        order.append(row)
-        for user in users[row]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(ready, (int(key[user]), user))
-    return np.array(order, dtype=np.int64)
 
 
 def read_outputs(nodes: Sequence[Node]) -> Outputs:
