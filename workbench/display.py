@@ -30,6 +30,7 @@ def mime_bundle(
     html: str,
     options: Mapping[str, Any],
     on_message: Callable[[Any, Any], None] | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> MimeBundle:
     """The mime bundle of a view, and its metadata.
 
@@ -39,6 +40,7 @@ def mime_bundle(
         text: the ``text/plain`` form.
         html: the ``text/html`` form; it stands in where widgets do not run (GitHub, nbconvert).
         options: what Jupyter passed to ``_repr_mimebundle_``.
+        beside: more mime types, for front ends that draw the view by themselves.
         on_message: called with (widget, content) for every custom message of the browser.
     """
     static = {"text/plain": text, "text/html": html}
@@ -59,7 +61,7 @@ def mime_bundle(
     if shown is None:
         return static, {}
     data, metadata = shown
-    return {**data, **static}, metadata
+    return {**data, **(beside or {}), **static}, metadata
 
 
 def someone_is_looking() -> bool:

@@ -21,6 +21,7 @@ test.describe('Launcher', () => {
       'torch-workbench:statusbar': true,
       'torch-workbench:commands': true,
       'torch-workbench:open': true,
+      'torch-workbench:output': true,
     });
   });
 

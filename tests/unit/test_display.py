@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anywidget  # pyright: ignore[reportUnusedImport]  # noqa: F401 - before IPython is replaced
 import pytest
 
 from workbench import display
@@ -48,6 +49,19 @@ def test_without_the_built_module_the_picture_says_how_to_build_it(
     data = bundle_of({})
     assert data["text/html"].startswith("<svg/>")
     assert "run `make lab`" in data["text/html"]
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("looking", [True, False])
+def test_other_mime_types_come_with_the_widget_and_only_then(
+    looking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "someone_is_looking", lambda: looking)
+    data, _ = display.mime_bundle(
+        "view", {}, text="t", html="<svg/>", options={}, beside={"a/b": {"c": 1}}
+    )
+    assert ("a/b" in data) is looking
+    assert data["text/html"] == "<svg/>"
 
 
 @pytest.mark.usefixtures("built")

@@ -2,7 +2,8 @@
 
 The widget itself carries two small strings. Everything live travels over the comms the browser
 opens (`hub.py`); where a host cannot open comms (Colab, marimo) the same messages travel over the
-widget's own channel.
+widget's own channel. In JupyterLab with the extension the same two strings travel in a mime type of
+our own, and the extension draws the panel: a reload then needs no widget to be handed back.
 """
 
 from __future__ import annotations
@@ -17,18 +18,23 @@ from workbench.panel.summary import static_html, text_summary
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
+LAB_MIME = "application/vnd.torch-workbench.panel+json"
+"""What the JupyterLab extension draws, over its own connection, in place of the widget."""
+
 _VIEWS = frozenset({"graph", "memory"})
 
 
 def display_bundle(experiment: Experiment, **options: Any) -> MimeBundle:
     """The mime bundle of an experiment: widget, static picture, text."""
+    traits = {"experiment": experiment.id, "name": experiment.name[:200]}
     return mime_bundle(
         "panel",
-        {"experiment": experiment.id, "name": experiment.name[:200]},
+        traits,
         text=text_summary(experiment),
         html=static_html(experiment),
         options=options,
         on_message=_on_widget_message,
+        beside={LAB_MIME: traits},
     )
 
 

@@ -5,6 +5,7 @@ import { documents } from './plugins/documents';
 import { files } from './plugins/files';
 import { launcher } from './plugins/launcher';
 import { open } from './plugins/open';
+import { output } from './plugins/output';
 import { settings } from './plugins/settings';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
@@ -20,6 +21,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   files,
   tensorboard,
   open,
+  output,
   commands,
   launcher,
   statusbar,
