@@ -148,10 +148,11 @@ class Experiment(Delegates):
     def _settle(self) -> None:
         folder, this = self._folder, weakref.ref(self)
         checkpoints = CheckpointWriter(folder.path)
-        scalars = self._training.scalars
+        scalars, flow = self._training.scalars, self._training.measures.flow
 
         def beat() -> None:
             scalars.flush()
+            flow.flush()
             experiment = this()
             if experiment is not None:
                 experiment._write_facts()

@@ -103,6 +103,7 @@ def update(training: Training) -> tuple[torch.Tensor | None, bool]:
     """Clip, check, apply; gives the gradient norm where it was needed, and whether it applied."""
     norm = None
     if training.clip_grad_norm is not None:
+        training.measures.before_clip(training)
         norm = torch.nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
     training.guard.check_gradients(scaled=training.scaled)
     return norm, training.modeset.optimizer_step(training.optimizer)

@@ -25,7 +25,7 @@ from workbench.experiment.events import (
     ModesChanged,
     StepDone,
 )
-from workbench.experiment.guard import Guard
+from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
 from workbench.experiment.optimizers import Schedule, learning_rate, scale_learning_rate
@@ -97,6 +97,7 @@ class Training:
         """Take the current model: what is remembered about a model starts anew."""
         self.parameters = list(self.model.parameters())  # frozen ones too: they may be thawed
         self.guard = Guard(self.model, self.device)
+        self.measures.flow.forget_model()
         self.checked = False
         """Whether a batch has passed the full checks."""
 
@@ -165,6 +166,10 @@ class Training:
             else:
                 result = train_step(self, batch)
                 self.timings.add(self._modes, time.perf_counter() - started)
+        except NonFiniteError:
+            self.measures.refused(self)
+            self._undo()
+            raise
         except BaseException:
             self._undo()
             raise
