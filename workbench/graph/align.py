@@ -1,0 +1,241 @@
+"""Which node of one capture is which node of another.
+
+Nodes are never compared by identity or by number: between two steps both change. What stays is
+where an operation happens: its module path, the operation, its line, and what it is computed from.
+So the Python calls of each module are compared as a sequence, in rounds from strict to lenient:
+
+1. same operation, same line, inputs from the same modules and parameters;
+2. same operation and line, computed from the same operations found so far (two calls on one line of
+   a loop over outputs are told apart by what leads to them);
+3. same operation and line;
+4. same operation, where the line itself was edited between the captures.
+
+A later round only fills the gaps of the one before, so order is kept within a module, and a loop
+that ran longer leaves its last rounds over. Inside a matched call nodes are matched by their type:
+of a call under autocast the casts are left over. Leaves go by name. Modules that changed places
+would make the union of both graphs cyclic; there only pairs in the same order stay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workbench.graph.order import Ints, rows_near_cycles
+from workbench.graph.subsequence import Pair, common_subsequence, increasing
+
+if TYPE_CHECKING:
+    from workbench.records import GraphRecord
+
+_MOST_ANCESTORS = 4
+"""So many of the matched operations nearest before a call tell it from others."""
+
+_Token = Callable[["_Side", "_Call"], Hashable]
+
+
+@dataclass
+class _Call:
+    """One Python call in one module: its nodes in forward order."""
+
+    op: str
+    place: Hashable
+    file: str
+    rows: list[int] = field(default_factory=list[int])
+    partner: int = -1
+    """Number of the call of the other side."""
+
+
+def align(a: GraphRecord, b: GraphRecord) -> Ints:
+    """Row of ``b`` for each row of ``a``, -1 where it has none.
+
+    The union of both graphs, each pair being one node, has no cycle. Near-linear in the number of
+    nodes while the captures are alike or wholly different.
+    """
+    one, other = _Side(a), _Side(b)
+    partner = np.full(len(a.node_type), -1, dtype=np.int64)
+    _match_leaves(one, other, partner)
+    edited = _edited_files(a, b)
+    _round(one, other, _by_inputs)
+    _note_ancestors(one, other)
+    _round(one, other, lambda side, call: (call.op, call.place, side.ancestors_of(call)))
+    _round(one, other, lambda _, call: (call.op, call.place))
+    _round(one, other, lambda _, call: (call.op, None if call.file in edited else call.place))
+    for call in one.calls:
+        if call.partner >= 0:
+            _match_nodes(one, other, call, partner)
+    _break_cycles(a, b, partner)
+    return partner
+
+
+class _Side:
+    """One record, read for aligning."""
+
+    def __init__(self, record: GraphRecord) -> None:
+        self.record = record
+        text = record.strings
+        self.type = [text[i] for i in record.node_type.tolist()]
+        self.name = [text[i] for i in record.node_name.tolist()]
+        self.module = [(m.path, m.parent < 0) for m in record.modules]
+        self.module_of: list[int] = record.node_module.tolist()
+        self.is_leaf: list[bool] = np.isin(record.node_kind, (1, 2)).tolist()
+        self.inputs: list[list[int]] = [[] for _ in self.type]
+        for maker, user in zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True):
+            self.inputs[user].append(maker)
+        self.calls: list[_Call] = []
+        self.call_of = [-1] * len(self.type)
+        self.by_module: dict[Hashable, list[int]] = defaultdict(list)
+        """Module -> its calls in forward order."""
+        self._read_calls()
+        self.ancestors: list[tuple[int, ...]] = []
+
+    def _read_calls(self) -> None:
+        record = self.record
+        numbers: dict[tuple[int, int], int] = {}
+        for row, (module, call) in enumerate(
+            zip(self.module_of, record.node_call.tolist(), strict=True)
+        ):
+            if self.is_leaf[row]:
+                continue
+            key = (module, call if call >= 0 else -2 - row)
+            number = numbers.setdefault(key, len(self.calls))
+            if number == len(self.calls):
+                self.calls.append(self._new_call(row))
+                self.by_module[self.module[module]].append(number)
+            self.calls[number].rows.append(row)
+            self.call_of[row] = number
+
+    def _new_call(self, row: int) -> _Call:
+        op = self.record.strings[self.record.node_op[row]]
+        source = int(self.record.node_source[row])
+        if source < 0:
+            return _Call(op, None, "")
+        line = self.record.sources[source]
+        place = (line.function, line.text.strip() or line.line)
+        return _Call(op, place, line.filename)
+
+    def outside_inputs(self, call: _Call) -> list[int]:
+        """Rows that ``call`` takes values from."""
+        number = self.call_of[call.rows[0]]
+        return [i for row in call.rows for i in self.inputs[row] if self.call_of[i] != number]
+
+    def ancestors_of(self, call: _Call) -> tuple[int, ...]:
+        """The matched operations nearest before ``call``."""
+        found = {a for row in self.outside_inputs(call) for a in self.ancestors[row]}
+        return tuple(sorted(found)[-_MOST_ANCESTORS:])
+
+
+def _by_inputs(side: _Side, call: _Call) -> Hashable:
+    inputs = side.outside_inputs(call)
+    makers = {
+        side.name[row] if side.is_leaf[row] else side.module[side.module_of[row]] for row in inputs
+    }
+    return call.op, call.place, frozenset(makers)
+
+
+def _note_ancestors(one: _Side, other: _Side) -> None:
+    """Per row, the matched calls through which its value came last, by their number in ``one``."""
+    for side, name_of in ((one, None), (other, [call.partner for call in other.calls])):
+        for row, makers in enumerate(side.inputs):
+            number = side.call_of[row]
+            found: tuple[int, ...] = ()
+            if number >= 0 and side.calls[number].partner >= 0:
+                found = (number if name_of is None else name_of[number],)
+            elif len(makers) == 1:
+                found = side.ancestors[makers[0]]
+            elif makers:
+                union = {ancestor for maker in makers for ancestor in side.ancestors[maker]}
+                found = tuple(sorted(union)[-_MOST_ANCESTORS:])
+            side.ancestors.append(found)
+
+
+def _edited_files(a: GraphRecord, b: GraphRecord) -> set[str]:
+    """Files whose lines cannot be trusted to be the same code in both captures.
+
+    A file is the same code where both captures know a line of it and no line reads differently.
+    Different lines of such a file are different code, never one line that was edited.
+    """
+    known = {(line.filename, line.line): line.text for line in a.sources}
+    both = {line.filename for line in a.sources} & {line.filename for line in b.sources}
+    changed = {
+        line.filename
+        for line in b.sources
+        if known.get((line.filename, line.line), line.text) != line.text
+    }
+    files = {line.filename for line in (*a.sources, *b.sources)}
+    return (files - both) | changed | {""}
+
+
+def _round(one: _Side, other: _Side, token: _Token) -> None:
+    """Match what is left in each module, between the calls that are matched already."""
+    for module, calls in one.by_module.items():
+        others = other.by_module.get(module, [])
+        for gap_a, gap_b in _gaps(one, calls, others):
+            numbers: dict[Hashable, int] = {}
+            left = [numbers.setdefault(token(one, one.calls[n]), len(numbers)) for n in gap_a]
+            right = [numbers.setdefault(token(other, other.calls[n]), len(numbers)) for n in gap_b]
+            for i, j in common_subsequence(left, right):
+                one.calls[gap_a[i]].partner = gap_b[j]
+                other.calls[gap_b[j]].partner = gap_a[i]
+
+
+def _gaps(one: _Side, calls: Sequence[int], others: Sequence[int]) -> list[tuple[list[int], ...]]:
+    """Unmatched calls of a module on both sides, between one pair and the next."""
+    place = {number: at for at, number in enumerate(others)}
+    found: list[tuple[list[int], ...]] = []
+    pending: list[int] = []
+    start = 0
+    for number in (*calls, -1):
+        partner = one.calls[number].partner if number >= 0 else -1
+        if number >= 0 and partner < 0:
+            pending.append(number)
+            continue
+        end = place[partner] if number >= 0 else len(others)
+        if pending and start < end:
+            found.append((pending, list(others[start:end])))
+        pending, start = [], end + 1
+    return found
+
+
+def _match_nodes(one: _Side, other: _Side, call: _Call, partner: Ints) -> None:
+    rows = other.calls[call.partner].rows
+    numbers: dict[str, int] = {}
+    left = [numbers.setdefault(one.type[row], len(numbers)) for row in call.rows]
+    right = [numbers.setdefault(other.type[row], len(numbers)) for row in rows]
+    for i, j in common_subsequence(left, right):
+        partner[call.rows[i]] = rows[j]
+
+
+def _match_leaves(one: _Side, other: _Side, partner: Ints) -> None:
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for row in range(len(other.type) - 1, -1, -1):
+        if other.is_leaf[row]:
+            places[_leaf_key(other, row)].append(row)
+    for row in range(len(one.type)):
+        rows = places.get(_leaf_key(one, row)) if one.is_leaf[row] else None
+        if rows:
+            partner[row] = rows.pop()
+
+
+def _leaf_key(side: _Side, row: int) -> Hashable:
+    name = side.name[row]
+    return name or (side.module[side.module_of[row]], int(side.record.node_kind[row]))
+
+
+def _break_cycles(a: GraphRecord, b: GraphRecord, partner: Ints) -> None:
+    """Give up pairs until the union of both graphs has a forward order."""
+    size = len(partner)
+    merged = size + np.arange(len(b.node_type))
+    rows = np.flatnonzero(partner >= 0)
+    merged[partner[rows]] = rows
+    starts = np.concatenate([a.edge_from.astype(np.int64), merged[b.edge_from]])
+    ends = np.concatenate([a.edge_to.astype(np.int64), merged[b.edge_to]])
+    near = rows_near_cycles(size + len(b.node_type), starts, ends)
+    tangled = [row for row in near.tolist() if row < size and partner[row] >= 0]
+    pairs: list[Pair] = [(row, int(partner[row])) for row in tangled]
+    partner[tangled] = -1
+    for row, place in increasing(pairs):
+        partner[row] = place
