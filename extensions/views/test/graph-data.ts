@@ -1,5 +1,11 @@
 /** Small graphs written by hand, as the columns of a record. */
-import type { GraphColumns } from '../src/graph/operations';
+import {
+  STORAGE_KINDS,
+  type NonFinite,
+  type StorageKind,
+  type Unreached,
+} from '@torch-workbench/records';
+import type { GraphColumns } from '../src/graph/columns';
 
 export interface NodeSpec {
   op: string;
@@ -10,12 +16,29 @@ export interface NodeSpec {
   name?: string;
   shape?: string;
   saved?: number;
+  /** Storages it holds, by their names in `storages`. */
+  holds?: readonly string[];
+  /** Norm of the gradient of its output; left out where backward did not run. */
+  gradient?: number;
+  nonFinite?: number;
+}
+
+export interface RecordSpec {
+  model?: string;
+  /** Name -> bytes, or bytes and kind. */
+  storages?: Record<string, number | readonly [number, StorageKind]>;
+  unreached?: readonly Unreached[];
+  nonFinite?: NonFinite;
+  /** Module path -> seconds of its forward. */
+  seconds?: Record<string, number>;
 }
 
 const KINDS = ['operation', 'parameter', 'input'];
 
 /** A record of nodes in forward order; `inputs` are rows that come before. The last row is the loss. */
-export function graphOf(nodes: readonly NodeSpec[], model = 'Net'): GraphColumns {
+export function graphOf(nodes: readonly NodeSpec[], spec: RecordSpec | string = {}): GraphColumns {
+  const given = typeof spec === 'string' ? { model: spec } : spec;
+  const { model = 'Net', storages = {}, unreached = [], seconds = {} }: RecordSpec = given;
   const strings: string[] = [];
   const known = new Map<string, number>();
   const text = (value: string): number => {
@@ -24,17 +47,23 @@ export function graphOf(nodes: readonly NodeSpec[], model = 'Net'): GraphColumns
     known.set(value, at);
     return at;
   };
-  const modules = [{ path: '', cls: model, parent: -1 }];
+  const forward = (path: string): number | null => seconds[path] ?? null;
+  const modules = [{ path: '', cls: model, parent: -1, forward_s: forward('') }];
   const rows = new Map([['', 0]]);
   const module = (path: string): number => {
     const at = rows.get(path);
     if (at !== undefined) return at;
     const parent = path === 'loss' ? -1 : module(path.split('.').slice(0, -1).join('.'));
-    modules.push({ path, cls: path === 'loss' ? '' : 'Block', parent });
+    modules.push({ path, cls: path === 'loss' ? '' : 'Block', parent, forward_s: forward(path) });
     rows.set(path, modules.length - 1);
     return modules.length - 1;
   };
   const edges = nodes.flatMap(({ inputs = [] }, to) => inputs.map((from) => [from, to] as const));
+  const holds = nodes.flatMap(({ holds: held = [] }, row) =>
+    held.map((name) => [row, name] as const),
+  );
+  const names = Object.keys(storages);
+  const watched = nodes.some(({ gradient, nonFinite }) => gradient !== undefined || nonFinite);
   const column = (of: (node: NodeSpec, row: number) => number): number[] => nodes.map(of);
   return {
     title: 'test',
@@ -59,6 +88,23 @@ export function graphOf(nodes: readonly NodeSpec[], model = 'Net'): GraphColumns
     node_source: column(() => 0),
     node_saved_bytes: column(({ saved = 0 }) => saved),
     node_shared_bytes: column(() => 0),
+    storage_bytes: names.map((name) => [storages[name] ?? 0].flat()[0] as number),
+    storage_kind: names.map((name) =>
+      STORAGE_KINDS.indexOf(([storages[name]].flat()[1] ?? 'activation') as StorageKind),
+    ),
+    hold_node: holds.map(([row]) => row),
+    hold_storage: holds.map(([, name]) => names.indexOf(name)),
+    hold_name: holds.map(([, name]) => text(name)),
+    hold_shape: holds.map(() => text('2×2')),
+    node_gradient_norm: column(({ gradient }) => gradient ?? NaN),
+    node_gradient_max: column(({ gradient }) => gradient ?? NaN),
+    node_gradient_zeros: column(({ gradient }) => (gradient === 0 ? 1 : 0.25)),
+    node_gradient_non_finite: column(({ gradient, nonFinite }) =>
+      gradient === undefined && nonFinite === undefined ? -1 : (nonFinite ?? 0),
+    ),
+    gradients: watched,
+    non_finite: given.nonFinite ?? null,
+    unreached,
     edge_from: edges.map(([from]) => from),
     edge_to: edges.map(([, to]) => to),
     edge_bytes: edges.map(() => 16),

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { countRepeats, LONGEST_LIST, size } from '../src/graph/groups';
+import { countRepeats, size } from '../src/graph/groups';
+import { LONGEST_LIST } from '../src/graph/rollup';
 import { GraphState } from '../src/graph/state';
 import { detailAt } from '../src/graph/paint';
 import { step } from '../src/graph/walk';

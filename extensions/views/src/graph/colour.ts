@@ -1,33 +1,95 @@
-/** Which colour an operation gets, and what the legend says about it. */
-import { formatBytes } from './format';
+/** Which colour and figure an operation or a module gets, by what the drawing is coloured by. */
+import { formatBytes, formatCount, formatNumber, formatSeconds } from './format';
+import { outputGradient, type Gradient } from './gradients';
+import type { Item } from './groups';
 import type { Operation } from './operations';
 import type { GraphState } from './state';
 import type { Palette } from './theme';
 
-/** Fill and text colour; a plain surface for what has nothing to show. */
-export function fillOf(
-  operation: Operation,
-  state: GraphState,
-  palette: Palette,
-): { fill: string; ink: string; ink2: string } {
-  const plain = { fill: palette.raise, ink: palette.ink, ink2: palette.ink2 };
-  if (state.colouring === 'bytes') {
-    const step = stepOf(operation.saved, state.mostSaved);
-    if (step < 0) return plain;
-    const ink = palette.scaleInk[step] ?? palette.ink;
-    return { fill: palette.scale[step] ?? palette.raise, ink, ink2: ink };
+/** How an item is filled, and the figure at its right end. */
+export interface Shade {
+  fill: string;
+  ink: string;
+  ink2: string;
+  /** Backward did not run here. */
+  hatched: boolean;
+  /** Values are not finite: an icon and an outline say so beside the count. */
+  bad: boolean;
+  figure: string;
+}
+
+/** The shade of an operation, or of a closed module. */
+export function shadeOf(item: Item, state: GraphState, palette: Palette): Shade {
+  const plain = plainShade(palette);
+  switch (state.colouring) {
+    case 'gradient':
+      return gradientShade(outputGradient(item, state.operations), state, palette);
+    case 'time':
+      if (item.seconds === null) return { ...plain, figure: '' };
+      return {
+        ...onScale(stepOf(item.seconds, state.mostSeconds), palette),
+        figure: formatSeconds(item.seconds),
+      };
+    case 'bytes':
+      if (item.kind !== 'operation') return { ...plain, figure: formatBytes(item.saved) };
+      return { ...onScale(stepOf(item.saved, state.mostSaved), palette), figure: bytesOf(item) };
+    case 'dtype': {
+      if (item.kind !== 'operation') return { ...plain, figure: formatBytes(item.saved) };
+      const swatch = dtypeSwatch(item.dtype, state, palette);
+      const fill = swatch ? { fill: swatch.fill, ink: swatch.ink, ink2: swatch.ink } : {};
+      return { ...plain, ...fill, figure: bytesOf(item) };
+    }
+    case 'none':
+      return {
+        ...plain,
+        figure: item.kind === 'operation' ? bytesOf(item) : formatBytes(item.saved),
+      };
   }
-  if (state.colouring === 'dtype') {
-    const swatch = dtypeSwatch(operation.dtype, state, palette);
-    return swatch ? { fill: swatch.fill, ink: swatch.ink, ink2: swatch.ink } : plain;
-  }
-  return plain;
+}
+
+function plainShade(palette: Palette): Shade {
+  const { raise, ink, ink2 } = palette;
+  return { fill: raise, ink, ink2, hatched: false, bad: false, figure: '' };
+}
+
+/** Step 0 to 8 of the violet scale; below that a plain surface. */
+function onScale(step: number, palette: Palette): Shade {
+  const plain = plainShade(palette);
+  if (step < 0) return plain;
+  const ink = palette.scaleInk[step] ?? palette.ink;
+  return { ...plain, fill: palette.scale[step] ?? palette.raise, ink, ink2: ink };
+}
+
+function bytesOf({ saved, shared }: Operation): string {
+  if (saved > 0) return formatBytes(saved);
+  return shared > 0 ? `↑ ${formatBytes(shared)}` : '';
+}
+
+/** Zero is "0" on a plain surface, what did not run is hatched, non-finite counts beside an icon. */
+function gradientShade(gradient: Gradient | null, state: GraphState, palette: Palette): Shade {
+  const plain = plainShade(palette);
+  if (!gradient) return { ...plain, hatched: true };
+  if (gradient.nonFinite > 0)
+    return { ...plain, bad: true, figure: `⚠ ${formatCount(gradient.nonFinite)}` };
+  if (gradient.norm === 0) return { ...plain, figure: '0' };
+  return {
+    ...onScale(normStep(gradient.norm, state.norms), palette),
+    figure: formatNumber(gradient.norm),
+  };
 }
 
 /** Step of the square-root scale, 0 to 8; -1 for nothing. */
-export function stepOf(bytes: number, most: number): number {
-  if (bytes <= 0 || most <= 0) return -1;
-  return Math.min(8, Math.floor(Math.sqrt(bytes / most) * 9));
+export function stepOf(value: number, most: number): number {
+  if (value <= 0 || most <= 0) return -1;
+  return Math.min(8, Math.floor(Math.sqrt(value / most) * 9));
+}
+
+/** Step of the logarithmic scale between the smallest and the largest norm, 0 to 8. */
+export function normStep(norm: number, range: readonly [number, number] | null): number {
+  if (!range || !(norm > 0)) return -1;
+  const [low, high] = range;
+  const part = high > low ? (Math.log10(norm) - low) / (high - low) : 0.5;
+  return Math.min(8, Math.max(0, Math.floor(part * 9)));
 }
 
 const SWATCHES = ['buffers', 'temporaries', 'activations', 'optimizer', 'gradients', 'parameters'];
@@ -43,7 +105,14 @@ export function dtypeSwatch(
   return index < 0 ? null : (palette.categories[SWATCHES[index % SWATCHES.length] ?? ''] ?? null);
 }
 
-/** Values at the four ticks of the byte scale. */
-export function scaleTicks(most: number): string[] {
-  return [0, 1 / 3, 2 / 3, 1].map((part) => formatBytes(most * part * part));
+/** Values at the four ticks of the scale in use; empty where there is none. */
+export function scaleTicks(state: GraphState): string[] {
+  const parts = [0, 1 / 3, 2 / 3, 1];
+  if (state.colouring === 'bytes')
+    return parts.map((part) => formatBytes(state.mostSaved * part * part));
+  if (state.colouring === 'time')
+    return parts.map((part) => formatSeconds(state.mostSeconds * part * part));
+  if (state.colouring !== 'gradient' || !state.norms) return [];
+  const [low, high] = state.norms;
+  return parts.map((part) => formatNumber(10 ** (low + (high - low) * part)));
 }

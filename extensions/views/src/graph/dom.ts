@@ -29,17 +29,25 @@ export function button(
   return element;
 }
 
+export interface Choices<T> {
+  element: HTMLElement;
+  set: (value: T) => void;
+  /** Turns a value off with the reason as its tooltip, or, without one, on. */
+  allow: (value: T, reason: string) => void;
+}
+
 /** A row of buttons of which one is pressed. */
 export function choices<T extends string>(
   label: string,
   values: readonly { value: T; text: string }[],
   current: T,
   onChange: (value: T) => void,
-): { element: HTMLElement; set: (value: T) => void } {
+): Choices<T> {
   const element = h('div', { class: 'wv-seg', role: 'group', 'aria-label': label });
   const buttons = values.map(({ value, text }) => {
     const one = h('button', { type: 'button' }, text);
     one.addEventListener('click', () => {
+      if (one.getAttribute('aria-disabled') === 'true') return;
       set(value);
       onChange(value);
     });
@@ -50,8 +58,14 @@ export function choices<T extends string>(
     for (const { value: own, one } of buttons)
       one.setAttribute('aria-pressed', String(own === value));
   };
+  // Stays in the focus order: the reason must be within reach of the keyboard too.
+  const allow = (value: T, reason: string): void => {
+    const one = buttons.find(({ value: own }) => own === value)?.one;
+    one?.setAttribute('aria-disabled', String(reason !== ''));
+    if (one) one.title = reason;
+  };
   set(current);
-  return { element, set };
+  return { element, set, allow };
 }
 
 /** Label and value pairs. */
@@ -69,14 +83,16 @@ export function section(title: string, note: string, ...children: Node[]): HTMLE
   return h('section', { class: 'wv-sec' }, heading, ...children);
 }
 
-/** Where a line of the user's code is, shown as a card; a click asks the host to open it. */
-export function sourceCard(source: {
+interface Source {
   filename: string;
   line: number;
   cell: number | null;
   function: string;
   text: string;
-}): HTMLElement {
+}
+
+/** `cell 4, line 9` or `model.py:9`; a click asks the host to open it. */
+export function sourceLink(source: Source): HTMLElement {
   const file = source.filename.split('/').pop() ?? source.filename;
   const label =
     source.cell === null ? `${file}:${source.line}` : `cell ${source.cell}, line ${source.line}`;
@@ -92,12 +108,17 @@ export function sourceCard(source: {
       }),
     );
   });
+  return link;
+}
+
+/** Where a line of the user's code is, shown as a card. */
+export function sourceCard(source: Source): HTMLElement {
   const code = h('div', { class: 'wv-code' });
   code.append(
     h('i', {}, String(source.line)),
     source.text.trim().slice(0, 2000) || source.function,
   );
   const card = section('Source', '', code);
-  card.querySelector('h3')?.append(h('span', { class: 'wv-note' }, link));
+  card.querySelector('h3')?.append(h('span', { class: 'wv-note' }, sourceLink(source)));
   return card;
 }

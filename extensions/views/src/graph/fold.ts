@@ -1,5 +1,5 @@
 /** Which backward nodes make one operation. */
-import type { GraphColumns } from './operations';
+import type { GraphColumns } from './columns';
 
 /** Values of `node_kind`, as in `workbench/records/graph.py`. */
 const PARAMETER = 1;

@@ -36,6 +36,19 @@ export function formatNumber(value: number): string {
   return text.replace(/-/g, '−');
 }
 
+/** `9.7 ms`, `180 µs`, `1.24 s`: one decimal below 100. */
+export function formatSeconds(seconds: number): string {
+  const [value, unit] =
+    seconds >= 1 ? [seconds, 's'] : seconds >= 1e-3 ? [seconds * 1e3, 'ms'] : [seconds * 1e6, 'µs'];
+  const text = unit === 's' ? value.toPrecision(3) : value.toFixed(value < 99.95 ? 1 : 0);
+  return `${text} ${unit}`;
+}
+
+/** `45.6 %` of a share from 0 to 1. */
+export function formatShare(share: number): string {
+  return Number.isFinite(share) ? `${(100 * share).toFixed(1)} %` : '';
+}
+
 /** A string on one line: control characters, line breaks and their runs become one space. */
 export function oneLine(text: string): string {
   // eslint-disable-next-line no-control-regex -- control characters are exactly what is removed

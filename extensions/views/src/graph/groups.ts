@@ -6,7 +6,9 @@
  * the root: a call of a module; `repeat`, three or more equal neighbours rolled into one card; and
  * `chunk`, a stretch of a list too long to lay out or look at (an unrolled loop).
  */
-import type { GraphColumns, Operation } from './operations';
+import type { GraphColumns } from './columns';
+import type { Operation } from './operations';
+import { rollUp } from './rollup';
 
 export interface Group {
   kind: 'root' | 'module' | 'repeat' | 'chunk';
@@ -21,14 +23,11 @@ export interface Group {
   start: number;
   end: number;
   saved: number;
+  /** Seconds of its forwards, all calls together; null where they were not watched. */
+  seconds: number | null;
 }
 
 export type Item = Group | Operation;
-
-/** Lists longer than this are cut into chunks; also bounds the cost of laying one box out. */
-export const LONGEST_LIST = 400;
-const CHUNK = 200;
-const REPEATS = 3;
 
 export interface Tree {
   root: Group;
@@ -54,6 +53,7 @@ export function buildTree(record: GraphColumns, operations: readonly Operation[]
       start,
       end: start,
       saved: 0,
+      seconds: info?.forward_s ?? null,
     };
     groups.push(group);
     return group;
@@ -62,14 +62,13 @@ export function buildTree(record: GraphColumns, operations: readonly Operation[]
   root.title = record.model || record.title;
   nest(record, operations, root, make);
   numberCalls(root);
-  const signatures = new Signatures();
-  finish(root, signatures, make);
+  rollUp(root, make);
   const parents: Group[] = [];
   link(root, operations, parents);
   return { root, groups: groups.filter((g) => g === root || g.parent !== null), parents };
 }
 
-type Make = (kind: Group['kind'], module: number, start: number) => Group;
+export type Make = (kind: Group['kind'], module: number, start: number) => Group;
 
 function nest(record: GraphColumns, operations: readonly Operation[], root: Group, make: Make) {
   const chains = record.modules.map((_, module) => chainOf(record, module));
@@ -114,77 +113,6 @@ function numberCalls(group: Group): void {
   }
 }
 
-/** Gives every structure a small number: equal numbers, equal boxes. */
-class Signatures {
-  private readonly known = new Map<string, number>();
-
-  of(text: string): number {
-    const number = this.known.get(text) ?? this.known.size;
-    this.known.set(text, number);
-    return number;
-  }
-}
-
-function finish(group: Group, signatures: Signatures, make: Make): number {
-  const marks: number[] = [];
-  group.children = group.children.map((child) => {
-    if (child.kind === 'operation') {
-      marks.push(signatures.of(`${child.op} ${child.shape} ${child.dtype} ${child.saved}`));
-      return child;
-    }
-    const mark = finish(child, signatures, make);
-    const only = child.children.length === 1 ? child.children[0] : undefined;
-    // A module with one operation needs no box: the operation carries its name in the tree.
-    if (only?.kind === 'operation') {
-      only.name = child.title;
-      marks.push(mark);
-      return only;
-    }
-    marks.push(mark);
-    return child;
-  });
-  const mark = signatures.of(`${group.cls}(${marks.join(',')})`);
-  group.children = cut(rollUp(group.children, marks, make), make);
-  return mark;
-}
-
-function rollUp(children: Item[], marks: readonly number[], make: Make): Item[] {
-  const result: Item[] = [];
-  for (let at = 0; at < children.length;) {
-    const first = children[at];
-    let end = at + 1;
-    while (first && first.kind !== 'operation' && end < children.length && marks[end] === marks[at])
-      end += 1;
-    if (first && first.kind !== 'operation' && end - at >= REPEATS) {
-      const group = make('repeat', -1, 0);
-      const last = children[end - 1];
-      group.title = `${first.title} – ${last?.kind === 'operation' ? '' : (last?.title ?? '')}`;
-      group.path = first.path;
-      group.cls = first.cls;
-      group.children = cut(children.slice(at, end), make);
-      result.push(group);
-    } else result.push(...children.slice(at, end));
-    at = end;
-  }
-  return result;
-}
-
-/** Cuts a list that is too long into equal stretches, as often as needed. */
-function cut(children: Item[], make: Make): Item[] {
-  let list = children;
-  while (list.length > LONGEST_LIST) {
-    const size = Math.ceil(list.length / Math.ceil(list.length / CHUNK));
-    const chunks: Item[] = [];
-    for (let at = 0; at < list.length; at += size) {
-      const group = make('chunk', -1, 0);
-      group.children = list.slice(at, at + size);
-      chunks.push(group);
-    }
-    list = chunks;
-  }
-  return list;
-}
-
 /** Sets parents, ranges and sums, and names the chunks, once the shape of the tree is final. */
 function link(group: Group, operations: readonly Operation[], parents: Group[]): void {
   group.saved = 0;
@@ -200,10 +128,19 @@ function link(group: Group, operations: readonly Operation[], parents: Group[]):
     end = Math.max(end, child.kind === 'operation' ? child.id + 1 : child.end);
     group.saved += child.saved;
   }
+  if (group.kind === 'repeat') group.seconds = sumSeconds(group);
   group.start = Math.min(start, operations.length);
   group.end = Math.max(end, group.start);
   if (group.kind === 'chunk')
     group.title = `${(group.start + 1).toLocaleString('en')} – ${group.end.toLocaleString('en')}`;
+}
+
+/** Seconds of the members of a card; null where one is not known or they are one module's calls. */
+function sumSeconds(group: Group): number | null {
+  const members = group.children.flatMap((child) => (child.kind === 'operation' ? [] : [child]));
+  const paths = new Set(members.map(({ path }) => path));
+  const known = members.every(({ seconds }) => seconds !== null) && paths.size === members.length;
+  return known ? members.reduce((sum, { seconds }) => sum + (seconds ?? 0), 0) : null;
 }
 
 /** Number of operations in a box. */

@@ -56,6 +56,15 @@ function viewKey(view: GraphView, event: KeyboardEvent): boolean {
     case 'T':
       view.toggleTable();
       return true;
+    case 'p':
+    case 'P':
+      return view.light('path');
+    case 'h':
+    case 'H':
+      return view.light('holders');
+    case 'n':
+    case 'N':
+      return view.showNonFinite();
     case 'Enter':
       if (!onCanvas || !state?.selected || state.selected.kind === 'operation') return onCanvas;
       view.toggle(state.selected);
@@ -67,10 +76,11 @@ function viewKey(view: GraphView, event: KeyboardEvent): boolean {
   }
 }
 
-/** Out of the table, then out of the search, then out to the module around, then nothing. */
+/** Out of the table, what is lit, the search, then out to the module around, then nothing. */
 function back(view: GraphView): boolean {
   const { state } = view;
   if (view.table) view.toggleTable();
+  else if (state?.highlight) view.light(null);
   else if (state?.query) view.clearSearch();
   else if (state?.selected) {
     const parent = state.parent(state.selected);

@@ -2,11 +2,13 @@
 import { dtypeSwatch, scaleTicks } from './colour';
 import { h } from './dom';
 import { formatBytes, oneLine } from './format';
-import type { GraphState } from './state';
+import type { Colouring, GraphState } from './state';
 import type { Palette } from './theme';
 
-const TITLES = {
+const TITLES: Record<Colouring, string> = {
   bytes: 'Bytes saved for backward, per operation',
+  gradient: 'Norm of the gradient of the output (log)',
+  time: 'Forward time, per module',
   dtype: 'Element type of the output',
   none: 'Legend',
 };
@@ -14,24 +16,15 @@ const TITLES = {
 /** Fills the legend for the colouring in use. */
 export function showLegend(element: HTMLDetailsElement, state: GraphState, palette: Palette): void {
   element.replaceChildren(h('summary', {}, h('b', {}, TITLES[state.colouring])));
-  if (state.colouring === 'bytes') {
+  const texts = scaleTicks(state);
+  if (texts.length > 0) {
     const ramp = h('div', { class: 'ramp' });
     for (const colour of palette.scale) ramp.append(h('i', { style: `background:${colour}` }));
     const ticks = h('div', { class: 'ticks' });
-    for (const text of scaleTicks(state.mostSaved)) ticks.append(h('span', {}, text));
+    for (const text of texts) ticks.append(h('span', {}, text));
     element.append(ramp, ticks);
-    element.append(
-      key('', 'held here first (full bar: largest)'),
-      key('held', '↑ already held by an earlier operation'),
-    );
   }
-  if (state.colouring === 'dtype')
-    for (const dtype of state.dtypes.slice(0, 8)) {
-      const swatch = dtypeSwatch(dtype, state, palette);
-      element.append(
-        key('swatch', oneLine(dtype) || 'unknown', `background:${swatch?.fill ?? palette.raise}`),
-      );
-    }
+  element.append(...keysOf(state, palette));
   for (const part of [1, 1 / 16]) {
     const bytes = state.mostFlow * part;
     const width = state.widthOf(bytes).toFixed(1);
@@ -41,6 +34,34 @@ export function showLegend(element: HTMLDetailsElement, state: GraphState, palet
   }
   element.append(key('chip', 'parameter, folded into its operation'));
   element.append(h('p', {}, 'Arrows follow the data; gradients run back.'));
+}
+
+function keysOf(state: GraphState, palette: Palette): HTMLElement[] {
+  switch (state.colouring) {
+    case 'bytes':
+      return [
+        key('', 'held here first (full bar: largest)'),
+        key('held', '↑ already held by an earlier operation'),
+      ];
+    case 'gradient':
+      return [
+        key('sign', '“0”: every value is zero'),
+        key('swatch hatched', 'backward did not run here'),
+        key('swatch bad', '⚠ number of values that are not finite'),
+      ];
+    case 'time':
+      return [
+        key('swatch', 'a call inside a module: not timed by itself'),
+        h('p', {}, 'Host time of all calls in this step, the cost of the capture included.'),
+      ];
+    case 'dtype':
+      return state.dtypes.slice(0, 8).map((dtype) => {
+        const fill = dtypeSwatch(dtype, state, palette)?.fill ?? palette.raise;
+        return key('swatch', oneLine(dtype) || 'unknown', `background:${fill}`);
+      });
+    case 'none':
+      return [];
+  }
 }
 
 function key(kind: string, text: string, style = ''): HTMLElement {

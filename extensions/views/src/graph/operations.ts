@@ -3,52 +3,12 @@
  * the operations that use them, edges between operations. The order of the operations is a
  * topological order as close to the forward order (autograd's sequence numbers) as the graph allows.
  */
+import type { Column, GraphColumns } from './columns';
 import { COMPILED, foldCalls, foldParameters, INPUT, type Folded } from './fold';
+import { gradientOf, type Gradient } from './gradients';
 import { Heap } from './heap';
 
-/** The columns of a `GraphRecord` that the view reads; 64-bit columns may hold bigints. */
-export interface GraphColumns {
-  title: string;
-  model: string;
-  step: number | null;
-  loss: number | null;
-  device: string;
-  notes: readonly string[];
-  strings: readonly string[];
-  modules: readonly { path: string; cls: string; parent: number }[];
-  sources: readonly SourceText[];
-  node_type: Column;
-  node_op: Column;
-  node_kind: Column;
-  node_module: Column;
-  node_call: Column;
-  node_sequence: Column;
-  node_shape: Column;
-  node_dtype: Column;
-  node_output_bytes: Column;
-  node_name: Column;
-  node_source: Column;
-  node_saved_bytes: Column;
-  node_shared_bytes: Column;
-  edge_from: Column;
-  edge_to: Column;
-  edge_bytes: Column;
-  root: number;
-  saved_bytes: number;
-  parameter_bytes: number;
-  buffer_bytes: number;
-  input_bytes: number;
-}
-
-export type Column = ArrayLike<number | bigint>;
-
-export interface SourceText {
-  filename: string;
-  line: number;
-  cell: number | null;
-  function: string;
-  text: string;
-}
+export type { GraphColumns, SourceText } from './columns';
 
 /** A leaf of the graph: a parameter, or an input that requires a gradient. */
 export interface Leaf {
@@ -57,6 +17,8 @@ export interface Leaf {
   dtype: string;
   bytes: number;
   input: boolean;
+  /** What backward gave it. */
+  gradient: Gradient | null;
 }
 
 /** One Python call and the backward nodes it made. */
@@ -79,6 +41,10 @@ export interface Operation {
   shared: number;
   source: number;
   leaves: Leaf[];
+  /** Of its output. */
+  gradient: Gradient | null;
+  /** Seconds of the module that it makes up by itself; null for a call inside a larger one. */
+  seconds: number | null;
   /** Whether this operation made the loss. */
   loss: boolean;
 }
@@ -186,6 +152,8 @@ function operationOf(record: GraphColumns, rows: number[], id: number): Operatio
     shared: sum(record.node_shared_bytes),
     source: Number(record.node_source[main]),
     leaves: [],
+    gradient: gradientOf(record, main),
+    seconds: null,
     loss: rows.includes(record.root),
   };
 }
@@ -198,5 +166,6 @@ function leafOf(record: GraphColumns, row: number): Leaf {
     dtype: text(record.node_dtype),
     bytes: Number(record.node_output_bytes[row]),
     input: Number(record.node_kind[row]) === INPUT,
+    gradient: gradientOf(record, row),
   };
 }

@@ -1,37 +1,46 @@
 /** Draws a collapsed card, or the header of an open box. */
-import { formatBytes, plural } from './format';
+import { shadeOf, type Shade } from './colour';
+import { plural } from './format';
 import { countRepeats, size, type Group } from './groups';
 import type { Box } from './layout';
 import { CARD_HEIGHT, HEADER } from './nodes';
 import { round, type Scene } from './paint';
 import { font } from './paint-node';
+import { fillBox, strengthOf } from './shade';
 import { drawText, fitText } from './text';
 
-function summary(group: Group): { text: string; bytes: string } {
+function summary(group: Group, figure: string): string {
   const parts = group.kind === 'repeat' || !group.cls ? [] : [group.cls];
-  parts.push(`${plural(size(group), 'op')} ·`);
-  return { text: parts.join(' · '), bytes: formatBytes(group.saved) };
+  parts.push(`${plural(size(group), 'op')}${figure ? ' ·' : ''}`);
+  return parts.join(' · ');
+}
+
+/** A card or header stays on its level's surface where the colouring says nothing of modules. */
+function shadeOfGroup(scene: Scene, group: Group, open: boolean): Shade {
+  const { palette, state } = scene;
+  const shade = shadeOf(group, state, palette);
+  const { ink, ink2 } = palette;
+  if (open) return { ...shade, fill: palette.raise, ink, ink2, hatched: false };
+  return shade.fill === palette.raise ? { ...shade, fill: palette.level[0] } : shade;
 }
 
 /** A collapsed box: one card with a stacked edge. */
 export function paintCard(scene: Scene, box: Box, group: Group): void {
   const { context, palette, state, detail } = scene;
-  const faded = state.query !== '' && !state.matched.has(group);
-  context.globalAlpha = faded ? 0.5 : 1;
+  const { x, y, width } = box;
+  context.globalAlpha = strengthOf(state, group);
   context.strokeStyle = palette.stroke;
   context.lineWidth = 1;
   if (detail !== 'box') {
     context.fillStyle = palette.level[1];
-    round(context, box.x + 4, box.y + 4, box.width - 8, CARD_HEIGHT, 8);
+    round(context, x + 4, y + 4, width - 8, CARD_HEIGHT, 8);
     context.fill();
     context.stroke();
   }
-  context.fillStyle = palette.level[0];
-  context.strokeStyle = scene.hovered === box ? palette.ink : palette.stroke2;
-  round(context, box.x, box.y, box.width, CARD_HEIGHT, 8);
-  context.fill();
-  context.stroke();
-  if (detail === 'all' || detail === 'name') paintTitle(scene, box, group, CARD_HEIGHT / 2, false);
+  const shade = shadeOfGroup(scene, group, false);
+  fillBox(scene, shade, { x, y, width, height: CARD_HEIGHT, radius: 8 }, scene.hovered === box);
+  if (detail === 'all' || detail === 'name')
+    paintTitle(scene, box, group, shade, CARD_HEIGHT / 2, false);
   context.globalAlpha = 1;
 }
 
@@ -39,7 +48,7 @@ export function paintCard(scene: Scene, box: Box, group: Group): void {
 export function paintHeader(scene: Scene, box: Box, group: Group): void {
   const { context, palette, detail, pixel } = scene;
   if (detail === 'all' || detail === 'name') {
-    paintTitle(scene, box, group, HEADER / 2, true);
+    paintTitle(scene, box, group, shadeOfGroup(scene, group, true), HEADER / 2, true);
     return;
   }
   const room = box.width - 8 * pixel;
@@ -63,62 +72,98 @@ export function paintHeader(scene: Scene, box: Box, group: Group): void {
   context.fillText(text, box.x + 7 * pixel, box.y + 3.5 * pixel + height / 2);
 }
 
-function paintTitle(scene: Scene, box: Box, group: Group, middle: number, open: boolean): void {
-  const { context, palette, detail } = scene;
+function paintTitle(
+  scene: Scene,
+  box: Box,
+  group: Group,
+  shade: Shade,
+  middle: number,
+  open: boolean,
+): void {
+  const { context, detail, state } = scene;
   const y = box.y + middle;
-  chevron(scene, box.x + 15, y, open);
-  const detailWidth = detail === 'all' ? paintDetails(scene, box, group, y, open) : 0;
+  chevron(scene, shade.ink2, box.x + 15, y, open);
+  const detailWidth = detail === 'all' ? paintDetails(scene, box, group, shade, y, open) : 0;
   // The line into an open box crosses its header at the axis; a card's ends above it.
   const right = open ? box.axis - box.x - 8 : box.width - detailWidth - 20;
-  context.fillStyle = palette.ink;
+  context.fillStyle = shade.ink;
   context.textAlign = 'left';
   font(scene, 13, true);
   const badge = group.kind === 'repeat' ? ` × ${countRepeats(group)}` : '';
   const badgeWidth = badge ? context.measureText(badge).width : 0;
   const name = drawText(context, group.title, box.x + 28, y, right - 28 - badgeWidth);
   if (badge) context.fillText(badge, box.x + 28 + name, y);
-  const last = scene.state.operations[group.end - 1];
-  if (open || detail !== 'all' || !last?.shape) return;
-  const start = 28 + name + badgeWidth + 8;
+  if (detail !== 'all') return;
+  let start = 28 + name + badgeWidth + 8;
+  const chip = state.unreached.chip(group);
+  if (chip) start += paintChip(scene, chip, box.x + start, y, right - start);
+  const last = state.operations[group.end - 1];
+  if (open || !last?.shape) return;
   font(scene, 11);
-  context.fillStyle = palette.ink2;
+  context.fillStyle = shade.ink2;
   const shape = `→ ${last.shape}`;
   if (context.measureText(shape).width <= right - start) context.fillText(shape, box.x + start, y);
 }
 
-/** Class, count and bytes at the right end; returns the room they take. */
-function paintDetails(scene: Scene, box: Box, group: Group, y: number, open: boolean): number {
+/** How many parameters get no gradient; the count alone where there is no room for the words. */
+function paintChip(scene: Scene, text: string, x: number, y: number, room: number): number {
   const { context, palette } = scene;
-  const { text, bytes } = summary(group);
+  font(scene, 11);
+  const fits = (label: string): boolean => context.measureText(label).width + 14 <= room;
+  const label = [text, text.split(' ')[0] ?? ''].map((words) => `⊘ ${words}`).find(fits);
+  if (!label) return 0;
+  const width = context.measureText(label).width + 12;
+  context.fillStyle = palette.raise;
+  context.strokeStyle = palette.stroke2;
+  context.lineWidth = 1;
+  round(context, x, y - 8, width, 16, 8);
+  context.fill();
+  context.stroke();
+  context.fillStyle = palette.ink;
+  context.fillText(label, x + 6, y + 0.5);
+  return width + 8;
+}
+
+/** Class, count and figure at the right end; returns the room they take. */
+function paintDetails(
+  scene: Scene,
+  box: Box,
+  group: Group,
+  shade: Shade,
+  y: number,
+  open: boolean,
+): number {
+  const { context, palette } = scene;
+  const { figure } = shade;
+  const text = summary(group, figure);
   const right = box.x + box.width - 10;
   const room = (open ? box.x + box.width - box.axis : box.width * 0.6) - 20;
   font(scene, 11, true);
   context.textAlign = 'right';
-  context.fillStyle = palette.ink;
-  const bytesWidth = context.measureText(bytes).width + 4;
-  if (bytesWidth > room) return 0;
+  const figureWidth = figure ? context.measureText(figure).width + 4 : 0;
+  if (figureWidth > room) return 0;
   font(scene, 11);
-  const short = `${plural(size(group), 'op')} ·`;
-  const fits = (line: string): boolean => context.measureText(line).width <= room - bytesWidth;
+  const short = `${plural(size(group), 'op')}${figure ? ' ·' : ''}`;
+  const fits = (line: string): boolean => context.measureText(line).width <= room - figureWidth;
   const line = !open || !fits(text) ? short : text;
   const lineWidth = fits(line) ? context.measureText(line).width : 0;
-  const used = bytesWidth + lineWidth;
+  const used = figureWidth + lineWidth;
   if (open) {
     // An edge into the box may cross its header here; it goes on behind the text.
     context.fillStyle = palette.level[(box.depth + 1) % 2] ?? palette.raise;
     context.fillRect(right - used - 3, y - 8, used + 6, 16);
   }
-  context.fillStyle = palette.ink2;
-  if (lineWidth > 0) context.fillText(line, right - bytesWidth, y);
+  context.fillStyle = shade.ink2;
+  if (lineWidth > 0) context.fillText(line, right - figureWidth, y);
   font(scene, 11, true);
-  context.fillStyle = palette.ink;
-  context.fillText(bytes, right, y);
+  context.fillStyle = shade.bad ? palette.bad : shade.ink;
+  if (figure) context.fillText(figure, right, y);
   return used + 10;
 }
 
-function chevron(scene: Scene, x: number, y: number, open: boolean): void {
-  const { context, palette } = scene;
-  context.strokeStyle = palette.ink2;
+function chevron(scene: Scene, colour: string, x: number, y: number, open: boolean): void {
+  const { context } = scene;
+  context.strokeStyle = colour;
   context.lineWidth = 1.5;
   context.beginPath();
   if (open) {

@@ -1,10 +1,10 @@
 /** Draws one operation with its parameters. */
-import { fillOf } from './colour';
-import { formatBytes } from './format';
+import { shadeOf, type Shade } from './colour';
 import type { Box } from './layout';
 import { NODE_HEIGHT, type Chip } from './nodes';
 import type { Operation } from './operations';
 import { round, type Scene } from './paint';
+import { fillBox, strengthOf } from './shade';
 import { drawText } from './text';
 
 /** Sets the font; text never gets smaller than 11 pixels. Returns its size in drawing units. */
@@ -17,26 +17,23 @@ export function font(scene: Scene, pixels: number, bold = false): number {
 /** The node of an operation with its parameters. */
 export function paintOperation(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state, detail } = scene;
-  const { fill, ink, ink2 } = fillOf(operation, state, palette);
+  const shade = shadeOf(operation, state, palette);
   const { x, width } = box.node;
   const y = box.y;
+  context.globalAlpha = strengthOf(state, operation);
   if (detail === 'all') for (const chip of box.chips) paintChip(scene, box, chip);
-  const faded = state.query !== '' && !state.matched.has(operation);
-  context.globalAlpha = faded ? 0.4 : 1;
-  context.fillStyle = fill;
-  context.strokeStyle = scene.hovered === box ? palette.ink : palette.stroke2;
-  context.lineWidth = scene.hovered === box ? 1.5 : 1;
-  round(context, x, y, width, NODE_HEIGHT, 6);
-  context.fill();
-  context.stroke();
-  if (detail === 'all') paintLabels(scene, operation, x, y, width, ink, ink2);
+  const hovered = scene.hovered === box;
+  fillBox(scene, shade, { x, y, width, height: NODE_HEIGHT, radius: 6 }, hovered);
+  if (detail === 'all') paintLabels(scene, operation, shade, x, y, width);
   else if (detail === 'name') {
     font(scene, 13, true);
-    context.fillStyle = ink;
+    context.fillStyle = shade.ink;
     context.textAlign = 'left';
     drawText(context, operation.op, x + 8, y + 15, width - 16);
   }
-  if (detail === 'all' || detail === 'name') paintBar(scene, operation, x, y, width, ink);
+  const bytes = state.colouring !== 'gradient' && state.colouring !== 'time';
+  if (bytes && (detail === 'all' || detail === 'name'))
+    paintBar(scene, operation, x, y, width, shade.ink);
   if (operation === state.root && detail !== 'box') paintLoss(scene, box);
   context.globalAlpha = 1;
 }
@@ -44,35 +41,34 @@ export function paintOperation(scene: Scene, box: Box, operation: Operation): vo
 /** An operation from far away: its colour alone. */
 export function paintSpeck(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state } = scene;
-  const { fill } = fillOf(operation, state, palette);
-  context.fillStyle = fill === palette.raise ? palette.stroke : fill;
+  const { fill, bad } = shadeOf(operation, state, palette);
+  context.globalAlpha = strengthOf(state, operation);
+  context.fillStyle = bad ? palette.bad : fill === palette.raise ? palette.stroke : fill;
   context.fillRect(box.node.x, box.y, box.node.width, NODE_HEIGHT);
+  context.globalAlpha = 1;
 }
 
 function paintLabels(
   scene: Scene,
   operation: Operation,
+  shade: Shade,
   x: number,
   y: number,
   width: number,
-  ink: string,
-  ink2: string,
 ): void {
-  const { context } = scene;
-  const shared = operation.saved === 0 && operation.shared > 0;
-  const bytes = shared ? operation.shared : operation.saved;
-  const right = bytes > 0 ? `${shared ? '↑ ' : ''}${formatBytes(bytes)}` : '';
+  const { context, palette } = scene;
+  const { ink, ink2, figure } = shade;
   font(scene, 12, true);
   const nameWidth = context.measureText(operation.op.slice(0, 60)).width;
   font(scene, 11);
-  const rightWidth = right ? context.measureText(right).width + 8 : 0;
+  const rightWidth = figure ? context.measureText(figure).width + 8 : 0;
   const shapeWidth = context.measureText(operation.shape.slice(0, 60)).width;
-  // The bytes belong beside the name; a long name sends them to the line below where they fit.
+  // The figure belongs beside the name; a long name sends them to the line below where they fit.
   const room = width - 18;
   const below = nameWidth + rightWidth > room && shapeWidth + rightWidth <= room;
-  context.fillStyle = below ? ink2 : ink;
+  context.fillStyle = shade.bad ? palette.bad : below ? ink2 : ink;
   context.textAlign = 'right';
-  context.fillText(right, x + width - 9, below ? y + 24 : y + 11.5);
+  context.fillText(figure, x + width - 9, below ? y + 24 : y + 11.5);
   context.textAlign = 'left';
   context.fillStyle = ink2;
   drawText(context, operation.shape, x + 9, y + 24, below ? room - rightWidth : room);

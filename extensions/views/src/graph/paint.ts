@@ -103,11 +103,29 @@ function paintBox(scene: Scene, box: Box): number {
     context.fill();
     context.stroke();
   }
-  for (const line of box.lines) paintLine(scene, line, palette.flow, palette.edge);
+  paintLines(scene, box);
   let count = 1;
   for (const child of box.children) count += paintBox(scene, child);
   if (box.parent) paintHeader(scene, box, box.item);
   return count;
+}
+
+/** Edges of a box; beside a lit path the others step back. */
+function paintLines(scene: Scene, box: Box): void {
+  const { context, palette, state } = scene;
+  const { highlight } = state;
+  if (!highlight) {
+    for (const line of box.lines) paintLine(scene, line, palette.flow, palette.edge);
+    return;
+  }
+  const lit = highlight.edges(state.layout, state.tree, state.open, state.flows);
+  const isLit = (line: Line): boolean => line.edges.some((edge) => lit.has(edge));
+  context.globalAlpha = 0.25;
+  for (const line of box.lines)
+    if (!isLit(line)) paintLine(scene, line, palette.flow, palette.edge);
+  context.globalAlpha = 1;
+  for (const line of box.lines)
+    if (isLit(line)) paintLine(scene, line, palette.select, palette.select);
 }
 
 /** The selection's lines, outline and halo, above everything else. */
@@ -125,7 +143,7 @@ function paintSelection(scene: Scene): void {
         paintLine(scene, line, palette.select, palette.select);
     for (const child of at.children) if (child.open) walk(child);
   };
-  if (mine.size > 0) walk(state.layout.root);
+  if (mine.size > 0 && !state.highlight) walk(state.layout.root);
   const radius = box.open ? 8 : 6;
   const { x, width } = box.node;
   context.strokeStyle = palette.select;

@@ -1,4 +1,7 @@
-/** Finds operations and modules by name, module path, parameter, shape or backward type. */
+/**
+ * Finds operations and modules by name, module path, parameter, shape or backward type. A parameter
+ * without a gradient is found at the innermost drawn module around it.
+ */
 import type { Item } from './groups';
 import type { GraphState } from './state';
 
@@ -15,6 +18,10 @@ export function find(state: GraphState, query: string): Item[] {
   const groups = state.tree.groups.filter(
     (group) => group.kind === 'module' && fits(`${group.path} ${group.cls}`),
   );
+  const homes = state.record.unreached
+    .filter(({ name, reason }) => fits(`${name} ${reason}`))
+    .slice(0, MOST)
+    .map(({ name }) => state.unreached.home(name, state.tree.groups, state.tree.root));
   const operations: Item[] = [];
   for (const operation of state.operations) {
     if (groups.length + operations.length >= MOST) break;
@@ -23,5 +30,5 @@ export function find(state: GraphState, query: string): Item[] {
     if (fits(`${operation.op} ${operation.type} ${path} ${operation.shape} ${leaves}`))
       operations.push(operation);
   }
-  return [...groups, ...operations].slice(0, MOST);
+  return [...new Set([...groups, ...homes, ...operations])].slice(0, MOST);
 }

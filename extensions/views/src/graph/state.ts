@@ -1,12 +1,18 @@
 /** What the graph view shows at a moment: the record's tree, what is open, selected and found. */
+import { checkpointEstimate, type CheckpointEstimate } from './checkpoint';
+import type { GraphColumns } from './columns';
+import { normRange } from './gradients';
 import { buildTree, type Group, type Item, type Tree } from './groups';
+import { holdersOf, pathToParameters, type Highlight, type HighlightKind } from './highlight';
 import { boxOf, layout, type Box, type Layout } from './layout';
-import { readOperations, type Flow, type GraphColumns, type Operation } from './operations';
+import { readOperations, type Flow, type Operation } from './operations';
 import { parentOf } from './edges';
 import { find } from './search';
+import { Storages } from './storages';
+import { UnreachedIndex } from './unreached';
 import { initiallyOpen, reveal } from './visible';
 
-export type Colouring = 'bytes' | 'dtype' | 'none';
+export type Colouring = 'bytes' | 'gradient' | 'time' | 'dtype' | 'none';
 
 const NARROWEST = 1.5;
 const WIDEST = 9.5;
@@ -21,6 +27,11 @@ export class GraphState {
   readonly mostSaved: number;
   readonly mostFlow: number;
   readonly dtypes: string[];
+  /** Logarithms of the smallest and largest norm above zero; null without gradients. */
+  readonly norms: [number, number] | null;
+  /** Longest forward of a module that is not the whole model; 0 where none was watched. */
+  readonly mostSeconds: number;
+  readonly unreached: UnreachedIndex;
   readonly open: Set<Group>;
   layout: Layout;
   selected: Item | null = null;
@@ -28,6 +39,8 @@ export class GraphState {
   matches: Item[] = [];
   matched: ReadonlySet<Item> = new Set();
   query = '';
+  highlight: Highlight | null = null;
+  private held: Storages | null = null;
 
   constructor(record: GraphColumns, limit?: number) {
     const { operations, flows, root } = readOperations(record);
@@ -42,6 +55,12 @@ export class GraphState {
     );
     this.mostFlow = flows.reduce((most, { bytes }) => Math.max(most, bytes), 1);
     this.dtypes = [...new Set(operations.map(({ dtype }) => dtype))].sort();
+    this.norms = normRange(operations);
+    this.mostSeconds = record.modules.reduce(
+      (most, { path, forward_s: seconds }) => (path === '' ? most : Math.max(most, seconds ?? 0)),
+      0,
+    );
+    this.unreached = new UnreachedIndex(record.unreached);
     this.open = initiallyOpen(this.tree, limit);
     this.layout = this.arrange();
   }
@@ -49,6 +68,38 @@ export class GraphState {
   /** Width of a line in drawing units: grows with the square root of the bytes. */
   readonly widthOf = (bytes: number): number =>
     NARROWEST + WIDEST * Math.sqrt(Math.max(0, bytes) / this.mostFlow);
+
+  /** What holds what; made when first asked for. */
+  get storages(): Storages {
+    this.held ??= new Storages(this.record, this.operations);
+    return this.held;
+  }
+
+  /** Why a colouring has nothing to show, in one sentence; empty where it has. */
+  missing(colouring: Colouring): string {
+    if (colouring === 'gradient' && !this.record.gradients)
+      return 'Backward was not watched: capture a step, or run backward inside `with wb.graph(model):`.';
+    if (colouring === 'time' && this.mostSeconds === 0)
+      return 'Forward was not watched: capture a step, or run it inside `with wb.graph(model):`.';
+    return '';
+  }
+
+  /** Lights a part of the graph; asking for what is lit already puts it out. */
+  light(kind: HighlightKind, item: Item): void {
+    const { highlight, operations } = this;
+    if (highlight?.kind === kind && highlight.from === item) this.highlight = null;
+    else if (kind === 'path') this.highlight = pathToParameters(item, operations, this.flows);
+    else this.highlight = holdersOf(item, operations, this.storages);
+  }
+
+  /** The operation that a backward node belongs to. */
+  operationOf(row: number): Operation | null {
+    return this.operations.find(({ rows }) => rows.includes(row)) ?? null;
+  }
+
+  checkpoint(group: Group): CheckpointEstimate | null {
+    return checkpointEstimate(group, this.record, this.operations, this.flows, this.storages);
+  }
 
   private arrange(): Layout {
     return layout(this.tree, this.flows, this.open, this.widthOf);

@@ -38,7 +38,8 @@ export class Surface {
     this.listen();
   }
 
-  show(state: GraphState | null, palette: Palette): void {
+  /** What to draw, and in which colours. */
+  use(state: GraphState | null, palette: Palette): void {
     this.state = state;
     this.palette = palette;
     this.hovered = null;
@@ -89,6 +90,34 @@ export class Surface {
     };
     Object.assign(camera, start);
     this.animation = requestAnimationFrame(tick);
+  }
+
+  /** The first look at a drawing. */
+  open(): void {
+    const root = this.state?.layout.root;
+    if (root) this.camera.open(root, root.axis);
+  }
+
+  /** Brings a point of the drawing to the middle. */
+  centre(x: number, y: number): void {
+    const { camera } = this;
+    camera.x = x - camera.width / camera.zoom / 2;
+    camera.y = y - camera.height / camera.zoom / 2;
+    this.moved();
+  }
+
+  /** Moves to a box that is out of view, or under the `covered` pixels of the inspector. */
+  show(box: Box, reveal: boolean, covered: number): void {
+    const { camera } = this;
+    const { x, width } = box.node;
+    const right = (x + width - camera.x) * camera.zoom;
+    const over = Math.max(0, right + 16 - (camera.width - covered));
+    if (!reveal && (covered === 0 || over === 0 || box.open)) return;
+    this.animate((view) => {
+      if (reveal && view.zoom < 0.6) view.zoomAt(0.9 / view.zoom);
+      if (reveal) view.reveal({ x, y: box.y, width, height: box.height }, 40, covered);
+      else view.pan(-over, 0);
+    });
   }
 
   private moved(): void {

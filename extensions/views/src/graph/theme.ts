@@ -14,6 +14,8 @@ export interface Palette {
   hatchBack: string;
   select: string;
   selectBack: string;
+  bad: string;
+  badBack: string;
   grid: string;
   scale: string[];
   scaleInk: string[];
@@ -51,6 +53,8 @@ export function readPalette(element: HTMLElement): Palette {
     hatchBack: get('--wb-hatchbg'),
     select: get('--wb-sel'),
     selectBack: get('--wb-selbg'),
+    bad: get('--wb-bad'),
+    badBack: get('--wb-badbg'),
     grid: get('--wb-grid'),
     scale: steps.map((step) => get(`--wb-s${step}`)),
     scaleInk: steps.map((step) => get(`--wb-t${step}`)),

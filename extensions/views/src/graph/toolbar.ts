@@ -36,6 +36,8 @@ export function toolbar(events: ToolbarEvents): Toolbar {
     'Colour by',
     [
       { value: 'bytes', text: 'Bytes' },
+      { value: 'gradient', text: 'Gradient norm' },
+      { value: 'time', text: 'Time' },
       { value: 'dtype', text: 'Dtype' },
       { value: 'none', text: 'None' },
     ],
@@ -89,7 +91,10 @@ export function toolbar(events: ToolbarEvents): Toolbar {
     table.setAttribute('aria-pressed', String(tableOn));
     const count = state?.matches.length ?? 0;
     found.textContent = state?.query ? (count === 0 ? 'none' : `${at + 1} of ${count}`) : '';
-    if (state) colour.set(state.colouring);
+    if (state) {
+      colour.set(state.colouring);
+      for (const value of ['gradient', 'time'] as const) colour.allow(value, state.missing(value));
+    }
     crumbs.replaceChildren(...breadcrumbs(state, events.select));
   };
   const panels = (treeOn: boolean, inspectorOn: boolean): void => {

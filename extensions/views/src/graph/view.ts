@@ -3,15 +3,17 @@
  * `mount` wires the parts together; each part is a file of its own.
  */
 import type { Dispose, Store } from '../store';
+import { showBanner } from './banner';
+import type { GraphColumns } from './columns';
 import { h } from './dom';
 import { shorten } from './format';
 import type { Group, Item } from './groups';
+import type { HighlightKind } from './highlight';
 import { inspect } from './inspector';
 import { handleKey } from './keyboard';
-import type { Box } from './layout';
 import { showLegend } from './legend';
 import { minimap } from './minimap';
-import type { GraphColumns } from './operations';
+import { Panels } from './panels';
 import { GraphState } from './state';
 import { STYLE } from './style';
 import { describe, showMessage } from './status';
@@ -31,10 +33,6 @@ export interface GraphViewOptions {
   /** More visible nodes than this and the smallest modules start collapsed. */
   visibleLimit?: number;
 }
-
-const ROOM_FOR_LEGEND = 860;
-const NARROW = 700;
-const MEDIUM = 1150;
 
 /** Mounts the view into `el`; the returned function takes it out again. */
 export function mount(
@@ -56,16 +54,17 @@ export class GraphView {
   private shown: GraphColumns | null = null;
   private palette: Palette;
   private found = 0;
-  private panels = { tree: true, inspector: true };
   private readonly cleanup: (() => void)[] = [];
   private readonly surface: Surface;
+  private readonly panels: Panels;
+  private readonly banner = h('div', { class: 'wv-banner', hidden: true });
   private readonly main = h('div', { class: 'wv-main' });
   private readonly legend = h('details', { class: 'wv-legend', open: true });
   private readonly message = h('div', { class: 'wv-message', hidden: true });
   private readonly grid = h('div', { class: 'wv-table', hidden: true });
   private readonly live = h('div', { class: 'wv-sr', role: 'status', 'aria-live': 'polite' });
   private readonly inspector = h('aside', { class: 'wv-inspector', 'aria-label': 'Details' });
-  private readonly map = minimap((x, y) => this.centre(x, y));
+  private readonly map = minimap((x, y) => this.surface.centre(x, y));
   private readonly tree = treePanel(this.map.element, (item) => this.select(item, true));
   private readonly bar = toolbar({
     select: (item) => this.select(item, true),
@@ -78,8 +77,8 @@ export class GraphView {
     zoom: (factor) => this.zoom(factor),
     fit: () => this.fit(),
     table: () => this.toggleTable(),
-    tree: () => this.setPanels({ tree: !this.panels.tree }),
-    inspector: () => this.setPanels({ inspector: !this.panels.inspector }),
+    tree: () => this.panels.toggle('tree'),
+    inspector: () => this.panels.toggle('inspector'),
   });
 
   constructor(
@@ -97,7 +96,15 @@ export class GraphView {
     );
     this.main.append(this.surface.element, this.legend, this.grid, this.message);
     const body = h('div', { class: 'wv-body' }, this.tree.element, this.main, this.inspector);
-    this.element.append(h('style', {}, STYLE), this.bar.element, body, this.live);
+    this.element.append(h('style', {}, STYLE), this.bar.element, this.banner, body, this.live);
+    this.panels = new Panels({
+      view: this.element,
+      main: this.main,
+      tree: this.tree.element,
+      inspector: this.inspector,
+      legend: this.legend,
+      changed: (tree, inspector) => this.bar.panels(tree, inspector),
+    });
     this.palette = readPalette(this.element);
   }
 
@@ -133,26 +140,11 @@ export class GraphView {
     const { state } = this;
     if (!state) return;
     state.select(item);
-    if (item && this.element.dataset['size'] === 'medium') this.setPanels({ inspector: true });
+    if (item) this.panels.selected();
     const box = state.box(item);
-    if (box && item !== state.tree.root) this.bringIntoView(box, reveal);
+    if (box && item !== state.tree.root) this.surface.show(box, reveal, this.panels.covered);
     if (item) this.live.textContent = describe(state, item);
     this.refresh();
-  }
-
-  /** Moves the camera to a box that is out of view or, in a small view, under the inspector. */
-  private bringIntoView(box: Box, reveal: boolean): void {
-    const { camera } = this.surface;
-    const { x, width } = box.node;
-    const over = this.element.dataset['size'] === 'wide' ? 0 : this.inspector.offsetWidth;
-    const right = (x + width - camera.x) * camera.zoom;
-    const covered = Math.max(0, right + 16 - (camera.width - over));
-    if (!reveal && (covered === 0 || box.open)) return;
-    this.surface.animate((view) => {
-      if (reveal && view.zoom < 0.6) view.zoomAt(0.9 / view.zoom);
-      if (reveal) view.reveal({ x, y: box.y, width, height: box.height }, 40, over);
-      else view.pan(-covered, 0);
-    });
   }
 
   toggle(group: Group): void {
@@ -169,6 +161,24 @@ export class GraphView {
     }
     this.live.textContent = `${shorten(group.title, 80)} ${state.open.has(group) ? 'opened' : 'closed'}`;
     this.refresh();
+  }
+
+  /** Lights the path or the holders of `item` (the selection), or with null nothing. */
+  light(kind: HighlightKind | null, item = this.state?.selected ?? null): boolean {
+    const { state } = this;
+    if (!state || (kind !== null && !item)) return false;
+    if (kind && item) state.light(kind, item);
+    else state.highlight = null;
+    this.refresh();
+    return true;
+  }
+
+  /** Selects the first node that made a value which is not finite. */
+  showNonFinite(): boolean {
+    const found = this.state?.record.non_finite;
+    const operation = found ? this.state?.operationOf(found.node) : null;
+    if (operation) this.select(operation, true);
+    return Boolean(operation);
   }
 
   find(query: string): void {
@@ -206,45 +216,18 @@ export class GraphView {
     else this.surface.element.focus();
   }
 
-  private centre(x: number, y: number): void {
-    const { camera } = this.surface;
-    camera.x = x - camera.width / camera.zoom / 2;
-    camera.y = y - camera.height / camera.zoom / 2;
-    this.drawAround();
-    this.surface.redraw();
-  }
-
-  private setPanels(change: { tree?: boolean; inspector?: boolean }): void {
-    this.panels = { ...this.panels, ...change };
-    this.tree.element.hidden = !this.panels.tree || !this.state;
-    this.inspector.hidden = !this.panels.inspector || !this.state;
-    this.bar.panels(this.panels.tree, this.panels.inspector);
-  }
-
   private resize(): void {
-    const width = this.element.clientWidth || 1000;
-    const size = width < NARROW ? 'narrow' : width < MEDIUM ? 'medium' : 'wide';
-    if (this.element.dataset['size'] !== size) {
-      this.element.dataset['size'] = size;
-      this.setPanels({ tree: size !== 'narrow', inspector: size === 'wide' });
-      // open only beside the drawing's trunk, never over it
-      this.legend.open = this.main.clientWidth >= ROOM_FOR_LEGEND;
-    }
+    this.panels.resize();
     const before = this.surface.camera.width;
     this.surface.resize(this.main.clientWidth, this.main.clientHeight);
     // The first real size: only now can the opening view be chosen.
-    if (before <= 1 && this.state) this.openCamera();
+    if (before <= 1) this.surface.open();
     this.drawAround();
-  }
-
-  private openCamera(): void {
-    const root = this.state?.layout.root;
-    if (root) this.surface.camera.open(root, root.axis);
   }
 
   private retheme(): void {
     this.palette = readPalette(this.element);
-    this.surface.show(this.state, this.palette);
+    this.surface.use(this.state, this.palette);
     this.refresh();
   }
 
@@ -254,47 +237,46 @@ export class GraphView {
     if (record !== this.shown) {
       this.shown = record;
       try {
-        this.state = record ? new GraphState(record, this.options.visibleLimit) : null;
+        this.replace(record && new GraphState(record, this.options.visibleLimit));
       } catch (reason) {
-        this.state = null;
+        this.replace(null);
         problem = `This record cannot be drawn: ${String(reason)}`;
       }
-      if (this.state) {
-        this.tree.show(this.state);
-        // The side panels appear with the first record, and what is left decides the first look.
-        this.setPanels({});
-        this.resize();
-        this.openCamera();
-      }
-      this.surface.show(this.state, this.palette);
     }
-    this.setPanels({});
+    this.panels.fill(this.state !== null);
     showMessage(this.message, problem, this.state !== null);
     this.refresh();
+  }
+
+  private replace(state: GraphState | null): void {
+    const { colouring } = this.state ?? {};
+    // The next capture is looked at in the same way, where it can be.
+    if (state && colouring && !state.missing(colouring)) state.colouring = colouring;
+    this.state = state;
+    this.surface.use(state, this.palette);
+    if (!state) return;
+    this.tree.show(state);
+    // The side panels appear with the first record, and what is left decides the first look.
+    this.panels.fill(true);
+    this.resize();
+    this.surface.open();
   }
 
   /** Everything that depends on the selection, the colouring or what is open. */
   private refresh(): void {
     const { state } = this;
+    const select = (item: Item): void => this.select(item, true);
+    const toggle = (group: Group): void => this.toggle(group);
     this.bar.update(state, this.table, this.found);
     this.legend.hidden = !state || this.table;
     this.grid.hidden = !state || !this.table;
+    showBanner(this.banner, state, select, () => this.light(null));
     if (state) {
-      inspect(
-        this.inspector,
-        state,
-        (item) => this.select(item, true),
-        (group) => this.toggle(group),
-      );
+      const light = (kind: HighlightKind, item: Item): boolean => this.light(kind, item);
+      inspect(this.inspector, { state, select, toggle, light });
       this.tree.update();
       showLegend(this.legend, state, this.palette);
-      if (this.table)
-        showTable(
-          this.grid,
-          state,
-          (item) => this.select(item, false),
-          (group) => this.toggle(group),
-        );
+      if (this.table) showTable(this.grid, state, (item) => this.select(item, false), toggle);
     }
     this.drawAround();
     this.surface.redraw();

@@ -1,0 +1,109 @@
+// Pictures of the graph view to look at: `node views/demo/graph-shots.mjs RECORDS OUT [SCENE ...]`.
+// RECORDS is what graph_records.py wrote. A scene is a record, keys to press and what to click; each
+// is drawn light and dark in Chromium, and the time from record to first drawing is printed.
+import { existsSync } from 'node:fs';
+import { mkdir, readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chromium } from '@playwright/test';
+import esbuild from 'esbuild';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const [records, out, ...wanted] = process.argv.slice(2);
+const CHROMIUM = '/usr/bin/chromium';
+const VENV = process.env.VIRTUAL_ENV ?? join(here, '../../../.venv');
+
+/** Words are typed into the search, `text=` and CSS selectors are clicked, `key:` is pressed. */
+const SCENES = {
+  exit: ['early_exit'],
+  exit_node: ['early_exit', 'find:norm block2', 'click:.wv-legend summary'],
+  exit_gradient: ['early_exit', 'text=Gradient norm', 'find:block3 batch_norm'],
+  exit_path: ['early_exit', 'find:head linear', 'key:p'],
+  exit_holders: ['early_exit', 'find:block2 conv2d', 'key:h'],
+  exit_unreached: ['early_exit', 'find:rotation'],
+  exit_module: ['early_exit', 'find:block2'],
+  exit_time: ['early_exit', 'text=Time'],
+  exit_table: ['early_exit', 'text=Gradient norm', 'key:t'],
+  bert: ['bert'],
+  bert_gradient: ['bert', 'text=Gradient norm', 'key:f'],
+  bert_layers: ['bert', 'find:layer 0'],
+  resnet: ['resnet50'],
+  resnet_time: ['resnet50', 'text=Time', 'key:f'],
+  dense: ['dense', 'key:f'],
+  non_finite: ['non_finite', 'text=Gradient norm', 'click:.wv-banner button'],
+  chain: ['chain'],
+  hostile: ['hostile', 'find:img', 'text=Gradient norm'],
+};
+
+const { outputFiles } = await esbuild.build({
+  entryPoints: [join(here, 'graph.ts')],
+  bundle: true,
+  format: 'esm',
+  target: 'es2022',
+  conditions: ['source'],
+  write: false,
+});
+
+async function theme(name) {
+  const path = join(VENV, `share/jupyter/lab/themes/@jupyterlab/theme-${name}-extension/index.css`);
+  const colours = join(here, '../../node_modules/@jupyterlab/apputils/style/materialcolors.css');
+  return existsSync(path) ? (await readFile(colours)) + (await readFile(path)) : '';
+}
+
+const page = (name) => `<!doctype html><html data-jp-theme-name="${name}"><meta charset="utf-8">
+<link rel="stylesheet" href="/theme/${name}.css">
+<style>body{margin:0;height:100vh;font:13px sans-serif}#host{height:100%}</style>
+<body data-jp-theme-light="${name === 'light'}"><div id="host"></div>
+<script type="module" src="/graph.js"></script>`;
+
+const server = createServer(async ({ url }, response) => {
+  const { pathname, searchParams } = new URL(url, 'http://localhost');
+  const send = (type, body) => response.writeHead(200, { 'content-type': type }).end(body);
+  const themed = /^\/theme\/(light|dark)\.css$/.exec(pathname);
+  const record = /^\/(\w+)\.wb$/.exec(pathname);
+  if (themed) send('text/css', await theme(themed[1]));
+  else if (record)
+    send('application/octet-stream', await readFile(join(records, `${record[1]}.wb`)));
+  else if (pathname === '/graph.js') send('text/javascript', outputFiles[0].text);
+  else send('text/html; charset=utf-8', page(searchParams.get('theme') ?? 'light'));
+});
+await new Promise((done) => server.listen(0, '127.0.0.1', done));
+const origin = `http://127.0.0.1:${server.address().port}`;
+
+async function act(tab, action) {
+  const [verb, what] = [
+    action.slice(0, action.search(/[:=]/)),
+    action.slice(action.search(/[:=]/) + 1),
+  ];
+  if (verb === 'key') {
+    await tab.locator('canvas.wv-surface').focus();
+    await tab.keyboard.press(what);
+  } else if (verb === 'find') {
+    await tab.locator('input[type=search]').fill(what);
+    await tab.waitForTimeout(250);
+  } else
+    await tab
+      .locator(verb === 'text' ? `button:has-text("${what}")` : what)
+      .first()
+      .click();
+}
+
+await mkdir(resolve(out), { recursive: true });
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+for (const name of wanted.length > 0 ? wanted : Object.keys(SCENES)) {
+  const [record, ...actions] = SCENES[name];
+  for (const mode of ['light', 'dark']) {
+    const tab = await browser.newPage({ viewport: { width: 1600, height: 1000 } });
+    tab.on('pageerror', (error) => console.error(`${name}: ${error}`));
+    await tab.goto(`${origin}/?theme=${mode}&record=/${record}.wb`);
+    await tab.waitForFunction('document.title.endsWith("ms")');
+    for (const action of actions) await act(tab, action);
+    await tab.waitForTimeout(300);
+    await tab.screenshot({ path: join(out, `${name}-${mode}.png`) });
+    console.log(`${name} ${mode}  first drawing ${await tab.title()}`);
+    await tab.close();
+  }
+}
+await browser.close();
+server.close();

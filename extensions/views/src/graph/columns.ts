@@ -1,0 +1,51 @@
+/** The columns of a `GraphRecord` that the view reads; 64-bit columns may hold bigints. */
+import type { GraphModule, NonFinite, SourceLine, Unreached } from '@torch-workbench/records';
+
+export type Column = ArrayLike<number | bigint>;
+export type SourceText = SourceLine;
+
+export interface GraphColumns {
+  title: string;
+  model: string;
+  step: number | null;
+  loss: number | null;
+  device: string;
+  notes: readonly string[];
+  strings: readonly string[];
+  modules: readonly GraphModule[];
+  sources: readonly SourceText[];
+  node_type: Column;
+  node_op: Column;
+  node_kind: Column;
+  node_module: Column;
+  node_call: Column;
+  node_sequence: Column;
+  node_shape: Column;
+  node_dtype: Column;
+  node_output_bytes: Column;
+  node_name: Column;
+  node_source: Column;
+  node_saved_bytes: Column;
+  node_shared_bytes: Column;
+  node_gradient_norm: Column;
+  node_gradient_max: Column;
+  node_gradient_zeros: Column;
+  node_gradient_non_finite: Column;
+  edge_from: Column;
+  edge_to: Column;
+  edge_bytes: Column;
+  storage_bytes: Column;
+  storage_kind: Column;
+  hold_node: Column;
+  hold_storage: Column;
+  hold_name: Column;
+  hold_shape: Column;
+  gradients: boolean;
+  non_finite: NonFinite | null;
+  unreached: readonly Unreached[];
+  root: number;
+  saved_bytes: number;
+  parameter_bytes: number;
+  buffer_bytes: number;
+  input_bytes: number;
+}

@@ -1,0 +1,54 @@
+/** What backward brought to an operation or a module, read from a record's columns. */
+import type { GraphColumns } from './columns';
+import type { Group, Item } from './groups';
+import type { Operation } from './operations';
+
+/** Statistics of one gradient; numbers as in the record's `node_gradient_*` columns. */
+export interface Gradient {
+  /** L2 norm; NaN or infinite where values are. */
+  norm: number;
+  largest: number;
+  /** Share of zeros, 0 to 1. */
+  zeros: number;
+  /** Number of NaN and infinite values. */
+  nonFinite: number;
+}
+
+/** The gradient that reached a row; null where backward did not run or nobody watched. */
+export function gradientOf(record: GraphColumns, row: number): Gradient | null {
+  const nonFinite = Number(record.node_gradient_non_finite[row] ?? -1);
+  if (!record.gradients || nonFinite < 0) return null;
+  return {
+    norm: Number(record.node_gradient_norm[row]),
+    largest: Number(record.node_gradient_max[row]),
+    zeros: Number(record.node_gradient_zeros[row]),
+    nonFinite,
+  };
+}
+
+/** The gradient of an item's output: a module's is that of its last operation. */
+export function outputGradient(item: Item, operations: readonly Operation[]): Gradient | null {
+  if (item.kind === 'operation') return item.gradient;
+  return operations[item.end - 1]?.gradient ?? null;
+}
+
+/** L2 norm over the gradients of a module's parameters, each once; null when none got one. */
+export function parameterNorm(group: Group, operations: readonly Operation[]): number | null {
+  const squares = new Map<string, number>();
+  for (const { leaves } of operations.slice(group.start, group.end))
+    for (const { name, input, gradient } of leaves)
+      if (!input && gradient) squares.set(name, gradient.norm ** 2);
+  if (squares.size === 0) return null;
+  return Math.sqrt([...squares.values()].reduce((sum, square) => sum + square, 0));
+}
+
+/** Smallest and largest logarithm (base 10) of the finite norms above zero; null without any. */
+export function normRange(operations: readonly Operation[]): [number, number] | null {
+  let [low, high] = [Infinity, -Infinity];
+  for (const { gradient } of operations) {
+    if (!gradient || gradient.nonFinite > 0 || !(gradient.norm > 0)) continue;
+    low = Math.min(low, Math.log10(gradient.norm));
+    high = Math.max(high, Math.log10(gradient.norm));
+  }
+  return Number.isFinite(low) && Number.isFinite(high) ? [low, high] : null;
+}

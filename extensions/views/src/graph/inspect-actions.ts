@@ -1,0 +1,91 @@
+/** Questions answered in one click, and what checkpointing a module would bring. */
+import { button, h, section } from './dom';
+import { formatBytes, formatSeconds, oneLine, plural, shorten } from './format';
+import type { Group, Item } from './groups';
+import { parametersOf, type Highlight } from './highlight';
+import { itemLink, table, type Inspection } from './inspector';
+import type { GraphState } from './state';
+
+const MOST = 12;
+
+/** The two buttons, each with its answer while it is pressed. */
+export function questions(inspection: Inspection, item: Item): HTMLElement {
+  const { state, light } = inspection;
+  const { highlight } = state;
+  const on = (kind: Highlight['kind']): boolean =>
+    highlight?.kind === kind && highlight.from === item;
+  const press = (kind: Highlight['kind'], label: string, key: string): HTMLElement =>
+    button(label, () => light(kind, item), { 'aria-pressed': String(on(kind)) }, key);
+  const element = h('section', { class: 'wv-sec wv-questions' });
+  element.append(press('path', 'Path to parameters', 'P'));
+  if (highlight && on('path')) element.append(...pathAnswer(state, highlight));
+  element.append(press('holders', 'What holds these bytes?', 'H'));
+  if (on('holders')) element.append(...holdersAnswer(inspection, item));
+  return element;
+}
+
+function pathAnswer(state: GraphState, highlight: Highlight): Node[] {
+  const names = parametersOf(highlight, state.operations);
+  if (names.length === 0) return [h('p', {}, 'No parameter gets a gradient from here.')];
+  const path = `Feeds ${plural(names.length, 'parameter')} through ${plural(highlight.lit.size, 'operation')}.`;
+  const shown = names.slice(0, MOST).map((name) => h('li', {}, h('code', {}, shorten(name, 60))));
+  if (names.length > MOST)
+    shown.push(h('li', { class: 'wv-note' }, `and ${names.length - MOST} more`));
+  return [h('p', {}, path), h('ul', {}, ...shown)];
+}
+
+function holdersAnswer({ state, select }: Inspection, item: Item): Node[] {
+  const { alone, shared, anyway, others } = state.storages.holding(item);
+  const here = item.kind === 'operation' ? 'this operation' : 'this module';
+  if (alone + shared + anyway === 0) return [h('p', {}, `Nothing is held by ${here}.`)];
+  const sentences = [
+    `${formatBytes(alone)} of activations are held by ${here} alone: that much would be freed if it let go.`,
+    shared > 0
+      ? `${formatBytes(shared)} are held elsewhere too, and would stay until every holder lets go.`
+      : '',
+    anyway > 0
+      ? `${formatBytes(anyway)} are parameters, buffers or inputs, which stay in any case.`
+      : '',
+  ].filter(Boolean);
+  const rows = others.slice(0, MOST).map(({ operation, bytes }) => {
+    const path = state.record.modules[operation.module]?.path ?? '';
+    return [
+      { node: itemLink(operation, select, 24), title: operation.op },
+      { text: shorten(path, 22), title: path },
+      formatBytes(bytes),
+    ];
+  });
+  const answer: Node[] = sentences.map((text) => h('p', {}, text));
+  if (rows.length > 0) answer.push(table(['Also held by', 'Module', 'Bytes'], rows));
+  if (others.length > MOST)
+    answer.push(h('p', { class: 'wv-note' }, `and ${others.length - MOST} more`));
+  return answer;
+}
+
+/** What `torch.utils.checkpoint` around a module would free, as an estimate with its basis. */
+export function checkpointCard(state: GraphState, item: Group): HTMLElement | null {
+  const estimate = state.checkpoint(item);
+  if (!estimate) return null;
+  const { freed, inputs, modules, seconds, path } = estimate;
+  const name = shorten(path.split('.').pop() ?? path, 40);
+  const what = modules === 1 ? name : `each of the ${modules}`;
+  const time = seconds === null ? '' : ` for about ${formatSeconds(seconds)} a step`;
+  const title = `Checkpoint ${what}: about ${formatBytes(freed)} less held`;
+  const basis = [
+    `Estimate from this record: activations that only ${modules === 1 ? 'this module holds' : 'these modules hold'}`,
+    inputs > 0 ? `, without the ${formatBytes(inputs)} of inputs that a checkpoint keeps. ` : '. ',
+    seconds === null
+      ? 'Its forward would run once more; it was not timed in this capture. '
+      : 'Time: one more forward, host time of this step with the cost of the capture. ',
+    'While its backward runs, its bytes are held again.',
+  ].join('');
+  const code = `checkpoint(self.${oneLine(path.slice(0, 200))}, x, use_reentrant=False)`;
+  const line = h('div', { class: 'wv-code wv-mono', title: code }, h('i', {}), shorten(code, 80));
+  return section(
+    'Checkpoint',
+    'estimate',
+    h('p', {}, h('b', {}, title), time),
+    line,
+    h('p', { class: 'wv-note' }, basis),
+  );
+}

@@ -1,0 +1,51 @@
+/** What backward brought: the gradient of an operation's output, and of its parameters. */
+import { facts, h, section } from './dom';
+import { formatCount, formatNumber, formatShare, oneLine } from './format';
+import type { Gradient } from './gradients';
+import { table } from './inspector';
+import type { Leaf, Operation } from './operations';
+import type { GraphState } from './state';
+
+/** Norm, largest value, zeros and non-finite values, in words where there is none. */
+export function gradientFacts(gradient: Gradient | null): [string, string][] {
+  if (!gradient) return [['Norm', 'backward did not run here']];
+  return [
+    ['Norm', formatNumber(gradient.norm)],
+    ['Largest', formatNumber(gradient.largest)],
+    ['Zeros', formatShare(gradient.zeros)],
+    ['Non-finite', gradient.nonFinite > 0 ? `⚠ ${formatCount(gradient.nonFinite)}` : '0'],
+  ];
+}
+
+/** The sections on an operation's output and its parameters. */
+export function gradientSection(state: GraphState, item: Operation): HTMLElement {
+  const { record } = state;
+  if (!record.gradients) {
+    const reason = h('p', { class: 'wv-note' }, state.missing('gradient'));
+    return section('Gradient of the output', '', reason);
+  }
+  const step = record.step === null ? '' : `step ${formatCount(record.step)}`;
+  return section('Gradient of the output', step, facts(gradientFacts(item.gradient)));
+}
+
+/** Shape, and what backward gave each parameter. */
+export function parameterTable(state: GraphState, leaves: readonly Leaf[], bytes: Bytes): Node {
+  const { gradients } = state.record;
+  const headings = ['Name', 'Shape', 'Bytes', ...(gradients ? ['Gradient norm'] : [])];
+  const rows = leaves.map((leaf) => [
+    { text: oneLine(leaf.name.split('.').pop() ?? leaf.name), title: leaf.name },
+    leaf.shape,
+    bytes(leaf.bytes),
+    ...(gradients ? [leafNorm(leaf.gradient)] : []),
+  ]);
+  return table(headings, rows);
+}
+
+type Bytes = (bytes: number) => string;
+
+function leafNorm(gradient: Gradient | null): string {
+  if (!gradient) return 'none';
+  return gradient.nonFinite > 0
+    ? `⚠ ${formatCount(gradient.nonFinite)} non-finite`
+    : formatNumber(gradient.norm);
+}

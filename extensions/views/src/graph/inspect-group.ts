@@ -1,0 +1,77 @@
+/** The inspector's page for a module, a rolled-up card or a stretch of a long list. */
+import { button, facts, h, section } from './dom';
+import { formatBytes, formatCount, formatNumber, formatSeconds, oneLine, shorten } from './format';
+import { outputGradient, parameterNorm } from './gradients';
+import { countRepeats, size, type Group } from './groups';
+import { checkpointCard, questions } from './inspect-actions';
+import { gradientFacts } from './inspect-gradient';
+import { unreachedSection } from './inspect-unreached';
+import { head, itemLink, table, type Inspection } from './inspector';
+import type { Operation } from './operations';
+import type { GraphState } from './state';
+
+export function inspectGroup(inspection: Inspection, item: Group): Node[] {
+  const { state, toggle } = inspection;
+  const title = item.kind === 'repeat' ? `${item.title} × ${countRepeats(item)}` : item.title;
+  const parts: Node[] = [
+    head(state, item, title, item.cls || 'stretch of the forward pass'),
+    section('Module', '', facts(moduleFacts(state, item))),
+  ];
+  const unreached = unreachedSection(state, item);
+  if (unreached) parts.push(unreached);
+  const gradient = gradientSection(state, item);
+  if (gradient) parts.push(gradient);
+  parts.push(largestSavers(inspection, state.operations.slice(item.start, item.end)));
+  parts.push(questions(inspection, item));
+  const checkpoint = checkpointCard(state, item);
+  if (checkpoint) parts.push(checkpoint);
+  const text = state.open.has(item) ? 'Collapse' : 'Open';
+  const open = button(text, () => toggle(item), {}, 'Enter');
+  parts.push(h('section', { class: 'wv-sec' }, open));
+  return parts;
+}
+
+function moduleFacts(state: GraphState, item: Group): [string, string][] {
+  const share = state.tree.root.saved > 0 ? (item.saved / state.tree.root.saved) * 100 : 0;
+  const rows: [string, string][] = [
+    ['Operations', formatCount(size(item))],
+    ['Saved', `${formatBytes(item.saved)} · ${share.toFixed(share < 10 ? 1 : 0)} % of the graph`],
+    ['Exactly', `${formatCount(item.saved)} B`],
+  ];
+  if (item.seconds !== null) rows.push(['Forward, all calls', formatSeconds(item.seconds)]);
+  if (item.path) rows.push(['Path', oneLine(item.path.slice(0, 400))]);
+  const last = state.operations[item.end - 1];
+  if (last) rows.push(['Out', `${last.shape} ${last.dtype}`]);
+  return rows;
+}
+
+function gradientSection(state: GraphState, item: Group): HTMLElement | null {
+  if (!state.record.gradients) return null;
+  const norm = parameterNorm(item, state.operations);
+  const rows: [string, string][] = [
+    ['Norm over its parameters', norm === null ? 'no parameter got one' : formatNumber(norm)],
+    ...gradientFacts(outputGradient(item, state.operations)),
+  ];
+  return section('Gradient of the output', '', facts(rows));
+}
+
+/** The operations that hold most for backward. */
+export function largestSavers(
+  { state, select }: Inspection,
+  operations: readonly Operation[],
+): HTMLElement {
+  const top = operations
+    .filter(({ saved: bytes }) => bytes > 0)
+    .sort((a, b) => b.saved - a.saved)
+    .slice(0, 8);
+  const rows = top.map((item) => {
+    const path = state.record.modules[item.module]?.path ?? '';
+    return [
+      { node: itemLink(item, select, 24), title: item.op },
+      { text: shorten(path, 22), title: path },
+      formatBytes(item.saved),
+    ];
+  });
+  const none = h('p', { class: 'wv-note' }, 'Nothing is saved for backward here.');
+  return section('Largest savers', '', rows.length > 0 ? table([], rows) : none);
+}

@@ -1,0 +1,104 @@
+/** The inspector's page for one operation. */
+import { facts, h, section, sourceCard } from './dom';
+import { formatBytes, formatCount, formatSeconds, shorten } from './format';
+import type { Item } from './groups';
+import { questions } from './inspect-actions';
+import { gradientSection, parameterTable } from './inspect-gradient';
+import { head, itemLink, table, type Cell, type Inspection } from './inspector';
+import type { Operation } from './operations';
+import type { GraphState } from './state';
+import type { Saved } from './storages';
+import { nameOf } from './tree-panel';
+
+export function inspectOperation(inspection: Inspection, item: Operation): Node[] {
+  const { state } = inspection;
+  const { record } = state;
+  const row = item.rows[item.rows.length - 1] ?? 0;
+  const type = record.strings[Number(record.node_type[row])] ?? '';
+  const note = `operation ${formatCount(item.id + 1)} of ${formatCount(state.operations.length)}`;
+  const top = head(state, item, item.op, note);
+  top.append(h('div', { class: 'wv-mono', title: type }, shorten(type, 48)));
+  const parts: Node[] = [top];
+  const source = record.sources[item.source];
+  if (item.source >= 0 && source) parts.push(sourceCard(source));
+  parts.push(section('Tensors', '', facts(tensorFacts(state, item))));
+  parts.push(saved(inspection, item));
+  parts.push(gradientSection(state, item));
+  if (item.leaves.length > 0)
+    parts.push(section('Parameters', '', parameterTable(state, item.leaves, formatBytes)));
+  parts.push(questions(inspection, item));
+  parts.push(neighbours(inspection, item));
+  return parts;
+}
+
+function tensorFacts(state: GraphState, item: Operation): [string, string][] {
+  const module = state.record.modules[item.module];
+  const inputs = state.flows.filter(({ to }) => to === item.id).slice(0, 6);
+  const rows: [string, string][] = inputs.map(({ from, bytes }, index) => {
+    const producer = state.operations[from];
+    const value = `${producer?.shape ?? ''} ${producer?.dtype ?? ''} · ${formatBytes(bytes)}`;
+    return [index === 0 ? 'In' : '', value];
+  });
+  rows.push(['Out', `${item.shape} ${item.dtype} · ${formatBytes(item.outputBytes)}`]);
+  if (module)
+    rows.push(['Module', `${module.path || '(model)'}${module.cls ? ` · ${module.cls}` : ''}`]);
+  if (item.seconds !== null) rows.push(['Forward, all calls', formatSeconds(item.seconds)]);
+  return rows;
+}
+
+/** Every tensor that the operation holds, and who else holds its storage. */
+function saved({ state, select }: Inspection, item: Operation): HTMLElement {
+  const held = state.storages.of(item);
+  const counted = `${formatBytes(item.saved)} counted here`;
+  if (held.length === 0)
+    return section('Saved for backward', counted, h('p', { class: 'wv-note' }, 'Nothing.'));
+  const rows = held
+    .slice(0, 40)
+    .map((one) => [one.name, one.shape, heldBy(state, one, item, select), formatBytes(one.bytes)]);
+  const body = table(['Tensor', 'Shape', 'Held by', 'Bytes'], rows);
+  const parts: Node[] = [body];
+  if (held.length > 40)
+    parts.push(h('p', { class: 'wv-note' }, `and ${formatCount(held.length - 40)} more`));
+  parts.push(
+    h('p', { class: 'wv-note' }, `${formatCount(item.saved)} B held first by this operation.`),
+  );
+  return section('Saved for backward', counted, ...parts);
+}
+
+/** `here only`, `parameter`, or the other operation that holds the storage, as a link. */
+function heldBy(
+  state: GraphState,
+  one: Saved,
+  item: Operation,
+  select: (item: Item) => void,
+): Cell {
+  if (one.kind !== 'activation') return { text: one.kind };
+  const others = state.storages.holdersOf(one.storage).filter((other) => other !== item);
+  const [first] = others;
+  if (!first) return { text: 'here only' };
+  const node = h('span', {}, itemLink(first, select, 16));
+  if (others.length > 1) node.append(` + ${others.length - 1}`);
+  return {
+    node,
+    title: others
+      .slice(0, 20)
+      .map(({ op }) => op)
+      .join(', '),
+  };
+}
+
+function neighbours({ state, select }: Inspection, item: Item): HTMLElement {
+  const { before, after } = state.neighbours(item);
+  const list = h('div', {});
+  const add = (label: string, items: Item[]): void => {
+    for (const other of items.slice(0, 8)) {
+      const where = state.path(other).slice(1).map(nameOf).join(' › ');
+      const note = h('span', { class: 'wv-note' }, `${label} `);
+      list.append(h('p', {}, note, itemLink(other, select), ` ${shorten(where, 60)}`));
+    }
+    if (items.length > 8) list.append(h('p', { class: 'wv-note' }, `and ${items.length - 8} more`));
+  };
+  add('from', before);
+  add('to', after);
+  return section('Data flow', '', list);
+}

@@ -1,0 +1,63 @@
+/** Which side panels are open, by the room there is and by what a person chose. */
+
+const ROOM_FOR_LEGEND = 860;
+const NARROW = 700;
+const MEDIUM = 1150;
+
+export interface PanelParts {
+  /** The whole view; `data-size` on it drives the stylesheet. */
+  view: HTMLElement;
+  main: HTMLElement;
+  tree: HTMLElement;
+  inspector: HTMLElement;
+  legend: HTMLDetailsElement;
+  changed: (tree: boolean, inspector: boolean) => void;
+}
+
+export class Panels {
+  private open = { tree: true, inspector: true };
+  private filled = false;
+
+  constructor(private readonly parts: PanelParts) {}
+
+  /** Whether the inspector lies over the drawing, and how wide it is there. */
+  get covered(): number {
+    const { view, inspector } = this.parts;
+    return view.dataset['size'] === 'wide' ? 0 : inspector.offsetWidth;
+  }
+
+  toggle(panel: 'tree' | 'inspector'): void {
+    this.set({ [panel]: !this.open[panel] });
+  }
+
+  set(change: { tree?: boolean; inspector?: boolean }): void {
+    const { tree, inspector, changed } = this.parts;
+    this.open = { ...this.open, ...change };
+    tree.hidden = !this.open.tree || !this.filled;
+    inspector.hidden = !this.open.inspector || !this.filled;
+    changed(this.open.tree, this.open.inspector);
+  }
+
+  /** A selection is worth opening the details for where there is some room. */
+  selected(): void {
+    if (this.parts.view.dataset['size'] === 'medium') this.set({ inspector: true });
+  }
+
+  /** There is nothing to show beside the drawing before the first record. */
+  fill(filled: boolean): void {
+    this.filled = filled;
+    this.set({});
+  }
+
+  /** Follows the size of the view; what a person chose stays until the size class changes. */
+  resize(): void {
+    const { view, main, legend } = this.parts;
+    const width = view.clientWidth || 1000;
+    const size = width < NARROW ? 'narrow' : width < MEDIUM ? 'medium' : 'wide';
+    if (view.dataset['size'] === size) return;
+    view.dataset['size'] = size;
+    this.set({ tree: size !== 'narrow', inspector: size === 'wide' });
+    // open only beside the drawing's trunk, never over it
+    legend.open = main.clientWidth >= ROOM_FOR_LEGEND;
+  }
+}
