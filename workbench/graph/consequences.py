@@ -82,6 +82,7 @@ def _casts(diff: GraphDiff, state: int, count: int) -> str:
 
 
 def bytes_sentence(diff: GraphDiff) -> str:
+    """How the bytes saved for backward changed."""
     before, after = diff.a.saved_bytes, diff.b.saved_bytes
     if before == after:
         return f"Bytes saved for backward stayed at {byte_size(after)}."
