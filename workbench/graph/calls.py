@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from workbench.experiment.source import source_line
 from workbench.graph.capture import COMPILED_TYPE
-from workbench.graph.recorder import Place, shows_model_code
+from workbench.graph.lines import Place, shows_model_code
 from workbench.graph.torch_private import forward_class
 
 if TYPE_CHECKING:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from workbench.graph import torch_private
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-Place = tuple[str, int, str]
-"""(file name, line from 1, function) of a line of code."""
+from workbench.graph.cut_recorder import CutRecorder
+from workbench.graph.lines import LineFinder, Place, applied_function, op_name
+from workbench.graph.look import Made, TorchCall
 
 
 @dataclass(frozen=True)
@@ -31,15 +26,33 @@ class Call:
     place: Place | None
 
 
-class CallRecorder(TorchFunctionMode):
-    """Notes, for each torch function that made nodes, their numbers, its name and its line."""
+@dataclass(frozen=True)
+class Region:
+    """What went into a compiled region and what came out; held only while it is looked at."""
 
-    def __init__(self, on_backward: Callable[[torch.Tensor], None]) -> None:
+    module: torch.nn.Module
+    inputs: Any
+    outputs: Any
+
+
+class CallRecorder(TorchFunctionMode):
+    """Notes, for each torch function that made nodes, their numbers, its name and its line.
+
+    Args:
+        on_backward: called with the loss when a backward begins.
+        cuts: is shown every torch function as well.
+        lines: finds the line of the user's code.
+    """
+
+    def __init__(
+        self, on_backward: Callable[[torch.Tensor], None], cuts: CutRecorder, lines: LineFinder
+    ) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self._on_backward = on_backward
+        self._cuts = cuts
+        self._lines = lines
         self._last = torch_private.current_sequence()
-        self._is_shown: dict[str, bool] = {}
         self._suspended: list[list[TorchFunctionMode]] = []
         self._compiled_from: list[int] = []
 
@@ -58,12 +71,17 @@ class CallRecorder(TorchFunctionMode):
             self._record_custom_function(before)
         if func is torch.Tensor.backward:
             self._on_backward(args[0])
+        call = TorchCall(func, args, kwargs or {})
+        detached = self._cuts.before(call)
         result = func(*args, **(kwargs or {}))
         after = torch_private.current_sequence()
+        made = None
         if after > before:
-            place = self._place(inspect.currentframe())
+            place = self._lines.place(inspect.currentframe())
+            made = Made(before, after, len(self.calls))
             self.calls.append(Call(before, after, op_name(func), place))
-        self._last = after
+        self._cuts.after(call, result, made, detached)
+        self._last = self._numbers_taken(after)
         return result
 
     def enter_compiled(self) -> None:
@@ -71,14 +89,26 @@ class CallRecorder(TorchFunctionMode):
         self._suspended.append(torch_private.without_mode(self))
         self._compiled_from.append(torch_private.current_sequence())
 
-    def exit_compiled(self) -> None:
-        """Compiled code has returned."""
+    def exit_compiled(self, region: Region | None) -> None:
+        """Compiled code has returned; without a ``region`` it raised."""
         torch_private.restore_modes(self._suspended.pop())
         before, after = self._compiled_from.pop(), torch_private.current_sequence()
+        made = None
         if after > before:
-            place = self._place(inspect.currentframe())
+            place = self._lines.place(inspect.currentframe())
+            made = Made(before, after, len(self.calls))
             self.calls.append(Call(before, after, "compiled", place))
-        self._last = after
+        if region is not None:
+            self._cuts.after_region(region.module, region.inputs, region.outputs, made)
+        self._last = self._numbers_taken(after)
+
+    def _numbers_taken(self, after: int) -> int:
+        """Asking a view that was written in place for its node makes torch build a new one."""
+        now = torch_private.current_sequence()
+        if now > after:
+            place = self._lines.place(inspect.currentframe())
+            self.calls.append(Call(after, now, "as_strided", place))
+        return now
 
     def _record_custom_function(self, before: int) -> None:
         """Numbers used up outside every torch function, seen from inside a custom Function.
@@ -86,56 +116,8 @@ class CallRecorder(TorchFunctionMode):
         ``Function.apply`` takes its number and then runs the user's ``forward``, whose first torch
         function lands here.
         """
-        frame: FrameType | None = inspect.currentframe()
-        found: FrameType | None = None
-        depth = 0  # one Function may apply another: each takes a number
-        while frame is not None:
-            if frame.f_code is _APPLY_CODE:
-                found = frame
-                depth += 1
-            frame = frame.f_back
-        if found is not None:
-            name = getattr(found.f_locals.get("cls"), "__name__", "apply")
-            first = max(self._last, before - depth)
-            self.calls.append(Call(first, before, name, self._place(found.f_back)))
-
-    def _place(self, frame: FrameType | None) -> Place | None:
-        """The innermost line that is neither torch's, ours nor the standard library's."""
-        while frame is not None:
-            filename = frame.f_code.co_filename
-            shown = self._is_shown.get(filename)
-            if shown is None:
-                shown = self._is_shown[filename] = shows_model_code(filename)
-            if shown:
-                return filename, frame.f_lineno, frame.f_code.co_name
-            frame = frame.f_back
-        return None
-
-
-_APPLY_CODE = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-_TORCH = str(Path(torch.__file__).parent)
-_OURS = str(Path(__file__).parent.parent)
-_STDLIB = sysconfig.get_paths()["stdlib"]
-
-
-def shows_model_code(filename: str) -> bool:
-    """Whether a line of this file tells a person where an operation comes from.
-
-    The user's cells and files do, and so do libraries that define models; torch, this package, the
-    standard library and code without a file do not.
-    """
-    if filename.startswith("<"):
-        return filename.startswith(("<ipython-input", "<stdin>"))
-    if filename.startswith((_TORCH, _OURS)):
-        return False
-    return not filename.startswith(_STDLIB) or "site-packages" in filename
-
-
-def op_name(func: Any) -> str:
-    """The user-facing name of a torch function: ``conv2d``, ``add`` for ``+``, ``T`` for ``.T``."""
-    name: str = getattr(func, "__name__", type(func).__name__)
-    if name in {"__get__", "__set__"}:
-        name = getattr(getattr(func, "__self__", None), "__name__", name)
-    if name.startswith("__") and name.endswith("__"):
-        name = name[2:-2]
-    return name
+        function = applied_function(inspect.currentframe())
+        if function is not None:
+            first = max(self._last, before - function.depth)
+            place = self._lines.place(function.caller)
+            self.calls.append(Call(first, before, function.name, place))

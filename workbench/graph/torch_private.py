@@ -13,6 +13,7 @@ forward again. ``_raw_saved_*`` with ``.data`` looks without unpacking
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -30,6 +31,18 @@ current_sequence: Callable[[], int] = cast(
     torch.autograd._get_sequence_nr,  # type: ignore[attr-defined]
 )
 """Number the next autograd node of this thread will get."""
+
+
+set_grad_enabled: Callable[[bool], None] = cast(
+    Callable[[bool], None],
+    torch._C._set_grad_enabled,  # type: ignore[attr-defined]
+)
+"""What ``torch.no_grad()`` and its kin call; a `TorchFunctionMode` sees the call."""
+
+
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that ``tensor`` is a view of, None where it is none."""
+    return tensor._base
 
 
 def node_sequence(node: Node) -> int:
@@ -159,3 +172,23 @@ def _replace_stack(depth: int, modes: list[TorchFunctionMode]) -> None:
         _pop_mode()
     for mode in modes:
         _push_mode(mode)
+
+
+def at_end_of_backward(callback: Callable[[], None]) -> None:
+    """Call ``callback`` when the backward that runs now has ended; not if it raises.
+
+    To be called from a hook of a node. The engine waits for its streams first
+    (``GraphTask::exec_post_processing``, ``torch/csrc/autograd/engine.cpp``).
+    """
+    engine: Any = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
+    engine.queue_callback(callback)
+
+
+without_functions: Callable[[], AbstractContextManager[None]] = cast(
+    Any, torch._C.DisableTorchFunction
+)
+"""While entered, no `TorchFunctionMode` and no ``__torch_function__`` sees a call."""
+without_dispatch: Callable[[], AbstractContextManager[None]] = cast(
+    Any, torch._C._DisableTorchDispatch
+)
+"""While entered, no `TorchDispatchMode` and no ``__torch_dispatch__`` sees an operation."""

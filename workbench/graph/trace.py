@@ -15,46 +15,21 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from workbench.graph import torch_private
+from workbench.graph.cut_recorder import CutRecorder
+from workbench.graph.cuts import CutsSeen
+from workbench.graph.lines import LineFinder
 from workbench.graph.names import ModelNames, plain_tensors
 from workbench.graph.owners import OUTSIDE
-from workbench.graph.recorder import Call, CallRecorder
+from workbench.graph.recorder import CallRecorder, Region
+from workbench.graph.trace_result import TraceResult
 
 if TYPE_CHECKING:
     from torch import nn
-
-
-@dataclass(frozen=True)
-class TraceResult:
-    """What one traced forward left behind: plain data."""
-
-    thread: int
-    first: int
-    """Sequence number when it started."""
-    last: int
-    """Sequence number when it ended."""
-    paths: tuple[str, ...]
-    """Module paths that ``owner`` indexes."""
-    owner_at: tuple[int, ...]
-    owner: tuple[int, ...]
-    """From number ``owner_at[i]`` on, the innermost module was ``owner[i]``."""
-    calls: tuple[Call, ...]
-    inputs: tuple[Any, ...]
-    """Weak references to the storages of the arguments of the outermost calls."""
-    ran_elsewhere: bool
-    """Whether a module also ran on another thread, unseen."""
-    forward_s: tuple[float, ...] = ()
-    """Per path, seconds its forwards took, all they contain included; 0 where it never ran."""
-
-    def seconds(self) -> dict[str, float]:
-        """Path -> `forward_s`, of the modules that ran."""
-        pairs = zip(self.paths, self.forward_s, strict=False)
-        return {path: seconds for path, seconds in pairs if seconds > 0}
 
 
 class Trace:
@@ -87,7 +62,9 @@ class Trace:
         self._parents: list[int] = []
         self._undo: dict[int, list[Callable[[], None]]] = defaultdict(list)
         """Module -> what takes its hooks off."""
-        self._calls = CallRecorder(self._on_backward)
+        self._compiled: set[int] = set()
+        self._cuts: CutRecorder | None = None
+        self._calls: CallRecorder | None = None
 
     def start(self) -> None:
         """Put hooks and mode in place."""
@@ -102,12 +79,16 @@ class Trace:
         for row, (module, entry) in enumerate(zip(names.live, names.modules, strict=True)):
             if entry.parent in opaque or self._watch(row, module):
                 opaque.add(row)
+        lines = LineFinder()
+        parameters = {key: name for key, (name, _) in names.parameters.items()}
+        self._cuts = CutRecorder(parameters, self._running_module, lines)
+        self._calls = CallRecorder(self._on_backward, self._cuts, lines)
         self._calls.__enter__()
         self.active = True
 
     def stop(self) -> TraceResult:
         """Take everything off again; safe to call twice."""
-        if self.active:
+        if self.active and self._calls is not None:
             self.active = False
             self._calls.leave()
         for undo in [undo for undos in self._undo.values() for undo in undos]:
@@ -125,11 +106,16 @@ class Trace:
             paths=self._paths,
             owner_at=tuple(self._owner_at),
             owner=tuple(self._owner),
-            calls=tuple(self._calls.calls),
+            calls=tuple(self._calls.calls) if self._calls is not None else (),
             inputs=tuple(self._inputs),
             ran_elsewhere=self._ran_elsewhere,
             forward_s=tuple(self._forward_s),
+            cuts=self._cuts.seen() if self._cuts is not None else CutsSeen(),
+            compiled=frozenset(self._paths[row] for row in self._compiled),
         )
+
+    def _running_module(self) -> str | None:
+        return self._paths[self._stack[-1][0]] if self._stack else None
 
     def _on_backward(self, loss: torch.Tensor) -> None:
         if self.on_backward is not None:
@@ -147,8 +133,15 @@ class Trace:
         def enter(_: nn.Module, args: Any, kwargs: Any, *, under_dynamo: bool) -> None:
             self._enter(row, (args, kwargs), is_compiled=is_opaque, under_dynamo=under_dynamo)
 
-        def leave(*_: Any, under_dynamo: bool) -> None:  # noqa: ARG001 - both hooks are told
-            self._exit(row)
+        def leave(
+            module: nn.Module,
+            args: Any,
+            kwargs: Any,
+            output: Any,
+            *,
+            under_dynamo: bool,  # noqa: ARG001 - both hooks are told
+        ) -> None:
+            self._exit(row, Region(module, (args, kwargs), output))
 
         hidden_enter = torch_private.unseen_by_dynamo(enter)
         hidden_leave = torch_private.unseen_by_dynamo(leave)
@@ -157,17 +150,22 @@ class Trace:
             module.register_forward_pre_hook(
                 hidden_enter, prepend=not is_opaque, with_kwargs=True
             ).remove,
-            module.register_forward_hook(hidden_leave, prepend=is_opaque, always_call=True).remove,
+            module.register_forward_hook(
+                hidden_leave, prepend=is_opaque, with_kwargs=True, always_call=True
+            ).remove,
         ]
         return is_opaque
 
     def _wrap_compiled(self, row: int, module: nn.Module, call: Callable[..., Any]) -> None:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self._enter(row, (args, kwargs), is_compiled=True)
+            region = None
             try:
-                return call(*args, **kwargs)
+                result = call(*args, **kwargs)
+                region = Region(module, (args, kwargs), result)
             finally:
-                self._exit(row)
+                self._exit(row, region)
+            return result
 
         torch_private.set_compiled_call(module, watched)
         self._undo[row].append(lambda: torch_private.set_compiled_call(module, call))
@@ -193,9 +191,10 @@ class Trace:
         self._stack.append((row, is_compiled or under_dynamo, time.perf_counter()))
         self._note(row)
         if is_compiled or under_dynamo:
-            self._calls.enter_compiled()
+            self._compiled.add(row)
+            self._recorder.enter_compiled()
 
-    def _exit(self, row: int) -> None:
+    def _exit(self, row: int, region: Region | None) -> None:
         if not self._is_here() or all(row != entered for entered, *_ in self._stack):
             return
         entered = -1
@@ -203,8 +202,14 @@ class Trace:
             entered, is_compiled, since = self._stack.pop()
             self._forward_s[entered] += time.perf_counter() - since
             if is_compiled:
-                self._calls.exit_compiled()
+                self._recorder.exit_compiled(region if entered == row else None)
         self._note(self._stack[-1][0] if self._stack else OUTSIDE)
+
+    @property
+    def _recorder(self) -> CallRecorder:
+        if self._calls is None:
+            raise RuntimeError("the trace has not been started: call start() first")
+        return self._calls
 
     def _is_here(self) -> bool:
         if threading.get_ident() == self._thread:

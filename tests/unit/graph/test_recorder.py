@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import workbench as wb
-from workbench.graph.recorder import op_name, shows_model_code
+from workbench.graph.lines import op_name, shows_model_code
 
 
 def operations(record):

@@ -105,3 +105,23 @@ def test_custom_functions_name_their_class():
     node = Double.apply(torch.ones(2, requires_grad=True)).grad_fn
     assert private.forward_class(node) is Double
     assert private.forward_class(F.relu(torch.ones(2, requires_grad=True)).grad_fn) is None
+
+
+def test_a_mode_sees_gradients_turned_off():
+    seen = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if func is private.set_grad_enabled:
+                seen.append(args[0])
+            return func(*args, **(kwargs or {}))
+
+    with Watch(), torch.no_grad():
+        pass
+    assert seen == [False, True]
+
+
+def test_the_base_of_a_view_is_known_also_without_gradients():
+    buffer = torch.zeros(4, 2)
+    assert private.base_of(buffer) is None
+    assert private.base_of(buffer[0]) is buffer

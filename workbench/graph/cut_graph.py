@@ -1,0 +1,75 @@
+"""Which parameters lie behind some nodes: one walk for many starting points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from workbench.graph.dismantle import protect
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
+
+
+def parameters_behind(
+    starts: Sequence[tuple[Node, int]], parameters: Mapping[int, str]
+) -> dict[str, int]:
+    """Parameter -> the starts whose graph contains it.
+
+    Args:
+        starts: node and the number of its start; several nodes may share a number.
+        parameters: ``id(parameter)`` -> name.
+
+    Returns:
+        A number with bit ``n`` set where start ``n`` is computed from the parameter.
+    """
+    reached: dict[Node, int] = {}
+    for node, number in starts:
+        reached[node] = reached.get(node, 0) | 1 << number
+    order, num_users = _discover(list(reached))
+    _protect(order, [node for node in reached if not num_users[node]])
+    found: dict[str, int] = {}
+    ready = [node for node in reached if not num_users[node]]
+    while ready:
+        node = ready.pop()
+        mask = reached[node]
+        variable: Any = getattr(node, "variable", None)
+        name = parameters.get(id(variable)) if variable is not None else None
+        if name is not None:
+            found[name] = found.get(name, 0) | mask
+        for maker, _ in node.next_functions:
+            if maker is not None:
+                reached[maker] = reached.get(maker, 0) | mask
+                num_users[maker] -= 1
+                if not num_users[maker]:
+                    ready.append(maker)
+    return found
+
+
+def _discover(starts: list[Node]) -> tuple[list[Node], dict[Node, int]]:
+    """Every node behind ``starts``, and how many edges lead to it."""
+    order = list(starts)
+    num_users = dict.fromkeys(starts, 0)
+    for node in order:  # grows while it is read: breadth first
+        for maker, _ in node.next_functions:
+            if maker is None:
+                continue
+            if maker not in num_users:
+                num_users[maker] = 0
+                order.append(maker)
+            num_users[maker] += 1
+    return order, num_users
+
+
+def _protect(order: Sequence[Node], tops: Sequence[Node]) -> None:
+    """Freeing a deep graph whose nodes were looked at needs care (see `dismantle`)."""
+    for top in tops if len(order) > 1 else ():
+        nodes, _ = _discover([top]) if len(tops) > 1 else (list(order), {})
+        protect(_forward(nodes))
+
+
+def _forward(nodes: list[Node]) -> list[Node]:
+    from workbench.graph.torch_private import node_sequence
+
+    top, *rest = nodes
+    return [*sorted(rest, key=node_sequence), top]

@@ -1,0 +1,238 @@
+"""Noting cuts while a forward runs.
+
+Two things are noted of a cut (see `workbench.graph.cuts`) while it happens: the nodes that made
+what it took (held until `CutRecorder.seen`, which finds the parameters behind them and lets go),
+and the tensors it gave. Those are marked, and so is whatever is computed from them, so that at the
+end the nodes of the loss say which cuts lie on the way to it. A mark is a weak reference to a
+tensor and a number.
+
+Nothing is marked before the first cut, so a forward without one pays a look at each call's
+arguments and no more. A fault in here is noted and ends the watch; it never reaches the user.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.graph import torch_private
+from workbench.graph.cut_graph import parameters_behind
+from workbench.graph.cuts import Cut, CutsSeen
+from workbench.graph.lines import LineFinder, applied_function
+from workbench.graph.look import Look, Made, TorchCall, gather, look_at, why_cut
+from workbench.graph.marks import Marks
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
+
+    from workbench.records.graph import UnreachedReason
+
+_ESCAPES = {
+    "item": "a Python number",
+    "float": "a Python number",
+    "int": "a Python number",
+    "complex": "a Python number",
+    "tolist": "Python numbers",
+    "numpy": "a NumPy array",
+    "array": "a NumPy array",
+}
+"""Calls after which a value is no tensor any more, and what it is then."""
+
+
+class CutRecorder:
+    """Is shown every torch function of one forward on one thread.
+
+    Args:
+        parameters: ``id(parameter)`` -> name; the parameters outlive the recorder.
+        module: path of the module that runs now, None outside.
+        lines: finds the line of the user's code.
+    """
+
+    def __init__(
+        self, parameters: Mapping[int, str], module: Callable[[], str | None], lines: LineFinder
+    ) -> None:
+        self._parameters = parameters
+        self._module = module
+        self._lines = lines
+        self._rows: dict[tuple[Any, ...], int] = {}
+        self._cuts: list[Cut] = []
+        self._pending: list[tuple[Node, int]] = []
+        """Nodes whose parameters are not looked up yet, and the cut that took their value."""
+        self._behind: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+        self._used: dict[str, int] = {}
+        self._flows: list[tuple[int, int, int]] = []
+        self._marks = Marks()
+        self._is_off = not torch.is_grad_enabled()
+        """Whether Python code turned gradients off, as against torch inside a custom Function."""
+        self._fault = ""
+
+    def seen(self) -> CutsSeen:
+        """What was seen so far. Lets go of every node."""
+        for name, cuts in parameters_behind(self._pending, self._parameters).items():
+            self._behind[name] = self._behind.get(name, 0) | cuts
+        self._pending.clear()
+        return CutsSeen(
+            cuts=tuple(self._cuts),
+            behind=dict(self._behind),
+            taken=dict(self._taken),
+            used=dict(self._used),
+            flows=tuple(self._flows),
+            fault=self._fault,
+        )
+
+    def before(self, call: TorchCall) -> Node | None:
+        """The node that ``detach_`` is about to take from its tensor."""
+        if getattr(call.func, "__name__", "") == "detach_" and call.args:
+            return call.args[0].grad_fn
+        return None
+
+    def after(self, call: TorchCall, result: Any, made: Made | None, detached: Node | None) -> None:
+        """A torch function has returned ``result``; ``detached`` is what `before` returned."""
+        if self._fault:
+            return
+        try:
+            if call.func is torch_private.set_grad_enabled:
+                self._is_off = not call.args[0]
+                return
+            taken = call.tensors()
+            if taken:
+                self._look(call.func, taken, result, made, detached)
+        except Exception as error:  # noqa: BLE001 - the user's forward goes on
+            self._fault = f"{type(error).__name__}: {error}"
+
+    def after_region(
+        self, module: torch.nn.Module, inputs: Any, outputs: Any, made: Made | None
+    ) -> None:
+        """A compiled region has returned: one operation that took its parameters as well."""
+        if self._fault:
+            return
+        try:
+            from torch.utils import _pytree
+
+            taken: list[torch.Tensor] = []
+            given: list[torch.Tensor] = []
+            gather(_pytree.tree_leaves(inputs), taken)
+            gather(_pytree.tree_leaves(outputs), given)
+            taken += module.parameters()
+            sources = [tensor for tensor in taken if tensor.requires_grad]
+            look = Look("compiled region", sources, given, None, self._marks.of(taken))
+            self._cut(look, [tensor for tensor in given if not tensor.requires_grad])
+            self._flow(look, made)
+        except Exception as error:  # noqa: BLE001 - the user's forward goes on
+            self._fault = f"{type(error).__name__}: {error}"
+
+    def _look(
+        self,
+        func: Any,
+        taken: list[torch.Tensor],
+        result: Any,
+        made: Made | None,
+        detached: Node | None,
+    ) -> None:
+        if made is not None:
+            self._is_off = False  # torch itself may have turned gradients on again, unseen
+            for tensor in taken:
+                name = self._parameters.get(id(tensor))
+                if name is not None:
+                    self._used[name] = made.call
+        mask = self._marks.of(taken) if self._marks.any else 0
+        given: list[torch.Tensor] = []
+        gather((result,), given)
+        if made is not None and len(given) == 1 and not self._marks.any:
+            return
+        if mask or detached or any(tensor.requires_grad for tensor in taken):
+            look = look_at(func, taken, given, mask)
+            if detached is not None:
+                row = self._row(look, "detached", look.op, "")
+                self._pending.append((detached, row))
+                self._marks.put(given, 1 << row)
+                look.mask |= 1 << row
+            elif look.op in _ESCAPES and not given:
+                self._escape(look)
+            else:
+                self._look_for_cut(func, look, made)
+            self._flow(look, made)
+
+    def _look_for_cut(self, func: Any, look: Look, made: Made | None) -> None:
+        is_property = getattr(func, "__name__", "") == "__get__"
+        if made is None and (not is_property or look.op == "data"):
+            cut = [t for t in look.given if not t.requires_grad or t is look.written]
+            sources = look.taken
+            if self._cut(look, cut) and look.op in {"detach", "data"} and look.written is None:
+                self._marks.alias(cut[0], sources[0])
+        elif made is not None and len(look.given) > 1:  # max gives values and indices
+            self._cut(
+                look, [t for t in look.given if not t.requires_grad and t is not look.written]
+            )
+        if made is not None and look.written is not None and look.taken:
+            origin = self._marks.origin_of(look.written)
+            if origin is not None:
+                row = self._row(look, "detached", look.op, "through .data")
+                self._hold(look.taken, row)
+                self._marks.put((origin,), look.mask | 1 << row)
+
+    def _cut(self, look: Look, cut: list[torch.Tensor]) -> bool:
+        """Note that ``cut`` came without gradient out of a call that took some with it."""
+        why = why_cut(look, cut[0], is_off=self._is_off) if cut and look.taken else None
+        if why is None:
+            return False
+        row = self._row(look, *why)
+        self._hold(look.taken, row)
+        mask = look.mask | 1 << row
+        for tensor in cut:
+            self._marks.write(tensor, mask)
+        return True
+
+    def _row(self, look: Look, reason: UnreachedReason, op: str, how: str) -> int:
+        frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+        function = applied_function(frame) if how == "custom Function" else None
+        place = self._lines.place(frame if function is None else function.caller)
+        module = self._module()
+        key = (reason, op, how, module, place)
+        row = self._rows.setdefault(key, len(self._cuts))
+        if row == len(self._cuts):
+            self._cuts.append(Cut(reason, op, how, module, place, before=look.mask))
+        elif look.mask & ~self._cuts[row].before & ~(1 << row):
+            before = (self._cuts[row].before | look.mask) & ~(1 << row)
+            self._cuts[row] = replace(self._cuts[row], before=before)
+        return row
+
+    def _hold(self, sources: Iterable[torch.Tensor], row: int) -> None:
+        for tensor in sources:
+            name = self._parameters.get(id(tensor))
+            if name is not None:
+                self._behind[name] = self._behind.get(name, 0) | 1 << row
+                self._taken[name] = self._taken.get(name, 0) | 1 << row
+            elif not tensor.is_leaf:
+                node = tensor.grad_fn
+                if node is not None:
+                    self._pending.append((node, row))
+
+    def _escape(self, look: Look) -> None:
+        """A value goes on as something that is no tensor and cannot be followed."""
+        escaped = look.mask
+        if look.taken:
+            row = self._row(look, "detached", look.op, "")
+            self._hold(look.taken, row)
+            escaped |= 1 << row
+        for row, cut in enumerate(self._cuts):
+            if escaped >> row & 1 and not cut.escapes_as:
+                self._cuts[row] = replace(cut, escapes_as=_ESCAPES[look.op])
+
+    def _flow(self, look: Look, made: Made | None) -> None:
+        """What comes from a cut goes into everything that is computed from it."""
+        if not look.mask:
+            return
+        for tensor in look.given:
+            self._marks.write(tensor, look.mask)
+        if made is not None:
+            last = self._flows[-1] if self._flows else (0, 0, 0)
+            if last[1:] == (made.first, look.mask):
+                self._flows[-1] = (last[0], made.last, look.mask)
+            else:
+                self._flows.append((made.first, made.last, look.mask))

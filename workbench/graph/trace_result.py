@@ -1,0 +1,43 @@
+"""What one traced forward left behind: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from workbench.graph.cuts import CutsSeen
+
+if TYPE_CHECKING:
+    from workbench.graph.recorder import Call
+
+
+@dataclass(frozen=True)
+class TraceResult:
+    """Numbers and names that one `workbench.graph.trace.Trace` noted."""
+
+    thread: int
+    first: int
+    """Sequence number when it started."""
+    last: int
+    """Sequence number when it ended."""
+    paths: tuple[str, ...]
+    """Module paths that ``owner`` indexes."""
+    owner_at: tuple[int, ...]
+    owner: tuple[int, ...]
+    """From number ``owner_at[i]`` on, the innermost module was ``owner[i]``."""
+    calls: tuple[Call, ...]
+    inputs: tuple[Any, ...]
+    """Weak references to the storages of the arguments of the outermost calls."""
+    ran_elsewhere: bool
+    """Whether a module also ran on another thread, unseen."""
+    forward_s: tuple[float, ...] = ()
+    """Per path, seconds its forwards took, all they contain included; 0 where it never ran."""
+    cuts: CutsSeen = field(default_factory=CutsSeen)
+    """Where values left the graph."""
+    compiled: frozenset[str] = frozenset()
+    """Paths that ran as compiled code: what lies inside was not watched."""
+
+    def seconds(self) -> dict[str, float]:
+        """Path -> `forward_s`, of the modules that ran."""
+        pairs = zip(self.paths, self.forward_s, strict=False)
+        return {path: seconds for path, seconds in pairs if seconds > 0}
