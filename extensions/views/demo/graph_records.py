@@ -1,4 +1,4 @@
-# ruff: noqa: D102, FBT003, N812, T201 - a script that makes pictures to look at, not a library
+# ruff: noqa: N812, T201 - a script that makes pictures to look at, not a library
 """Captures graphs to look at: real models, one step each, written as record files.
 
 Usage: python graph_records.py OUT_FOLDER [NAME ...]

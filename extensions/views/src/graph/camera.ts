@@ -58,7 +58,21 @@ export class Camera {
    */
   open(rect: Rect, axis: number): void {
     this.fit(rect);
-    if (this.zoom >= 0.9) return;
+    if (this.zoom < 0.9) this.openTop(rect, axis);
+  }
+
+  /**
+   * Moves the drawing left so far that `covered` pixels at the right stay free, its left edge
+   * always in view; returns whether they are.
+   */
+  clear(rect: Rect, covered: number): boolean {
+    const over = (rect.x + rect.width - this.x) * this.zoom - (this.width - covered);
+    const spare = (rect.x - this.x) * this.zoom - 16;
+    if (over > 0 && spare > 0) this.x += Math.min(over, spare) / this.zoom;
+    return over <= Math.max(0, spare);
+  }
+
+  private openTop(rect: Rect, axis: number): void {
     const zoom = Math.min(1, Math.max(0.9, (this.width - 48) / Math.max(1, rect.width)));
     this.zoom = zoom;
     const wide = rect.width * zoom > this.width - 48;

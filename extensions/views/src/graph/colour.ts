@@ -114,5 +114,6 @@ export function scaleTicks(state: GraphState): string[] {
     return parts.map((part) => formatSeconds(state.mostSeconds * part * part));
   if (state.colouring !== 'gradient' || !state.norms) return [];
   const [low, high] = state.norms;
+  if (low === high) return [formatNumber(10 ** low)];
   return parts.map((part) => formatNumber(10 ** (low + (high - low) * part)));
 }

@@ -38,6 +38,7 @@ export function formatNumber(value: number): string {
 
 /** `9.7 ms`, `180 µs`, `1.24 s`: one decimal below 100. */
 export function formatSeconds(seconds: number): string {
+  if (seconds === 0) return '0';
   const [value, unit] =
     seconds >= 1 ? [seconds, 's'] : seconds >= 1e-3 ? [seconds * 1e3, 'ms'] : [seconds * 1e6, 'µs'];
   const text = unit === 's' ? value.toPrecision(3) : value.toFixed(value < 99.95 ? 1 : 0);

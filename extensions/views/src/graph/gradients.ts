@@ -42,11 +42,14 @@ export function parameterNorm(group: Group, operations: readonly Operation[]): n
   return Math.sqrt([...squares.values()].reduce((sum, square) => sum + square, 0));
 }
 
-/** Smallest and largest logarithm (base 10) of the finite norms above zero; null without any. */
+/**
+ * Smallest and largest logarithm (base 10) of the finite norms above zero; null without any. The
+ * loss is left out: its own gradient is 1 whatever the model does.
+ */
 export function normRange(operations: readonly Operation[]): [number, number] | null {
   let [low, high] = [Infinity, -Infinity];
-  for (const { gradient } of operations) {
-    if (!gradient || gradient.nonFinite > 0 || !(gradient.norm > 0)) continue;
+  for (const { gradient, loss } of operations) {
+    if (!gradient || loss || gradient.nonFinite > 0 || !(gradient.norm > 0)) continue;
     low = Math.min(low, Math.log10(gradient.norm));
     high = Math.max(high, Math.log10(gradient.norm));
   }

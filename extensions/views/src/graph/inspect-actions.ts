@@ -6,7 +6,7 @@ import { parametersOf, type Highlight } from './highlight';
 import { itemLink, table, type Inspection } from './inspector';
 import type { GraphState } from './state';
 
-const MOST = 12;
+const MOST = 20;
 
 /** The two buttons, each with its answer while it is pressed. */
 export function questions(inspection: Inspection, item: Item): HTMLElement {
@@ -39,7 +39,9 @@ function holdersAnswer({ state, select }: Inspection, item: Item): Node[] {
   const here = item.kind === 'operation' ? 'this operation' : 'this module';
   if (alone + shared + anyway === 0) return [h('p', {}, `Nothing is held by ${here}.`)];
   const sentences = [
-    `${formatBytes(alone)} of activations are held by ${here} alone: that much would be freed if it let go.`,
+    alone > 0
+      ? `${formatBytes(alone)} are held by ${here} alone and would be freed if it let go.`
+      : `Nothing would be freed if ${here} alone let go.`,
     shared > 0
       ? `${formatBytes(shared)} are held elsewhere too, and would stay until every holder lets go.`
       : '',
@@ -67,25 +69,35 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
   const estimate = state.checkpoint(item);
   if (!estimate) return null;
   const { freed, inputs, modules, seconds, path } = estimate;
-  const name = shorten(path.split('.').pop() ?? path, 40);
-  const what = modules === 1 ? name : `each of the ${modules}`;
-  const time = seconds === null ? '' : ` for about ${formatSeconds(seconds)} a step`;
-  const title = `Checkpoint ${what}: about ${formatBytes(freed)} less held`;
-  const basis = [
-    `Estimate from this record: activations that only ${modules === 1 ? 'this module holds' : 'these modules hold'}`,
-    inputs > 0 ? `, without the ${formatBytes(inputs)} of inputs that a checkpoint keeps. ` : '. ',
-    seconds === null
-      ? 'Its forward would run once more; it was not timed in this capture. '
-      : 'Time: one more forward, host time of this step with the cost of the capture. ',
-    'While its backward runs, its bytes are held again.',
-  ].join('');
+  const several = modules > 1;
+  const what = several ? `each of the ${modules}` : shorten(path.split('.').pop() ?? path, 40);
+  const time = seconds === null ? '' : ` for about +${formatSeconds(seconds)} a step`;
   const code = `checkpoint(self.${oneLine(path.slice(0, 200))}, x, use_reentrant=False)`;
-  const line = h('div', { class: 'wv-code wv-mono', title: code }, h('i', {}), shorten(code, 80));
-  return section(
-    'Checkpoint',
-    'estimate',
-    h('p', {}, h('b', {}, title), time),
-    line,
-    h('p', { class: 'wv-note' }, basis),
-  );
+  const copied = h('span', { role: 'status' }, 'Copy the call');
+  const copy = button('', () => {
+    void copyText(code).then((done) => (copied.textContent = done ? 'Copied' : 'Select it below'));
+  });
+  copy.classList.add('wv-primary');
+  copy.append(h('b', {}, `Checkpoint ${what}`));
+  copy.append(h('span', {}, `frees about ${formatBytes(freed)}${time}`), copied);
+  const basis = [
+    `Estimate from this record: activations that only ${several ? 'these modules hold' : 'this module holds'}`,
+    inputs > 0 ? `, without ${formatBytes(inputs)} of inputs that a checkpoint keeps. ` : '. ',
+    seconds === null
+      ? 'The forward would run once more; it was not timed in this capture. '
+      : 'Time: one more forward, host time of this step with the cost of the capture. ',
+    'During its backward the bytes are held again.',
+  ].join('');
+  const line = h('div', { class: 'wv-code wv-wrap' }, code);
+  return section('Checkpoint', 'estimate', copy, line, h('p', { class: 'wv-note' }, basis));
+}
+
+/** Whether the text is on the clipboard now: pages without a secure origin have none. */
+async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
 }

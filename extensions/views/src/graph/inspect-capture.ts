@@ -37,7 +37,7 @@ function captureFacts(state: GraphState): [string, string][] {
   rows.push(['Device', record.device]);
   rows.push(['Saved', `${formatBytes(record.saved_bytes)} · ${formatCount(record.saved_bytes)} B`]);
   const norm = parameterNorm(tree.root, operations);
-  if (norm !== null) rows.push(['Gradient norm of the parameters', formatNumber(norm)]);
+  if (norm !== null) rows.push(['Gradient norm', `${formatNumber(norm)}, all parameters`]);
   return rows;
 }
 

@@ -38,7 +38,9 @@ function moduleFacts(state: GraphState, item: Group): [string, string][] {
     ['Saved', `${formatBytes(item.saved)} · ${share.toFixed(share < 10 ? 1 : 0)} % of the graph`],
     ['Exactly', `${formatCount(item.saved)} B`],
   ];
-  if (item.seconds !== null) rows.push(['Forward, all calls', formatSeconds(item.seconds)]);
+  if (item.seconds !== null) rows.push(['Forward', `${formatSeconds(item.seconds)}, all calls`]);
+  const norm = parameterNorm(item, state.operations);
+  if (norm !== null) rows.push(['Gradient norm', `${formatNumber(norm)}, its parameters`]);
   if (item.path) rows.push(['Path', oneLine(item.path.slice(0, 400))]);
   const last = state.operations[item.end - 1];
   if (last) rows.push(['Out', `${last.shape} ${last.dtype}`]);
@@ -47,11 +49,7 @@ function moduleFacts(state: GraphState, item: Group): [string, string][] {
 
 function gradientSection(state: GraphState, item: Group): HTMLElement | null {
   if (!state.record.gradients) return null;
-  const norm = parameterNorm(item, state.operations);
-  const rows: [string, string][] = [
-    ['Norm over its parameters', norm === null ? 'no parameter got one' : formatNumber(norm)],
-    ...gradientFacts(outputGradient(item, state.operations)),
-  ];
+  const rows = gradientFacts(outputGradient(item, state.operations));
   return section('Gradient of the output', '', facts(rows));
 }
 

@@ -42,7 +42,7 @@ function tensorFacts(state: GraphState, item: Operation): [string, string][] {
   rows.push(['Out', `${item.shape} ${item.dtype} · ${formatBytes(item.outputBytes)}`]);
   if (module)
     rows.push(['Module', `${module.path || '(model)'}${module.cls ? ` · ${module.cls}` : ''}`]);
-  if (item.seconds !== null) rows.push(['Forward, all calls', formatSeconds(item.seconds)]);
+  if (item.seconds !== null) rows.push(['Forward', `${formatSeconds(item.seconds)}, all calls`]);
   return rows;
 }
 

@@ -14,11 +14,12 @@ import {
   type VisibleEdge,
 } from './edges';
 import { size, type Group, type Item, type Tree } from './groups';
-import { chipsOf, HEADER, headerRoom, leafExtent, NODE_WIDTH, PADDING, type Chip } from './nodes';
+import { HEADER, headerRoom, leafExtent, PADDING, type Chip } from './nodes';
 import type { Flow } from './operations';
 import { place, type Extent, type Link, type Placement } from './place';
 import { plan } from './plan';
 import { route, type Routed } from './route';
+import { settle } from './settle';
 import { representatives } from './visible';
 
 /** A visible node or an open box, in drawing coordinates. */
@@ -55,7 +56,8 @@ export interface Layout {
   edges: VisibleEdge[];
 }
 
-interface Local {
+/** A box before it has a place: positions from its own axis and top. */
+export interface Local {
   extent: Extent;
   children: { item: Item; local: Local; x: number; y: number; trunk: boolean }[];
   lines: Line[];
@@ -212,46 +214,6 @@ function leaf(extent: Extent | undefined): Local {
     entries: new Map(),
     exits: new Map(),
   };
-}
-
-/** Absolute positions, from the outside in. `axis` and `top` are where the box's axis and top are. */
-function settle(
-  item: Item,
-  local: Local,
-  parent: Box | null,
-  axis: number,
-  top: number,
-  trunk: boolean,
-  boxes: Map<Item, Box>,
-): Box {
-  const { left, right, height } = local.extent;
-  const box: Box = {
-    item,
-    parent,
-    open: local.children.length > 0,
-    depth: parent ? parent.depth + 1 : 0,
-    x: axis - left,
-    y: top,
-    width: left + right,
-    height,
-    axis,
-    node: { x: axis - left, width: left + right },
-    chips: [],
-    children: [],
-    lines: local.lines.map((line) => ({
-      ...line,
-      points: line.points.map((value, at) => value + (at % 2 ? top : axis)),
-    })),
-  };
-  boxes.set(item, box);
-  if (item.kind === 'operation') {
-    box.node = { x: axis - NODE_WIDTH / 2, width: NODE_WIDTH };
-    box.chips = chipsOf(item.leaves, box.node.x, top, trunk);
-  }
-  box.children = local.children.map((child) =>
-    settle(child.item, child.local, box, axis + child.x, top + child.y, child.trunk, boxes),
-  );
-  return box;
 }
 
 /** The visible box that stands for an operation or a group. */

@@ -10,8 +10,8 @@ export const HEADER = 26;
 export const PADDING = 10;
 const CHIP_GAP = 12;
 const CHIP_HEIGHT = 20;
-const CHARACTER = 6.6;
-const MOST_CHIP = 148;
+const CHARACTER = 7;
+const MOST_CHIP = 160;
 /** Left of the operation that made the loss, for its value. */
 const LOSS_ROOM = 116;
 /** Chips shown at one operation; further ones are counted on the last. */

@@ -132,7 +132,7 @@ function paintLines(scene: Scene, box: Box): void {
 function paintSelection(scene: Scene): void {
   const { context, palette, state, pixel } = scene;
   const box = state.box(state.selected);
-  if (!box) return;
+  if (!box?.parent) return;
   const mine = new Set(
     state.layout.edges.filter((e) => e.from === box.item || e.to === box.item).map((e) => e.id),
   );

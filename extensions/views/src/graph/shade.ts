@@ -8,7 +8,7 @@ import type { GraphState } from './state';
 /** How strongly an item is drawn beside a search or a lit part of the graph. */
 export function strengthOf(state: GraphState, item: Item): number {
   if (state.highlight) return state.highlight.has(item) ? 1 : 0.25;
-  if (state.query === '' || state.matched.has(item)) return 1;
+  if (!state.dims || state.matched.has(item)) return 1;
   return item.kind === 'operation' ? 0.4 : 0.5;
 }
 

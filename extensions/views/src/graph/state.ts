@@ -39,6 +39,8 @@ export class GraphState {
   matches: Item[] = [];
   matched: ReadonlySet<Item> = new Set();
   query = '';
+  /** Whether what the search does not name steps back. */
+  dims = false;
   highlight: Highlight | null = null;
   private held: Storages | null = null;
 
@@ -138,6 +140,8 @@ export class GraphState {
     this.query = query;
     this.matches = find(this, query);
     this.matched = new Set(this.matches);
+    // The drawing itself stands for parameters that are nowhere in it: then nothing steps back.
+    this.dims = query !== '' && !this.matched.has(this.tree.root);
   }
 
   box(item: Item | null): Box | undefined {

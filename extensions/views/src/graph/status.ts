@@ -1,6 +1,7 @@
 /** What the view says in words: errors, emptiness, and the selection for a screen reader. */
 import { h } from './dom';
-import { formatBytes, plural, shorten } from './format';
+import { formatBytes, formatNumber, formatSeconds, plural, shorten } from './format';
+import { outputGradient } from './gradients';
 import type { Item } from './groups';
 import type { GraphState } from './state';
 import { nameOf } from './tree-panel';
@@ -21,11 +22,26 @@ export function showMessage(element: HTMLElement, error: string | null, drawn: b
   );
 }
 
-/** What a screen reader says about an item. */
+/** What a screen reader says about an item: its bytes, then what the drawing is coloured by. */
 export function describe(state: GraphState, item: Item): string {
   const where = state.path(item).slice(1).map(nameOf).join(', ');
-  const bytes = `${formatBytes(item.saved)} saved`;
-  if (item.kind === 'operation')
-    return shorten(`${item.op} ${item.shape}, ${bytes}${where ? `, in ${where}` : ''}`, 300);
-  return shorten(`${item.title}, ${plural(item.end - item.start, 'operation')}, ${bytes}`, 300);
+  const chip = item.kind === 'operation' ? '' : state.unreached.chip(item);
+  const parts =
+    item.kind === 'operation'
+      ? [`${item.op} ${item.shape}`]
+      : [item.title, plural(item.end - item.start, 'operation')];
+  parts.push(`${formatBytes(item.saved)} saved`, coloured(state, item), chip);
+  if (item.kind === 'operation' && where) parts.push(`in ${where}`);
+  return shorten(parts.filter(Boolean).join(', '), 300);
+}
+
+function coloured(state: GraphState, item: Item): string {
+  if (state.colouring === 'time')
+    return item.seconds === null ? '' : `forward ${formatSeconds(item.seconds)}`;
+  if (state.colouring !== 'gradient') return '';
+  const gradient = outputGradient(item, state.operations);
+  if (!gradient) return 'backward did not run';
+  if (gradient.nonFinite > 0)
+    return plural(gradient.nonFinite, 'value not finite', 'values not finite');
+  return `gradient norm ${formatNumber(gradient.norm)}`;
 }

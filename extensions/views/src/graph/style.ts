@@ -58,23 +58,25 @@ export const STYLE = scoped(
 .wv-table tr[aria-selected=true] td{background:var(--wb-selbg)}
 .wv-table tbody tr{cursor:pointer}
 .wv-table tbody tr:hover td{background:var(--wb-lvl1)}
-.wv-banner>div{display:flex;align-items:center;gap:10px;padding:6px 12px;border-bottom:1px solid var(--wb-line);background:var(--wb-selbg)}
-.wv-banner>.bad{background:var(--wb-badbg);box-shadow:inset 3px 0 var(--wb-bad)}
-.wv-banner .text{flex:1;min-width:0;overflow-wrap:anywhere}
-.wv-banner .bad>span:first-child{color:var(--wb-bad)}
+.wv-banner{flex:none;display:flex;align-items:center;gap:10px;padding:6px 12px;border-bottom:1px solid var(--wb-line);background:var(--wb-badbg);box-shadow:inset 3px 0 var(--wb-bad)}
+.wv-banner .text{flex:1;min-width:0;overflow-wrap:anywhere}.wv-banner>span:first-child{color:var(--wb-bad)}
+.wv-lit{position:absolute;left:50%;bottom:12px;transform:translateX(-50%);display:flex;align-items:center;gap:12px;max-width:calc(100% - 24px);padding:5px 5px 5px 14px;border:1px solid var(--wb-sel);border-radius:6px;background:var(--wb-selbg);box-shadow:var(--wb-shadow)}
 .wv-seg button[aria-disabled=true]{color:var(--wb-ink2);opacity:.6;cursor:default}
-.wv-legend .key>i.sign{border:0}.wv-legend .key>i.sign::before{content:'0';display:block;font:600 11px/14px inherit;text-align:center;width:14px}
+.wv-legend .key>i.sign{border:0}.wv-legend .key>i.sign::before{content:'0';display:block;font-style:normal;font-weight:600;text-align:center;width:14px}
 .wv-legend .key>i.sign{width:14px;height:14px}
 .wv-legend .key>i.hatched{background:repeating-linear-gradient(-45deg,var(--wb-hatch) 0 1px,var(--wb-hatchbg) 1px 4px)}
 .wv-legend .key>i.bad{border:2px solid var(--wb-bad)}
 .wv-questions{display:flex;flex-direction:column;gap:8px}
 .wv-questions .wv-btn{justify-content:space-between;width:100%}
 .wv-questions p,.wv-questions ul{margin:0}
+.wv-primary{width:100%;height:auto;flex-direction:column;align-items:flex-start;gap:0;padding:6px 12px;background:var(--jp-brand-color1,#1565c0);border-color:transparent;color:#fff;white-space:normal;text-align:left}
+.wv-view .wv-primary:hover{background:var(--jp-brand-color0,#0d47a1)}.wv-view .wv-primary b{font-weight:600}
+.wv-view .wv-wrap{white-space:pre-wrap;overflow-wrap:anywhere;padding:3px 8px;margin:6px 0}
 .wv-sec details{margin:0 0 6px}.wv-sec summary{cursor:pointer}
 .wv-sec code{font:12px/16px var(--wb-code-font);background:none;padding:0;color:inherit}
 .wv-unreached li{margin:4px 0;overflow-wrap:anywhere}
 .wv-unreached li[data-found]{background:var(--wb-selbg);box-shadow:-4px 0 var(--wb-selbg),4px 0 var(--wb-selbg)}
-.wv-inspector table{table-layout:fixed}
+.wv-view .wv-inspector td{max-width:104px}.wv-view .wv-inspector td:nth-child(2){max-width:132px}
 .wv-inspector ul{margin:0;padding-left:18px}
 `,
 );

@@ -92,10 +92,12 @@ export class Surface {
     this.animation = requestAnimationFrame(tick);
   }
 
-  /** The first look at a drawing. */
-  open(): void {
+  /** The first look at a drawing; returns whether `covered` pixels at the right stay free. */
+  open(covered: number): boolean {
     const root = this.state?.layout.root;
-    if (root) this.camera.open(root, root.axis);
+    if (!root) return true;
+    this.camera.open(root, root.axis);
+    return this.camera.clear(root, covered);
   }
 
   /** Brings a point of the drawing to the middle. */

@@ -1,6 +1,7 @@
 /** The graph as a tree-table: the same content for screen readers and for reading numbers. */
 import { button, h } from './dom';
-import { formatBytes, formatCount, shorten } from './format';
+import { formatBytes, formatCount, formatNumber, formatSeconds, shorten } from './format';
+import { outputGradient } from './gradients';
 import { size, type Group, type Item } from './groups';
 import type { GraphState } from './state';
 import { nameOf } from './tree-panel';
@@ -14,8 +15,28 @@ const HEADINGS = [
   'Dtype',
   'Saved here first',
   'Held before',
-  'Source',
 ];
+
+/** What is not known of a record gets no column. */
+function headings(state: GraphState): string[] {
+  const gradient = state.missing('gradient') ? [] : ['Gradient norm', 'Non-finite'];
+  const time = state.missing('time') ? [] : ['Forward'];
+  const unreached = state.record.unreached.length > 0 ? ['Without gradient'] : [];
+  return [...HEADINGS, ...gradient, ...time, ...unreached, 'Source'];
+}
+
+function knownCells(state: GraphState, item: Item): string[] {
+  const cells: string[] = [];
+  if (!state.missing('gradient')) {
+    const gradient = outputGradient(item, state.operations);
+    cells.push(gradient ? formatNumber(gradient.norm) : 'did not run');
+    cells.push(gradient ? formatCount(gradient.nonFinite) : '');
+  }
+  if (!state.missing('time')) cells.push(item.seconds === null ? '' : formatSeconds(item.seconds));
+  if (state.record.unreached.length > 0)
+    cells.push(item.kind === 'operation' ? '' : state.unreached.chip(item));
+  return cells;
+}
 
 /** Fills `element` with the rows of all open boxes, a page at a time. */
 export function showTable(
@@ -52,7 +73,7 @@ export function showTable(
     });
     body.append(row);
   }
-  const head = h('tr', {}, ...HEADINGS.map((text) => h('th', { scope: 'col' }, text)));
+  const head = h('tr', {}, ...headings(state).map((text) => h('th', { scope: 'col' }, text)));
   const table = h(
     'table',
     { role: 'treegrid', 'aria-label': 'Operations by module', 'aria-rowcount': rows.length },
@@ -88,6 +109,7 @@ function rowOf(state: GraphState, item: Item, depth: number): HTMLElement {
     shorten(operation?.dtype ?? '', 24),
     formatBytes(item.saved),
     operation ? formatBytes(operation.shared) : '',
+    ...knownCells(state, item),
     shorten(where, 48),
   ];
   return h(

@@ -3,7 +3,7 @@
  * `mount` wires the parts together; each part is a file of its own.
  */
 import type { Dispose, Store } from '../store';
-import { showBanner } from './banner';
+import { showLit, showNonFinite } from './banner';
 import type { GraphColumns } from './columns';
 import { h } from './dom';
 import { shorten } from './format';
@@ -34,6 +34,9 @@ export interface GraphViewOptions {
   visibleLimit?: number;
 }
 
+/** Pixels that the open legend takes at the right of the drawing. */
+const LEGEND = 292;
+
 /** Mounts the view into `el`; the returned function takes it out again. */
 export function mount(
   el: HTMLElement,
@@ -57,7 +60,8 @@ export class GraphView {
   private readonly cleanup: (() => void)[] = [];
   private readonly surface: Surface;
   private readonly panels: Panels;
-  private readonly banner = h('div', { class: 'wv-banner', hidden: true });
+  private readonly banner = h('div', { class: 'wv-banner', role: 'alert', hidden: true });
+  private readonly lit = h('div', { class: 'wv-lit', role: 'status', hidden: true });
   private readonly main = h('div', { class: 'wv-main' });
   private readonly legend = h('details', { class: 'wv-legend', open: true });
   private readonly message = h('div', { class: 'wv-message', hidden: true });
@@ -94,7 +98,7 @@ export class GraphView {
       },
       label,
     );
-    this.main.append(this.surface.element, this.legend, this.grid, this.message);
+    this.main.append(this.surface.element, this.legend, this.lit, this.grid, this.message);
     const body = h('div', { class: 'wv-body' }, this.tree.element, this.main, this.inspector);
     this.element.append(h('style', {}, STYLE), this.bar.element, this.banner, body, this.live);
     this.panels = new Panels({
@@ -221,8 +225,14 @@ export class GraphView {
     const before = this.surface.camera.width;
     this.surface.resize(this.main.clientWidth, this.main.clientHeight);
     // The first real size: only now can the opening view be chosen.
-    if (before <= 1) this.surface.open();
+    if (before <= 1) this.openCamera();
     this.drawAround();
+  }
+
+  /** The legend stays open only where the drawing leaves it room. */
+  private openCamera(): void {
+    const covered = this.legend.open ? LEGEND : 0;
+    if (this.surface.camera.width > 1 && !this.surface.open(covered)) this.legend.open = false;
   }
 
   private retheme(): void {
@@ -259,7 +269,7 @@ export class GraphView {
     // The side panels appear with the first record, and what is left decides the first look.
     this.panels.fill(true);
     this.resize();
-    this.surface.open();
+    this.openCamera();
   }
 
   /** Everything that depends on the selection, the colouring or what is open. */
@@ -270,7 +280,8 @@ export class GraphView {
     this.bar.update(state, this.table, this.found);
     this.legend.hidden = !state || this.table;
     this.grid.hidden = !state || !this.table;
-    showBanner(this.banner, state, select, () => this.light(null));
+    showNonFinite(this.banner, state, select);
+    showLit(this.lit, state, () => this.light(null));
     if (state) {
       const light = (kind: HighlightKind, item: Item): boolean => this.light(kind, item);
       inspect(this.inspector, { state, select, toggle, light });
