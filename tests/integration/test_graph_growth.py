@@ -1,0 +1,128 @@
+"""What captures leave behind: nothing, in memory and in the numbers of the training."""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+
+import psutil
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import workbench as wb
+from workbench.graph.describe import MAX_ROWS
+
+CAPTURES = 1_000
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.Dropout(0.2),
+        nn.Flatten(),
+        nn.Linear(4 * 6 * 6, 10),
+    )
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(8, 1, 8, 8), torch.randint(10, (8,))
+
+
+def live_tensors() -> int:
+    gc.collect()
+    return sum(issubclass(type(found), torch.Tensor) for found in gc.get_objects())
+
+
+def test_a_thousand_captures_do_not_grow() -> None:
+    """Counted once things are warm: Python's heap, live tensors, and the process as a whole."""
+    model, process = network(), psutil.Process()
+    x, y = batch()
+
+    def capture() -> None:
+        model.zero_grad()
+        with wb.graph(model) as view:
+            loss = F.cross_entropy(model(x), y)
+            assert wb.graph(loss).record.saved_bytes
+            loss.backward()
+        assert view.record.to_bytes()
+
+    for _ in range(50):
+        capture()
+    tensors, resident = live_tensors(), process.memory_info().rss
+    for _ in range(CAPTURES):
+        capture()
+    grown = process.memory_info().rss - resident
+    print(f"\n{CAPTURES} captures: process grew by {grown / 2**20:+.1f} MiB")
+    assert live_tensors() == tensors
+    assert grown < 8 * 2**20  # 8 kB a capture; one kept record alone is 15 kB
+
+    tracemalloc.start()
+    try:
+        for _ in range(10):  # the traces of the last eight blocks are kept, as numbers and strings
+            capture()
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(100):
+            capture()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    print(f"100 captures: Python's heap grew by {after - before:+} bytes")
+    assert after - before < 100 * 64
+
+
+def train(*, captures: bool, steps: int = 100) -> tuple[list[float], list[torch.Tensor]]:
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        x, y = batch()
+        if captures and step % 10 == 0:
+            with wb.graph(model) as view:
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+            assert view.record.notes == ()
+        else:
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, [tensor.clone() for tensor in model.state_dict().values()]
+
+
+def test_a_capture_every_ten_steps_leaves_every_bit_of_the_training() -> None:
+    plain, captured = train(captures=False), train(captures=True)
+    assert plain[0] == captured[0]
+    assert all(torch.equal(a, b) for a, b in zip(plain[1], captured[1], strict=True))
+
+
+def test_two_hundred_thousand_nodes_end_in_a_summary() -> None:
+    """Nothing recurses, and what is shown stays small however large the graph."""
+    weight = torch.randn(2, requires_grad=True)
+    value = torch.ones(2)
+    for _ in range(100_000):
+        value = torch.tanh(value * weight)
+    loss = value.sum()
+    started = time.perf_counter()
+    view = wb.graph(loss)
+    captured_s = time.perf_counter() - started
+    record = view.record
+    assert len(record.node_type) == 200_002
+    started = time.perf_counter()
+    text = str(view)
+    html = view._repr_mimebundle_()[0]["text/html"]
+    shown_s = time.perf_counter() - started
+    print(f"\n200,002 nodes: captured in {captured_s:.1f} s, summed up in {shown_s:.1f} s")
+    assert len(text.splitlines()) < MAX_ROWS + 10
+    assert len(html) < 40_000
+    assert "200,001 operations" in text
+    assert captured_s < 20  # 4 s on a quiet machine
+    assert shown_s < 20
+    assert len(record.to_bytes()) < 200 * len(record.node_type)
