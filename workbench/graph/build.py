@@ -26,13 +26,14 @@ from workbench.graph.capture import (
 from workbench.graph.names import Leaves, ModelNames
 from workbench.graph.owners import NOWHERE, OUTSIDE, owners_by_parameters, owners_by_sequence
 from workbench.graph.saved import SavedBytes, count_saved
+from workbench.graph.unreached import explain, reached_names, unreached_rows
 from workbench.records import NODE_KINDS, GraphModule, GraphRecord
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from workbench.graph.trace import TraceResult
+    from workbench.graph.trace_result import TraceResult
 
 INFERRED = (
     "Modules were inferred from the parameters, so an operation without any may be listed under a "
@@ -90,6 +91,8 @@ def build_record(
     seconds = {} if origin.trace is None else origin.trace.seconds()
     table = _ModuleTable(names.modules, owner, seconds)
     calls = Calls.of(graph, types, origin.trace)
+    missing = explain(names, reached_names(leaves, names, owner), graph.sequence, origin.trace)
+    unreached, sources = unreached_rows(missing, calls.sources)
     strings = Table([""])
     title = names.title or "loss"
     return GraphRecord(
@@ -103,7 +106,7 @@ def build_record(
         captured_at=time.time(),
         notes=(*notes, *saved.notes()),
         modules=table.modules,
-        sources=calls.sources,
+        sources=sources,
         node_type=strings.rows(types),
         node_op=strings.rows(calls.op),
         node_kind=_kinds(types, leaves),
@@ -119,7 +122,7 @@ def build_record(
         **_edge_columns(graph, outputs),
         **_saved_columns(saved, strings),
         **_no_gradients(len(types)),
-        unreached=(),
+        unreached=unreached,
         strings=tuple(strings.items),
     )
 
@@ -198,19 +201,8 @@ def _owners(
         found[missing] = estimate[missing]
         found[is_operation & (found == NOWHERE)] = OUTSIDE
         notes.append(ELSEWHERE if trace is not None and trace.ran_elsewhere else INFERRED)
-    _own_leaves(found, graph, leaves)
+    leaves.place(found, graph)
     return found, notes
-
-
-def _own_leaves(owner: Ints, graph: Walk, leaves: Leaves) -> None:
-    """A parameter sits in its module; a leaf without a name sits with its first user."""
-    rows = np.flatnonzero(graph.sequence < 0)
-    owner[rows] = leaves.owner[rows]
-    for edge in range(len(graph.edge_from) - 1, -1, -1):
-        row = int(graph.edge_from[edge])
-        if graph.sequence[row] < 0 and leaves.owner[row] < 0:
-            owner[row] = owner[graph.edge_to[edge]]
-    owner[(graph.sequence < 0) & (owner == NOWHERE)] = OUTSIDE
 
 
 class _ModuleTable:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.graph.owners import NOWHERE
+from workbench.graph.owners import NOWHERE, OUTSIDE
 from workbench.graph.torch_private import storage_key
 from workbench.records import GraphModule
 
@@ -37,6 +37,8 @@ class ModelNames:
     """The module behind each row of ``modules``, the outermost wrapper where there are several."""
     parameters: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
     """``id(parameter)`` -> (qualified name, row of its module); the first name wins."""
+    frozen: set[int] = field(default_factory=set[int])
+    """``id`` of every parameter that does not require grad."""
     storages: dict[int, str] = field(default_factory=dict[int, str])
     """Identity of a storage -> ``parameter`` or ``buffer``."""
 
@@ -76,6 +78,8 @@ class ModelNames:
     def _add_tensors(self, module: nn.Module, path: str, row: int) -> None:
         for name, parameter in module.named_parameters(recurse=False):
             self.parameters.setdefault(id(parameter), (_join(path, name), row))
+            if not parameter.requires_grad:
+                self.frozen.add(id(parameter))
             self._add_storage(parameter, "parameter")
         for _, buffer in module.named_buffers(recurse=False):
             self._add_storage(buffer, "buffer")
@@ -160,3 +164,18 @@ class Leaves:
             for part in plain_tensors(variable):
                 found.storages.setdefault(storage_key(part)[0], found.kind[row])
         return found
+
+    def place(self, owner: Ints, graph: Walk) -> None:
+        """Give every leaf an owner: a parameter its module, one without a name its first user's.
+
+        Args:
+            owner: per row, complete for operations; changed in place.
+            graph: the graph that the rows are of.
+        """
+        rows = np.flatnonzero(graph.sequence < 0)
+        owner[rows] = self.owner[rows]
+        for edge in range(len(graph.edge_from) - 1, -1, -1):
+            row = int(graph.edge_from[edge])
+            if graph.sequence[row] < 0 and self.owner[row] < 0:
+                owner[row] = owner[graph.edge_to[edge]]
+        owner[(graph.sequence < 0) & (owner == NOWHERE)] = OUTSIDE

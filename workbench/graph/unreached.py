@@ -1,0 +1,247 @@
+"""Why a parameter gets no gradient from a loss, in one sentence with its line.
+
+What is certain is said and nothing else: a cut is named as the cause only where the loss was seen
+to take a value that comes from it. A loss whose forward was not watched tells that a parameter is
+frozen or not reached, not why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workbench.experiment.source import source_line
+from workbench.graph.calls import Table
+from workbench.graph.cut_text import at, told
+from workbench.graph.cuts import Cut, CutsSeen
+from workbench.records import Unreached
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from workbench.graph.capture import Ints
+    from workbench.graph.lines import Place
+    from workbench.graph.names import Leaves, ModelNames
+    from workbench.graph.trace_result import TraceResult
+    from workbench.records import SourceLine
+    from workbench.records.graph import UnreachedReason
+
+_UNWATCHED = (
+    "This loss does not reach it. Why is not known, because its forward was not watched: run it "
+    "inside `with wb.graph(model):`."
+)
+_ELSEWHERE = (
+    "This loss does not reach it, and no operation on the watched thread took it; part of the "
+    "forward ran on another thread, unseen."
+)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A parameter without a gradient, its reason, one sentence, and the line of the cut."""
+
+    name: str
+    reason: UnreachedReason
+    text: str
+    place: Place | None = None
+
+
+def explain(
+    names: ModelNames, reached: Collection[str], sequence: Ints, trace: TraceResult | None
+) -> list[Explained]:
+    """Every parameter of ``names`` that is not among ``reached``, in the model's order.
+
+    Args:
+        names: of the models.
+        reached: names of the parameters that are leaves of the loss's graph.
+        sequence: sequence numbers of the loss's nodes.
+        trace: what was seen of the forward, if it was watched.
+    """
+    missing = [
+        (key, name, row) for key, (name, row) in names.parameters.items() if name not in reached
+    ]
+    if not missing:
+        return []
+    frozen = _FrozenText(names)
+    why = None if trace is None else _Watched(names, trace, sequence)
+    found: list[Explained] = []
+    for key, name, row in missing:
+        if key in names.frozen:
+            found.append(Explained(name, "frozen", frozen.of(row)))
+        elif why is None:
+            found.append(Explained(name, "off_path", _UNWATCHED))
+        else:
+            found.append(why.of(name, row))
+    return found
+
+
+def reached_names(leaves: Leaves, names: ModelNames, owner: Ints) -> set[str]:
+    """Parameters that are leaves of the graph.
+
+    FSDP2 computes with a parameter of its own in place of the module's: where a leaf is a
+    parameter that the model does not name, those of its module count as reached.
+    """
+    reached = {name for name in leaves.name if name}
+    foreign = {
+        int(owner[row])
+        for row, kind in enumerate(leaves.kind)
+        if kind == "parameter" and not leaves.name[row]
+    }
+    if foreign:
+        reached |= {name for name, row in names.parameters.values() if row in foreign}
+    return reached
+
+
+def unreached_rows(
+    missing: Sequence[Explained], sources: tuple[SourceLine, ...]
+) -> tuple[tuple[Unreached, ...], tuple[SourceLine, ...]]:
+    """The record's rows, and ``sources`` with their lines added."""
+    table = Table(sources)
+    rows: dict[Place, int] = {}
+    found: list[Unreached] = []
+    for one in missing:
+        row = -1
+        if one.place is not None:
+            if one.place not in rows:
+                rows[one.place] = table.row(source_line(*one.place))
+            row = rows[one.place]
+        found.append(Unreached(name=one.name, reason=one.reason, text=one.text, source=row))
+    return tuple(found), tuple(table.items)
+
+
+class _FrozenText:
+    """Says of a frozen parameter how much around it is frozen as well."""
+
+    def __init__(self, names: ModelNames) -> None:
+        self._modules = names.modules
+        self._num = np.zeros(len(names.modules), dtype=np.int64)
+        self._num_frozen = np.zeros_like(self._num)
+        for key, (_, row) in names.parameters.items():
+            self._num[row] += 1
+            self._num_frozen[row] += key in names.frozen
+        for row in range(len(names.modules) - 1, 0, -1):  # parents come first in the table
+            parent = names.modules[row].parent
+            if parent >= 0:
+                self._num[parent] += self._num[row]
+                self._num_frozen[parent] += self._num_frozen[row]
+
+    def of(self, row: int) -> str:
+        """Sentence for a frozen parameter of the module in ``row``."""
+        widest = -1
+        while row >= 0 and self._num[row] == self._num_frozen[row]:
+            widest, row = row, self._modules[row].parent
+        text = "It is frozen: requires_grad is False"
+        if widest < 0 or self._num[widest] < 2:
+            return f"{text}."
+        path = self._modules[widest].path
+        where = f"`{path}`" if path else "the model"
+        return f"{text}, as for all {self._num[widest]:,} parameters of {where}."
+
+
+class _Watched:
+    """Explains from what a trace saw."""
+
+    def __init__(self, names: ModelNames, trace: TraceResult, sequence: Ints) -> None:
+        self._names = names
+        self._trace = trace
+        self._seen = trace.cuts
+        self._ran = set(trace.seconds())
+        self._masks = cuts_before(trace.cuts, sequence)
+        """Of each value that comes from cuts and that the loss took, its cuts."""
+        self._leading = reduce(or_, self._masks, 0)
+        self._escaped = sum(1 << row for row, cut in enumerate(self._seen.cuts) if cut.escapes_as)
+
+    def of(self, name: str, row: int) -> Explained:
+        behind = self._seen.behind.get(name, 0)
+        taken = self._seen.taken.get(name, 0)
+        if behind & self._leading:
+            return self._cut(name, behind & self._leading)
+        if behind & self._escaped:
+            return self._cut(name, behind & self._escaped)
+        call = self._seen.used.get(name)
+        if call is None and taken:
+            return self._taken(name, taken)
+        if call is None:
+            return self._unused(name, row)
+        use = self._trace.calls[call]
+        text = f"`{use.op}`{at(None, use.place)} used it, but nothing computed from that reaches "
+        cut = self._last(behind) if behind else None
+        if cut is not None:
+            text += f"this loss; it was last seen at `{cut.op}`{at(cut.module, cut.place)}."
+            return Explained(name, "off_path", text, use.place)
+        return Explained(name, "off_path", text + "this loss.", use.place)
+
+    def _last(self, cuts: int) -> Cut:
+        return self._seen.cuts[cuts.bit_length() - 1]
+
+    def _cut(self, name: str, cuts: int) -> Explained:
+        row = cuts.bit_length() - 1
+        cut = self._seen.cuts[row]
+        taken = bool(self._seen.taken.get(name, 0) >> row & 1)
+        text = told(cut, taken=taken, leads=bool(self._leading >> row & 1))
+        again = self._again(row)
+        if again is not None:
+            where = at(again.module, again.place)
+            text += f" Further on, `{again.op}`{where} cuts what comes from there again."
+        return Explained(name, cut.reason, text, cut.place)
+
+    def _again(self, row: int) -> Cut | None:
+        """The last of the cuts through which alone the value of cut ``row`` reaches the loss."""
+        later = sum(
+            1 << number for number, cut in enumerate(self._seen.cuts) if cut.before >> row & 1
+        )
+        masks = [mask for mask in self._masks if mask >> row & 1]
+        if not masks or any(not mask & later for mask in masks):
+            return None
+        return self._last(later & self._leading)
+
+    def _taken(self, name: str, cuts: int) -> Explained:
+        """Only cuts took it, and what they gave does not reach the loss either."""
+        cut = self._last(cuts)
+        text = told(cut, taken=True, leads=True)
+        text += " What came of that does not reach this loss."
+        return Explained(name, cut.reason, text, cut.place)
+
+    def _unused(self, name: str, row: int) -> Explained:
+        module = self._names.modules[row]
+        region = self._compiled_around(row)
+        where = f"its module `{module.path}`" if module.path else "the model"
+        if region is not None:
+            inside = f"`{region}`" if region else "the whole model"
+            text = f"The compiled code of {inside} does not take it."
+        elif self._trace.ran_elsewhere:
+            text = _ELSEWHERE
+        elif module.path in self._ran:
+            text = f"No operation took it, though {where} ran."
+        elif self._is_container(row):
+            text = "No operation took it."
+        else:
+            text = f"No operation took it: {where} did not run in this forward."
+        return Explained(name, "unused", text)
+
+    def _is_container(self, row: int) -> bool:
+        """Whether modules inside ran while this one did not, as in a `ModuleList`."""
+        prefix = self._names.modules[row].path + "."
+        return any(path.startswith(prefix) for path in self._ran)
+
+    def _compiled_around(self, row: int) -> str | None:
+        while row >= 0:
+            path = self._names.modules[row].path
+            if path in self._trace.compiled:
+                return path
+            row = self._names.modules[row].parent
+        return None
+
+
+def cuts_before(seen: CutsSeen, sequence: Ints) -> set[int]:
+    """The sets of cuts whose values the nodes numbered in ``sequence`` took."""
+    if not seen.flows:
+        return set()
+    numbers = np.sort(sequence[sequence >= 0])
+    first = np.searchsorted(numbers, [flow[0] for flow in seen.flows])
+    last = np.searchsorted(numbers, [flow[1] for flow in seen.flows])
+    return {seen.flows[row][2] for row in np.flatnonzero(last > first).tolist()}
