@@ -75,8 +75,8 @@ export class PanelOutput extends Panel implements IRenderMime.IRenderer {
   private mount(store: NotebookStore, wanted: Wanted): void {
     const picture = this.widgets[0];
     const host = new Widget();
-    this.unmount = mountPanel(host.node, store, wanted);
     this.addWidget(host);
+    this.unmount = mountPanel(host.node, store, wanted);
     picture?.dispose();
   }
 

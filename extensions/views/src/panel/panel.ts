@@ -140,7 +140,7 @@ class Panel implements PanelContext {
     setAttr(this.frame, 'aria-label', label);
     setAttr(this.frame, 'data-status', status);
     setAttr(this.frame, 'data-connection', locked === '' ? 'live' : 'lost');
-    for (const row of this.rows) if (row.el.isConnected) row.update(state);
+    for (const row of this.rows) if (this.frame.contains(row.el)) row.update(state);
   }
 
   async run(name: Command['name'], args: unknown): Promise<boolean> {
@@ -180,7 +180,7 @@ class Panel implements PanelContext {
 
   private showBody(wanted: Body): void {
     const body = this.bodies[wanted];
-    if (body.el.isConnected) return;
+    if (this.frame.contains(body.el)) return;
     for (const other of Object.values(this.bodies)) other.el.remove();
     this.modes.el.after(body.el);
   }

@@ -14,8 +14,10 @@ export class Mounted {
   static async panel(
     change: Partial<ExperimentState> = {},
     options: Partial<PanelOptions> = {},
+    onPage = true,
   ): Promise<Mounted> {
     const mounted = new Mounted();
+    if (!onPage) mounted.host.remove();
     const { host, store, kernel } = mounted;
     mounted.unmount = mountPanel(host, store, { experiment: 'e1', name: 'exp', ...options });
     await mounted.settle();

@@ -25,6 +25,13 @@ describe('the run row', () => {
     expect(panel.kernel.commands()).toEqual(['run']);
   });
 
+  it('is drawn whole before it is on the page: a notebook takes cells out of it', async () => {
+    panel = await Mounted.panel({ epochs: 7 }, {}, false);
+    document.body.append(panel.host);
+    panel.button('Train').click();
+    expect(panel.asked).toEqual(['run', { epochs: 7 }]);
+  });
+
   it('says why a button cannot be pressed, and keeps it reachable', async () => {
     panel = await Mounted.panel({ status: 'training', step: 4, started_at: 0 });
     expect(panel.button('Training').title).toMatch(/^Training since \d\d:\d\d\. Pause or Stop/);
