@@ -26,6 +26,7 @@ from workbench.graph.capture import (
 from workbench.graph.names import Leaves, ModelNames
 from workbench.graph.owners import NOWHERE, OUTSIDE, owners_by_parameters, owners_by_sequence
 from workbench.graph.saved import SavedBytes, count_saved
+from workbench.graph.trace_result import trace_notes
 from workbench.graph.unreached import explain, reached_names, unreached_rows
 from workbench.records import NODE_KINDS, GraphModule, GraphRecord
 
@@ -104,7 +105,7 @@ def build_record(
         device=str(loss.device),
         torch_version=str(torch.__version__),
         captured_at=time.time(),
-        notes=(*notes, *saved.notes()),
+        notes=(*notes, *saved.notes(), *trace_notes(origin.trace)),
         modules=table.modules,
         sources=sources,
         node_type=strings.rows(types),

@@ -29,6 +29,7 @@ from workbench.graph.marks import Marks
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
 
+    from workbench.graph.lines import Place
     from workbench.records.graph import UnreachedReason
 
 _ESCAPES = {
@@ -183,15 +184,16 @@ class CutRecorder:
             return False
         row = self._row(look, *why)
         self._hold(look.taken, row)
-        mask = look.mask | 1 << row
-        for tensor in cut:
-            self._marks.write(tensor, mask)
+        self._mark(look, cut, look.mask | 1 << row)
         return True
 
+    def _mark(self, look: Look, tensors: Iterable[torch.Tensor], mask: int) -> None:
+        self._marks.put(tensors, mask)
+        if look.written is not None and any(tensor is look.written for tensor in tensors):
+            self._marks.put_base(look.written, mask)
+
     def _row(self, look: Look, reason: UnreachedReason, op: str, how: str) -> int:
-        frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
-        function = applied_function(frame) if how == "custom Function" else None
-        place = self._lines.place(frame if function is None else function.caller)
+        place = self._place(in_function=how == "custom Function")
         module = self._module()
         key = (reason, op, how, module, place)
         row = self._rows.setdefault(key, len(self._cuts))
@@ -201,6 +203,11 @@ class CutRecorder:
             before = (self._cuts[row].before | look.mask) & ~(1 << row)
             self._cuts[row] = replace(self._cuts[row], before=before)
         return row
+
+    def _place(self, *, in_function: bool) -> Place | None:
+        here = sys._getframe().f_back  # pyright: ignore[reportPrivateUsage] - not kept: a cycle
+        function = applied_function(here) if in_function else None
+        return self._lines.place(here if function is None else function.caller)
 
     def _hold(self, sources: Iterable[torch.Tensor], row: int) -> None:
         for tensor in sources:
@@ -228,8 +235,7 @@ class CutRecorder:
         """What comes from a cut goes into everything that is computed from it."""
         if not look.mask:
             return
-        for tensor in look.given:
-            self._marks.write(tensor, look.mask)
+        self._mark(look, look.given, look.mask)
         if made is not None:
             last = self._flows[-1] if self._flows else (0, 0, 0)
             if last[1:] == (made.first, look.mask):

@@ -36,10 +36,11 @@ class Marks:
         for tensor in tensors:
             self._found[id(tensor)] = (weakref.ref(tensor), mask | self.of((tensor,)))
 
-    def write(self, tensor: torch.Tensor, mask: int) -> None:
-        """``tensor`` was written in place: what it is a view of has changed as well."""
+    def put_base(self, tensor: torch.Tensor, mask: int) -> None:
+        """``tensor`` was written in place: mark what it is a view of, which changed as well."""
         base = base_of(tensor)
-        self.put((tensor,) if base is None else (tensor, base), mask)
+        if base is not None:
+            self.put((base,), mask)
 
     def alias(self, tensor: torch.Tensor, origin: torch.Tensor) -> None:
         """``tensor`` shares the memory of ``origin``, unseen by autograd."""

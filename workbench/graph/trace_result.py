@@ -41,3 +41,13 @@ class TraceResult:
         """Path -> `forward_s`, of the modules that ran."""
         pairs = zip(self.paths, self.forward_s, strict=False)
         return {path: seconds for path, seconds in pairs if seconds > 0}
+
+
+def trace_notes(trace: TraceResult | None) -> list[str]:
+    """What watching the forward missed, one sentence each."""
+    if trace is None or not trace.cuts.fault:
+        return []
+    return [
+        "Watching for places where values leave the graph failed halfway, so the reasons given for "
+        f"parameters without a gradient may be incomplete ({trace.cuts.fault})."
+    ]
