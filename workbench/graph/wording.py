@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workbench.records import GraphRecord
+    from workbench.records import GraphDiff, GraphRecord
+
+
+BYTE_UNITS = ("B", "KiB", "MiB", "GiB")
 
 
 def byte_size(count: int) -> str:
     """``56.1 MiB``: binary units, one decimal below 100."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
+    size, unit = float(count), BYTE_UNITS[0]
+    for unit in BYTE_UNITS:  # noqa: B007 - read after the loop
         if size < 1024 or unit == "GiB":
             break
         size /= 1024
@@ -61,3 +65,38 @@ def held_anyway(record: GraphRecord) -> str:
     ]
     parts = [f"{byte_size(count)} {noun}" for count, noun in named if count]
     return f"Not counted, because held anyway: {', '.join(parts)}." if parts else ""
+
+
+def signed_bytes(change: int) -> str:
+    """``−8.1 MiB``, ``+64 B``, ``0 B``: a difference of byte counts, with a true minus."""
+    sign = "−" if change < 0 else "+" if change else ""
+    return f"{sign}{byte_size(abs(change))}"
+
+
+def significant(value: float) -> str:
+    """``0.00525``, ``7.48e−5``: 3 significant digits, a true minus."""
+    text = f"{value:.3g}"
+    mantissa, _, exponent = text.partition("e")
+    text = f"{mantissa}e{int(exponent)}" if exponent else text
+    return text.replace("-", "−")
+
+
+def ratio(before: float, after: float) -> str:
+    """``× 3.4`` or ``÷ 7.0``; empty where one of them is 0 or not finite."""
+    if not (math.isfinite(before) and math.isfinite(after) and before > 0 and after > 0):
+        return ""
+    factor = after / before
+    return f"× {_factor(factor)}" if factor >= 1 else f"÷ {_factor(1 / factor)}"
+
+
+def _factor(factor: float) -> str:
+    return f"{factor:.1f}" if factor < 99.95 else significant(factor)
+
+
+def diff_summary(diff: GraphDiff) -> str:
+    """``− 12 removed, + 1 added, ≠ 3 changed, 13 same`` operations."""
+    states = diff.node_state[(diff.node_kind == 0) | (diff.node_kind == 3)].tolist()
+    same, removed, added, changed = (states.count(state) for state in range(4))
+    return (
+        f"− {removed:,} removed, + {added:,} added, ≠ {changed:,} changed, {same:,} same operations"
+    )
