@@ -12,8 +12,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -197,14 +198,20 @@ def flow_of(experiment: Experiment) -> FlowLog:
     return experiment._training.measures.flow  # pyright: ignore[reportPrivateUsage] - the same package
 
 
-def gradient_flow(experiment: Experiment) -> GradientFlow:
-    """The gradient norm of every module at every sampled step so far, as a record.
-
-    Reads what waits on the device; may be called at any time, from any thread.
-    """
-    return flow_of(experiment).record(
+def flow_source(experiment: Experiment) -> Callable[[], GradientFlow]:
+    """What makes the record when it is called, from any thread; keeps no experiment alive."""
+    return partial(
+        flow_of(experiment).record,
         title=f"gradient flow of {experiment.name}",
         model=type(experiment.model).__name__,
         device=str(experiment.device),
         experiment=experiment.id,
     )
+
+
+def gradient_flow(experiment: Experiment) -> GradientFlow:
+    """The gradient norm of every module at every sampled step so far, as a record.
+
+    Reads what waits on the device; may be called at any time, from any thread.
+    """
+    return flow_source(experiment)()

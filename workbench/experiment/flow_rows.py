@@ -61,6 +61,12 @@ class _Part:
         names = ", ".join(_join(self.path, name) for name in self.names)
         return [_Part(self.path, names, self.cls, own=self.own), *self.children]
 
+    def label_with_class(self) -> str:
+        """The label; a bare number says what it is a number of, the model has no path."""
+        if not self.label:
+            return self.cls
+        return f"{self.label} {self.cls}" if self.label.isdigit() else self.label
+
     def members(self) -> list[int]:
         """Positions of all parameters in it."""
         return [*self.own, *(at for child in self.children for at in child.members())]
@@ -79,7 +85,7 @@ def choose_rows(model: nn.Module) -> Rows:
         rows.append(
             FlowRow(
                 path=part.path,
-                label=part.label or part.cls,
+                label=part.label_with_class(),
                 cls=part.cls,
                 num_modules=part.num_modules,
                 num_parameters=len(members),

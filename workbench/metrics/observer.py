@@ -1,21 +1,18 @@
 """What of an experiment goes to TensorBoard.
 
 All scalars come through the `ScalarLog` as they are flushed, on the pulse thread. Events add what
-is no scalar: a text that says what runs, its hyper-parameters, each change of modes, and a
-confusion matrix per epoch. Events arrive on the training thread, so only plain values are taken
-there; texts and pictures are made on the writer thread.
+is no scalar: a text that says what runs, its hyper-parameters, each change of modes, and per epoch
+a confusion matrix and a picture of the gradient flow. Events arrive on the training thread, so only
+plain values are taken there; texts and pictures are made on the writer thread.
 """
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from workbench.experiment.events import (
     EpochDone,
@@ -26,14 +23,14 @@ from workbench.experiment.events import (
     RunStarted,
     StatusChanged,
 )
+from workbench.experiment.flow import flow_source
+from workbench.metrics.confusion import accuracy_title, draw_confusion
+from workbench.metrics.flow import draw_flow
+from workbench.metrics.pictures import Pictures
 from workbench.metrics.writer import EventWriter
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
-
-_DRAWING_SHARE = 0.05
-"""Of the time, at most this much is spent drawing confusion matrices; skipped epochs' are not
-drawn, the last one always is."""
 
 
 def attach(experiment: Experiment) -> Callable[[], None]:
@@ -50,7 +47,8 @@ class TensorBoardObserver:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = weakref.ref(experiment)
         self.writer = EventWriter(Path(experiment.path), on_drop=self._tell_dropped)
-        self._confusion = _Confusion(self.writer)
+        self._confusion = Pictures(self.writer, "val/confusion_matrix")
+        self._flow = Pictures(self.writer, "train/gradient_flow")
         self._described = False
         self._ends = [
             experiment.subscribe(self.on_event),
@@ -70,15 +68,32 @@ class TensorBoardObserver:
         if isinstance(event, RunStarted):
             self.writer.start()
             self._describe(event.step)
-        elif isinstance(event, EpochDone) and event.confusion is not None:
-            self._confusion.add(event.step, event.epoch, event.confusion.numpy().copy())
+        elif isinstance(event, EpochDone):
+            self._epoch_done(event)
         elif isinstance(event, StatusChanged) and event.status != "training":
             self._settle(event)
         elif (line := _line(event)) is not None:
             self._text("changes", event.step, line)
 
+    def _epoch_done(self, event: EpochDone) -> None:
+        self._offer_flow(event.step)
+        if event.confusion is not None:
+            counts = event.confusion.numpy().copy()
+            title = accuracy_title(counts, event.epoch)
+            self._confusion.offer(event.step, partial(draw_confusion, counts, title))
+
+    def _offer_flow(self, step: int) -> None:
+        experiment = self._experiment()
+        if experiment is not None:
+            source = flow_source(experiment)
+            self._flow.offer(step, lambda: draw_flow(source()))
+
     def _settle(self, event: StatusChanged) -> None:
         self._confusion.draw_last()
+        if event.status != "paused" and event.step:
+            # the step that failed is sampled too
+            self._offer_flow(event.step + (event.failure is not None))
+        self._flow.draw_last()
         if event.failure is not None:
             self._text("changes", event.step, event.failure.title)
         if event.status != "paused":
@@ -122,37 +137,3 @@ def _line(event: Event) -> str | None:
         carried = sum(row.outcome == "carried" for row in event.rows)
         return f"model swapped, {carried} of {len(event.rows)} parameters carried over"
     return None
-
-
-class _Confusion:
-    """Draws confusion matrices, but not so often that drawing would be felt."""
-
-    def __init__(self, writer: EventWriter) -> None:
-        self._writer = writer
-        self._last: tuple[int, int, npt.NDArray[np.int64]] | None = None
-        self._not_before = 0.0
-
-    def add(self, step: int, epoch: int, counts: npt.NDArray[np.int64]) -> None:
-        self._last = (step, epoch, counts)
-        if time.monotonic() >= self._not_before:
-            self.draw_last()
-
-    def draw_last(self) -> None:
-        """Queue the latest matrix that was not drawn yet."""
-        if self._last is None:
-            return
-        (step, epoch, counts), self._last = self._last, None
-        self._not_before = float("inf")  # until this one is done
-        self._writer.summary(step, lambda: self._draw(epoch, counts))
-
-    def _draw(self, epoch: int, counts: npt.NDArray[np.int64]) -> Any:
-        from workbench.metrics.confusion import accuracy_title, draw_confusion
-        from workbench.metrics.protos import image_summary
-
-        start = time.monotonic()
-        try:
-            png, size = draw_confusion(counts, accuracy_title(counts, epoch))
-            return image_summary("val/confusion_matrix", png, size)
-        finally:
-            now = time.monotonic()
-            self._not_before = now + (now - start) / _DRAWING_SHARE

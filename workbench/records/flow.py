@@ -23,8 +23,9 @@ class FlowRow:
     """Qualified name of the module (``encoder.layer.3``), of the first one of a stretch; ``""`` is
     the model."""
     label: str
-    """What is written beside the row: the path, ``encoder.layer.0–3`` for a stretch, the names of
-    the parameters for those that a module holds beside its submodules."""
+    """What is written beside the row: the path, with the class where that is a bare number;
+    ``encoder.layer.0–3`` for a stretch; the names of the parameters for those that a module holds
+    beside its submodules."""
     cls: str
     """Class of the module."""
     num_modules: int

@@ -163,8 +163,9 @@ export interface FlowRow {
    */
   readonly path: string;
   /**
-   * What is written beside the row: the path, ``encoder.layer.0–3`` for a stretch, the names of
-   * the parameters for those that a module holds beside its submodules.
+   * What is written beside the row: the path, with the class where that is a bare number;
+   * ``encoder.layer.0–3`` for a stretch; the names of the parameters for those that a module holds
+   * beside its submodules.
    */
   readonly label: string;
   /** Class of the module. */

@@ -88,7 +88,10 @@ def test_every_trainable_parameter_counts_once_shared_ones_with_their_first_modu
 
 def test_models_of_one_module_of_none_and_of_frozen_ones() -> None:
     assert labels(nn.Linear(2, 2)) == ["Linear"]
-    assert labels(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))) == ["0", "2"]
+    assert labels(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))) == [
+        "0 Linear",
+        "2 Linear",
+    ]
     assert labels(nn.ReLU()) == []
     frozen = Block().requires_grad_(False)
     assert labels(Net(body=frozen, head=nn.Linear(2, 2))) == ["head"]

@@ -1,0 +1,118 @@
+# ruff: noqa: D102, D103, N812, S101 - a script that makes pictures to look at, not a library
+"""Trains small models for a moment and saves their gradient flow, to look at the strip with.
+
+Usage: python flow_records.py OUT_FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from workbench.experiment import Experiment, measures
+from workbench.experiment.flow import gradient_flow
+from workbench.metrics.flow import draw_flow
+from workbench.records import GradientFlow
+
+
+class Block(nn.Module):
+    """Convolution, norm and a skip with its own convolution."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 3, 2, 1, bias=False)
+        self.norm = nn.BatchNorm2d(outputs)
+        self.skip = nn.Conv2d(inputs, outputs, 1, 2, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.norm(self.conv(x)) + self.skip(x))
+
+
+class EarlyExitCNN(nn.Module):
+    """Leaves after the second block when it is sure enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block1 = Block(1, 16)
+        self.block2 = Block(16, 32)
+        self.aux = nn.Linear(32, 10)
+        self.block3 = Block(32, 64)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.block2(self.block1(x))
+        early = self.aux(x.mean((2, 3)))
+        if early.softmax(1).amax(1).mean() > 0.33:
+            return early
+        return early + self.head(self.block3(x).mean((2, 3)))
+
+
+class Spiky(nn.Module):
+    """Its square root meets a zero once in a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 32), nn.Linear(32, 10)
+        self.steps = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        h = self.first(x.flatten(1)).relu()
+        return self.last((h * 0).sqrt() if self.steps == 30 else h)
+
+
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    x = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    return x, torch.tensor(labels)
+
+
+def trained(model: nn.Module, name: str, folder: Path, steps: int) -> Experiment:
+    exp = Experiment(model, digits(), name=name, runs=folder, device="cpu", seed=1)
+    exp.run(steps=steps)
+    exp.wait()
+    return exp
+
+
+def save(exp: Experiment, folder: Path, file: str) -> None:
+    found: GradientFlow = gradient_flow(exp)
+    found.save(folder / f"{file}.wb")
+    (folder / f"{file}.png").write_bytes(draw_flow(found)[0])
+    exp.close()
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    measures.PER_SECOND = float("inf")  # every step: a demo has no hours
+    with tempfile.TemporaryDirectory() as runs:
+        torch.manual_seed(0)
+        exp = trained(EarlyExitCNN(), "early exit", Path(runs), 64)
+        save(exp, folder, "flow_exit")
+        exp = trained(EarlyExitCNN(), "early exit, long", Path(runs), 400)
+        exp.model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+        exp.run(steps=100, wait=True)
+        save(exp, folder, "flow_long")
+        exp = trained(Spiky(), "square root", Path(runs), 60)
+        assert exp.failure is not None
+        exp.resume_from_failure()
+        exp.wait()
+        save(exp, folder, "flow_nan")
+        deep = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(64, 32),
+            *[nn.Sequential(nn.Tanh(), nn.Linear(32, 32)) for _ in range(40)],
+            nn.Linear(32, 10),
+        )
+        save(trained(deep, "vanishing", Path(runs), 120), folder, "flow_deep")
+
+
+if __name__ == "__main__":
+    main()

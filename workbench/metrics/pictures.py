@@ -1,0 +1,55 @@
+"""Pictures for TensorBoard, made on the writer thread and not so often that it would be felt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workbench.metrics.writer import EventWriter
+
+DRAWING_SHARE = 0.05
+"""Of the time, at most this much is spent drawing one kind of picture. What comes too soon is not
+drawn, the last one always is."""
+
+Draw = Callable[[], tuple[bytes, tuple[int, int]]]
+"""Gives PNG bytes and (width, height) in pixels; called on the writer thread."""
+
+
+class Pictures:
+    """All pictures of one tag. What `offer` is given holds no tensor and no experiment."""
+
+    def __init__(self, writer: EventWriter, tag: str) -> None:
+        self._writer = writer
+        self._tag = tag
+        self._last: tuple[int, Draw] | None = None
+        self._offered = -1
+        self._not_before = 0.0
+
+    def offer(self, step: int, draw: Draw) -> None:
+        """Draw it, or keep it until it is the last one or its time has come."""
+        if step == self._offered:
+            return
+        self._offered = step
+        self._last = (step, draw)
+        if time.monotonic() >= self._not_before:
+            self.draw_last()
+
+    def draw_last(self) -> None:
+        """Queue the latest one that was not drawn yet."""
+        if self._last is None:
+            return
+        (step, draw), self._last = self._last, None
+        self._not_before = float("inf")  # until this one is done
+        self._writer.summary(step, lambda: self._drawn(draw))
+
+    def _drawn(self, draw: Draw) -> Any:
+        from workbench.metrics.protos import image_summary
+
+        start = time.monotonic()
+        try:
+            return image_summary(self._tag, *draw())
+        finally:
+            now = time.monotonic()
+            self._not_before = now + (now - start) / DRAWING_SHARE
