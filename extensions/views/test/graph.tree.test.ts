@@ -50,6 +50,14 @@ describe('operations', () => {
 });
 
 describe('tree', () => {
+  it('names a list of equal modules after the list, whatever the first one holds', () => {
+    const nodes = residual(12).map((node) =>
+      node.module === 'layers.0' ? { ...node, saved: 999 } : node,
+    );
+    const card = stateOf(nodes).tree.groups.find(({ kind }) => kind === 'repeat');
+    expect(card && [card.title, countRepeats(card)]).toEqual(['layers 0 … 11', 12]);
+  });
+
   it('rolls three or more equal neighbours into one card that opens', () => {
     const state = stateOf(residual(5));
     const card = state.tree.groups.find(({ kind }) => kind === 'repeat');

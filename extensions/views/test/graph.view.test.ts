@@ -1,33 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { mount, type GraphViewState } from '../src/graph';
 import { scoped } from '../src/graph/tokens';
 import { graphOf, residual } from './graph-data';
-
-// jsdom has no canvas; the views draw nothing there and everything else works.
-HTMLCanvasElement.prototype.getContext = () => null;
-
-function shown(state: GraphViewState): HTMLElement {
-  document.body.replaceChildren();
-  const host = document.createElement('div');
-  document.body.append(host);
-  mount(host, { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() });
-  return host;
-}
-
-const query = <E extends Element>(host: ParentNode, selector: string): E => {
-  const found = host.querySelector<E>(selector);
-  if (!found) throw new Error(`nothing matches ${selector}`);
-  return found;
-};
+import { press as pressOn, query, shown } from './graph-mounted';
 
 describe('the graph view', () => {
   let host: HTMLElement;
-  const canvas = (): HTMLElement => query(host, 'canvas.wv-surface');
-  const press = (key: string, on: Element = canvas()): KeyboardEvent => {
-    const event = new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true });
-    on.dispatchEvent(event);
-    return event;
-  };
+  const press = (key: string, on?: Element): KeyboardEvent => pressOn(host, key, on);
   const title = (): string => query(host, '.wv-inspector h2').textContent ?? '';
 
   beforeEach(() => {
@@ -39,7 +17,7 @@ describe('the graph view', () => {
     expect(title()).toBe('stem');
     press('ArrowDown');
     expect(title()).toBe('conv');
-    expect(query(host, '[role=status]').textContent).toContain('64 B saved, in layers, 0');
+    expect(query(host, '.wv-sr').textContent).toContain('64 B saved, in layers, 0');
     expect(query(host, '.wv-row[aria-selected=true] .name').textContent).toBe('conv');
   });
 
@@ -49,9 +27,9 @@ describe('the graph view', () => {
     press('Escape');
     expect(title()).toBe('0');
     press('Enter');
-    expect(query(host, '[role=status]').textContent).toBe('0 closed');
+    expect(query(host, '.wv-sr').textContent).toBe('0 closed');
     press('Enter');
-    expect(query(host, '[role=status]').textContent).toBe('0 opened');
+    expect(query(host, '.wv-sr').textContent).toBe('0 opened');
     press('Escape');
     press('Escape');
     expect(title()).toBe('test');
@@ -111,7 +89,7 @@ describe('the graph view', () => {
 
   it('shows an error beside what still works, and what to do when there is nothing', () => {
     const failed = shown({ record: graphOf(residual(1)), error: 'The step was stopped.' });
-    expect(query(failed, '[role=alert]').textContent).toContain('The step was stopped.');
+    expect(query(failed, '.wv-message [role=alert]').textContent).toContain('The step was stopped.');
     expect(failed.querySelectorAll('.wv-row').length).toBeGreaterThan(2);
     const empty = shown({ record: null, error: null });
     expect(query(empty, '.wv-message').textContent).toContain('No graph yet.');

@@ -28,6 +28,7 @@ export function showNonFinite(
 export function showLit(element: HTMLElement, state: GraphState | null, clear: () => void): void {
   const highlight = state?.highlight;
   element.hidden = !highlight;
+  element.replaceChildren();
   if (!state || !highlight) return;
   const name = oneLine(nameOf(highlight.from).slice(0, 80));
   const text =

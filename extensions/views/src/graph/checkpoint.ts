@@ -1,5 +1,6 @@
 /** What activation checkpointing of a module would free, estimated from one record. */
 import type { GraphColumns } from './columns';
+import { oneLine, shorten } from './format';
 import type { Group } from './groups';
 import type { Flow, Operation } from './operations';
 import type { Storages } from './storages';
@@ -37,6 +38,25 @@ export function checkpointEstimate(
     seconds: secondsOf(parts, record),
     path: first.path,
   };
+}
+
+/**
+ * The call that checkpoints a module, as it stands in the forward of the module around it: a list's
+ * members are reached by index, and several of them in a loop.
+ */
+export function checkpointCall(path: string, modules: number): { code: string; where: string } {
+  const names = oneLine(path.slice(0, 400)).split('.');
+  let own = names.length - 1;
+  while (own > 0 && /^\d+$/.test(names[own] ?? '')) own -= 1;
+  const where = shorten(names.slice(0, own).join('.') || 'the model', 80);
+  const [head = '', ...indices] = names.slice(own);
+  if (modules > 1)
+    return {
+      code: `for layer in self.${head}:\n    x = checkpoint(layer, x, use_reentrant=False)`,
+      where,
+    };
+  const target = `${head}${indices.map((index) => `[${index}]`).join('')}`;
+  return { code: `x = checkpoint(self.${target}, x, use_reentrant=False)`, where };
 }
 
 function partsOf(group: Group): Group[] {

@@ -1,6 +1,7 @@
 /** Questions answered in one click, and what checkpointing a module would bring. */
 import { button, h, section } from './dom';
-import { formatBytes, formatSeconds, oneLine, plural, shorten } from './format';
+import { checkpointCall } from './checkpoint';
+import { formatBytes, formatSeconds, plural, shorten } from './format';
 import type { Group, Item } from './groups';
 import { parametersOf, type Highlight } from './highlight';
 import { itemLink, table, type Inspection } from './inspector';
@@ -52,7 +53,7 @@ function holdersAnswer({ state, select }: Inspection, item: Item): Node[] {
   const rows = others.slice(0, MOST).map(({ operation, bytes }) => {
     const path = state.record.modules[operation.module]?.path ?? '';
     return [
-      { node: itemLink(operation, select, 24), title: operation.op },
+      { node: itemLink(operation, select, 16), title: operation.op },
       { text: shorten(path, 22), title: path },
       formatBytes(bytes),
     ];
@@ -72,7 +73,7 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
   const several = modules > 1;
   const what = several ? `each of the ${modules}` : shorten(path.split('.').pop() ?? path, 40);
   const time = seconds === null ? '' : ` for about +${formatSeconds(seconds)} a step`;
-  const code = `checkpoint(self.${oneLine(path.slice(0, 200))}, x, use_reentrant=False)`;
+  const { code, where } = checkpointCall(path, modules);
   const copied = h('span', { role: 'status' }, 'Copy the call');
   const copy = button('', () => {
     void copyText(code).then((done) => (copied.textContent = done ? 'Copied' : 'Select it below'));
@@ -89,7 +90,8 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
     'During its backward the bytes are held again.',
   ].join('');
   const line = h('div', { class: 'wv-code wv-wrap' }, code);
-  return section('Checkpoint', 'estimate', copy, line, h('p', { class: 'wv-note' }, basis));
+  const place = h('p', { class: 'wv-note' }, `In the forward of ${where}:`);
+  return section('Checkpoint', 'estimate', copy, place, line, h('p', { class: 'wv-note' }, basis));
 }
 
 /** Whether the text is on the clipboard now: pages without a secure origin have none. */

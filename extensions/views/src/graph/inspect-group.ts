@@ -65,7 +65,7 @@ export function largestSavers(
   const rows = top.map((item) => {
     const path = state.record.modules[item.module]?.path ?? '';
     return [
-      { node: itemLink(item, select, 24), title: item.op },
+      { node: itemLink(item, select, 16), title: item.op },
       { text: shorten(path, 22), title: path },
       formatBytes(item.saved),
     ];

@@ -69,8 +69,8 @@ export const STYLE = scoped(
 .wv-questions{display:flex;flex-direction:column;gap:8px}
 .wv-questions .wv-btn{justify-content:space-between;width:100%}
 .wv-questions p,.wv-questions ul{margin:0}
-.wv-primary{width:100%;height:auto;flex-direction:column;align-items:flex-start;gap:0;padding:6px 12px;background:var(--jp-brand-color1,#1565c0);border-color:transparent;color:#fff;white-space:normal;text-align:left}
-.wv-view .wv-primary:hover{background:var(--jp-brand-color0,#0d47a1)}.wv-view .wv-primary b{font-weight:600}
+.wv-view .wv-primary{width:100%;height:auto;flex-direction:column;align-items:flex-start;gap:0;padding:6px 12px;background:#1565c0;border-color:transparent;color:#fff;white-space:normal;text-align:left}
+.wv-view .wv-primary:hover{background:#0d47a1}.wv-view .wv-primary b{font-weight:600}
 .wv-view .wv-wrap{white-space:pre-wrap;overflow-wrap:anywhere;padding:3px 8px;margin:6px 0}
 .wv-sec details{margin:0 0 6px}.wv-sec summary{cursor:pointer}
 .wv-sec code{font:12px/16px var(--wb-code-font);background:none;padding:0;color:inherit}

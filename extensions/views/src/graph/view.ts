@@ -61,7 +61,7 @@ export class GraphView {
   private readonly surface: Surface;
   private readonly panels: Panels;
   private readonly banner = h('div', { class: 'wv-banner', role: 'alert', hidden: true });
-  private readonly lit = h('div', { class: 'wv-lit', role: 'status', hidden: true });
+  private readonly lit = h('div', { class: 'wv-lit', hidden: true });
   private readonly main = h('div', { class: 'wv-main' });
   private readonly legend = h('details', { class: 'wv-legend', open: true });
   private readonly message = h('div', { class: 'wv-message', hidden: true });
@@ -174,6 +174,7 @@ export class GraphView {
     if (kind && item) state.light(kind, item);
     else state.highlight = null;
     this.refresh();
+    this.live.textContent = this.lit.querySelector('.text')?.textContent ?? '';
     return true;
   }
 
