@@ -6,7 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
 from workbench.experiment.probe import StepContext, StepProbe
+from workbench.graph.after_backward import with_gradients
+from workbench.graph.batches import batch_size
 from workbench.graph.build import Origin, build_record
+from workbench.graph.capture import root_of, walk
+from workbench.graph.forward_trail import with_forward_trail
+from workbench.graph.gradients import GradientWatch
 from workbench.graph.trace import Trace, weak_storages
 
 if TYPE_CHECKING:
@@ -19,16 +24,21 @@ class GraphProbe(StepProbe):
     """Rides along with the next step and returns the `GraphRecord` of its loss.
 
     Compiled regions are watched from outside only (see `workbench.graph.trace`), so a capture
-    never makes Dynamo compile again.
+    never makes Dynamo compile again. The loss of an experiment is the root of its backward, so the
+    only factor its gradients can carry is a gradient scaler's, and that is divided out.
+
+    Args:
+        gradients: whether to watch the backward too.
     """
 
     kind: ClassVar[str] = "graph"
 
-    def __init__(self) -> None:
+    def __init__(self, *, gradients: bool = True) -> None:
+        self._gradients = gradients
         self._context: StepContext | None = None
         self._trace: Trace | None = None
         self._record: GraphRecord | None = None
-        self._loss: torch.Tensor | None = None
+        self._watch: GradientWatch | None = None
 
     def before_step(self, context: StepContext) -> None:
         """Remember what runs."""
@@ -53,8 +63,12 @@ class GraphProbe(StepProbe):
             experiment=context.name,
             step=context.step,
         )
-        self._record = build_record(loss, origin, read_loss=False)
-        self._loss = loss.detach()
+        graph = walk(root_of(loss))
+        rows = batch_size(context.batch)
+        record = build_record(loss, origin, graph=graph)
+        self._record = with_forward_trail(record, graph, loss, rows)
+        if self._gradients:
+            self._watch = GradientWatch(graph, rows)
 
     def finish(self) -> GraphRecord:
         """The record; nothing of the step is kept.
@@ -62,15 +76,16 @@ class GraphProbe(StepProbe):
         Raises:
             RuntimeError: the step failed before it had a loss.
         """
-        record, loss = self._record, self._loss
+        record, watch = self._record, self._watch
         if self._trace is not None:
             self._trace.stop()
-        self._context = self._trace = self._record = self._loss = None
+        self._context = self._trace = self._record = self._watch = None
         if record is None:
             raise RuntimeError(
                 "no graph was captured: the step ended before its loss was computed; capture again "
                 "once a step runs through"
             )
-        # read here, not in the middle of the step, so that the device is not waited for twice
-        value = float(loss) if loss is not None and loss.numel() == 1 else None
-        return dataclasses.replace(record, loss=value)
+        if watch is None:
+            return record
+        watch.stop()
+        return with_gradients(record, watch, unscale=True)

@@ -8,9 +8,12 @@ from typing import Any, cast, overload
 import torch
 from torch import nn
 
+from workbench.graph.batches import held_batch_size
 from workbench.graph.build import Origin, build_record
 from workbench.graph.caller import caller_variables, held_tensors, models_of
 from workbench.graph.capture import root_of, walk
+from workbench.graph.forward_trail import with_forward_trail
+from workbench.graph.gradients import GradientWatch
 from workbench.graph.probe import GraphProbe
 from workbench.graph.tracing import TracedGraph, trace_of
 from workbench.graph.view import GraphView
@@ -18,10 +21,14 @@ from workbench.records import GraphRecord, RecordError
 
 
 @overload
-def graph(target: nn.Module, *, model: None = None) -> TracedGraph: ...
+def graph(target: nn.Module, *, model: None = None, gradients: bool = True) -> TracedGraph: ...
 @overload
-def graph(target: Any = None, *, model: nn.Module | None = None) -> GraphView: ...
-def graph(target: Any = None, *, model: nn.Module | None = None) -> GraphView:
+def graph(
+    target: Any = None, *, model: nn.Module | None = None, gradients: bool = True
+) -> GraphView: ...
+def graph(
+    target: Any = None, *, model: nn.Module | None = None, gradients: bool = True
+) -> GraphView:
     """Show the autograd graph of a live loss.
 
     Args:
@@ -30,10 +37,13 @@ def graph(target: Any = None, *, model: nn.Module | None = None) -> GraphView:
             source lines and exact modules; a `GraphRecord` or the path of a saved one.
         model: the module whose names the loss's parameters go by. Without it, modules are looked
             for in the caller's variables.
+        gradients: whether to measure the gradient of every node in the backward that follows. It
+            puts a hook on each node until then; with False the graph is left untouched.
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()`` and a rich display. The record
-        holds numbers and names only, so it keeps no activation alive.
+        holds numbers and names only, so it keeps no activation alive. Gradients are in it once the
+        loss has run backward.
 
     Raises:
         NoGraphError: a tensor without ``grad_fn``; the message says why and what to do.
@@ -45,25 +55,25 @@ def graph(target: Any = None, *, model: nn.Module | None = None) -> GraphView:
     if given is not None and not isinstance(given, nn.Module):
         raise TypeError(f"model= takes an nn.Module, got {type(given).__name__}")
     if isinstance(target, torch.Tensor):
-        return GraphView(_of_loss(target, model))
+        return _of_loss(target, model, gradients=gradients)
     if isinstance(target, nn.Module):
-        return TracedGraph(target)
+        return TracedGraph(target, gradients=gradients)
     if target is None and model is not None:
-        return TracedGraph(model)
+        return TracedGraph(model, gradients=gradients)
     if isinstance(target, GraphRecord):
         return GraphView(target)
     if isinstance(target, (str, Path)):
         return GraphView(open_file(target))
     capture: Any = getattr(target, "capture", None)
     if callable(capture):
-        return GraphView(cast(Any, capture(GraphProbe())).wait())
+        return GraphView(cast(Any, capture(GraphProbe(gradients=gradients))).wait())
     raise TypeError(
         f"graph() got {type(target).__name__}; it takes a loss tensor, an Experiment, a module (as "
         "a `with` block around its forward), a GraphRecord, or the path of a saved one"
     )
 
 
-def _of_loss(loss: torch.Tensor, model: nn.Module | None) -> GraphRecord:
+def _of_loss(loss: torch.Tensor, model: nn.Module | None, *, gradients: bool) -> GraphView:
     live = walk(root_of(loss))
     variables = caller_variables()
     models = None if model is None else {"": model}
@@ -75,7 +85,10 @@ def _of_loss(loss: torch.Tensor, model: nn.Module | None) -> GraphRecord:
         models = models_of(live, variables)
     inputs, leaves = held_tensors(variables)
     origin = Origin(models, traced.result if traced is not None else None, inputs, leaves)
-    return build_record(loss, origin, graph=live)
+    record = build_record(loss, origin, graph=live)
+    num_samples = held_batch_size(record)
+    record = with_forward_trail(record, live, loss, num_samples)
+    return GraphView(record, GradientWatch(live, num_samples) if gradients else None)
 
 
 def open_file(path: str | Path) -> GraphRecord:

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from workbench.graph.batches import held_batch_size
 from workbench.graph.build import Origin, build_record
 from workbench.graph.caller import caller_variables, held_tensors
-from workbench.graph.capture import NoGraphError
+from workbench.graph.capture import NoGraphError, root_of, walk
+from workbench.graph.forward_trail import with_forward_trail
+from workbench.graph.gradients import GradientWatch
 from workbench.graph.torch_private import node_sequence
 from workbench.graph.trace import Trace, TraceResult
 from workbench.graph.view import GraphView
@@ -42,10 +45,15 @@ class TracedGraph(GraphView):
     """Watches the forwards of ``model`` in a block, and captures the first loss that runs backward.
 
     ``wb.graph(loss)``, in the block or after it, shows any loss made in it with its source lines.
+
+    Args:
+        model: whose forwards to watch.
+        gradients: whether to watch that backward too.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, gradients: bool = True) -> None:
         super().__init__(None)
+        self._gradients = gradients
         self._model: nn.Module | None = model
         self._ref = weakref.ref(model)
         self._trace: Trace | None = None
@@ -90,9 +98,13 @@ class TracedGraph(GraphView):
         inputs, leaves = held_tensors(caller_variables())
         origin = Origin({"": self._model}, traced.result, inputs, leaves)
         try:
-            self.show(build_record(loss, origin))
+            graph = walk(root_of(loss))
         except NoGraphError:
             return  # backward itself will tell the user
+        record = build_record(loss, origin, graph=graph)
+        num_samples = held_batch_size(record)
+        record = with_forward_trail(record, graph, loss, num_samples)
+        self.show(record, GradientWatch(graph, num_samples) if self._gradients else None)
 
 
 def trace_of(graph: Walk, models: Mapping[str, nn.Module] | None) -> Traced | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.display import mime_bundle
+from workbench.graph.after_backward import with_gradients
 from workbench.graph.describe import describe
 from workbench.graph.figure import graph_figure
 from workbench.graph.svg import graph_html
@@ -14,14 +15,22 @@ from workbench.graph.wording import heading, summary
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from workbench.graph.gradients import GradientWatch
     from workbench.records import GraphRecord
 
 
 class GraphView:
-    """What `workbench.graph` returns: ``.record``, ``.save(path)``, ``.figure()``, a display."""
+    """What `workbench.graph` returns: ``.record``, ``.save(path)``, ``.figure()``, a display.
 
-    def __init__(self, record: GraphRecord | None) -> None:
+    Args:
+        record: what to show; None until there is one.
+        watch: the backward of the same graph, where it is still to come: its gradients are in the
+            record once it has run.
+    """
+
+    def __init__(self, record: GraphRecord | None, watch: GradientWatch | None = None) -> None:
         self._record = record
+        self._watch = watch
 
     @property
     def has_record(self) -> bool:
@@ -30,17 +39,18 @@ class GraphView:
 
     @property
     def record(self) -> GraphRecord:
-        """The record.
+        """The record; with gradients from when its loss has run backward.
 
         Raises:
             RuntimeError: no loss has been captured yet.
         """
-        if self._record is None:
+        record = self._latest()
+        if record is None:
             raise RuntimeError(
                 "no graph is captured yet: call loss.backward() inside the `with wb.graph(model):` "
                 "block, or wb.graph(loss) after it"
             )
-        return self._record
+        return record
 
     def save(self, path: str | Path) -> Path:
         """Write the record to ``path`` (open it again with ``wb.graph(path)``); returns it."""
@@ -50,26 +60,48 @@ class GraphView:
         """The static picture as a matplotlib figure."""
         return graph_figure(self.record)
 
-    def show(self, record: GraphRecord) -> None:
-        """Show ``record`` from now on."""
-        self._record = record
+    def show(self, record: GraphRecord, watch: GradientWatch | None = None) -> None:
+        """Show ``record`` from now on, with the gradients of the backward of ``watch``."""
+        self._record, self._watch = record, watch
+
+    def _latest(self) -> GraphRecord | None:
+        watch = self._watch
+        if self._record is None or watch is None:
+            return self._record
+        if not watch.done:  # not begun, or ended by an error: there may be another
+            return with_gradients(self._record, watch)
+        self._record, self._watch = with_gradients(self._record, watch), None
+        return self._record
+
+    def _awaited(self) -> str:
+        """What the view still lacks, or ``""``."""
+        if self._watch is None or self._watch.begun:
+            return ""
+        return "No gradients yet: they are here once backward() of this loss has run."
 
     def __str__(self) -> str:
-        return "Graph, no loss captured yet." if self._record is None else describe(self._record)
+        record = self._latest()
+        if record is None:
+            return "Graph, no loss captured yet."
+        awaited = self._awaited()
+        return describe(record) + (f"\n\n{awaited}" if awaited else "")
 
     def __repr__(self) -> str:
-        if self._record is None:
+        record = self._latest()
+        if record is None:
             return str(self)
-        return f"{heading(self._record)}; {summary(self._record)}"
+        awaited = "; no gradients yet" if self._awaited() else ""
+        return f"{heading(record)}; {summary(record)}{awaited}"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Widget, static SVG and text; only the last two where no widget can run."""
-        if self._record is None:
+        record = self._latest()
+        if record is None:
             return {"text/plain": str(self)}, {}
         return mime_bundle(
             "graph",
-            {"record": self._record.to_bytes(), "error": ""},
+            {"record": record.to_bytes(), "error": ""},
             text=str(self),
-            html=graph_html(self._record),
+            html=graph_html(record),
             options=options,
         )

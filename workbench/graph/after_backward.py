@@ -1,0 +1,95 @@
+"""A record completed with what its backward handed to every node."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.graph.nonfinite import first_in_backward
+from workbench.graph.wording import plural
+
+if TYPE_CHECKING:
+    from workbench.graph.gradients import GradientWatch
+    from workbench.graph.statistics import Statistics
+    from workbench.records import GraphRecord
+
+
+def with_gradients(
+    record: GraphRecord, watch: GradientWatch, *, unscale: bool = False
+) -> GraphRecord:
+    """``record`` with the gradient columns of the backward that ``watch`` saw.
+
+    Args:
+        record: of the same graph as the watch.
+        watch: a backward, as far as it has run; one that has not begun changes nothing.
+        unscale: whether the gradient that the loss got is a gradient scaler's scale, to be divided
+            out of norms and magnitudes.
+    """
+    if not watch.begun:
+        return record
+    found = watch.statistics()
+    scale = _scale(found.get(record.root))
+    columns = _columns(len(record.node_type), found, scale if unscale else 1.0)
+    return dataclasses.replace(
+        record,
+        **columns,
+        gradients=True,
+        non_finite=record.non_finite or first_in_backward(record, watch),
+        notes=(*record.notes, *_notes(record, watch, scale, unscale=unscale)),
+    )
+
+
+def _scale(loss: Statistics | None) -> float:
+    """The gradient of a scalar loss, where that is a usable number; 1 otherwise."""
+    if loss is None or loss.size != 1 or not loss.largest or not math.isfinite(loss.largest):
+        return 1.0
+    return loss.largest
+
+
+def _columns(size: int, found: dict[int, Statistics], scale: float) -> dict[str, Any]:
+    norm, largest, zeros = (np.full(size, np.nan) for _ in range(3))
+    non_finite = np.full(size, -1, dtype=np.int64)
+    for row, one in found.items():
+        norm[row] = one.norm / scale
+        largest[row] = one.largest / scale
+        zeros[row] = one.zeros / one.size if one.size else np.nan
+        non_finite[row] = one.non_finite
+    return {
+        "node_gradient_norm": _narrow(norm),
+        "node_gradient_max": _narrow(largest),
+        "node_gradient_zeros": _narrow(zeros),
+        "node_gradient_non_finite": non_finite,
+    }
+
+
+def _narrow(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # a norm of float64 gradients may be infinite in float32
+        return column.astype(np.float32)
+
+
+def _notes(record: GraphRecord, watch: GradientWatch, scale: float, *, unscale: bool) -> list[str]:
+    found: list[str] = []
+    num_idle = watch.order().count(-1)
+    if not watch.done:
+        found.append(
+            f"Backward did not run to its end: {plural(num_idle, 'node')} of "
+            f"{len(record.node_type):,} did not run."
+        )
+    elif num_idle:
+        found.append(
+            f"{plural(num_idle, 'node')} did not run in backward, which was asked for some "
+            "gradients only (torch.autograd.grad, or inputs=)."
+        )
+    if scale != 1.0 and unscale:
+        found.append(f"Gradients are divided by the gradient scaler's {scale:,.6g}.")
+    elif scale != 1.0:
+        found.append(
+            "Gradients are as backward computed them: it gave this loss a gradient of "
+            f"{scale:,.6g} (a gradient scaler's scale, or the weight of the loss)."
+        )
+    found += [f"Some gradients could not be measured: {fault}" for fault in watch.faults[:3]]
+    return found

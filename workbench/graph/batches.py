@@ -1,0 +1,34 @@
+"""How many samples the batch of a step has, where that can be told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.records import STORAGE_KINDS
+
+if TYPE_CHECKING:
+    from workbench.records import GraphRecord
+
+
+def batch_size(batch: Any) -> int | None:
+    """The first dimension that all tensors of a batch share; None where they differ."""
+    import torch
+    from torch.utils import _pytree
+
+    sizes = {
+        leaf.shape[0]
+        for leaf in _pytree.tree_leaves(batch)
+        if isinstance(leaf, torch.Tensor) and not leaf.is_nested and leaf.dim()
+    }
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def held_batch_size(record: GraphRecord) -> int | None:
+    """The same, of the inputs that the graph holds (``8×3×64×64`` and ``8``)."""
+    of_input = record.storage_kind[record.hold_storage] == STORAGE_KINDS.index("input")
+    shapes = {record.strings[row] for row in np.unique(record.hold_shape[of_input]).tolist()}
+    sizes = {shape.split("×", 1)[0] for shape in shapes - {"scalar"}}
+    first = sizes.pop() if len(sizes) == 1 else ""
+    return int(first) if first.isdigit() else None

@@ -1,0 +1,241 @@
+"""Watching the backward of a captured graph.
+
+Every node gets a hook that is handed the gradient of the node's output right before the node runs;
+a leaf's is what backward gave it. What the hook notes are numbers (on an accelerator, scalars that
+stay there until the backward has ended). A hook refers to its row, never to a node, and to its
+watch weakly: hooks whose watch is gone do nothing, and a watch goes with its view.
+
+Backward of *this* loss begins when the root's hook is called: a backward of another loss that
+shares some nodes, or of a part of the graph, before that is none of ours. The first one is watched,
+whatever thread it runs on; the hooks are taken off when it ends. A graph that is run twice
+(``retain_graph=True``) is measured in the first run.
+
+To tell which node *made* a value that is not finite, it is enough to know what each node was
+handed, as long as one node alone hands it on. Where several do (a residual connection, a shared
+weight) those that could make such a value are asked what they handed out, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.graph.pending import Pending
+from workbench.graph.statistics import Statistics, combine, is_finite, measure, parts_of
+from workbench.graph.torch_private import (
+    at_end_of_backward,
+    node_type,
+    without_dispatch,
+    without_functions,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.utils.hooks import RemovableHandle
+
+    from workbench.graph.capture import Walk
+
+# fmt: off
+PASSES_ON = frozenset((
+    "Add", "Sub", "Neg", "Alias", "Clone", "View", "UnsafeView", "Reshape", "ReshapeAlias",
+    "Permute", "Transpose", "T", "Mt", "Unsqueeze", "Squeeze", "Expand", "Repeat", "Slice",
+    "Select", "Split", "SplitWithSizes", "Unbind", "Unfold", "Narrow", "Cat", "Stack", "AsStrided",
+    "CopyBackwards", "Detach", "Index", "Gather", "Flip", "Roll",
+))
+# fmt: on
+"""Nodes (without ``Backward0``) whose gradient is their incoming one in another shape."""
+
+
+class GradientWatch:
+    """What the next backward from the root of ``graph`` hands to each of its nodes.
+
+    Args:
+        graph: a live graph; nothing of it is kept.
+        batch_size: length of the first dimension of tensors that have one row per sample, where
+            it is known; rows with non-finite values are looked for in these.
+    """
+
+    def __init__(self, graph: Walk, batch_size: int | None = None) -> None:
+        self._handles: list[RemovableHandle] = []
+        self._batch_size = batch_size
+        self._root = len(graph.nodes) - 1
+        self._size = len(graph.nodes)
+        self.begun = False
+        """Whether a backward from the root has started."""
+        self.done = False
+        """Whether it has run to its end."""
+        self.faults: list[str] = []
+        """What could not be measured: one message for each."""
+        self._forget()
+        self._handles = list(self._hooks(graph))
+
+    def __del__(self) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the hooks off; what was measured stays."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def order(self) -> list[int]:
+        """Per row, the how manieth it ran in the backward; -1 where it did not run."""
+        self._read()
+        return self._order
+
+    def statistics(self) -> dict[int, Statistics]:
+        """Row -> statistics of the gradient it was handed; absent where there was none."""
+        self._read()
+        return {row: combine(found) for row, found in self._found.items()}
+
+    def made(self) -> dict[tuple[int, int], bool]:
+        """(maker, user) -> whether what ``user`` handed to ``maker`` was finite, where asked."""
+        self._read()
+        return self._made
+
+    def _forget(self) -> None:
+        self._count = itertools.count()
+        self._order = [-1] * self._size
+        self._found: dict[int, list[Statistics]] = defaultdict(list)
+        self._made: dict[tuple[int, int], bool] = {}
+        self._pending = Pending()
+
+    def _hooks(self, graph: Walk) -> Sequence[RemovableHandle]:
+        watch: weakref.ref[GradientWatch] = weakref.ref(self)
+        handles = [
+            node.register_prehook(_before(watch, row)) for row, node in enumerate(graph.nodes)
+        ]
+        for row, slots in _doubtful(graph).items():
+            handles.append(graph.nodes[row].register_hook(_after(watch, row, slots)))
+        return handles
+
+    def see(self, row: int, gradients: tuple[Tensor | None, ...]) -> None:
+        """A node is about to run."""
+        if self.done:
+            return
+        if row == self._root:  # again, where the backward before this one raised
+            self._forget()
+            self.begun = True
+            watch: weakref.ref[GradientWatch] = weakref.ref(self)
+            at_end_of_backward(lambda: _end(watch))
+        if not self.begun or self._order[row] >= 0:
+            return
+        self._order[row] = next(self._count)
+        for gradient in gradients:
+            if gradient is not None:
+                self._measure(row, gradient)
+
+    def see_made(self, row: int, slots: Sequence[tuple[int, int]], made: Any) -> None:
+        """A node has run; ``slots`` are (index, row of the maker) of the gradients in question."""
+        if self.done or self._order[row] < 0 or not self._was_finite(row):
+            return
+        for index, maker in slots:
+            gradient = made[index]
+            if gradient is None:
+                continue
+            if gradient.device.type == "cpu":
+                finite = is_finite(gradient)
+                self._made[maker, row] = self._made.get((maker, row), True) and finite
+            else:
+                for part in parts_of(gradient):
+                    self._pending.add((maker, row), part)
+
+    def fault(self, error: Exception) -> None:
+        """Something of ours failed; the user's backward goes on."""
+        text = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        if text not in self.faults:
+            self.faults.append(text)
+
+    def end(self) -> None:
+        """The backward has run to its end."""
+        self.done = True
+        self.stop()
+        self._read()
+
+    def _measure(self, row: int, gradient: Tensor) -> None:
+        rows_of = gradient if self._has_rows(gradient) else None
+        for part in parts_of(gradient):
+            if part.values.device.type == "cpu":
+                found = measure(part, rows_of)
+                self._found[row].append(found)
+            else:
+                self._pending.add(row, part, rows_of)
+
+    def _has_rows(self, gradient: Tensor) -> bool:
+        if self._batch_size is None or gradient.is_nested or not gradient.dim():
+            return False
+        return gradient.shape[0] == self._batch_size and str(gradient.layout) == "torch.strided"
+
+    def _was_finite(self, row: int) -> bool:
+        """Whether the gradient that ``row`` was handed was; True where not known yet."""
+        return not any(one.non_finite for one in self._found.get(row, ()))
+
+    def _read(self) -> None:
+        for key, found in self._pending.read():
+            if isinstance(key, int):
+                self._found[key].append(found)
+            else:
+                self._made[key] = self._made.get(key, True) and not found.non_finite
+
+
+def _before(watch: weakref.ref[GradientWatch], row: int) -> Callable[[Any], None]:
+    def hook(gradients: tuple[Tensor | None, ...]) -> None:
+        alive = watch()
+        if alive is not None:
+            _guarded(alive, lambda: alive.see(row, gradients))
+
+    return hook
+
+
+def _after(
+    watch: weakref.ref[GradientWatch], row: int, slots: Sequence[tuple[int, int]]
+) -> Callable[[Any, Any], None]:
+    def hook(made: tuple[Tensor | None, ...], _: Any) -> None:
+        alive = watch()
+        if alive is not None:
+            _guarded(alive, lambda: alive.see_made(row, slots, made))
+
+    return hook
+
+
+def _end(watch: weakref.ref[GradientWatch]) -> None:
+    alive = watch()
+    if alive is not None:
+        _guarded(alive, alive.end)
+
+
+def _guarded(watch: GradientWatch, work: Callable[[], None]) -> None:
+    """Nobody's modes see our operations, and a fault of ours is not the user's."""
+    try:
+        with without_functions(), without_dispatch():
+            work()
+    except Exception as error:  # noqa: BLE001 - it must never end the user's backward
+        watch.fault(error)
+
+
+def _doubtful(graph: Walk) -> dict[int, list[tuple[int, int]]]:
+    """Nodes to ask what they handed out: row -> (index of the gradient, row of the maker)."""
+    edges = np.unique(np.stack([graph.edge_from, graph.edge_to], axis=1), axis=0)
+    num_users = np.bincount(edges[:, 0], minlength=len(graph.nodes))
+    makers: dict[int, list[int]] = defaultdict(list)
+    for maker, user in zip(graph.edge_from.tolist(), graph.edge_to.tolist(), strict=True):
+        makers[user].append(maker)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for user in np.unique(edges[num_users[edges[:, 0]] > 1, 1]).tolist():
+        node = graph.nodes[user]
+        if passes_on(node_type(node)):
+            continue
+        taken = [i for i, (maker, _) in enumerate(node.next_functions) if maker is not None]
+        slots = zip(taken, makers[user], strict=True)
+        found[user] = [(index, maker) for index, maker in slots if num_users[maker] > 1]
+    return found
+
+
+def passes_on(type_name: str) -> bool:
+    """Whether a node of this type hands on what it got, and so makes no new value."""
+    return type_name.rstrip("0123456789").removesuffix("Backward") in PASSES_ON

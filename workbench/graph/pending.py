@@ -1,0 +1,93 @@
+"""Gradients measured on an accelerator and read later, in one transfer per device.
+
+Nothing here waits for the device or copies a gradient: norms are reductions, and the non-finite
+values of a large one are counted piece by piece.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.graph.statistics import CHUNK, MOST_ROWS, Part, Statistics, l2_norm, num_non_finite
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass
+class _Later:
+    """One gradient measured on a device; every tensor but ``rows`` is a scalar there."""
+
+    key: Any
+    part: tuple[int, int, int]
+    """Values, repeat, implicit zeros."""
+    scalars: tuple[Tensor, Tensor, Tensor, Tensor]
+    """Norm, largest magnitude, values other than 0, values that are not finite."""
+    rows: Tensor | None
+    """Per row of the batch its largest magnitude, NaN or infinite where a value is."""
+
+
+class Pending:
+    """Gradients measured on devices and not read yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[torch.device, list[_Later]] = defaultdict(list)
+
+    def add(self, key: Any, part: Part, rows_of: Tensor | None = None) -> None:
+        """Measure ``part`` on its device; ``key`` names the result."""
+        values, repeat, implicit = part
+        count = values.numel()
+        if not count:
+            return
+        scalars = (
+            l2_norm(values),
+            torch.linalg.vector_norm(values, math.inf),
+            torch.linalg.vector_norm(values, 0, dtype=torch.float32)
+            if count <= CHUNK
+            else torch.count_nonzero(values),
+            num_non_finite(values),
+        )
+        rows = None
+        if rows_of is not None:
+            dims = list(range(1, rows_of.dim()))
+            rows = torch.linalg.vector_norm(rows_of, math.inf, dim=dims) if dims else rows_of
+        later = _Later(key, (count, repeat, implicit), scalars, rows)
+        self._waiting[values.device].append(later)
+
+    def read(self) -> list[tuple[Any, Statistics]]:
+        """(key, statistics) of everything that was added; one transfer per device."""
+        waiting, self._waiting = self._waiting, defaultdict(list)
+        return [found for group in waiting.values() for found in _read_group(group)]
+
+
+def _read_group(group: list[_Later]) -> Iterator[tuple[Any, Statistics]]:
+    wide = torch.float32 if group[0].scalars[0].device.type == "mps" else torch.float64
+    parts = [torch.stack([later.scalars[i].to(wide) for later in group]) for i in range(4)]
+    parts += [later.rows.to(wide).flatten() for later in group if later.rows is not None]
+    numbers = torch.cat(parts).cpu()
+    table = numbers[: 4 * len(group)].view(4, -1).t().tolist()
+    at = 4 * len(group)
+    for later, (norm, largest, num_other, num_bad) in zip(group, table, strict=True):
+        count, repeat, implicit = later.part
+        rows: tuple[int, ...] = ()
+        if later.rows is not None:
+            own = numbers[at : at + later.rows.numel()]
+            at += later.rows.numel()
+            rows = tuple((~own.isfinite()).nonzero().flatten()[:MOST_ROWS].tolist())
+        yield (
+            later.key,
+            Statistics(
+                norm=norm * math.sqrt(repeat),
+                largest=largest,
+                zeros=(count - num_other) * repeat + implicit,
+                non_finite=int(num_bad) * repeat,
+                size=count * repeat + implicit,
+                rows=rows,
+            ),
+        )

@@ -1,0 +1,202 @@
+"""The size of one gradient in four numbers, without changing it and without waiting for a device.
+
+A gradient on the CPU is measured at once: reading a number there costs nothing, so the rare and
+costly questions (how many values are not finite, and in which rows of the batch) are asked only
+when the norm says so. On an accelerator the answers stay there: see `workbench.graph.pending`.
+
+What is read per gradient on the CPU is one pass for the norm, one for the largest magnitude, and at
+most `EXACT_ZEROS` values for the share of zeros: counting all of them would take four times as long
+as the norm (torch 2.13, two cores).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from workbench.graph.names import plain_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+EXACT_ZEROS = 2**15
+"""Gradients of at most this many values have their zeros counted, larger ones are sampled."""
+NUM_SAMPLES = 2**12
+"""Evenly spaced values looked at in a larger one: a standard error of at most 0.8 %."""
+MOST_ROWS = 64
+"""Rows of a batch that are named at most."""
+CHUNK = 2**24
+"""Values that are copied at once while non-finite ones are counted."""
+
+
+class Statistics(NamedTuple):
+    """What is known of one gradient, or of several together."""
+
+    norm: float
+    """L2 norm."""
+    largest: float
+    """Largest magnitude; NaN where a value is NaN."""
+    zeros: float
+    """Number of zeros; estimated where the gradient is large."""
+    non_finite: int
+    size: int
+    """Number of values."""
+    rows: tuple[int, ...] = ()
+    """Rows of the batch with a value that is not finite, at most `MOST_ROWS`."""
+
+
+class Part(NamedTuple):
+    """Real strided values that stand for (part of) a gradient."""
+
+    values: Tensor
+    repeat: int
+    """How often each value occurs in the gradient, more than once where it is broadcast."""
+    implicit: int
+    """Zeros that are not among the values (a sparse gradient)."""
+
+
+def combine(found: Sequence[Statistics]) -> Statistics:
+    """Of the gradients of a node's outputs, those of their concatenation."""
+    if len(found) == 1:
+        return found[0]
+    largest = [one.largest for one in found]
+    return Statistics(
+        norm=math.hypot(*(one.norm for one in found)),
+        largest=math.nan if any(map(math.isnan, largest)) else max(largest),
+        zeros=sum(one.zeros for one in found),
+        non_finite=sum(one.non_finite for one in found),
+        size=sum(one.size for one in found),
+        rows=tuple(sorted({row for one in found for row in one.rows})[:MOST_ROWS]),
+    )
+
+
+def parts_of(gradient: Tensor) -> Iterator[Part]:
+    """``gradient`` as real strided tensors without repeats, cut off from any graph."""
+    if gradient.requires_grad:  # backward with create_graph=True
+        gradient = gradient.detach()
+    if type(gradient) is not torch.Tensor and hasattr(type(gradient), "__tensor_flatten__"):
+        for inner in plain_tensors(gradient):
+            if inner.is_floating_point() or inner.is_complex():  # not the offsets of a jagged one
+                yield from parts_of(inner)
+    elif gradient.is_nested:
+        for inner in gradient.unbind():
+            yield from parts_of(inner)
+    elif gradient.layout is torch.strided:
+        yield _strided(gradient)
+    else:
+        part = _strided(_stored(gradient))
+        yield part._replace(implicit=gradient.numel() - part.values.numel() * part.repeat)
+
+
+def _stored(gradient: Tensor) -> Tensor:
+    if gradient.layout is torch.sparse_coo:
+        return gradient.coalesce().values()
+    if gradient.layout is torch._mkldnn:  # type: ignore[attr-defined]  # pyright: ignore
+        return gradient.to_dense()
+    return gradient.values()
+
+
+def _strided(gradient: Tensor) -> Part:
+    values, repeat = gradient, 1
+    if 0 in values.stride():  # as `sum` hands it out: one value, broadcast
+        for dim, stride in enumerate(values.stride()):
+            if stride == 0 and values.shape[dim] > 1:
+                repeat *= values.shape[dim]
+                values = values.narrow(dim, 0, 1)
+    if values.is_complex():
+        values = values.abs()
+    if values.dtype.itemsize == 1:  # float8 has no reductions
+        values = values.float()
+    return Part(values, repeat, 0)
+
+
+def measure(part: Part, rows_of: Tensor | None = None) -> Statistics:
+    """Statistics of a gradient on the CPU.
+
+    Args:
+        part: the gradient.
+        rows_of: the gradient again where its first dimension is the batch.
+    """
+    values, repeat, implicit = part
+    count = values.numel()
+    total = count * repeat + implicit
+    if not count:
+        return Statistics(0.0, 0.0, float(total), 0, total)
+    norm = l2_norm(values).item()
+    low, high = torch.aminmax(values)
+    largest = max(-low.item(), high.item())
+    num_bad = 0
+    if not math.isfinite(norm):
+        num_bad = int(num_non_finite(values).item()) * repeat
+    if num_bad:
+        largest = largest if largest == math.inf else math.nan
+    elif largest and not 1e-15 < norm < 1e18:  # its squares leave the range of float32
+        norm = largest * l2_norm(values / largest).item()
+    zeros = _num_zeros(values) * repeat + implicit
+    rows = non_finite_rows(rows_of) if num_bad and rows_of is not None else ()
+    return Statistics(norm * math.sqrt(repeat), largest, zeros, num_bad, total, rows)
+
+
+def is_finite(gradient: Tensor) -> bool:
+    """Whether every value is finite; one pass where it is. Reads the device."""
+    for values, _, _ in parts_of(gradient):
+        total = values.sum(dtype=_wide(values)).item()
+        if not math.isfinite(total) and int(num_non_finite(values).item()):
+            return False
+    return True
+
+
+def _wide(values: Tensor) -> torch.dtype:
+    return torch.float64 if values.dtype is torch.float64 else torch.float32
+
+
+def l2_norm(values: Tensor) -> Tensor:
+    """The norm as a scalar on the device; half precision is summed in float32."""
+    return torch.linalg.vector_norm(values, dtype=_wide(values))
+
+
+def num_non_finite(values: Tensor) -> Tensor:
+    """How many are NaN or infinite, on the device: ``x - x`` is 0 for a finite x, else NaN."""
+    if values.numel() <= CHUNK:
+        return torch.count_nonzero(values - values)
+    rows = max(1, len(values) * CHUNK // values.numel())
+    return torch.stack([torch.count_nonzero(part - part) for part in values.split(rows)]).sum()
+
+
+def _num_zeros(values: Tensor) -> float:
+    count = values.numel()
+    if count <= EXACT_ZEROS:
+        return float(count - int(torch.count_nonzero(values).item()))
+    sample = _evenly_spaced(values)
+    share = int(torch.count_nonzero(sample).item()) / len(sample)
+    return count * (1 - share)
+
+
+def _evenly_spaced(values: Tensor) -> Tensor:
+    """About `NUM_SAMPLES` values. The step is odd, so that it does not stay in one channel."""
+    count = values.numel()
+    step = count // NUM_SAMPLES | 1
+    if _is_dense(values):  # in order of memory, without a copy
+        return values.as_strided((-(-count // step),), (step,))
+    positions = torch.arange(0, count, step, device=values.device)
+    return values[torch.unravel_index(positions, values.shape)]
+
+
+def _is_dense(values: Tensor) -> bool:
+    """Whether its elements fill one stretch of memory, in any order of the dimensions."""
+    expected = 1
+    for stride, size in sorted(zip(values.stride(), values.shape, strict=True)):
+        if size > 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def non_finite_rows(gradient: Tensor) -> tuple[int, ...]:
+    """Rows (first dimension) with a value that is not finite, at most `MOST_ROWS`."""
+    bad = ~gradient.isfinite()
+    return tuple(bad.reshape(len(bad), -1).any(1).nonzero().flatten()[:MOST_ROWS].tolist())
