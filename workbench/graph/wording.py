@@ -15,7 +15,7 @@ BYTE_UNITS = ("B", "KiB", "MiB", "GiB")
 def byte_size(count: int) -> str:
     """``56.1 MiB``: binary units, one decimal below 100."""
     size, unit = float(count), BYTE_UNITS[0]
-    for unit in BYTE_UNITS:  # noqa: B007 - read after the loop
+    for unit in BYTE_UNITS:
         if size < 1024 or unit == "GiB":
             break
         size /= 1024
