@@ -58,7 +58,7 @@ export class Camera {
    */
   open(rect: Rect, axis: number): void {
     this.fit(rect);
-    if (this.zoom < 0.9) this.openTop(rect, axis);
+    if (this.zoom < 0.9) this.#openTop(rect, axis);
   }
 
   /**
@@ -72,7 +72,7 @@ export class Camera {
     return over <= Math.max(0, spare);
   }
 
-  private openTop(rect: Rect, axis: number): void {
+  #openTop(rect: Rect, axis: number): void {
     const zoom = Math.min(1, Math.max(0.9, (this.width - 48) / Math.max(1, rect.width)));
     this.zoom = zoom;
     const wide = rect.width * zoom > this.width - 48;

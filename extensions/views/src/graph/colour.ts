@@ -20,7 +20,8 @@ export interface Shade {
 
 /** The shade of an operation, or of a closed module. */
 export function shadeOf(item: Item, state: GraphState, palette: Palette): Shade {
-  const plain = plainShade(palette);
+  const figure = item.kind === 'operation' ? bytesOf(item) : formatBytes(item.saved);
+  const plain = { ...plainShade(palette), figure };
   switch (state.colouring) {
     case 'gradient':
       return gradientShade(outputGradient(item, state.operations), state, palette);
@@ -31,19 +32,14 @@ export function shadeOf(item: Item, state: GraphState, palette: Palette): Shade 
         figure: formatSeconds(item.seconds),
       };
     case 'bytes':
-      if (item.kind !== 'operation') return { ...plain, figure: formatBytes(item.saved) };
-      return { ...onScale(stepOf(item.saved, state.mostSaved), palette), figure: bytesOf(item) };
+      if (item.kind !== 'operation') return plain;
+      return { ...onScale(stepOf(item.saved, state.mostSaved), palette), figure };
     case 'dtype': {
-      if (item.kind !== 'operation') return { ...plain, figure: formatBytes(item.saved) };
-      const swatch = dtypeSwatch(item.dtype, state, palette);
-      const fill = swatch ? { fill: swatch.fill, ink: swatch.ink, ink2: swatch.ink } : {};
-      return { ...plain, ...fill, figure: bytesOf(item) };
+      const swatch = item.kind === 'operation' && dtypeSwatch(item.dtype, state, palette);
+      return swatch ? { ...plain, ...swatch, ink2: swatch.ink } : plain;
     }
     case 'none':
-      return {
-        ...plain,
-        figure: item.kind === 'operation' ? bytesOf(item) : formatBytes(item.saved),
-      };
+      return plain;
   }
 }
 

@@ -76,6 +76,11 @@ export function facts(rows: readonly (readonly [string, string])[]): HTMLElement
   return list;
 }
 
+/** A remark in the second ink. */
+export function note(text: string, ...more: Node[]): HTMLElement {
+  return h('p', { class: 'wv-note' }, text, ...more);
+}
+
 /** A titled part of an inspector. */
 export function section(title: string, note: string, ...children: Node[]): HTMLElement {
   const heading = h('h3', {}, title);
@@ -91,12 +96,17 @@ interface Source {
   text: string;
 }
 
-/** `cell 4, line 9` or `model.py:9`; a click asks the host to open it. */
+/** `cell 4, line 9` or `model.py:9`. */
+export function sourceLabel({ filename, line, cell }: Source): string {
+  return cell === null
+    ? `${filename.split('/').pop() ?? ''}:${line}`
+    : `cell ${cell}, line ${line}`;
+}
+
+/** The label of a line as a link; a click asks the host to open it. */
 export function sourceLink(source: Source): HTMLElement {
-  const file = source.filename.split('/').pop() ?? source.filename;
-  const label =
-    source.cell === null ? `${file}:${source.line}` : `cell ${source.cell}, line ${source.line}`;
-  const link = h('button', { type: 'button', class: 'wv-link', title: 'Open this line' }, label);
+  const attributes = { type: 'button', class: 'wv-link', title: 'Open this line' };
+  const link = h('button', attributes, sourceLabel(source));
   link.addEventListener('click', () => {
     const detail = { kind: 'goto', source };
     link.dispatchEvent(

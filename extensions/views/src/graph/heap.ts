@@ -1,43 +1,43 @@
 /** A binary heap of indices, smallest key first, ties by index. */
 export class Heap {
-  private readonly items: number[] = [];
+  readonly #items: number[] = [];
 
   constructor(private readonly keys: readonly number[]) {}
 
-  private less(a: number, b: number): boolean {
+  #less(a: number, b: number): boolean {
     const [ka, kb] = [this.keys[a] ?? 0, this.keys[b] ?? 0];
     return ka < kb || (ka === kb && a < b);
   }
 
   push(item: number): void {
-    let at = this.items.push(item) - 1;
+    let at = this.#items.push(item) - 1;
     while (at > 0) {
       const up = (at - 1) >> 1;
-      if (!this.less(item, this.items[up] ?? 0)) break;
-      this.items[at] = this.items[up] ?? 0;
+      if (!this.#less(item, this.#items[up] ?? 0)) break;
+      this.#items[at] = this.#items[up] ?? 0;
       at = up;
     }
-    this.items[at] = item;
+    this.#items[at] = item;
   }
 
   /** The item with the smallest key, -1 when there is none. */
   pop(): number {
-    const top = this.items[0];
-    const last = this.items.pop();
+    const top = this.#items[0];
+    const last = this.#items.pop();
     if (top === undefined || last === undefined) return -1;
-    if (this.items.length === 0) return top;
+    if (this.#items.length === 0) return top;
     let at = 0;
     for (;;) {
       let down = 2 * at + 1;
-      if (down >= this.items.length) break;
+      if (down >= this.#items.length) break;
       const right = down + 1;
-      if (right < this.items.length && this.less(this.items[right] ?? 0, this.items[down] ?? 0))
+      if (right < this.#items.length && this.#less(this.#items[right] ?? 0, this.#items[down] ?? 0))
         down = right;
-      if (!this.less(this.items[down] ?? 0, last)) break;
-      this.items[at] = this.items[down] ?? 0;
+      if (!this.#less(this.#items[down] ?? 0, last)) break;
+      this.#items[at] = this.#items[down] ?? 0;
       at = down;
     }
-    this.items[at] = last;
+    this.#items[at] = last;
     return top;
   }
 }

@@ -10,8 +10,8 @@ export type HighlightKind = 'path' | 'holders';
 
 export class Highlight {
   /** Number of lit operations before each one, so that a box is asked in one subtraction. */
-  private readonly before: Int32Array;
-  private drawn: { layout: Layout; edges: Set<number> } | null = null;
+  readonly #before: Int32Array;
+  #drawn: { layout: Layout; edges: Set<number> } | null = null;
 
   constructor(
     readonly kind: HighlightKind,
@@ -19,15 +19,15 @@ export class Highlight {
     readonly lit: ReadonlySet<number>,
     count: number,
   ) {
-    this.before = new Int32Array(count + 1);
+    this.#before = new Int32Array(count + 1);
     for (let id = 0; id < count; id += 1)
-      this.before[id + 1] = (this.before[id] ?? 0) + (lit.has(id) ? 1 : 0);
+      this.#before[id + 1] = (this.#before[id] ?? 0) + (lit.has(id) ? 1 : 0);
   }
 
   has(item: Item): boolean {
     const [start, end] =
       item.kind === 'operation' ? [item.id, item.id + 1] : [item.start, item.end];
-    return (this.before[end] ?? 0) > (this.before[start] ?? 0);
+    return (this.#before[end] ?? 0) > (this.#before[start] ?? 0);
   }
 
   /** Ids of the visible edges that lie on a lit path; holders light no edge. */
@@ -37,7 +37,7 @@ export class Highlight {
     open: Parameters<typeof representatives>[1],
     flows: readonly Flow[],
   ): ReadonlySet<number> {
-    if (this.drawn?.layout === layout) return this.drawn.edges;
+    if (this.#drawn?.layout === layout) return this.#drawn.edges;
     const edges = new Set<number>();
     if (this.kind === 'path') {
       const shown = representatives(tree, open);
@@ -49,7 +49,7 @@ export class Highlight {
         }
       for (const { id, from, to } of layout.edges) if (pairs.get(from)?.has(to)) edges.add(id);
     }
-    this.drawn = { layout, edges };
+    this.#drawn = { layout, edges };
     return edges;
   }
 }

@@ -1,1 +1,1 @@
-export { mount, type GraphViewOptions, type GraphViewState } from './view';
+export { mount, type GraphViewOptions, type GraphViewState } from './mount';

@@ -1,10 +1,10 @@
 /** Questions answered in one click, and what checkpointing a module would bring. */
-import { button, h, section } from './dom';
+import { button, h, note, section } from './dom';
 import { checkpointCall } from './checkpoint';
 import { formatBytes, formatSeconds, plural, shorten } from './format';
 import type { Group, Item } from './groups';
 import { parametersOf, type Highlight } from './highlight';
-import { itemLink, table, type Inspection } from './inspector';
+import { operationRow, table, type Inspection } from './inspector';
 import type { GraphState } from './state';
 
 const MOST = 20;
@@ -50,18 +50,12 @@ function holdersAnswer({ state, select }: Inspection, item: Item): Node[] {
       ? `${formatBytes(anyway)} are parameters, buffers or inputs, which stay in any case.`
       : '',
   ].filter(Boolean);
-  const rows = others.slice(0, MOST).map(({ operation, bytes }) => {
-    const path = state.record.modules[operation.module]?.path ?? '';
-    return [
-      { node: itemLink(operation, select, 16), title: operation.op },
-      { text: shorten(path, 22), title: path },
-      formatBytes(bytes),
-    ];
-  });
+  const rows = others
+    .slice(0, MOST)
+    .map(({ operation, bytes }) => operationRow(state, operation, bytes, select));
   const answer: Node[] = sentences.map((text) => h('p', {}, text));
   if (rows.length > 0) answer.push(table(['Also held by', 'Module', 'Bytes'], rows));
-  if (others.length > MOST)
-    answer.push(h('p', { class: 'wv-note' }, `and ${others.length - MOST} more`));
+  if (others.length > MOST) answer.push(note(`and ${others.length - MOST} more`));
   return answer;
 }
 
@@ -90,8 +84,8 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
     'During its backward the bytes are held again.',
   ].join('');
   const line = h('div', { class: 'wv-code wv-wrap' }, code);
-  const place = h('p', { class: 'wv-note' }, `In the forward of ${where}:`);
-  return section('Checkpoint', 'estimate', copy, place, line, h('p', { class: 'wv-note' }, basis));
+  const place = note(`In the forward of ${where}:`);
+  return section('Checkpoint', 'estimate', copy, place, line, note(basis));
 }
 
 /** Whether the text is on the clipboard now: pages without a secure origin have none. */

@@ -1,5 +1,5 @@
 /** What backward brought: the gradient of an operation's output, and of its parameters. */
-import { facts, h, section } from './dom';
+import { facts, note, section } from './dom';
 import { formatCount, formatNumber, formatShare, oneLine } from './format';
 import type { Gradient } from './gradients';
 import { table } from './inspector';
@@ -21,7 +21,7 @@ export function gradientFacts(gradient: Gradient | null): [string, string][] {
 export function gradientSection(state: GraphState, item: Operation): HTMLElement {
   const { record } = state;
   if (!record.gradients) {
-    const reason = h('p', { class: 'wv-note' }, state.missing('gradient'));
+    const reason = note(state.missing('gradient'));
     return section('Gradient of the output', '', reason);
   }
   const step = record.step === null ? '' : `step ${formatCount(record.step)}`;

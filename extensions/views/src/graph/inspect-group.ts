@@ -1,12 +1,12 @@
 /** The inspector's page for a module, a rolled-up card or a stretch of a long list. */
-import { button, facts, h, section } from './dom';
-import { formatBytes, formatCount, formatNumber, formatSeconds, oneLine, shorten } from './format';
+import { button, facts, h, note, section } from './dom';
+import { formatBytes, formatCount, formatNumber, formatSeconds, oneLine } from './format';
 import { outputGradient, parameterNorm } from './gradients';
 import { countRepeats, size, type Group } from './groups';
 import { checkpointCard, questions } from './inspect-actions';
 import { gradientFacts } from './inspect-gradient';
 import { unreachedSection } from './inspect-unreached';
-import { head, itemLink, table, type Inspection } from './inspector';
+import { head, operationRow, table, type Inspection } from './inspector';
 import type { Operation } from './operations';
 import type { GraphState } from './state';
 
@@ -62,14 +62,7 @@ export function largestSavers(
     .filter(({ saved: bytes }) => bytes > 0)
     .sort((a, b) => b.saved - a.saved)
     .slice(0, 8);
-  const rows = top.map((item) => {
-    const path = state.record.modules[item.module]?.path ?? '';
-    return [
-      { node: itemLink(item, select, 16), title: item.op },
-      { text: shorten(path, 22), title: path },
-      formatBytes(item.saved),
-    ];
-  });
-  const none = h('p', { class: 'wv-note' }, 'Nothing is saved for backward here.');
+  const rows = top.map((item) => operationRow(state, item, item.saved, select));
+  const none = note('Nothing is saved for backward here.');
   return section('Largest savers', '', rows.length > 0 ? table([], rows) : none);
 }

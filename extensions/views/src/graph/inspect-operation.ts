@@ -1,5 +1,5 @@
 /** The inspector's page for one operation. */
-import { facts, h, section, sourceCard } from './dom';
+import { facts, h, note, section, sourceCard } from './dom';
 import { formatBytes, formatCount, formatSeconds, shorten } from './format';
 import type { Item } from './groups';
 import { questions } from './inspect-actions';
@@ -50,18 +50,14 @@ function tensorFacts(state: GraphState, item: Operation): [string, string][] {
 function saved({ state, select }: Inspection, item: Operation): HTMLElement {
   const held = state.storages.of(item);
   const counted = `${formatBytes(item.saved)} counted here`;
-  if (held.length === 0)
-    return section('Saved for backward', counted, h('p', { class: 'wv-note' }, 'Nothing.'));
+  if (held.length === 0) return section('Saved for backward', counted, note('Nothing.'));
   const rows = held
     .slice(0, 40)
     .map((one) => [one.name, one.shape, heldBy(state, one, item, select), formatBytes(one.bytes)]);
   const body = table(['Tensor', 'Shape', 'Held by', 'Bytes'], rows);
   const parts: Node[] = [body];
-  if (held.length > 40)
-    parts.push(h('p', { class: 'wv-note' }, `and ${formatCount(held.length - 40)} more`));
-  parts.push(
-    h('p', { class: 'wv-note' }, `${formatCount(item.saved)} B held first by this operation.`),
-  );
+  if (held.length > 40) parts.push(note(`and ${formatCount(held.length - 40)} more`));
+  parts.push(note(`${formatCount(item.saved)} B held first by this operation.`));
   return section('Saved for backward', counted, ...parts);
 }
 
@@ -96,7 +92,7 @@ function neighbours({ state, select }: Inspection, item: Item): HTMLElement {
       const note = h('span', { class: 'wv-note' }, `${label} `);
       list.append(h('p', {}, note, itemLink(other, select), ` ${shorten(where, 60)}`));
     }
-    if (items.length > 8) list.append(h('p', { class: 'wv-note' }, `and ${items.length - 8} more`));
+    if (items.length > 8) list.append(note(`and ${items.length - 8} more`));
   };
   add('from', before);
   add('to', after);

@@ -1,11 +1,12 @@
 /** Everything known about the selection, on the right. */
 import { h } from './dom';
-import { shorten } from './format';
+import { formatBytes, shorten } from './format';
 import type { Group, Item } from './groups';
 import type { HighlightKind } from './highlight';
 import { inspectCapture } from './inspect-capture';
 import { inspectGroup } from './inspect-group';
 import { inspectOperation } from './inspect-operation';
+import type { Operation } from './operations';
 import type { GraphState } from './state';
 import { nameOf } from './tree-panel';
 
@@ -54,6 +55,21 @@ export interface Cell {
   text?: string;
   title?: string;
   node?: Node;
+}
+
+/** Call, module and bytes of an operation, as a row of a table. */
+export function operationRow(
+  { record }: GraphState,
+  operation: Operation,
+  bytes: number,
+  select: (item: Item) => void,
+): (string | Cell)[] {
+  const path = record.modules[operation.module]?.path ?? '';
+  return [
+    { node: itemLink(operation, select, 16), title: operation.op },
+    { text: shorten(path, 22), title: path },
+    formatBytes(bytes),
+  ];
 }
 
 /** A table of short texts; each keeps its whole text as a tooltip. */

@@ -21,7 +21,7 @@ export function handleKey(view: GraphView, event: KeyboardEvent): void {
 
 function typingKey(view: GraphView, key: string): boolean {
   if (key !== 'Escape') return false;
-  view.clearSearch();
+  view.finder.clear();
   view.canvas.focus();
   return true;
 }
@@ -35,13 +35,11 @@ function viewKey(view: GraphView, event: KeyboardEvent): boolean {
     if (next) view.select(next, true);
     return true;
   }
-  switch (event.key) {
+  switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
     case '/':
-      view.searchField.focus();
-      view.searchField.select();
+      view.finder.focus();
       return true;
     case 'f':
-    case 'F':
       view.fit();
       return true;
     case '+':
@@ -53,17 +51,13 @@ function viewKey(view: GraphView, event: KeyboardEvent): boolean {
       view.zoom(1 / 1.25);
       return true;
     case 't':
-    case 'T':
       view.toggleTable();
       return true;
     case 'p':
-    case 'P':
       return view.light('path');
     case 'h':
-    case 'H':
       return view.light('holders');
     case 'n':
-    case 'N':
       return view.showNonFinite();
     case 'Enter':
       if (!onCanvas || !state?.selected || state.selected.kind === 'operation') return onCanvas;
@@ -81,7 +75,7 @@ function back(view: GraphView): boolean {
   const { state } = view;
   if (view.table) view.toggleTable();
   else if (state?.highlight) view.light(null);
-  else if (state?.query) view.clearSearch();
+  else if (state?.query) view.finder.clear();
   else if (state?.selected) {
     const parent = state.parent(state.selected);
     view.select(parent === state.tree.root ? null : parent, true);

@@ -15,8 +15,8 @@ export interface PanelParts {
 }
 
 export class Panels {
-  private open = { tree: true, inspector: true };
-  private filled = false;
+  #open = { tree: true, inspector: true };
+  #filled = false;
 
   constructor(private readonly parts: PanelParts) {}
 
@@ -27,15 +27,15 @@ export class Panels {
   }
 
   toggle(panel: 'tree' | 'inspector'): void {
-    this.set({ [panel]: !this.open[panel] });
+    this.set({ [panel]: !this.#open[panel] });
   }
 
   set(change: { tree?: boolean; inspector?: boolean }): void {
     const { tree, inspector, changed } = this.parts;
-    this.open = { ...this.open, ...change };
-    tree.hidden = !this.open.tree || !this.filled;
-    inspector.hidden = !this.open.inspector || !this.filled;
-    changed(this.open.tree, this.open.inspector);
+    this.#open = { ...this.#open, ...change };
+    tree.hidden = !this.#open.tree || !this.#filled;
+    inspector.hidden = !this.#open.inspector || !this.#filled;
+    changed(this.#open.tree, this.#open.inspector);
   }
 
   /** A selection is worth opening the details for where there is some room. */
@@ -45,7 +45,7 @@ export class Panels {
 
   /** There is nothing to show beside the drawing before the first record. */
   fill(filled: boolean): void {
-    this.filled = filled;
+    this.#filled = filled;
     this.set({});
   }
 
@@ -56,6 +56,8 @@ export class Panels {
     const size = width < NARROW ? 'narrow' : width < MEDIUM ? 'medium' : 'wide';
     if (view.dataset['size'] === size) return;
     view.dataset['size'] = size;
+    // one attribute for all that gives way to the drawing
+    view.toggleAttribute('data-small', size !== 'wide');
     this.set({ tree: size !== 'narrow', inspector: size === 'wide' });
     // open only beside the drawing's trunk, never over it
     legend.open = main.clientWidth >= ROOM_FOR_LEGEND;

@@ -13,11 +13,11 @@ export function rollUp(root: Group, make: Make): void {
 
 /** Gives every structure a small number: equal numbers, equal boxes. */
 class Signatures {
-  private readonly known = new Map<string, number>();
+  readonly #known = new Map<string, number>();
 
   of(text: string): number {
-    const number = this.known.get(text) ?? this.known.size;
-    this.known.set(text, number);
+    const number = this.#known.get(text) ?? this.#known.size;
+    this.#known.set(text, number);
     return number;
   }
 }

@@ -42,7 +42,8 @@ export class GraphState {
   /** Whether what the search does not name steps back. */
   dims = false;
   highlight: Highlight | null = null;
-  private held: Storages | null = null;
+  #held: Storages | null = null;
+  #owners: Map<number, Operation> | null = null;
 
   constructor(record: GraphColumns, limit?: number) {
     const { operations, flows, root } = readOperations(record);
@@ -64,7 +65,7 @@ export class GraphState {
     );
     this.unreached = new UnreachedIndex(record.unreached);
     this.open = initiallyOpen(this.tree, limit);
-    this.layout = this.arrange();
+    this.layout = this.#arrange();
   }
 
   /** Width of a line in drawing units: grows with the square root of the bytes. */
@@ -73,8 +74,8 @@ export class GraphState {
 
   /** What holds what; made when first asked for. */
   get storages(): Storages {
-    this.held ??= new Storages(this.record, this.operations);
-    return this.held;
+    this.#held ??= new Storages(this.record, this.operations);
+    return this.#held;
   }
 
   /** Why a colouring has nothing to show, in one sentence; empty where it has. */
@@ -96,14 +97,15 @@ export class GraphState {
 
   /** The operation that a backward node belongs to. */
   operationOf(row: number): Operation | null {
-    return this.operations.find(({ rows }) => rows.includes(row)) ?? null;
+    this.#owners ??= new Map(this.operations.flatMap((one) => one.rows.map((of) => [of, one])));
+    return this.#owners.get(row) ?? null;
   }
 
   checkpoint(group: Group): CheckpointEstimate | null {
     return checkpointEstimate(group, this.record, this.operations, this.flows, this.storages);
   }
 
-  private arrange(): Layout {
+  #arrange(): Layout {
     return layout(this.tree, this.flows, this.open, this.widthOf);
   }
 
@@ -116,7 +118,7 @@ export class GraphState {
     if (group === this.tree.root) return;
     if (this.open.has(group)) this.open.delete(group);
     else this.open.add(group);
-    this.layout = this.arrange();
+    this.layout = this.#arrange();
     if (this.selected && !this.layout.boxes.has(this.selected)) this.selected = group;
   }
 
@@ -124,7 +126,7 @@ export class GraphState {
     this.open.clear();
     this.open.add(this.tree.root);
     if (open) for (const group of this.tree.groups) this.open.add(group);
-    this.layout = this.arrange();
+    this.layout = this.#arrange();
     this.selected = this.selected && (boxOf(this.tree, this.layout, this.selected)?.item ?? null);
   }
 
@@ -133,7 +135,7 @@ export class GraphState {
     this.selected = item;
     if (!item || this.layout.boxes.has(item)) return;
     reveal(this.open, this.parent(item));
-    this.layout = this.arrange();
+    this.layout = this.#arrange();
   }
 
   search(query: string): void {

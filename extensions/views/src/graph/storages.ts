@@ -34,8 +34,8 @@ export function within(item: Item, operations: readonly Operation[]): readonly O
 
 /** The record's table of holds, by operation and by storage. */
 export class Storages {
-  private readonly firstHold: Int32Array;
-  private readonly holders: number[][];
+  readonly #firstHold: Int32Array;
+  readonly #holders: number[][];
 
   constructor(
     private readonly record: GraphColumns,
@@ -43,11 +43,11 @@ export class Storages {
   ) {
     const owner = new Int32Array(record.node_op.length).fill(-1);
     for (const { id, rows } of operations) for (const row of rows) owner[row] = id;
-    this.firstHold = startOfRows(record);
-    this.holders = Array.from(record.storage_bytes, () => []);
+    this.#firstHold = startOfRows(record);
+    this.#holders = Array.from(record.storage_bytes, () => []);
     for (let hold = 0; hold < record.hold_node.length; hold += 1) {
       const operation = owner[Number(record.hold_node[hold])] ?? -1;
-      const list = this.holders[Number(record.hold_storage[hold])];
+      const list = this.#holders[Number(record.hold_storage[hold])];
       if (operation >= 0 && list && !list.includes(operation)) list.push(operation);
     }
   }
@@ -56,15 +56,16 @@ export class Storages {
   of(operation: Operation): Saved[] {
     const found: Saved[] = [];
     for (const row of operation.rows) {
-      const end = this.firstHold[row + 1] ?? 0;
-      for (let hold = this.firstHold[row] ?? 0; hold < end; hold += 1) found.push(this.saved(hold));
+      const end = this.#firstHold[row + 1] ?? 0;
+      for (let hold = this.#firstHold[row] ?? 0; hold < end; hold += 1)
+        found.push(this.#saved(hold));
     }
     return found;
   }
 
   /** Operations that hold a storage, in forward order. */
   holdersOf(storage: number): Operation[] {
-    const ids = [...(this.holders[storage] ?? [])].sort((a, b) => a - b);
+    const ids = [...(this.#holders[storage] ?? [])].sort((a, b) => a - b);
     return ids.flatMap((id) => this.operations[id] ?? []);
   }
 
@@ -97,7 +98,7 @@ export class Storages {
     return result;
   }
 
-  private saved(hold: number): Saved {
+  #saved(hold: number): Saved {
     const { record } = this;
     const storage = Number(record.hold_storage[hold]);
     return {

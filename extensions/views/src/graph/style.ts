@@ -6,8 +6,9 @@ export const STYLE = scoped(
   `${TOKENS}
 .wv-crumbs{display:flex;align-items:center;gap:2px;min-width:0;overflow:hidden;white-space:nowrap;flex:0 1 auto}
 .wv-crumbs span{color:var(--wb-ink2)}
-.wv-crumbs button{overflow:hidden;text-overflow:ellipsis;max-width:180px;flex:0 1 auto;min-width:18px}
-.wv-crumbs b{font-weight:600;overflow:hidden;text-overflow:ellipsis;flex:0 1 auto;min-width:30px}
+.wv-crumbs button,.wv-crumbs b,.wv-row .name{overflow:hidden;text-overflow:ellipsis}
+.wv-crumbs button{max-width:180px;flex:0 1 auto;min-width:18px}
+.wv-crumbs b{font-weight:600;flex:0 1 auto;min-width:30px}
 .wv-body{flex:1;display:flex;min-height:0;position:relative}
 .wv-tree{width:216px;flex:none;border-right:1px solid var(--wb-line);display:flex;flex-direction:column;min-height:0;background:var(--wb-surface)}
 .wv-tree header{padding:8px 12px;display:flex;justify-content:space-between;color:var(--wb-ink2);font-size:12px}
@@ -17,7 +18,7 @@ export const STYLE = scoped(
 .wv-row:hover{background:var(--wb-lvl1)}
 .wv-row[aria-selected=true]{background:var(--wb-selbg);box-shadow:inset 3px 0 var(--wb-sel)}
 .wv-row .twist{width:16px;flex:none;text-align:center;color:var(--wb-ink2);font-size:10px;transition:none}
-.wv-row .name{flex:1;overflow:hidden;text-overflow:ellipsis}
+.wv-row .name{flex:1}
 .wv-row .bytes{font-size:12px}
 .wv-row .meter{width:26px;height:6px;border-radius:3px;background:var(--wb-lvl2);overflow:hidden;flex:none}
 .wv-row .meter i{display:block;height:6px;background:var(--wb-s6)}
@@ -43,14 +44,14 @@ export const STYLE = scoped(
 .wv-map{flex:none;align-self:center;margin:0 0 12px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);cursor:pointer}
 .wv-inspector{width:336px;flex:none;border-left:1px solid var(--wb-line);overflow:auto;min-height:0;background:var(--wb-surface)}
 .wv-view[data-size=medium] .wv-tree{width:180px}
-.wv-view[data-size=medium] .wv-inspector,.wv-view[data-size=narrow] .wv-inspector,.wv-view[data-size=narrow] .wv-tree{position:absolute;top:0;bottom:0;z-index:2;box-shadow:var(--wb-shadow)}
-.wv-view[data-size=medium] .wv-inspector,.wv-view[data-size=narrow] .wv-inspector{right:0;width:min(304px,88%)}
+.wv-view[data-small] .wv-inspector,.wv-view[data-size=narrow] .wv-tree{position:absolute;top:0;bottom:0;z-index:2;box-shadow:var(--wb-shadow)}
+.wv-view[data-small] .wv-inspector{right:0;width:min(304px,88%)}
 .wv-view[data-size=narrow] .wv-tree{left:0;width:min(240px,80%)}
-.wv-view[data-size=medium] .wv-label,.wv-view[data-size=narrow] .wv-label,.wv-view[data-size=narrow] .wv-crumbs{display:none}
-.wv-view[data-size=medium] .wv-bar,.wv-view[data-size=narrow] .wv-bar{gap:6px;padding:5px 8px}
+.wv-view[data-small] .wv-label,.wv-view[data-size=narrow] .wv-crumbs{display:none}
+.wv-view[data-small] .wv-bar{gap:6px;padding:5px 8px}
 .wv-view[data-size=narrow] .wv-bar{flex-wrap:wrap}
-.wv-view[data-size=medium] .wv-bar kbd,.wv-view[data-size=narrow] .wv-bar kbd{display:none}
-.wv-view[data-size=medium] .wv-seg button,.wv-view[data-size=narrow] .wv-seg button,.wv-view[data-size=medium] .wv-bar .wv-btn,.wv-view[data-size=narrow] .wv-bar .wv-btn{padding:0 8px}
+.wv-view[data-small] .wv-bar kbd{display:none}
+.wv-view[data-small] .wv-seg button,.wv-view[data-small] .wv-bar .wv-btn{padding:0 8px}
 .wv-table{position:absolute;inset:0;overflow:auto;background:var(--wb-surface);padding:0 16px 16px}
 .wv-view .wv-table th{position:sticky;top:0;background:var(--wb-surface);padding:8px 0 6px 12px;border-bottom:1px solid var(--wb-stroke2)}
 .wv-view .wv-table td{padding:4px 0 4px 12px;border-bottom:1px solid var(--wb-grid)}

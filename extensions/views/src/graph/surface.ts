@@ -19,11 +19,11 @@ const DURATION_MS = 150;
 export class Surface {
   readonly element: HTMLCanvasElement;
   readonly camera = new Camera();
-  private state: GraphState | null = null;
-  private palette: Palette | null = null;
-  private hovered: Box | null = null;
-  private frame = 0;
-  private animation = 0;
+  #state: GraphState | null = null;
+  #palette: Palette | null = null;
+  #hovered: Box | null = null;
+  #frame = 0;
+  #animation = 0;
 
   constructor(
     private readonly events: SurfaceEvents,
@@ -35,14 +35,14 @@ export class Surface {
       role: 'application',
       'aria-label': label,
     });
-    this.listen();
+    this.#listen();
   }
 
   /** What to draw, and in which colours. */
   use(state: GraphState | null, palette: Palette): void {
-    this.state = state;
-    this.palette = palette;
-    this.hovered = null;
+    this.#state = state;
+    this.#palette = palette;
+    this.#hovered = null;
     this.redraw();
   }
 
@@ -52,17 +52,17 @@ export class Surface {
     this.camera.height = Math.max(1, height);
     this.element.width = Math.max(1, Math.round(width * ratio));
     this.element.height = Math.max(1, Math.round(height * ratio));
-    this.draw();
+    this.#draw();
   }
 
   /** Draws at the next animation frame. */
   redraw(): void {
-    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
+    if (this.#frame === 0) this.#frame = requestAnimationFrame(() => this.#draw());
   }
 
   dispose(): void {
-    cancelAnimationFrame(this.frame);
-    cancelAnimationFrame(this.animation);
+    cancelAnimationFrame(this.#frame);
+    cancelAnimationFrame(this.#animation);
   }
 
   /** Moves the camera over 150 ms, or at once where motion is not wanted. */
@@ -71,11 +71,11 @@ export class Surface {
     const start = { x: camera.x, y: camera.y, zoom: camera.zoom };
     change(camera);
     const end = { x: camera.x, y: camera.y, zoom: camera.zoom };
-    cancelAnimationFrame(this.animation);
+    cancelAnimationFrame(this.#animation);
     const still =
       typeof matchMedia !== 'function' || matchMedia('(prefers-reduced-motion: reduce)').matches;
     if (still) {
-      this.moved();
+      this.#moved();
       return;
     }
     const began = performance.now();
@@ -85,16 +85,16 @@ export class Surface {
       camera.zoom = start.zoom * (end.zoom / start.zoom) ** ease;
       camera.x = start.x + (end.x - start.x) * ease;
       camera.y = start.y + (end.y - start.y) * ease;
-      this.moved();
-      if (part < 1) this.animation = requestAnimationFrame(tick);
+      this.#moved();
+      if (part < 1) this.#animation = requestAnimationFrame(tick);
     };
     Object.assign(camera, start);
-    this.animation = requestAnimationFrame(tick);
+    this.#animation = requestAnimationFrame(tick);
   }
 
   /** The first look at a drawing; returns whether `covered` pixels at the right stay free. */
   open(covered: number): boolean {
-    const root = this.state?.layout.root;
+    const root = this.#state?.layout.root;
     if (!root) return true;
     this.camera.open(root, root.axis);
     return this.camera.clear(root, covered);
@@ -105,7 +105,7 @@ export class Surface {
     const { camera } = this;
     camera.x = x - camera.width / camera.zoom / 2;
     camera.y = y - camera.height / camera.zoom / 2;
-    this.moved();
+    this.#moved();
   }
 
   /** Moves to a box that is out of view, or under the `covered` pixels of the inspector. */
@@ -122,38 +122,38 @@ export class Surface {
     });
   }
 
-  private moved(): void {
+  #moved(): void {
     this.events.moved();
     this.redraw();
   }
 
-  private draw(): void {
-    this.frame = 0;
+  #draw(): void {
+    this.#frame = 0;
     const context = this.element.getContext('2d');
-    if (!context || !this.state || !this.palette) return;
+    if (!context || !this.#state || !this.#palette) return;
     const ratio = this.element.width / this.camera.width;
-    paint(context, this.camera, this.palette, this.state, this.hovered, ratio);
+    paint(context, this.camera, this.#palette, this.#state, this.#hovered, ratio);
   }
 
-  private at(event: MouseEvent): { x: number; y: number; screenX: number; screenY: number } {
+  #at(event: MouseEvent): { x: number; y: number; screenX: number; screenY: number } {
     const box = this.element.getBoundingClientRect();
     const screenX = event.clientX - box.left;
     const screenY = event.clientY - box.top;
     return { ...this.camera.toDrawing(screenX, screenY), screenX, screenY };
   }
 
-  private listen(): void {
+  #listen(): void {
     const { element } = this;
     let down: { x: number; y: number; moved: boolean } | null = null;
     element.addEventListener('pointerdown', (event) => {
       if (event.button !== 0 && event.button !== 1) return;
-      cancelAnimationFrame(this.animation);
+      cancelAnimationFrame(this.#animation);
       down = { x: event.clientX, y: event.clientY, moved: false };
       element.setPointerCapture?.(event.pointerId);
     });
     element.addEventListener('pointermove', (event) => {
       if (!down) {
-        this.hover(event);
+        this.#hover(event);
         return;
       }
       const dx = event.clientX - down.x;
@@ -162,54 +162,54 @@ export class Surface {
       down = { x: event.clientX, y: event.clientY, moved: true };
       element.classList.add('grabbing');
       this.camera.pan(dx, dy);
-      this.moved();
+      this.#moved();
     });
     element.addEventListener('pointerup', (event) => {
       const click = down && !down.moved;
       down = null;
       element.classList.remove('grabbing');
-      if (click && this.state) this.click(event);
+      if (click && this.#state) this.#click(event);
     });
     element.addEventListener('pointercancel', () => (down = null));
-    element.addEventListener('pointerleave', () => this.setHovered(null));
+    element.addEventListener('pointerleave', () => this.#setHovered(null));
     element.addEventListener('dblclick', (event) => {
-      const { x, y } = this.at(event);
-      const hit = this.state && pick(this.state.layout.root, x, y);
+      const { x, y } = this.#at(event);
+      const hit = this.#state && pick(this.#state.layout.root, x, y);
       if (hit && hit.box.item.kind !== 'operation' && !hit.handle) this.events.toggle(hit.box);
     });
-    element.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
+    element.addEventListener('wheel', (event) => this.#wheel(event), { passive: false });
   }
 
-  private click(event: PointerEvent): void {
-    const { x, y } = this.at(event);
-    const hit = this.state && pick(this.state.layout.root, x, y);
+  #click(event: PointerEvent): void {
+    const { x, y } = this.#at(event);
+    const hit = this.#state && pick(this.#state.layout.root, x, y);
     if (hit?.handle) this.events.toggle(hit.box);
     else this.events.select(hit?.box ?? null);
   }
 
-  private hover(event: PointerEvent): void {
-    const { x, y } = this.at(event);
-    this.setHovered(this.state ? (pick(this.state.layout.root, x, y)?.box ?? null) : null);
+  #hover(event: PointerEvent): void {
+    const { x, y } = this.#at(event);
+    this.#setHovered(this.#state ? (pick(this.#state.layout.root, x, y)?.box ?? null) : null);
   }
 
-  private setHovered(box: Box | null): void {
-    if (this.hovered === box) return;
-    this.hovered = box;
+  #setHovered(box: Box | null): void {
+    if (this.#hovered === box) return;
+    this.#hovered = box;
     this.element.classList.toggle('pointing', box !== null);
     this.redraw();
   }
 
   /** Ctrl or a pinch zooms, a plain wheel pans: the page behind must not scroll away. */
-  private wheel(event: WheelEvent): void {
-    if (!this.state) return;
+  #wheel(event: WheelEvent): void {
+    if (!this.#state) return;
     event.preventDefault();
-    cancelAnimationFrame(this.animation);
+    cancelAnimationFrame(this.#animation);
     const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? this.camera.height : 1;
     if (event.ctrlKey || event.metaKey) {
-      const { screenX, screenY } = this.at(event);
+      const { screenX, screenY } = this.#at(event);
       this.camera.zoomAt(Math.exp(-event.deltaY * unit * 0.004), screenX, screenY);
     } else if (event.shiftKey) this.camera.pan(-event.deltaY * unit, 0);
     else this.camera.pan(-event.deltaX * unit, -event.deltaY * unit);
-    this.moved();
+    this.#moved();
   }
 }

@@ -1,5 +1,5 @@
 /** The graph as a tree-table: the same content for screen readers and for reading numbers. */
-import { button, h } from './dom';
+import { button, h, sourceLabel } from './dom';
 import { formatBytes, formatCount, formatNumber, formatSeconds, shorten } from './format';
 import { outputGradient } from './gradients';
 import { size, type Group, type Item } from './groups';
@@ -96,11 +96,7 @@ function rowOf(state: GraphState, item: Item, depth: number): HTMLElement {
   });
   name.append(mark + shorten(nameOf(item), 60));
   const source = group ? undefined : state.record.sources[(item as { source: number }).source];
-  const where = source
-    ? source.cell === null
-      ? `${source.filename.split('/').pop() ?? ''}:${source.line}`
-      : `cell ${source.cell}, line ${source.line}`
-    : '';
+  const where = source ? sourceLabel(source) : '';
   const operation = item.kind === 'operation' ? item : null;
   const cells = [
     shorten(operation?.op ?? group?.cls ?? '', 40),

@@ -13,9 +13,7 @@ export interface Palette {
   hatch: string;
   hatchBack: string;
   select: string;
-  selectBack: string;
   bad: string;
-  badBack: string;
   grid: string;
   scale: string[];
   scaleInk: string[];
@@ -34,28 +32,38 @@ const CATEGORY_TOKENS = [
   'unknown',
 ];
 
+const PLAIN = [
+  'ink',
+  'ink2',
+  'canvas',
+  'raise',
+  'stroke',
+  'stroke2',
+  'edge',
+  'flow',
+  'hatch',
+  'hatchBack',
+  'select',
+  'bad',
+  'grid',
+] as const;
+/** Tokens that go by another name than their colour. */
+const TOKENS: Partial<Record<string, string>> = {
+  hatchBack: 'hatchbg',
+  select: 'sel',
+};
+
 /** Reads the tokens as they apply to `element`. */
 export function readPalette(element: HTMLElement): Palette {
   const style = getComputedStyle(element);
   const get = (name: string): string => style.getPropertyValue(name).trim() || '#888';
   const steps = Array.from({ length: 9 }, (_, step) => step);
+  const plain = Object.fromEntries(
+    PLAIN.map((name) => [name, get(`--wb-${TOKENS[name] ?? name}`)]),
+  );
   return {
-    ink: get('--wb-ink'),
-    ink2: get('--wb-ink2'),
-    canvas: get('--wb-canvas'),
-    raise: get('--wb-raise'),
+    ...(plain as Record<(typeof PLAIN)[number], string>),
     level: [get('--wb-lvl1'), get('--wb-lvl2')],
-    stroke: get('--wb-stroke'),
-    stroke2: get('--wb-stroke2'),
-    edge: get('--wb-edge'),
-    flow: get('--wb-flow'),
-    hatch: get('--wb-hatch'),
-    hatchBack: get('--wb-hatchbg'),
-    select: get('--wb-sel'),
-    selectBack: get('--wb-selbg'),
-    bad: get('--wb-bad'),
-    badBack: get('--wb-badbg'),
-    grid: get('--wb-grid'),
     scale: steps.map((step) => get(`--wb-s${step}`)),
     scaleInk: steps.map((step) => get(`--wb-t${step}`)),
     categories: Object.fromEntries(

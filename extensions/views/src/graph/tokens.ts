@@ -82,14 +82,15 @@ position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%
 .wv-sec h3{margin:0 0 6px;font-size:12px;line-height:16px;font-weight:600;color:var(--wb-ink2);display:flex;gap:6px;align-items:baseline}
 .wv-sec h3 .wv-note{margin-left:auto;font-weight:400}
 .wv-sec p{margin:0 0 4px;overflow-wrap:anywhere}
-.wv-view h2{margin:2px 0;font-size:16px;line-height:20px;font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.wv-view h2{margin:2px 0;font-size:16px;line-height:20px;font-weight:600;white-space:nowrap}
+.wv-view h2,.wv-kv dd,.wv-view th,.wv-view td,.wv-code{overflow:hidden;text-overflow:ellipsis}
 .wv-kv{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:2px 12px;margin:0}
-.wv-kv dt{color:var(--wb-ink2)}.wv-kv dd{margin:0;text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.wv-kv dt{color:var(--wb-ink2)}.wv-kv dd{margin:0;text-align:right;white-space:nowrap}
 .wv-view table{border-collapse:collapse;width:100%;font-size:12px;line-height:16px;table-layout:auto;margin:0;border:0}
-.wv-view th,.wv-view td{padding:2px 0 2px 8px;text-align:right;font-weight:400;white-space:nowrap;border:0;background:none;max-width:220px;overflow:hidden;text-overflow:ellipsis}
+.wv-view th,.wv-view td{padding:2px 0 2px 8px;text-align:right;font-weight:400;white-space:nowrap;border:0;background:none;max-width:220px}
 .wv-view th{color:var(--wb-ink2)}
 .wv-view th:first-child,.wv-view td:first-child{text-align:left;padding-left:0}
-.wv-code{background:var(--jp-cell-editor-background,var(--wb-lvl1));border:1px solid var(--jp-cell-editor-border-color,var(--wb-line));border-radius:2px;font:12px/18px var(--wb-code-font);padding:3px 8px 3px 0;white-space:pre;overflow:hidden;text-overflow:ellipsis;box-shadow:inset 3px 0 var(--wb-sel)}
+.wv-code{background:var(--jp-cell-editor-background,var(--wb-lvl1));border:1px solid var(--jp-cell-editor-border-color,var(--wb-line));border-radius:2px;font:12px/18px var(--wb-code-font);padding:3px 8px 3px 0;white-space:pre;box-shadow:inset 3px 0 var(--wb-sel)}
 .wv-code i{font-style:normal;display:inline-block;min-width:32px;text-align:right;padding-right:8px;color:var(--wb-ink2)}
 .wv-link{border:0;background:none;padding:0;color:var(--wb-anchor)!important;cursor:pointer}
 .wv-link:hover{text-decoration:underline}

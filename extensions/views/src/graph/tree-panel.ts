@@ -163,7 +163,7 @@ function rowOf(
       class: 'wv-row',
       role: 'treeitem',
       'aria-level': depth + 1,
-      'aria-selected': selected,
+      'aria-selected': String(selected),
       'aria-expanded': group ? String(open.has(group)) : null,
     },
     twist,
@@ -171,8 +171,6 @@ function rowOf(
     bytes,
     meter,
   );
-  if (!selected) row.setAttribute('aria-selected', 'false');
-  else row.setAttribute('aria-selected', 'true');
   twist.addEventListener('click', (event) => {
     if (!group) return;
     event.stopPropagation();

@@ -15,16 +15,17 @@ export const REASONS: Record<Reason, string> = {
 };
 
 export class UnreachedIndex {
-  private readonly counts = new Map<string, { all: number; frozen: number }>();
+  readonly #counts = new Map<string, { all: number; frozen: number }>();
+  readonly #chips = new Map<Group, string>();
 
   constructor(readonly all: readonly Unreached[]) {
     for (const { name, reason } of all)
       for (let dot = name.indexOf('.'); ; dot = name.indexOf('.', dot + 1)) {
         const path = dot < 0 ? name : name.slice(0, dot);
-        const count = this.counts.get(path) ?? { all: 0, frozen: 0 };
+        const count = this.#counts.get(path) ?? { all: 0, frozen: 0 };
         count.all += 1;
         if (reason === 'frozen') count.frozen += 1;
-        this.counts.set(path, count);
+        this.#counts.set(path, count);
         if (dot < 0) break;
       }
   }
@@ -39,10 +40,16 @@ export class UnreachedIndex {
   /** `3 without gradient`, `3 frozen`; empty where every parameter gets one. */
   chip(group: Group): string {
     if (this.all.length === 0 || group.kind === 'root') return '';
+    const known = this.#chips.get(group) ?? this.#countChip(group);
+    this.#chips.set(group, known);
+    return known;
+  }
+
+  #countChip(group: Group): string {
     let [all, frozen] = [0, 0];
     for (const path of pathsOf(group)) {
-      all += this.counts.get(path)?.all ?? 0;
-      frozen += this.counts.get(path)?.frozen ?? 0;
+      all += this.#counts.get(path)?.all ?? 0;
+      frozen += this.#counts.get(path)?.frozen ?? 0;
     }
     if (all === 0) return '';
     return frozen === all ? `${all} frozen` : `${all - frozen} without gradient`;

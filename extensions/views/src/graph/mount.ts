@@ -1,0 +1,30 @@
+/**
+ * The graph view: what autograd recorded for one loss, as boxes of modules that open and close.
+ * `view.ts` wires the parts together; each part is a file of its own.
+ */
+import type { Dispose, Store } from '../store';
+import type { GraphColumns } from './columns';
+import { GraphView } from './view';
+
+/** What the view shows; `error` is one sentence, shown beside what still works. */
+export interface GraphViewState {
+  readonly record: GraphColumns | null;
+  readonly error: string | null;
+}
+
+export interface GraphViewOptions {
+  /** More visible nodes than this and the smallest modules start collapsed. */
+  visibleLimit?: number;
+}
+
+/** Mounts the view into `el`; the returned function takes it out again. */
+export function mount(
+  el: HTMLElement,
+  store: Store<GraphViewState, never>,
+  options: GraphViewOptions = {},
+): Dispose {
+  const view = new GraphView(store, options);
+  el.append(view.element);
+  view.start();
+  return () => view.dispose();
+}
