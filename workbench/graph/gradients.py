@@ -23,13 +23,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import torch
 
+from workbench.graph.handing_on import doubtful, givers
 from workbench.graph.pending import Pending
-from workbench.graph.statistics import Statistics, combine, is_finite, measure, parts_of
+from workbench.graph.statistics import Statistics, combine, is_finite, is_strided, measure, parts_of
 from workbench.graph.torch_private import (
     at_end_of_backward,
-    node_type,
+    version_of,
     without_dispatch,
     without_functions,
 )
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
     from workbench.graph.capture import Walk
-
-# fmt: off
-PASSES_ON = frozenset((
-    "Add", "Sub", "Neg", "Alias", "Clone", "View", "UnsafeView", "Reshape", "ReshapeAlias",
-    "Permute", "Transpose", "T", "Mt", "Unsqueeze", "Squeeze", "Expand", "Repeat", "Slice",
-    "Select", "Split", "SplitWithSizes", "Unbind", "Unfold", "Narrow", "Cat", "Stack", "AsStrided",
-    "CopyBackwards", "Detach", "Index", "Gather", "Flip", "Roll",
-))
-# fmt: on
-"""Nodes (without ``Backward0``) whose gradient is their incoming one in another shape."""
 
 
 class GradientWatch:
@@ -71,6 +62,7 @@ class GradientWatch:
         """Whether it has run to its end."""
         self.faults: list[str] = []
         """What could not be measured: one message for each."""
+        self._giver = givers(graph)
         self._forget()
         self._handles = list(self._hooks(graph))
 
@@ -104,13 +96,15 @@ class GradientWatch:
         self._found: dict[int, list[Statistics]] = defaultdict(list)
         self._made: dict[tuple[int, int], bool] = {}
         self._pending = Pending()
+        self._memory: dict[int, tuple[int, int, int]] = {}
+        """Row -> where the gradient that it was handed lies, while it may be handed on."""
 
     def _hooks(self, graph: Walk) -> Sequence[RemovableHandle]:
         watch: weakref.ref[GradientWatch] = weakref.ref(self)
         handles = [
             node.register_prehook(_before(watch, row)) for row, node in enumerate(graph.nodes)
         ]
-        for row, slots in _doubtful(graph).items():
+        for row, slots in doubtful(graph).items():
             handles.append(graph.nodes[row].register_hook(_after(watch, row, slots)))
         return handles
 
@@ -158,6 +152,8 @@ class GradientWatch:
         self._read()
 
     def _measure(self, row: int, gradient: Tensor) -> None:
+        if self._is_known(row, gradient):
+            return
         rows_of = gradient if self._has_rows(gradient) else None
         for part in parts_of(gradient):
             if part.values.device.type == "cpu":
@@ -166,10 +162,31 @@ class GradientWatch:
             else:
                 self._pending.add(row, part, rows_of)
 
-    def _has_rows(self, gradient: Tensor) -> bool:
-        if self._batch_size is None or gradient.is_nested or not gradient.dim():
+    def _is_known(self, row: int, gradient: Tensor) -> bool:
+        """Take over what was measured of the same memory, where a node handed it on untouched.
+
+        The giver's memory was alive while it handed this on, and has been since if this is it.
+        """
+        if (
+            gradient.device.type != "cpu"
+            or type(gradient) is not torch.Tensor
+            or not is_strided(gradient)
+        ):
             return False
-        return gradient.shape[0] == self._batch_size and str(gradient.layout) == "torch.strided"
+        memory = self._memory[row] = (
+            gradient.data_ptr(), gradient.numel(), version_of(gradient)
+        )  # fmt: skip
+        giver = self._giver.get(row, -1)
+        found = self._found.get(giver, ())
+        if len(found) != 1 or found[0].non_finite or self._memory.get(giver) != memory:
+            return False
+        self._found[row] = [found[0]]
+        return True
+
+    def _has_rows(self, gradient: Tensor) -> bool:
+        if self._batch_size is None or not is_strided(gradient) or not gradient.dim():
+            return False
+        return gradient.shape[0] == self._batch_size
 
     def _was_finite(self, row: int) -> bool:
         """Whether the gradient that ``row`` was handed was; True where not known yet."""
@@ -186,8 +203,13 @@ class GradientWatch:
 def _before(watch: weakref.ref[GradientWatch], row: int) -> Callable[[Any], None]:
     def hook(gradients: tuple[Tensor | None, ...]) -> None:
         alive = watch()
-        if alive is not None:
-            _guarded(alive, lambda: alive.see(row, gradients))
+        if alive is None:
+            return
+        try:
+            with without_functions(), without_dispatch():
+                alive.see(row, gradients)
+        except Exception as error:  # noqa: BLE001 - it must never end the user's backward
+            alive.fault(error)
 
     return hook
 
@@ -197,45 +219,23 @@ def _after(
 ) -> Callable[[Any, Any], None]:
     def hook(made: tuple[Tensor | None, ...], _: Any) -> None:
         alive = watch()
-        if alive is not None:
-            _guarded(alive, lambda: alive.see_made(row, slots, made))
+        if alive is None:
+            return
+        try:
+            with without_functions(), without_dispatch():
+                alive.see_made(row, slots, made)
+        except Exception as error:  # noqa: BLE001 - it must never end the user's backward
+            alive.fault(error)
 
     return hook
 
 
 def _end(watch: weakref.ref[GradientWatch]) -> None:
     alive = watch()
-    if alive is not None:
-        _guarded(alive, alive.end)
-
-
-def _guarded(watch: GradientWatch, work: Callable[[], None]) -> None:
-    """Nobody's modes see our operations, and a fault of ours is not the user's."""
+    if alive is None:
+        return
     try:
         with without_functions(), without_dispatch():
-            work()
+            alive.end()
     except Exception as error:  # noqa: BLE001 - it must never end the user's backward
-        watch.fault(error)
-
-
-def _doubtful(graph: Walk) -> dict[int, list[tuple[int, int]]]:
-    """Nodes to ask what they handed out: row -> (index of the gradient, row of the maker)."""
-    edges = np.unique(np.stack([graph.edge_from, graph.edge_to], axis=1), axis=0)
-    num_users = np.bincount(edges[:, 0], minlength=len(graph.nodes))
-    makers: dict[int, list[int]] = defaultdict(list)
-    for maker, user in zip(graph.edge_from.tolist(), graph.edge_to.tolist(), strict=True):
-        makers[user].append(maker)
-    found: dict[int, list[tuple[int, int]]] = {}
-    for user in np.unique(edges[num_users[edges[:, 0]] > 1, 1]).tolist():
-        node = graph.nodes[user]
-        if passes_on(node_type(node)):
-            continue
-        taken = [i for i, (maker, _) in enumerate(node.next_functions) if maker is not None]
-        slots = zip(taken, makers[user], strict=True)
-        found[user] = [(index, maker) for index, maker in slots if num_users[maker] > 1]
-    return found
-
-
-def passes_on(type_name: str) -> bool:
-    """Whether a node of this type hands on what it got, and so makes no new value."""
-    return type_name.rstrip("0123456789").removesuffix("Backward") in PASSES_ON
+        alive.fault(error)

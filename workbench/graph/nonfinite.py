@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.graph.gradients import passes_on
+from workbench.graph.handing_on import passes_on
 from workbench.graph.statistics import MOST_ROWS
 from workbench.graph.wording import plural
 from workbench.records import NODE_KINDS, STORAGE_KINDS, NonFinite

@@ -192,3 +192,8 @@ without_dispatch: Callable[[], AbstractContextManager[None]] = cast(
     Any, torch._C._DisableTorchDispatch
 )
 """While entered, no `TorchDispatchMode` and no ``__torch_dispatch__`` sees an operation."""
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often the memory of ``tensor`` was written in place."""
+    return tensor._version
