@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,8 +35,14 @@ _Place = tuple[int, str, str]
 """(module, function, file)."""
 
 
-def explain(diff: GraphDiff) -> _Cause:
-    """What changed from A to B, and the line that the cause lies in (-1 where none does)."""
+def explain(diff: GraphDiff, frozen_a: AbstractSet[str], frozen_b: AbstractSet[str]) -> _Cause:
+    """What changed from A to B, and the line that the cause lies in (-1 where none does).
+
+    Args:
+        diff: everything but the sentence.
+        frozen_a: names of the parameters that A's model had frozen, where that is known.
+        frozen_b: likewise.
+    """
     is_operation = operations(diff)
     if not (diff.node_state != SAME).any() and not (diff.edge_state != SAME).any():
         count = plural(int(is_operation.sum()), "operation")
@@ -43,6 +50,7 @@ def explain(diff: GraphDiff) -> _Cause:
     rules: tuple[Callable[[GraphDiff], _Cause | None], ...] = (
         _other_model,
         _compiled,
+        lambda diff: _frozen(diff, frozen_a, frozen_b),
         _precision,
         _branch,
         _loop,
@@ -65,6 +73,21 @@ def _other_model(diff: GraphDiff) -> _Cause | None:
         f"of {plural(diff.a.num_operations, 'operation')} in A and {diff.b.num_operations:,} in B, "
         f"{shared:,} correspond."
     ), -1
+
+
+def _frozen(
+    diff: GraphDiff, frozen_a: AbstractSet[str], frozen_b: AbstractSet[str]
+) -> _Cause | None:
+    """Parameters that one capture trained and the other had frozen."""
+    for name, state, frozen in (("B", REMOVED, frozen_b), ("A", ADDED, frozen_a)):
+        rows = np.flatnonzero((diff.node_kind == 1) & (diff.node_state == state)).tolist()
+        rows = [row for row in rows if diff.strings[diff.node_name[row]] in frozen]
+        if rows:
+            first = short(diff.strings[diff.node_name[rows[0]]], 60)
+            which = f" ({first})" if len(rows) == 1 else f" ({first} and others)"
+            verb = "is" if len(rows) == 1 else "are"
+            return f"{plural(len(rows), 'parameter')}{which} {verb} frozen in {name} only.", -1
+    return None
 
 
 def _compiled(diff: GraphDiff) -> _Cause | None:
@@ -154,33 +177,36 @@ def _quoted(diff: GraphDiff, sources: list[int]) -> str:
 
 
 def _loop(diff: GraphDiff) -> _Cause | None:
-    """The line that made the most calls more, or fewer, in B."""
+    """The line that made the most calls more, or fewer, in B; of its calls those it made fewest of.
+
+    The body of a loop may make several calls of one operation a round, so the rarest tells rounds.
+    """
     count_a = _call_counts(diff, diff.node_source, diff.node_a)
     count_b = _call_counts(diff, diff.node_source_b, diff.node_b)
     differ = [key for key in count_a if count_b[key] not in {0, count_a[key]}]
     if not differ:
         return None
-    key = max(differ, key=lambda key: abs(count_b[key] - count_a[key]))
-    if max(count_a[key], count_b[key]) < 3:
+    place = max(differ, key=lambda key: abs(count_b[key] - count_a[key]))[:2]
+    key = min((key for key in differ if key[:2] == place), key=lambda key: count_a[key])
+    if max(count_a[key], count_b[key]) < 2:
         return None
-    module, op, source = key
+    module, source, op = key
     where = _quoted(diff, [source]) if source >= 0 else names_of(diff, [module])
-    calls = (
-        f"{count_a[key]:,} calls of {short(diff.strings[op], 40)} in A and {count_b[key]:,} in B"
-    )
-    return f"{where} made {calls}.", source
+    calls = f"{plural(count_a[key], 'call')} of {short(diff.strings[op], 40)} in A"
+    return f"{where} made {calls} and {count_b[key]:,} in B.", source
 
 
 def _call_counts(
     diff: GraphDiff, sources: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]
 ) -> Counter[tuple[int, int, int]]:
-    """(module, operation, line) -> number of Python calls."""
-    seen: dict[tuple[int, ...], None] = {}
+    """(module, line, operation) -> number of Python calls; with a line, all modules are -1."""
+    seen: dict[tuple[int, int, int, tuple[int, int]], None] = {}
     for row in np.flatnonzero(operations(diff) & (rows >= 0)).tolist():
-        call = int(diff.node_call[row])
-        key = (int(diff.node_module[row]), int(diff.node_op[row]), int(sources[row]))
-        seen[*key, call if call >= 0 else -2 - row] = None
-    return Counter((module, op, source) for module, op, source, _ in seen)
+        call, source = int(diff.node_call[row]), int(sources[row])
+        module = int(diff.node_module[row])
+        key = (module if source < 0 else -1, source, int(diff.node_op[row]))
+        seen[*key, (module, call if call >= 0 else -2 - row)] = None
+    return Counter((module, source, op) for module, source, op, _ in seen)
 
 
 def _batch(diff: GraphDiff) -> _Cause | None:

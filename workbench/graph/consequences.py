@@ -43,42 +43,70 @@ def whole_modules(diff: GraphDiff, state: int) -> list[int]:
 
 
 def names_of(diff: GraphDiff, modules: list[int]) -> str:
-    """``block3, head and 2 more``; the root goes by its class."""
-    names = [short(diff.modules[i].path or diff.modules[i].cls, 40) for i in modules]
-    if len(names) > 4:
-        names = [*names[:3], f"{len(names) - 3:,} more"]
+    """``block3, head and 2 more``; the root goes by its class, a number has its class beside it."""
+    names = [_module_name(diff, module) for module in modules[:4]]
+    if len(modules) > 4:
+        names = [*names[:3], f"{len(modules) - 3:,} more"]
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
+def _module_name(diff: GraphDiff, module: int) -> str:
+    path, cls = diff.modules[module].path, short(diff.modules[module].cls, 40)
+    if not path:
+        return cls
+    return f"{short(path, 40)} ({cls})" if path.isdigit() and cls else short(path, 40)
+
+
 def consequences(diff: GraphDiff) -> str:
-    """``9 operations (block3, head) left the graph; 1 operation joined the graph.``, in short."""
-    rows = operations(diff)
+    """Like ``8 operations, all of head, left the graph; 1 operation (div) joined the graph.``."""
     parts: list[str] = []
     for state, verb in ((REMOVED, "left"), (ADDED, "joined")):
-        count = int(np.count_nonzero(rows & (diff.node_state == state)))
-        if not count:
-            continue
-        whole = names_of(diff, whole_modules(diff, state))
-        named = f"all of {whole}" if whole else _casts(diff, state, count)
-        among = f", among them {named}," if whole else f" ({named})" * bool(named)
-        parts.append(f"{plural(count, 'operation')}{among} {verb} the graph")
-    changed = int(np.count_nonzero(rows & (diff.node_state == CHANGED)))
-    if changed:
-        parts.append(f"{plural(changed, 'operation')} changed")
+        rows = np.flatnonzero(operations(diff) & (diff.node_state == state))
+        if len(rows):
+            count = plural(len(rows), "operation")
+            parts.append(f"{count}{_which(diff, state, rows)} {verb} the graph")
+    parts += _changed(diff)
     if not parts:
         parts.append("only parameters or connections differ")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _casts(diff: GraphDiff, state: int, count: int) -> str:
-    """How many of the ``count`` operations that left or joined only change the dtype."""
-    rows = np.flatnonzero(operations(diff) & (diff.node_state == state))
-    types = [diff.strings[i] for i in diff.node_type[rows].tolist()]
-    casts = sum(name.startswith("ToCopyBackward") for name in types)
-    if casts == count:
-        return "a cast" if count == 1 else "all casts"
-    return f"{casts:,} of them casts" if casts else ""
+def _which(diff: GraphDiff, state: int, rows: npt.NDArray[np.intp]) -> str:
+    """The modules that ``rows`` are, or their operations where those are few, or casts."""
+    ops = [diff.strings[i] for i in diff.node_op[rows].tolist()]
+    casts = sum(diff.strings[i].startswith("ToCopyBackward") for i in diff.node_type[rows].tolist())
+    whole = whole_modules(diff, state)
+    if casts:
+        which = f"{casts:,} of them casts" if casts < len(rows) else "all casts"
+        return f" ({which})" if len(rows) > 1 else " (a cast)"
+    if whole:
+        inside = _num_inside(diff, set(whole), rows)
+        share = "all of" if inside == len(rows) else "among them all of"
+        return f", {share} {names_of(diff, whole)},"
+    names = list(dict.fromkeys(short(op, 30) for op in ops))
+    return f" ({', '.join(names)})" if len(names) <= 3 else ""
+
+
+def _num_inside(diff: GraphDiff, modules: set[int], rows: npt.NDArray[np.intp]) -> int:
+    """How many of ``rows`` belong to ``modules`` or to what these contain."""
+    inside: list[bool] = []
+    for index, module in enumerate(diff.modules):  # parents come first in the table
+        inside.append(index in modules or (module.parent >= 0 and inside[module.parent]))
+    return sum(inside[module] for module in diff.node_module[rows].tolist())
+
+
+def _changed(diff: GraphDiff) -> list[str]:
+    rows = np.flatnonzero(operations(diff) & (diff.node_state == CHANGED))
+    if not len(rows):
+        return []
+    alike = (diff.node_shape[rows] == diff.node_shape_b[rows]) & (
+        diff.node_dtype[rows] == diff.node_dtype_b[rows]
+    )
+    count = plural(len(rows), "operation")
+    if not alike.all():
+        return [f"{count} changed"]
+    return [f"{count} of equal shape and dtype hold{'s' * (len(rows) == 1)} other bytes"]
 
 
 def bytes_sentence(diff: GraphDiff) -> str:

@@ -76,8 +76,12 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
         **_edge_columns(union),
         **_hold_columns(union),
     )
-    sentence, source = explain(found)
+    sentence, source = explain(found, _frozen(a), _frozen(b))
     return dataclasses.replace(found, sentence=sentence, cause_source=source)
+
+
+def _frozen(record: GraphRecord) -> set[str]:
+    return {found.name for found in record.unreached if found.reason == "frozen"}
 
 
 def _side(record: GraphRecord, root: int) -> DiffSide:

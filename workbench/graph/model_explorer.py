@@ -13,7 +13,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from workbench.graph.diff_marks import COLOURS, SAME
+from workbench.graph.diff_marks import ADDED, CHANGED, COLOURS, REMOVED, SAME
 from workbench.graph.wording import byte_size, heading, plural, short, significant
 from workbench.records import DIFF_STATES, NODE_KINDS, GraphDiff
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 GRAPH_ID = "autograd"
 _VIOLET = ({"stop": 0, "bgColor": "#f3effc"}, {"stop": 1, "bgColor": "#7c5cd6"})
+_TINTS = {REMOVED: "#fbe7ea", ADDED: "#e0f3e8", CHANGED: "#faeeda"}
 
 
 def graph_collection(record: GraphRecord) -> dict[str, Any]:
     """Every node of ``record``, JSON-ready. The id of a node is its row.
 
-    Of a `GraphDiff` it is the union, its nodes bordered in the colour of their state.
+    Of a `GraphDiff` it is the union, its nodes in the colour of their state.
     """
     spaces = namespaces(record)
     incoming: dict[int, list[int]] = defaultdict(list)
@@ -99,7 +100,8 @@ def _node(record: GraphRecord, row: int, spaces: list[str], makers: list[int]) -
         "outputsMetadata": [{"id": "0", "attrs": _pairs(output)}],
     }
     if isinstance(record, GraphDiff) and record.node_state[row] != SAME:
-        node["style"] = {"borderColor": COLOURS[int(record.node_state[row])]}
+        state = int(record.node_state[row])
+        node["style"] = {"borderColor": COLOURS[state], "backgroundColor": _TINTS[state]}
     return node
 
 
