@@ -5,21 +5,27 @@ Of three or more equal siblings in a row (the layers of a transformer) the first
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.graph.wording import byte_size, heading, held_anyway, short, summary
+from workbench.graph.wording import byte_size, heading, held_anyway, plural, short, summary
+from workbench.records import NODE_KINDS
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from workbench.records import GraphRecord
 
 MAX_ROWS = 60
 MIN_RUN = 3
 """Fewer equal siblings than this are listed one by one."""
-_COLUMNS = ("module", "class", "ops", "saved", "output", "calls")
+_COLUMNS = ("module", "class", "ops", "saved", "gradient", "output", "calls")
+_RIGHT = {2, 3, 4}
+"""Columns of numbers."""
 
 
 def describe(record: GraphRecord) -> str:
@@ -28,9 +34,9 @@ def describe(record: GraphRecord) -> str:
     shown = rows[:MAX_ROWS]
     if len(rows) > MAX_ROWS:
         rest = len(rows) - MAX_ROWS
-        shown.append((f"… {rest:,} more modules", "", "", "", "", ""))
-    lines = [heading(record), f"{summary(record)}.", ""]
-    lines += _table([_COLUMNS, *shown])
+        shown.append((f"… {rest:,} more modules", *[""] * (len(_COLUMNS) - 1)))
+    lines = [heading(record), f"{summary(record)}.", *gradient_lines(record), ""]
+    lines += _table([_COLUMNS, *shown], without=() if record.gradients else (4,))
     said = [note for note in (held_anyway(record), *record.notes) if note]
     return "\n".join([*lines, *(["", *said] if said else [])])
 
@@ -42,6 +48,7 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
     for row in np.flatnonzero(is_operation).tolist():
         rows_of[int(record.node_module[row])].append(row)
     totals = subtree_bytes(record)
+    norms = subtree_gradients(record)
     runs = equal_siblings(record)
     stands_for = {run[0]: run for run in runs}
     hidden = {index for run in runs for index in run[1:]}
@@ -65,6 +72,7 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
                 short(module.cls, 24),
                 str(len(rows)) if rows else "",
                 byte_size(totals[index]) if totals[index] else "",
+                "" if norms[index] is None else f"{norms[index]:.3g}",
                 short(shape, 24),
                 short(_calls(record, rows), 40),
             )
@@ -101,6 +109,46 @@ def subtree_bytes(record: GraphRecord) -> list[int]:
     return totals.tolist()
 
 
+def subtree_gradients(record: GraphRecord) -> list[float | None]:
+    """L2 norm of the gradients of all parameters of every module, with all it contains.
+
+    None where no parameter got a gradient, or none was measured.
+    """
+    sums: list[float | None] = [None] * len(record.modules)
+    norms = record.node_gradient_norm.astype(np.float64)
+    for row in np.flatnonzero(_measured_parameters(record)).tolist():
+        module = int(record.node_module[row])
+        sums[module] = (sums[module] or 0.0) + float(norms[row]) ** 2
+    for index in range(len(sums) - 1, -1, -1):
+        parent, own = record.modules[index].parent, sums[index]
+        if parent >= 0 and own is not None:
+            sums[parent] = (sums[parent] or 0.0) + own
+    return [None if total is None else math.sqrt(total) for total in sums]
+
+
+def gradient_lines(record: GraphRecord) -> list[str]:
+    """What backward gave, in a sentence or two; empty where it was not watched."""
+    if not record.gradients:
+        return [] if record.non_finite is None else [record.non_finite.text]
+    rows = _measured_parameters(record)
+    norms = record.node_gradient_norm[rows].astype(np.float64)
+    num_parameters = int((record.node_kind == NODE_KINDS.index("parameter")).sum())
+    lines = ["Backward gave no parameter a gradient."]
+    if len(norms):
+        total = math.sqrt(float((norms**2).sum()))
+        lines = [f"Gradient norm {total:.4g} over {plural(len(norms), 'parameter')}."]
+        if len(norms) < num_parameters:
+            lines[0] = lines[0][:-1] + f"; {num_parameters - len(norms):,} got none."
+    if record.non_finite is not None:
+        lines.append(record.non_finite.text)
+    return lines
+
+
+def _measured_parameters(record: GraphRecord) -> npt.NDArray[np.bool_]:
+    of_parameter = record.node_kind == NODE_KINDS.index("parameter")
+    return of_parameter & (record.node_gradient_non_finite >= 0)
+
+
 def _calls(record: GraphRecord, rows: list[int]) -> str:
     """``conv2d, batch_norm, relu × 2``: operations in order, those of one call once."""
     keys: list[tuple[str, int]] = []
@@ -113,13 +161,12 @@ def _calls(record: GraphRecord, rows: list[int]) -> str:
     return ", ".join(op if count == 1 else f"{op} × {count}" for op, count in runs[:8])
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-    right = {2, 3}
+def _table(rows: list[tuple[str, ...]], without: tuple[int, ...]) -> list[str]:
+    kept = [i for i in range(len(_COLUMNS)) if i not in without]
+    widths = {i: max(len(row[i]) for row in rows) for i in kept}
     return [
         "  ".join(
-            cell.rjust(widths[i]) if i in right else cell.ljust(widths[i])
-            for i, cell in enumerate(row)
+            row[i].rjust(widths[i]) if i in _RIGHT else row[i].ljust(widths[i]) for i in kept
         ).rstrip()
         for row in rows
     ]

@@ -153,7 +153,8 @@ class GraphRecord(Record):
     node_gradient_max: F32
     """Largest magnitude in it; NaN likewise."""
     node_gradient_zeros: F32
-    """Share of zeros in it, 0 to 1; NaN likewise."""
+    """Share of zeros in it, 0 to 1, NaN likewise; on the CPU an estimate from about 4,096 evenly
+    spaced values where it has more than 8,192 (standard error at most 0.008)."""
     node_gradient_non_finite: I64
     """Number of NaN and infinite values in it; -1 where none was measured."""
     gradients: bool

@@ -168,7 +168,7 @@ export interface FlowRow {
    * beside its submodules.
    */
   readonly label: string;
-  /** Class of the module. */
+  /** Class of the module; empty for neighbours of different classes. */
   readonly cls: string;
   /** 1, or how many neighbours the row stands for. */
   readonly num_modules: number;
@@ -337,7 +337,10 @@ export interface GraphRecord {
   readonly node_gradient_norm: Float32Array;
   /** Largest magnitude in it; NaN likewise. */
   readonly node_gradient_max: Float32Array;
-  /** Share of zeros in it, 0 to 1; NaN likewise. */
+  /**
+   * Share of zeros in it, 0 to 1, NaN likewise; on the CPU an estimate from about 4,096 evenly
+   * spaced values where it has more than 8,192 (standard error at most 0.008).
+   */
   readonly node_gradient_zeros: Float32Array;
   /** Number of NaN and infinite values in it; -1 where none was measured. */
   readonly node_gradient_non_finite: Float64Array;
