@@ -65,7 +65,8 @@ class _Part:
         """The label; a bare number says what it is a number of, the model has no path."""
         if not self.label:
             return self.cls
-        return f"{self.label} {self.cls}" if self.label.isdigit() else self.label
+        number = self.label[0].isdigit() and "." not in self.label
+        return f"{self.label} {self.cls}".rstrip() if number else self.label
 
     def members(self) -> list[int]:
         """Positions of all parameters in it."""
@@ -146,7 +147,7 @@ def _stretch(parts: Sequence[_Part]) -> _Part:
     return _Part(
         path=first.path,
         label=f"{first.label}–{last.path.rpartition('.')[2]}",
-        cls=first.cls,
+        cls=first.cls if len({part.cls for part in parts}) == 1 else "",
         num_modules=len(parts),
         own=[at for part in parts for at in part.members()],
     )

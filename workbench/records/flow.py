@@ -27,7 +27,7 @@ class FlowRow:
     ``encoder.layer.0–3`` for a stretch; the names of the parameters for those that a module holds
     beside its submodules."""
     cls: str
-    """Class of the module."""
+    """Class of the module; empty for neighbours of different classes."""
     num_modules: int
     """1, or how many neighbours the row stands for."""
     num_parameters: int

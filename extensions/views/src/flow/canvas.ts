@@ -1,0 +1,102 @@
+/** The strip's canvas: fits the cells to the room there is, draws once a frame, finds cells. */
+import { h } from '../graph/dom';
+import type { Palette } from '../graph/theme';
+import { BOTTOM, paintStrip, RIGHT, ROW, TOP, type Place, type Spot } from './paint';
+import { cellOf, columnOf, limitsOf, reduce, type FlowColumns, type Strip } from './strip';
+import { stepsText } from './words';
+
+const MIN_CELL = 4;
+const MAX_CELL = 24;
+const MAX_LABEL = 200;
+
+export class StripCanvas {
+  readonly element = h('canvas', { tabindex: 0, role: 'application' });
+  record: FlowColumns | null = null;
+  strip: Strip | null = null;
+  cursor: Spot | null = null;
+  hover: Spot | null = null;
+  captured: readonly number[] = [];
+  private place: Place = { width: 0, left: 0, cell: 0 };
+  private palette: Palette | null = null;
+  private bad = '';
+  private frame = 0;
+
+  /** Takes the colours as they apply to `view` now. */
+  setPalette(palette: Palette, view: HTMLElement): void {
+    this.palette = palette;
+    this.bad = getComputedStyle(view).getPropertyValue('--wb-bad').trim() || '#b3261e';
+    this.draw();
+  }
+
+  /** Reduces the record to as many cells as `width` has room for. */
+  fit(record: FlowColumns, width: number): Strip {
+    const left = Math.min(MAX_LABEL, width * 0.35, this.labelWidth(record) + 14);
+    const room = Math.max(MIN_CELL, width - left - RIGHT);
+    const strip = reduce(record, Math.floor(room / MIN_CELL));
+    const cell = Math.min(MAX_CELL, room / Math.max(1, strip.cells));
+    this.record = record;
+    this.strip = strip;
+    this.hover = null;
+    this.place = { width, left, cell: cell > 8 ? Math.floor(cell) : cell };
+    this.element.style.height = `${TOP + record.rows.length * ROW + BOTTOM}px`;
+    this.element.setAttribute(
+      'aria-label',
+      `Gradient norms of ${record.rows.length} modules, ${stepsText(record)}. Arrows move, Enter ` +
+        'goes to the step, T shows a table.',
+    );
+    this.draw();
+    return strip;
+  }
+
+  /** The cell under the pointer. */
+  spotAt(event: MouseEvent): Spot | null {
+    const { strip, place } = this;
+    const box = this.element.getBoundingClientRect();
+    const row = Math.floor((event.clientY - box.top - TOP) / ROW);
+    const cell = Math.floor((event.clientX - box.left - place.left) / place.cell);
+    const inside = strip && row >= 0 && row < strip.rows && cell >= 0 && cell < strip.cells;
+    return inside ? { row, cell } : null;
+  }
+
+  draw(): void {
+    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.paint());
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.frame);
+  }
+
+  private labelWidth(record: FlowColumns): number {
+    const context = this.element.getContext('2d');
+    if (!context) return MAX_LABEL;
+    context.font = `12px ${this.palette?.font ?? 'sans-serif'}`;
+    const widths = record.rows.map((row) => context.measureText(row.label.slice(0, 80)).width);
+    return Math.max(40, ...widths);
+  }
+
+  private paint(): void {
+    this.frame = 0;
+    const { element, record, strip, palette } = this;
+    const context = element.getContext('2d');
+    const [width, height] = [element.clientWidth, element.clientHeight];
+    if (!context || !record || !strip || !palette || width < 40) return;
+    const ratio = window.devicePixelRatio || 1;
+    element.width = Math.round(width * ratio);
+    element.height = Math.round(height * ratio);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const captured = this.captured
+      .map((step) => ({ step, column: columnOf(record, step) }))
+      .filter(({ column }) => column >= 0)
+      .map(({ step, column }) => ({ step, cell: cellOf(strip, column) }));
+    paintStrip(context, palette, {
+      record,
+      strip,
+      limits: limitsOf(record),
+      place: { ...this.place, width },
+      captured,
+      cursor: this.cursor,
+      hover: this.hover,
+      bad: this.bad,
+    });
+  }
+}
