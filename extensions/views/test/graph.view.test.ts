@@ -89,7 +89,9 @@ describe('the graph view', () => {
 
   it('shows an error beside what still works, and what to do when there is nothing', () => {
     const failed = shown({ record: graphOf(residual(1)), error: 'The step was stopped.' });
-    expect(query(failed, '.wv-message [role=alert]').textContent).toContain('The step was stopped.');
+    expect(query(failed, '.wv-message [role=alert]').textContent).toContain(
+      'The step was stopped.',
+    );
     expect(failed.querySelectorAll('.wv-row').length).toBeGreaterThan(2);
     const empty = shown({ record: null, error: null });
     expect(query(empty, '.wv-message').textContent).toContain('No graph yet.');
@@ -116,6 +118,10 @@ describe('the graph view', () => {
 });
 
 describe('its stylesheet', () => {
+  it('writes tokens short', () => {
+    expect(scoped('graph', '.wv-row{color:$ink2}')).toBe('.wv-graph .wv-row{color:var(--wb-ink2)}');
+  });
+
   it('reaches no other view', () => {
     const css = '.wv-view{a:b}.wv-view[x] td,.wv-row{c:d}@media (m){.wv-row{e:f}}';
     expect(scoped('graph', css)).toBe(

@@ -1,31 +1,18 @@
-/** Elements made in one line. Text always goes in as text, never as markup. */
+/** Controls and parts of inspectors. Text always goes in as text, never as markup. */
+import { h, type Attrs } from '../dom';
 
-type Attributes = Record<string, string | number | boolean | null | undefined>;
-
-/** Makes an element; false, null and undefined attributes are left out. */
-export function h<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  attributes: Attributes = {},
-  ...children: (Node | string | null)[]
-): HTMLElementTagNameMap[K] {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes))
-    if (value !== null && value !== undefined && value !== false)
-      element.setAttribute(name, value === true ? '' : String(value));
-  for (const child of children) if (child !== null) element.append(child);
-  return element;
-}
+export { h };
 
 /** A button whose label is text, with an optional key shown in it. */
 export function button(
   label: string,
   onClick: () => void,
-  attributes: Attributes = {},
+  attributes: Attrs = {},
   key = '',
 ): HTMLButtonElement {
-  const element = h('button', { type: 'button', class: 'wv-btn', ...attributes }, label);
+  const own = { type: 'button', class: 'wv-btn', onclick: onClick };
+  const element = h('button', { ...own, ...attributes }, label);
   if (key) element.append(h('kbd', { 'aria-hidden': 'true' }, key));
-  element.addEventListener('click', onClick);
   return element;
 }
 
@@ -34,6 +21,11 @@ export interface Choices<T> {
   set: (value: T) => void;
   /** Turns a value off with the reason as its tooltip, or, without one, on. */
   allow: (value: T, reason: string) => void;
+}
+
+/** Text that does something. */
+export function link(text: string, onclick: () => void, title = ''): HTMLButtonElement {
+  return h('button', { type: 'button', class: 'wv-link', title: title || null, onclick }, text);
 }
 
 /** A row of buttons of which one is pressed. */
@@ -45,12 +37,12 @@ export function choices<T extends string>(
 ): Choices<T> {
   const element = h('div', { class: 'wv-seg', role: 'group', 'aria-label': label });
   const buttons = values.map(({ value, text }) => {
-    const one = h('button', { type: 'button' }, text);
-    one.addEventListener('click', () => {
+    const onclick = (): void => {
       if (one.getAttribute('aria-disabled') === 'true') return;
       set(value);
       onChange(value);
-    });
+    };
+    const one = h('button', { type: 'button', onclick }, text);
     element.append(one);
     return { value, one };
   });
@@ -105,20 +97,17 @@ export function sourceLabel({ filename, line, cell }: Source): string {
 
 /** The label of a line as a link; a click asks the host to open it. */
 export function sourceLink(source: Source): HTMLElement {
-  const attributes = { type: 'button', class: 'wv-link', title: 'Open this line' };
-  const link = h('button', attributes, sourceLabel(source));
-  link.addEventListener('click', () => {
-    const detail = { kind: 'goto', source };
-    link.dispatchEvent(
-      new CustomEvent('workbench:open', {
-        detail,
-        bubbles: true,
-        cancelable: true,
-        composed: true,
-      }),
-    );
-  });
-  return link;
+  const open = (): void => {
+    const init = {
+      detail: { kind: 'goto', source },
+      bubbles: true,
+      cancelable: true,
+      composed: true,
+    };
+    element.dispatchEvent(new CustomEvent('workbench:open', init));
+  };
+  const element = link(sourceLabel(source), open, 'Open this line');
+  return element;
 }
 
 /** Where a line of the user's code is, shown as a card. */

@@ -4,7 +4,7 @@ import { formatBytes, formatCount, formatNumber, oneLine, plural, shorten } from
 import { parameterNorm } from './gradients';
 import { largestSavers } from './inspect-group';
 import { unreachedSection } from './inspect-unreached';
-import { head, type Inspection } from './inspector';
+import { head, itemLink, type Inspection } from './inspector';
 import type { GraphState } from './state';
 import { totals } from './tree-panel';
 
@@ -48,10 +48,10 @@ function nonFinite({ state, select }: Inspection): HTMLElement | null {
   const parts: Node[] = [h('p', {}, oneLine(found.text.slice(0, 600)))];
   const operation = state.operationOf(found.node);
   if (operation) {
-    const link = h('button', { type: 'button', class: 'wv-link' }, shorten(operation.op, 40));
-    link.addEventListener('click', () => select(operation));
     const path = state.record.modules[operation.module]?.path ?? '';
-    parts.push(h('p', {}, 'Node: ', link, path ? ` in ${shorten(path, 60)}` : ''));
+    parts.push(
+      h('p', {}, 'Node: ', itemLink(operation, select), path ? ` in ${shorten(path, 60)}` : ''),
+    );
   }
   if (found.samples.length > 0) parts.push(h('p', {}, samplesOf(found.samples)));
   const when = found.in_forward ? 'forward' : 'backward';

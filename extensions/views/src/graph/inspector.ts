@@ -1,5 +1,5 @@
 /** Everything known about the selection, on the right. */
-import { h } from './dom';
+import { h, link } from './dom';
 import { formatBytes, shorten } from './format';
 import type { Group, Item } from './groups';
 import type { HighlightKind } from './highlight';
@@ -46,9 +46,7 @@ export function head(state: GraphState, item: Item, title: string, note: string)
 /** A name that selects what it names. */
 export function itemLink(item: Item, select: (item: Item) => void, limit = 40): HTMLElement {
   const name = item.kind === 'operation' ? item.op : item.title;
-  const link = h('button', { type: 'button', class: 'wv-link' }, shorten(name, limit));
-  link.addEventListener('click', () => select(item));
-  return link;
+  return link(shorten(name, limit), () => select(item));
 }
 
 export interface Cell {

@@ -5,46 +5,46 @@ export const STYLE = scoped(
   'graph',
   `${TOKENS}
 .wv-crumbs{display:flex;align-items:center;gap:2px;min-width:0;overflow:hidden;white-space:nowrap;flex:0 1 auto}
-.wv-crumbs span{color:var(--wb-ink2)}
+.wv-crumbs span{color:$ink2}
 .wv-crumbs button,.wv-crumbs b,.wv-row .name{overflow:hidden;text-overflow:ellipsis}
 .wv-crumbs button{max-width:180px;flex:0 1 auto;min-width:18px}
 .wv-crumbs b{font-weight:600;flex:0 1 auto;min-width:30px}
 .wv-body{flex:1;display:flex;min-height:0;position:relative}
-.wv-tree{width:216px;flex:none;border-right:1px solid var(--wb-line);display:flex;flex-direction:column;min-height:0;background:var(--wb-surface)}
-.wv-tree header{padding:8px 12px;display:flex;justify-content:space-between;color:var(--wb-ink2);font-size:12px}
+.wv-tree{width:216px;flex:none;border-right:1px solid $line;display:flex;flex-direction:column;min-height:0;background:$surface}
+.wv-tree header{padding:8px 12px;display:flex;justify-content:space-between;color:$ink2;font-size:12px}
 .wv-tree header b{font-weight:600}
 .wv-rows{flex:1;overflow:auto;min-height:0}
 .wv-row{height:24px;display:flex;align-items:center;padding-right:12px;gap:4px;white-space:nowrap;cursor:pointer}
-.wv-row:hover{background:var(--wb-lvl1)}
-.wv-row[aria-selected=true]{background:var(--wb-selbg);box-shadow:inset 3px 0 var(--wb-sel)}
-.wv-row .twist{width:16px;flex:none;text-align:center;color:var(--wb-ink2);font-size:10px;transition:none}
+.wv-row:hover{background:$lvl1}
+.wv-row[aria-selected=true]{background:$selbg;box-shadow:inset 3px 0 $sel}
+.wv-row .twist{width:16px;flex:none;text-align:center;color:$ink2;font-size:10px;transition:none}
 .wv-row .name{flex:1}
 .wv-row .bytes{font-size:12px}
-.wv-row .meter{width:26px;height:6px;border-radius:3px;background:var(--wb-lvl2);overflow:hidden;flex:none}
-.wv-row .meter i{display:block;height:6px;background:var(--wb-s6)}
-.wv-foot{padding:10px 12px;font-size:12px;color:var(--wb-ink2);border-top:1px solid var(--wb-line)}
+.wv-row .meter{width:26px;height:6px;border-radius:3px;background:$lvl2;overflow:hidden;flex:none}
+.wv-row .meter i{display:block;height:6px;background:$s6}
+.wv-foot{padding:10px 12px;font-size:12px;color:$ink2;border-top:1px solid $line}
 .wv-foot p{margin:0 0 6px}.wv-foot p:last-child{margin:0}
-.wv-main{flex:1;position:relative;min-width:0;background:var(--wb-canvas)}
+.wv-main{flex:1;position:relative;min-width:0;background:$canvas}
 .wv-surface{position:absolute;inset:0;width:100%;height:100%;display:block;touch-action:none;cursor:grab}
 .wv-surface.grabbing{cursor:grabbing}.wv-surface.pointing{cursor:pointer}
-.wv-legend{position:absolute;right:12px;top:12px;width:272px;border:1px solid var(--wb-stroke);border-radius:6px;background:var(--wb-raise);padding:8px 12px;font-size:11px;line-height:14px}
+.wv-legend{position:absolute;right:12px;top:12px;width:272px;border:1px solid $stroke;border-radius:6px;background:$raise;padding:8px 12px;font-size:11px;line-height:14px}
 .wv-legend:not([open]){width:auto;padding:5px 10px}.wv-legend:not([open]) b::after{content:'Legend';font-size:12px}.wv-legend:not([open]) b{font-size:0}
 .wv-legend b{font-weight:600}.wv-legend[open] b{font-size:12px}
 .wv-legend summary{cursor:pointer;list-style-position:outside;margin-left:12px}
-.wv-legend .ramp{display:flex;margin:8px 0 2px;height:9px;border:1px solid var(--wb-stroke)}
+.wv-legend .ramp{display:flex;margin:8px 0 2px;height:9px;border:1px solid $stroke}
 .wv-legend .ramp i{flex:1}
 .wv-legend .ticks{display:flex;justify-content:space-between;margin-bottom:6px}
 .wv-legend .key{display:flex;align-items:center;gap:10px;min-height:18px}
 .wv-legend .key>i{flex:none;width:40px;height:0;border-top:2.5px solid currentColor}
 .wv-legend .key>i.held{border-top:2.5px dashed currentColor}
-.wv-legend .key>i.flow{border-color:var(--wb-flow)}
-.wv-legend .key>i.chip{height:12px;border:1px solid var(--wb-stroke);border-radius:6px;width:26px;background:radial-gradient(circle at 7px 5px,var(--wb-c-parameters) 3.5px,transparent 4px);margin-right:14px}
-.wv-legend .key>i.swatch{width:14px;height:14px;border:1px solid var(--wb-stroke2);border-radius:3px}
-.wv-legend p{margin:4px 0 0;color:var(--wb-ink2)}
-.wv-map{flex:none;align-self:center;margin:0 0 12px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);cursor:pointer}
-.wv-inspector{width:336px;flex:none;border-left:1px solid var(--wb-line);overflow:auto;min-height:0;background:var(--wb-surface)}
+.wv-legend .key>i.flow{border-color:$flow}
+.wv-legend .key>i.chip{height:12px;border:1px solid $stroke;border-radius:6px;width:26px;background:radial-gradient(circle at 7px 5px,$c-parameters 3.5px,transparent 4px);margin-right:14px}
+.wv-legend .key>i.swatch{width:14px;height:14px;border:1px solid $stroke2;border-radius:3px}
+.wv-legend p{margin:4px 0 0;color:$ink2}
+.wv-map{flex:none;align-self:center;margin:0 0 12px;border:1px solid $stroke;border-radius:4px;background:$raise;cursor:pointer}
+.wv-inspector{width:336px;flex:none;border-left:1px solid $line;overflow:auto;min-height:0;background:$surface}
 .wv-view[data-size=medium] .wv-tree{width:180px}
-.wv-view[data-small] .wv-inspector,.wv-view[data-size=narrow] .wv-tree{position:absolute;top:0;bottom:0;z-index:2;box-shadow:var(--wb-shadow)}
+.wv-view[data-small] .wv-inspector,.wv-view[data-size=narrow] .wv-tree{position:absolute;top:0;bottom:0;z-index:2;box-shadow:$shadow}
 .wv-view[data-small] .wv-inspector{right:0;width:min(304px,88%)}
 .wv-view[data-size=narrow] .wv-tree{left:0;width:min(240px,80%)}
 .wv-view[data-small] .wv-label,.wv-view[data-size=narrow] .wv-crumbs{display:none}
@@ -52,21 +52,21 @@ export const STYLE = scoped(
 .wv-view[data-size=narrow] .wv-bar{flex-wrap:wrap}
 .wv-view[data-small] .wv-bar kbd{display:none}
 .wv-view[data-small] .wv-seg button,.wv-view[data-small] .wv-bar .wv-btn{padding:0 8px}
-.wv-table{position:absolute;inset:0;overflow:auto;background:var(--wb-surface);padding:0 16px 16px}
-.wv-view .wv-table th{position:sticky;top:0;background:var(--wb-surface);padding:8px 0 6px 12px;border-bottom:1px solid var(--wb-stroke2)}
-.wv-view .wv-table td{padding:4px 0 4px 12px;border-bottom:1px solid var(--wb-grid)}
+.wv-table{position:absolute;inset:0;overflow:auto;background:$surface;padding:0 16px 16px}
+.wv-view .wv-table th{position:sticky;top:0;background:$surface;padding:8px 0 6px 12px;border-bottom:1px solid $stroke2}
+.wv-view .wv-table td{padding:4px 0 4px 12px;border-bottom:1px solid $grid}
 .wv-view .wv-table td:first-child{max-width:320px}
-.wv-table tr[aria-selected=true] td{background:var(--wb-selbg)}
+.wv-table tr[aria-selected=true] td{background:$selbg}
 .wv-table tbody tr{cursor:pointer}
-.wv-table tbody tr:hover td{background:var(--wb-lvl1)}
-.wv-banner{flex:none;display:flex;align-items:center;gap:10px;padding:6px 12px;border-bottom:1px solid var(--wb-line);background:var(--wb-badbg);box-shadow:inset 3px 0 var(--wb-bad)}
-.wv-banner .text{flex:1;min-width:0;overflow-wrap:anywhere}.wv-banner>span:first-child{color:var(--wb-bad)}
-.wv-lit{position:absolute;left:50%;bottom:12px;transform:translateX(-50%);display:flex;align-items:center;gap:12px;max-width:calc(100% - 24px);padding:5px 5px 5px 14px;border:1px solid var(--wb-sel);border-radius:6px;background:var(--wb-selbg);box-shadow:var(--wb-shadow)}
-.wv-seg button[aria-disabled=true]{color:var(--wb-ink2);opacity:.6;cursor:default}
+.wv-table tbody tr:hover td{background:$lvl1}
+.wv-banner{flex:none;display:flex;align-items:center;gap:10px;padding:6px 12px;border-bottom:1px solid $line;background:$badbg;box-shadow:inset 3px 0 $bad}
+.wv-banner .text{flex:1;min-width:0;overflow-wrap:anywhere}.wv-banner>span:first-child{color:$bad}
+.wv-lit{position:absolute;left:50%;bottom:12px;transform:translateX(-50%);display:flex;align-items:center;gap:12px;max-width:calc(100% - 24px);padding:5px 5px 5px 14px;border:1px solid $sel;border-radius:6px;background:$selbg;box-shadow:$shadow}
+.wv-seg button[aria-disabled=true]{color:$ink2;opacity:.6;cursor:default}
 .wv-legend .key>i.sign{border:0}.wv-legend .key>i.sign::before{content:'0';display:block;font-style:normal;font-weight:600;text-align:center;width:14px}
 .wv-legend .key>i.sign{width:14px;height:14px}
-.wv-legend .key>i.hatched{background:repeating-linear-gradient(-45deg,var(--wb-hatch) 0 1px,var(--wb-hatchbg) 1px 4px)}
-.wv-legend .key>i.bad{border:2px solid var(--wb-bad)}
+.wv-legend .key>i.hatched{background:repeating-linear-gradient(-45deg,$hatch 0 1px,$hatchbg 1px 4px)}
+.wv-legend .key>i.bad{border:2px solid $bad}
 .wv-questions{display:flex;flex-direction:column;gap:8px}
 .wv-questions .wv-btn{justify-content:space-between;width:100%}
 .wv-questions p,.wv-questions ul{margin:0}
@@ -74,9 +74,9 @@ export const STYLE = scoped(
 .wv-view .wv-primary:hover{background:#0d47a1}.wv-view .wv-primary b{font-weight:600}
 .wv-view .wv-wrap{white-space:pre-wrap;overflow-wrap:anywhere;padding:3px 8px;margin:6px 0}
 .wv-sec details{margin:0 0 6px}.wv-sec summary{cursor:pointer}
-.wv-sec code{font:12px/16px var(--wb-code-font);background:none;padding:0;color:inherit}
+.wv-sec code{font:12px/16px $code-font;background:none;padding:0;color:inherit}
 .wv-unreached li{margin:4px 0;overflow-wrap:anywhere}
-.wv-unreached li[data-found]{background:var(--wb-selbg);box-shadow:-4px 0 var(--wb-selbg),4px 0 var(--wb-selbg)}
+.wv-unreached li[data-found]{background:$selbg;box-shadow:-4px 0 $selbg,4px 0 $selbg}
 .wv-view .wv-inspector td{max-width:104px}.wv-view .wv-inspector td:nth-child(2){max-width:132px}
 .wv-inspector ul{margin:0;padding-left:18px}
 `,

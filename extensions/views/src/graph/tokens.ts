@@ -43,7 +43,7 @@ export const TOKENS = `
 --wb-shadow:0 1px 2px rgba(0,0,0,.1),0 4px 14px rgba(0,0,0,.1);
 --wb-code-font:var(--jp-code-font-family,ui-monospace,Menlo,Consolas,monospace);
 font:13px/16px var(--jp-ui-font-family,system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif);
-font-variant-numeric:tabular-nums;color:var(--wb-ink);background:var(--wb-surface);color-scheme:light;
+font-variant-numeric:tabular-nums;color:$ink;background:$surface;color-scheme:light;
 position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%;min-height:0;box-sizing:border-box;text-align:left}
 .wv-view[data-wb-theme=dark]{${scale('dark')}
 --wb-o-buffers:#56B4E9;--wb-o-temporaries:#E69F00;
@@ -58,53 +58,56 @@ position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%
 --wb-edge:CanvasText;--wb-flow:GrayText;--wb-sel:Highlight;--wb-selbg:Canvas;--wb-grid:GrayText}}
 .wv-view *{box-sizing:border-box}
 .wv-view button,.wv-view input{font:inherit;color:inherit;margin:0}
-.wv-view :focus-visible{outline:var(--jp-focus-outline-width,2px) solid var(--jp-focus-outline-color,var(--wb-sel));outline-offset:1px}
+.wv-view :focus-visible{outline:var(--jp-focus-outline-width,2px) solid var(--jp-focus-outline-color,$sel);outline-offset:1px}
 .wv-view canvas:focus-visible{outline-offset:-2px}
-.wv-bar{flex:none;min-height:40px;display:flex;align-items:center;gap:8px;padding:5px 12px;border-bottom:1px solid var(--wb-line);background:var(--jp-toolbar-background,var(--wb-surface))}
+.wv-bar{flex:none;min-height:40px;display:flex;align-items:center;gap:8px;padding:5px 12px;border-bottom:1px solid $line;background:var(--jp-toolbar-background,$surface)}
 .wv-space{flex:1}
-.wv-btn{height:28px;padding:0 10px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);display:inline-flex;align-items:center;gap:6px;white-space:nowrap;cursor:pointer;flex:none}
-.wv-btn:hover,.wv-seg button:hover{background:var(--wb-lvl1)}
+.wv-btn{height:28px;padding:0 10px;border:1px solid $stroke;border-radius:4px;background:$raise;display:inline-flex;align-items:center;gap:6px;white-space:nowrap;cursor:pointer;flex:none}
+.wv-btn:hover,.wv-seg button:hover{background:$lvl1}
 .wv-btn:disabled{opacity:.5;cursor:default}
-.wv-btn[aria-pressed=true]{background:var(--wb-selbg);box-shadow:inset 0 -2px var(--wb-sel)}
-.wv-view kbd{font:11px/16px var(--wb-code-font);border:1px solid var(--wb-stroke);border-radius:3px;padding:0 4px;color:var(--wb-ink2);background:none;box-shadow:none}
-.wv-seg{display:inline-flex;border:1px solid var(--wb-stroke);border-radius:4px;overflow:hidden;height:28px;flex:none}
-.wv-seg button{border:0;border-right:1px solid var(--wb-stroke);background:var(--wb-raise);padding:0 10px;cursor:pointer;height:26px;white-space:nowrap}
+.wv-btn[aria-pressed=true]{background:$selbg;box-shadow:inset 0 -2px $sel}
+.wv-view kbd{font:11px/16px $code-font;border:1px solid $stroke;border-radius:3px;padding:0 4px;color:$ink2;background:none;box-shadow:none}
+.wv-seg{display:inline-flex;border:1px solid $stroke;border-radius:4px;overflow:hidden;height:28px;flex:none}
+.wv-seg button{border:0;border-right:1px solid $stroke;background:$raise;padding:0 10px;cursor:pointer;height:26px;white-space:nowrap}
 .wv-seg button:last-child{border-right:0}
-.wv-seg button[aria-pressed=true]{background:var(--wb-selbg);box-shadow:inset 0 -2px var(--wb-sel);font-weight:600}
-.wv-seg span{align-self:center;min-width:52px;text-align:center;border-right:1px solid var(--wb-stroke);line-height:26px;background:var(--wb-raise)}
-.wv-find{height:28px;border:1px solid var(--wb-stroke);border-radius:4px;background:var(--wb-raise);padding:0 8px;display:inline-flex;align-items:center;gap:6px;min-width:90px;flex:0 1 228px}
+.wv-seg button[aria-pressed=true]{background:$selbg;box-shadow:inset 0 -2px $sel;font-weight:600}
+.wv-seg span{align-self:center;min-width:52px;text-align:center;border-right:1px solid $stroke;line-height:26px;background:$raise}
+.wv-find{height:28px;border:1px solid $stroke;border-radius:4px;background:$raise;padding:0 8px;display:inline-flex;align-items:center;gap:6px;min-width:90px;flex:0 1 228px}
 .wv-find input{border:0;background:none;outline:none;min-width:0;flex:1;height:26px;padding:0;box-shadow:none}
-.wv-find:focus-within{outline:2px solid var(--wb-sel);outline-offset:-1px}
-.wv-find output{color:var(--wb-ink2);font-size:12px;white-space:nowrap}
-.wv-label,.wv-note{color:var(--wb-ink2)}
+.wv-find:focus-within{outline:2px solid $sel;outline-offset:-1px}
+.wv-find output{color:$ink2;font-size:12px;white-space:nowrap}
+.wv-label,.wv-note{color:$ink2}
 .wv-label{white-space:nowrap}
-.wv-sec{padding:10px 16px;border-bottom:1px solid var(--wb-line)}
-.wv-sec h3{margin:0 0 6px;font-size:12px;line-height:16px;font-weight:600;color:var(--wb-ink2);display:flex;gap:6px;align-items:baseline}
+.wv-sec{padding:10px 16px;border-bottom:1px solid $line}
+.wv-sec h3{margin:0 0 6px;font-size:12px;line-height:16px;font-weight:600;color:$ink2;display:flex;gap:6px;align-items:baseline}
 .wv-sec h3 .wv-note{margin-left:auto;font-weight:400}
 .wv-sec p{margin:0 0 4px;overflow-wrap:anywhere}
 .wv-view h2{margin:2px 0;font-size:16px;line-height:20px;font-weight:600;white-space:nowrap}
 .wv-view h2,.wv-kv dd,.wv-view th,.wv-view td,.wv-code{overflow:hidden;text-overflow:ellipsis}
 .wv-kv{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:2px 12px;margin:0}
-.wv-kv dt{color:var(--wb-ink2)}.wv-kv dd{margin:0;text-align:right;white-space:nowrap}
+.wv-kv dt{color:$ink2}.wv-kv dd{margin:0;text-align:right;white-space:nowrap}
 .wv-view table{border-collapse:collapse;width:100%;font-size:12px;line-height:16px;table-layout:auto;margin:0;border:0}
 .wv-view th,.wv-view td{padding:2px 0 2px 8px;text-align:right;font-weight:400;white-space:nowrap;border:0;background:none;max-width:220px}
-.wv-view th{color:var(--wb-ink2)}
+.wv-view th{color:$ink2}
 .wv-view th:first-child,.wv-view td:first-child{text-align:left;padding-left:0}
-.wv-code{background:var(--jp-cell-editor-background,var(--wb-lvl1));border:1px solid var(--jp-cell-editor-border-color,var(--wb-line));border-radius:2px;font:12px/18px var(--wb-code-font);padding:3px 8px 3px 0;white-space:pre;box-shadow:inset 3px 0 var(--wb-sel)}
-.wv-code i{font-style:normal;display:inline-block;min-width:32px;text-align:right;padding-right:8px;color:var(--wb-ink2)}
-.wv-link{border:0;background:none;padding:0;color:var(--wb-anchor)!important;cursor:pointer}
+.wv-code{background:var(--jp-cell-editor-background,$lvl1);border:1px solid var(--jp-cell-editor-border-color,$line);border-radius:2px;font:12px/18px $code-font;padding:3px 8px 3px 0;white-space:pre;box-shadow:inset 3px 0 $sel}
+.wv-code i{font-style:normal;display:inline-block;min-width:32px;text-align:right;padding-right:8px;color:$ink2}
+.wv-link{border:0;background:none;padding:0;color:$anchor!important;cursor:pointer}
 .wv-link:hover{text-decoration:underline}
-.wv-mono{font:12px/16px var(--wb-code-font)}
-.wv-message{position:absolute;inset:0;display:flex;flex-direction:column;align-items:center;justify-content:center;gap:10px;padding:24px;text-align:center;color:var(--wb-ink2)}
-.wv-card{max-width:560px;border:1px solid var(--wb-bad);background:var(--wb-badbg);color:var(--wb-ink);border-radius:6px;padding:12px 16px;text-align:left;overflow-wrap:anywhere;max-height:100%;overflow:auto}
+.wv-mono{font:12px/16px $code-font}
+.wv-message{position:absolute;inset:0;display:flex;flex-direction:column;align-items:center;justify-content:center;gap:10px;padding:24px;text-align:center;color:$ink2}
+.wv-card{max-width:560px;border:1px solid $bad;background:$badbg;color:$ink;border-radius:6px;padding:12px 16px;text-align:left;overflow-wrap:anywhere;max-height:100%;overflow:auto}
 .wv-card b{display:block;margin-bottom:4px}
 .wv-sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 .wv-view [hidden]{display:none!important}
 `;
 
-/** Limits every rule to one view: styles of several views, and of the host, share the page. */
+/**
+ * Limits every rule to one view: styles of several views, and of the host, share the page. `$ink`
+ * stands for `var(--wb-ink)`.
+ */
 export function scoped(view: string, css: string): string {
-  return css.replace(/[^{}]+\{/g, (chunk) => {
+  return css.replace(/\$([\w-]+)/g, 'var(--wb-$1)').replace(/[^{}]+\{/g, (chunk) => {
     if (chunk.trim().startsWith('@')) return chunk;
     const selectors = chunk.slice(0, -1).split(',');
     const limited = selectors.map((selector) => {

@@ -1,5 +1,5 @@
 /** The bar above the drawing. */
-import { button, choices, h } from './dom';
+import { button, choices, h, link } from './dom';
 import { shorten } from './format';
 import type { Item } from './groups';
 import type { Colouring, GraphState } from './state';
@@ -67,9 +67,8 @@ export function toolbar(events: ToolbarEvents): Toolbar {
   });
   const percent = h('span', { 'aria-live': 'off' }, '100 %');
   const step = (label: string, text: string, factor: number): HTMLElement => {
-    const one = h('button', { type: 'button', 'aria-label': label, title: label }, text);
-    one.addEventListener('click', () => events.zoom(factor));
-    return one;
+    const onclick = (): void => events.zoom(factor);
+    return h('button', { type: 'button', 'aria-label': label, title: label, onclick }, text);
   };
   const zoom = h('div', { class: 'wv-seg', role: 'group', 'aria-label': 'Zoom' });
   zoom.append(step('Zoom out', '−', 1 / 1.25), percent, step('Zoom in', '+', 1.25));
@@ -114,9 +113,10 @@ function breadcrumbs(state: GraphState | null, select: (item: Item | null) => vo
     if (!item) return [];
     const text = shorten(nameOf(item), 48);
     const last = index === shown.length - 1;
-    const link = last ? h('b', {}, text) : h('button', { type: 'button', class: 'wv-link' }, text);
-    link.addEventListener('click', () => select(item));
-    if (last) return [link];
-    return [link, h('span', {}, index === 0 && path.length > 4 ? ' › … › ' : ' › ')];
+    if (last) return [h('b', {}, text)];
+    return [
+      link(text, () => select(item)),
+      h('span', {}, index === 0 && path.length > 4 ? ' › … › ' : ' › '),
+    ];
   });
 }
