@@ -16,19 +16,20 @@ def topological_order(key: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
     Rows that a cycle leads to are left out.
     """
     waiting = np.bincount(edge_to, minlength=len(key)).tolist()
-    users: list[list[int]] = [[] for _ in range(len(key))]
-    for maker, user in zip(edge_from.tolist(), edge_to.tolist(), strict=True):
-        users[maker].append(user)
-    ready = [(k, i) for i, k in enumerate(key.tolist()) if not waiting[i]]
+    users = edge_to[np.argsort(edge_from, kind="stable")].tolist()
+    num_users = np.bincount(edge_from, minlength=len(key))
+    first_user = np.concatenate([[0], np.cumsum(num_users)]).tolist()
+    keys = key.tolist()
+    ready = [(k, i) for i, k in enumerate(keys) if not waiting[i]]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
         _, row = heapq.heappop(ready)
         order.append(row)
-        for user in users[row]:
+        for user in users[first_user[row] : first_user[row + 1]]:
             waiting[user] -= 1
             if not waiting[user]:
-                heapq.heappush(ready, (int(key[user]), user))
+                heapq.heappush(ready, (keys[user], user))
     return np.array(order, dtype=np.int64)
 
 

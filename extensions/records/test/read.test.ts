@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { CATEGORIES, NODE_KINDS, readRecord, readRecordAs, RecordError } from '../src';
+import { CATEGORIES, DIFF_STATES, NODE_KINDS, readRecord, readRecordAs, RecordError } from '../src';
 
 /** Written by Python (`tests/unit/records/support.py`), checked there to be current. */
 function fixture(name: string): Uint8Array {
@@ -17,7 +17,12 @@ describe('records written by Python', () => {
     expect(graph.strings[graph.node_shape[0] as number]).toBe('128×10');
     expect(graph.strings.at(-1)).toBe('Größe\n<b>');
     expect(NODE_KINDS[graph.node_kind[0] as number]).toBe('parameter');
-    expect(graph.modules[1]).toEqual({ path: 'head', cls: 'Linear', parent: 0 });
+    expect(graph.modules[1]).toEqual({
+      path: 'head',
+      cls: 'Linear',
+      parent: 0,
+      forward_s: null,
+    });
     expect(graph.sources[0]?.cell).toBe(2);
     expect(graph.loss).toBeNull();
     expect(graph.experiment).toBe('exp-1');
@@ -35,6 +40,20 @@ describe('records written by Python', () => {
     const chart = readRecordAs('workbench.memory_chart/1', fixture('memory_chart'));
     expect(chart.bytes).toEqual(Float32Array.from({ length: 2 * CATEGORIES.length }, (_, i) => i));
     expect(chart.at_peak).toHaveLength(CATEGORIES.length);
+  });
+
+  it('reads a diff: the columns of a graph, and those of the other capture beside them', () => {
+    const diff = readRecordAs('workbench.graph_diff/1', fixture('graph_diff'));
+    expect([...diff.node_state].map((state) => DIFF_STATES[state])).toEqual([
+      'same',
+      'changed',
+      'removed',
+    ]);
+    expect(diff.node_type).toBeInstanceOf(Int32Array);
+    expect([...diff.node_b]).toEqual([0, 1, -1]);
+    expect([...diff.node_saved_bytes_b]).toEqual([0, 2 ** 33, -1]);
+    expect(diff.b.gradient_norm).toBe(0.25);
+    expect(diff.a.gradient_norm).toBeNull();
   });
 
   it('reads a part of a larger buffer, wherever it begins', () => {
@@ -60,7 +79,7 @@ describe('bytes that are no record', () => {
   it('refuses a schema it does not know, and names those it does', () => {
     const text = new TextDecoder('latin1').decode(fixture('memory_chart'));
     const newer = Uint8Array.from(text.replace('_chart/1', '_chart/7'), (c) => c.charCodeAt(0));
-    expect(() => readRecord(newer)).toThrow(/memory_chart\/7; this version reads: .*graph\/1/);
+    expect(() => readRecord(newer)).toThrow(/memory_chart\/7; this version reads: .*graph\/2/);
   });
 
   it('never fails in another way, whichever byte is wrong', () => {
