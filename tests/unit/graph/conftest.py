@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import workbench as wb
+from tests.unit.graph import diff_models
 
 
 class Block(nn.Module):
@@ -58,3 +59,17 @@ def classifier():
 @pytest.fixture
 def batch():
     return torch.randn(5, 3), torch.tensor([0, 1, 0, 1, 1])
+
+
+@pytest.fixture
+def images():
+    return torch.randn(4, 3, 16, 16)
+
+
+@pytest.fixture
+def both_exits(images):
+    torch.manual_seed(0)
+    model = diff_models.EarlyExit()
+    late = diff_models.capture(model, images)
+    model.early = True
+    return late, diff_models.capture(model, images)

@@ -1,0 +1,128 @@
+"""What a diff says, and that it says no more than the two captures tell."""
+
+from __future__ import annotations
+
+import linecache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import workbench as wb
+from tests.unit.graph.diff_models import (
+    EarlyExit,
+    Stack,
+    capture,
+    names,
+)
+from workbench.graph.branch import condition_of
+from workbench.graph.diff import ADDED, REMOVED, diff_records
+from workbench.records import SourceLine
+
+
+def test_back_again_the_other_exit_is_told(both_exits):
+    late, early = both_exits
+    found = diff_records(early, late)
+    assert names(found, REMOVED) == [("", "div")]
+    assert "A ran `return [first / self.temperature]`" in found.sentence
+    assert "B's graph has nothing of that line" in found.sentence
+
+
+def test_another_batch_size_is_named(images):
+    model = EarlyExit()
+    found = diff_records(capture(model, images), capture(model, images[:2]))
+    assert "The first dimension went from 4 to 2 in all" in found.sentence
+    assert not np.isin(found.node_state, (REMOVED, ADDED)).any()
+
+
+def test_two_different_models_are_called_that(images):
+    other = nn.Sequential(nn.Flatten(), nn.Linear(768, 5), nn.ReLU(), nn.Linear(5, 10))
+    with wb.graph(other):
+        loss = other(images).square().mean()
+    found = diff_records(capture(EarlyExit(), images), wb.graph(loss).record)
+    assert found.sentence.startswith("A and B are different models (EarlyExit and Sequential)")
+    assert "0 correspond" in found.sentence
+
+
+def test_frozen_parameters_are_the_cause(images):
+    model = EarlyExit()
+    records = []
+    for trains in (True, False):
+        for parameter in model.block1.parameters():
+            parameter.requires_grad_(trains)
+        with wb.graph(model):
+            loss = model(images)[-1].sum()
+        records.append(wb.graph(loss).record)
+    found = diff_records(*records)
+    assert "4 parameters (block1.conv.weight and others) are frozen in B only." in found.sentence
+    back = diff_records(*records[::-1])
+    assert "are frozen in A only." in back.sentence
+
+
+def test_dropped_layers_are_named_and_the_line_that_ran_less_often():
+    model, x = Stack(), torch.randn(2, 4)
+    full = capture(model, x)
+    model.dropped = {3, 7}
+    found = diff_records(full, capture(model, x))
+    assert "`x = torch.tanh(layer(x))`" in found.sentence
+    assert "12 calls of linear in A and 10 in B" in found.sentence or (
+        "12 calls of tanh in A and 10 in B" in found.sentence
+    )
+    assert "among them all of layers.3 and layers.7, left the graph" in found.sentence
+    removed = {module for module, _ in names(found, REMOVED)}
+    assert {"layers.3", "layers.7"} <= removed
+    assert not removed & {"layers.2", "layers.4", "layers.11"}
+
+
+def test_one_operation_for_another_is_named():
+    records = []
+    for activation in (nn.ReLU(), nn.GELU()):
+        model, x = nn.Sequential(nn.Linear(4, 4), activation), torch.ones(2, 4)
+        with wb.graph(model):
+            loss = model(x).sum()
+        records.append(wb.graph(loss).record)
+    found = diff_records(*records)
+    assert "1 operation (relu) left the graph; 1 operation (gelu) joined" in found.sentence
+    module = next(module for module in found.modules if module.path == "1")
+    assert module.cls == "ReLU → GELU"
+
+
+CODE = """\
+def forward(x, deep):
+    if x.sum() > 0:
+        if deep:
+            return x * 2
+        x = x + 1
+    else:
+        x = x - 1
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "condition"),
+    [
+        (4, "`if deep:`"),
+        (5, "`if x.sum() > 0:`"),
+        (7, "the else of `if x.sum() > 0:`"),
+        (8, ""),
+        (2, ""),
+        (99, ""),
+    ],
+)
+def test_the_condition_over_a_line_is_read_from_its_source(tmp_path, line, condition):
+    file = tmp_path / "model.py"
+    file.write_text(CODE)
+    text = CODE.splitlines()[line - 1].strip() if line < 9 else "x = 1"
+    assert condition_of(SourceLine(filename=str(file), line=line, text=text)) == condition
+
+
+def test_no_condition_is_told_of_code_that_has_changed(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text(CODE.replace("x * 2", "x * 3"))
+    assert not condition_of(SourceLine(filename=str(file), line=4, text="return x * 2"))
+    file.write_text("%magic\n" + CODE)
+    linecache.checkcache()
+    assert not condition_of(SourceLine(filename=str(file), line=5, text="return x * 2"))
+    assert not condition_of(SourceLine(filename=str(tmp_path / "gone.py"), line=1, text="x"))
