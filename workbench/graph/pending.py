@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.graph.statistics import CHUNK, MOST_ROWS, Part, Statistics, l2_norm, num_non_finite
+from workbench.graph.statistics import MOST_ROWS, Part, Statistics, l2_norm, num_non_finite, wide
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,9 +48,7 @@ class Pending:
         scalars = (
             l2_norm(values),
             torch.linalg.vector_norm(values, math.inf),
-            torch.linalg.vector_norm(values, 0, dtype=torch.float32)
-            if count <= CHUNK
-            else torch.count_nonzero(values),
+            torch.linalg.vector_norm(values, 0, dtype=wide(values)),
             num_non_finite(values),
         )
         rows = None
@@ -67,9 +65,10 @@ class Pending:
 
 
 def _read_group(group: list[_Later]) -> Iterator[tuple[Any, Statistics]]:
-    wide = torch.float32 if group[0].scalars[0].device.type == "mps" else torch.float64
-    parts = [torch.stack([later.scalars[i].to(wide) for later in group]) for i in range(4)]
-    parts += [later.rows.to(wide).flatten() for later in group if later.rows is not None]
+    on_mps = group[0].scalars[0].device.type == "mps"  # which has no float64
+    dtype = torch.float32 if on_mps else torch.float64
+    parts = [torch.stack([later.scalars[i].to(dtype) for later in group]) for i in range(4)]
+    parts += [later.rows.to(dtype).flatten() for later in group if later.rows is not None]
     numbers = torch.cat(parts).cpu()
     table = numbers[: 4 * len(group)].view(4, -1).t().tolist()
     at = 4 * len(group)

@@ -148,19 +148,20 @@ def measure(part: Part, rows_of: Tensor | None = None) -> Statistics:
 def is_finite(gradient: Tensor) -> bool:
     """Whether every value is finite; one pass where it is. Reads the device."""
     for values, _, _ in parts_of(gradient):
-        total = values.sum(dtype=_wide(values)).item()
+        total = values.sum(dtype=wide(values)).item()
         if not math.isfinite(total) and int(num_non_finite(values).item()):
             return False
     return True
 
 
-def _wide(values: Tensor) -> torch.dtype:
+def wide(values: Tensor) -> torch.dtype:
+    """The type in which sums of ``values`` are taken."""
     return torch.float64 if values.dtype is torch.float64 else torch.float32
 
 
 def l2_norm(values: Tensor) -> Tensor:
     """The norm as a scalar on the device; half precision is summed in float32."""
-    return torch.linalg.vector_norm(values, dtype=_wide(values))
+    return torch.linalg.vector_norm(values, dtype=wide(values))
 
 
 def num_non_finite(values: Tensor) -> Tensor:
@@ -184,18 +185,19 @@ def _scan(values: Tensor) -> tuple[float, float, float]:
     else:
         found = [_scan_piece(values, values if step == 1 else _evenly_spaced(values, step))]
     largest = [one[1] for one in found]
-    share = sum(one[2] for one in found) / sum(one[3] for one in found)
+    stands_for = count / sum(one[3] for one in found)
     return (
         math.hypot(*(one[0] for one in found)),
         math.nan if any(map(math.isnan, largest)) else max(largest),
-        count * (1 - share),
+        sum(one[2] for one in found) * stands_for,
     )
 
 
 def _scan_piece(values: Tensor, sample: Tensor) -> tuple[float, float, int, int]:
     low, high = torch.aminmax(values)
-    num_other = int(torch.count_nonzero(sample).item())
-    return l2_norm(values).item(), max(-low.item(), high.item()), num_other, sample.numel()
+    largest = max(-low.item(), high.item())
+    num_zeros = sample.numel() - int(torch.count_nonzero(sample).item())
+    return l2_norm(values).item(), largest, num_zeros, sample.numel()
 
 
 def _evenly_spaced(values: Tensor, step: int) -> Tensor:

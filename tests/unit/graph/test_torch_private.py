@@ -125,3 +125,45 @@ def test_the_base_of_a_view_is_known_also_without_gradients():
     buffer = torch.zeros(4, 2)
     assert private.base_of(buffer) is None
     assert private.base_of(buffer[0]) is buffer
+
+
+def test_a_callback_runs_at_the_end_of_backward_on_the_whole_graph():
+    order = []
+    w = torch.ones(2, requires_grad=True)
+    loss = (w * 2).sum()
+    leaf = loss.grad_fn.next_functions[0][0].next_functions[0][0]
+    leaf.register_prehook(lambda _: order.append("leaf"))
+    loss.grad_fn.register_prehook(lambda _: private.at_end_of_backward(lambda: order.append("end")))
+    loss.backward()
+    assert order == ["leaf", "end"]
+
+
+def test_modes_can_be_kept_from_seeing_what_we_compute():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    class Operations(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2)
+    with Functions(), Operations():
+        with private.without_functions(), private.without_dispatch():
+            x.sum()
+        assert seen == []
+        x.sum()
+    assert len(seen) == 2
+
+
+def test_a_tensor_counts_writes_in_place():
+    x = torch.ones(2)
+    before = private.version_of(x)
+    x.mul_(2)
+    assert private.version_of(x) == before + 1

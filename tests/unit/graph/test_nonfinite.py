@@ -1,0 +1,166 @@
+"""Which node made the first value that is not finite, and from which samples."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import workbench as wb
+
+
+def trail(make, *inputs):
+    """Watch the backward of ``make`` in a model of its own; its record."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, *args):
+            return make(self.scale, *args)
+
+    with wb.graph(Model()) as view:
+        view._model(*inputs).backward()
+    return view.record
+
+
+def op(record):
+    node = record.nodes[record.non_finite.node]
+    return node.op
+
+
+def test_the_square_root_of_zero():
+    x = torch.tensor([[1.0, 2.0], [0.0, 0.0], [3.0, 4.0]])
+    record = trail(lambda scale, x: ((x * scale) ** 2).sum(1).sqrt().sum(), x)
+    found = record.non_finite
+    assert (op(record), found.in_forward, found.samples) == ("sqrt", False, (1,))
+    assert "test_nonfinite.py" in found.text
+    assert "row 1 of the batch" in found.text
+    assert math.isfinite(record.loss)
+    assert found.text in str(wb.graph(record))
+
+
+def test_the_logarithm_of_a_softmax_that_underflowed():
+    x = torch.tensor([[1.0, 2.0], [200.0, 0.0], [0.0, 300.0]])
+    y = torch.tensor([0, 0, 1])
+
+    def loss(scale, x):
+        return -torch.softmax(x * scale, 1).log()[torch.arange(3), y].mean()
+
+    record = trail(loss, x)
+    assert math.isfinite(record.loss)
+    assert (op(record), record.non_finite.samples) == ("log", (1, 2))
+
+
+def test_a_division_that_where_hides_in_forward():
+    x = torch.tensor([1.0, 0.0, 3.0])
+
+    def loss(scale, x):
+        a = x * scale
+        return torch.where(a > 0, 1 / a, torch.zeros(3)).sum()
+
+    record = trail(loss, x)
+    assert math.isfinite(record.loss)
+    assert op(record) in {"reciprocal", "mul", "div", "rdiv", "truediv", "rtruediv"}
+    assert record.non_finite.samples == (1,)
+
+
+def test_an_overflow_of_float16_in_backward():
+    x = torch.tensor([[1.0], [2.0], [-1.0]])
+
+    def loss(scale, x):
+        half = (x * scale).half()
+        return (half.float() * torch.tensor([[1.0], [1e6], [1.0]])).sum()
+
+    record = trail(loss, x)
+    found = record.non_finite
+    assert math.isfinite(record.loss)
+    assert (found.in_forward, found.samples) == (False, (1,))
+    assert "float16 ends at 65,504" in found.text
+
+
+def test_of_several_users_the_guilty_one_is_named():
+    x = torch.tensor([0.0, 4.0])
+
+    def loss(scale, x):
+        a = x * scale
+        return (a.sqrt() + a.sin() + a * 2).sum()
+
+    assert op(trail(loss, x)) == "sqrt"
+
+
+def test_finite_gradients_that_overflow_in_their_sum():
+    big = torch.tensor([3e38])
+
+    def loss(scale, x):
+        a = x * scale
+        return (a * big + a.mul(big)).sum()
+
+    record = trail(loss, torch.tensor([1e-10]))
+    assert "added up to" in record.non_finite.text
+
+
+def test_a_bad_gradient_from_outside_is_not_blamed_on_a_node():
+    w = torch.ones(2, requires_grad=True)
+    loss = (w * 2).sum()
+    view = wb.graph(loss)
+    (loss * math.nan).backward()
+    assert view.record.non_finite.node == view.record.root
+    assert "began with" in view.record.non_finite.text
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda o: (o - o.detach()).log().mean(), "log"),
+        (lambda o: (torch.softmax(o * 1000, 1).log() * F.one_hot(torch.ones(5).long(), 2)).sum(),
+         "log"),
+        (lambda o: (o * 1e20 * 1e20).exp().mean(), "exp"),
+    ],
+)  # fmt: skip
+def test_a_loss_that_is_not_finite_names_the_first_output(classifier, batch, make, name):
+    with wb.graph(classifier):
+        loss = make(classifier(batch[0]))
+    record = wb.graph(loss).record
+    assert not math.isfinite(record.loss)
+    assert record.non_finite.in_forward
+    assert op(record) == name
+
+
+def test_a_bad_input_and_a_bad_parameter_are_named(classifier, batch):
+    x, y = batch
+    x[3, 1] = math.nan
+    record = wb.graph(F.cross_entropy(classifier(x), y)).record
+    assert record.non_finite.samples == (3,)
+    assert record.non_finite.text.startswith("An input of")
+    x[3, 1] = 0
+    with torch.no_grad():
+        classifier[2].weight[0, 0] = math.inf
+    record = wb.graph(F.cross_entropy(classifier(x), y)).record
+    assert record.nodes[record.non_finite.node].name == "2.weight"
+
+
+def test_a_mask_of_minus_infinity_is_no_fault():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+    def loss(scale, x):
+        masked = (x * scale).masked_fill(torch.eye(2).bool(), -math.inf)
+        return (torch.softmax(masked, 1) * masked.clamp(min=-5)).sum().sub(1e38).mul(1e38)
+
+    record = trail(loss, x)
+    assert record.non_finite.in_forward
+    assert op(record) in {"sub", "mul"}
+
+
+def test_rows_are_not_read_off_a_weight_with_as_many_rows():
+    weight = torch.zeros(3, 2, requires_grad=True)
+    x = torch.ones(3, 2)
+    loss = (x @ weight.sqrt().t()).sum()
+    view = wb.graph(loss)
+    loss.backward()
+    assert view.record.non_finite is not None
+    assert op(view.record) == "Sqrt"
