@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
+from collections.abc import Iterator
 
 import psutil
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -38,7 +40,16 @@ def live_tensors() -> int:
     return sum(issubclass(type(found), torch.Tensor) for found in gc.get_objects())
 
 
-def test_a_thousand_captures_do_not_grow() -> None:
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """These models are too small to share out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_thousand_captures_do_not_grow(one_thread: None) -> None:
     """Counted once things are warm: Python's heap, live tensors, and the process as a whole."""
     model, process = network(), psutil.Process()
     x, y = batch()
@@ -63,18 +74,18 @@ def test_a_thousand_captures_do_not_grow() -> None:
 
     tracemalloc.start()
     try:
-        for _ in range(10):  # the traces of the last eight blocks are kept, as numbers and strings
+        for _ in range(200):  # the last eight traces are kept as plain data, and free lists fill
             capture()
         gc.collect()
         before, _ = tracemalloc.get_traced_memory()
-        for _ in range(100):
+        for _ in range(300):
             capture()
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    print(f"100 captures: Python's heap grew by {after - before:+} bytes")
-    assert after - before < 100 * 64
+    print(f"300 captures: Python's heap grew by {after - before:+} bytes")
+    assert after - before < 300 * 64  # it wavers by a few kB; a record alone is 15 kB
 
 
 def train(*, captures: bool, steps: int = 100) -> tuple[list[float], list[torch.Tensor]]:
@@ -97,7 +108,7 @@ def train(*, captures: bool, steps: int = 100) -> tuple[list[float], list[torch.
     return losses, [tensor.clone() for tensor in model.state_dict().values()]
 
 
-def test_a_capture_every_ten_steps_leaves_every_bit_of_the_training() -> None:
+def test_a_capture_every_ten_steps_leaves_every_bit_of_the_training(one_thread: None) -> None:
     plain, captured = train(captures=False), train(captures=True)
     assert plain[0] == captured[0]
     assert all(torch.equal(a, b) for a, b in zip(plain[1], captured[1], strict=True))
