@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from workbench.graph.align import align
 from workbench.graph.cause import explain
+from workbench.graph.diff_side import side_of
 from workbench.graph.union import Union
-from workbench.records import DIFF_STATES, DiffSide, GraphDiff
+from workbench.records import DIFF_STATES, GraphDiff, RecordError
 
 if TYPE_CHECKING:
     from workbench.records import GraphRecord, NonFinite, Unreached
@@ -43,6 +44,7 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
 
     Raises:
         TypeError: one of them is a diff itself.
+        RecordError: an edge of one of them leads nowhere or backwards, as in a damaged file.
     """
     for record in (a, b):
         if isinstance(record, GraphDiff):
@@ -50,6 +52,7 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
                 "diff() got a diff; it compares two captures, so give it the two records that this "
                 "diff was made from"
             )
+        _check_order(record)
     union = Union.of(a, b, align(a, b))
     found = GraphDiff(
         title=f"{a.title} → {b.title}",
@@ -64,8 +67,8 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
         strings=union.strings,
         modules=union.modules,
         sources=union.sources,
-        a=_side(a, int(union.row_of_a[a.root])),
-        b=_side(b, int(union.row_of_b[b.root])),
+        a=side_of(a, int(union.row_of_a[a.root])),
+        b=side_of(b, int(union.row_of_b[b.root])),
         sentence="",
         cause_source=-1,
         root=int(union.row_of_a[a.root]),
@@ -80,38 +83,21 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
     return dataclasses.replace(found, sentence=sentence, cause_source=source)
 
 
+def _check_order(record: GraphRecord) -> None:
+    """Rows are in forward order by contract; a file may have been written by anyone."""
+    start, end = record.edge_from, record.edge_to
+    is_forward = (start >= 0) & (start < end) & (end < len(record.node_type))
+    if not is_forward.all():
+        edge = int(np.flatnonzero(~is_forward)[0])
+        raise RecordError(
+            f"the record of {record.title!r} is damaged: its edge {edge:,} leads from row "
+            f"{start[edge]:,} to row {end[edge]:,} of {len(record.node_type):,}, and every edge "
+            "must lead to a later row; capture the graph again"
+        )
+
+
 def _frozen(record: GraphRecord) -> set[str]:
     return {found.name for found in record.unreached if found.reason == "frozen"}
-
-
-def _side(record: GraphRecord, root: int) -> DiffSide:
-    kinds = record.node_kind
-    return DiffSide(
-        title=record.title,
-        model=record.model,
-        experiment=record.experiment,
-        step=record.step,
-        loss=record.loss,
-        device=record.device,
-        torch_version=record.torch_version,
-        captured_at=record.captured_at,
-        root=root,
-        num_operations=int(np.count_nonzero((kinds == 0) | (kinds == 3))),
-        num_parameters=int(np.count_nonzero(kinds == 1)),
-        saved_bytes=record.saved_bytes,
-        parameter_bytes=record.parameter_bytes,
-        buffer_bytes=record.buffer_bytes,
-        input_bytes=record.input_bytes,
-        gradients=record.gradients,
-        gradient_norm=_total_norm(record),
-    )
-
-
-def _total_norm(record: GraphRecord) -> float | None:
-    """L2 norm of all parameters' gradients together, where measured and finite."""
-    norms = record.node_gradient_norm[record.node_kind == 1].astype(np.float64)
-    total = math.sqrt(float(np.nansum(norms**2)))
-    return total if record.gradients and math.isfinite(total) else None
 
 
 def _node_columns(union: Union) -> dict[str, Any]:

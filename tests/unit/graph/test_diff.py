@@ -6,6 +6,7 @@ import dataclasses
 import time
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -19,7 +20,7 @@ from tests.unit.graph.diff_models import (
     parameters,
 )
 from workbench.graph.diff import ADDED, CHANGED, REMOVED, SAME, diff_records
-from workbench.records import DIFF_STATES, GraphDiff, read_record
+from workbench.records import DIFF_STATES, GraphDiff, RecordError, read_record
 
 
 def test_a_capture_is_the_same_as_itself_and_as_the_next_step(images):
@@ -191,3 +192,19 @@ def test_ten_thousand_nodes_take_less_than_a_second():
 
 def test_states_have_names():
     assert DIFF_STATES == ("same", "removed", "added", "changed")
+
+
+def test_a_record_out_of_order_is_refused(both_exits):
+    """As a damaged file may hold; its edges would never come to an end."""
+    a, b = both_exits
+    backwards = dataclasses.replace(b, edge_from=b.edge_to, edge_to=b.edge_from)
+    with pytest.raises(RecordError, match="is damaged: its edge 0 leads from row"):
+        diff_records(a, backwards)
+
+
+def test_the_smallest_graphs_have_a_diff():
+    x = torch.ones(3, requires_grad=True)
+    one = wb.graph(x.sum()).record
+    assert "same graph: 1 operation," in diff_records(one, one).sentence
+    found = diff_records(one, wb.graph((x * 2).sum()).record)
+    assert found.sentence.startswith("1 operation (Mul) joined the graph.")
