@@ -69,7 +69,7 @@ def _about(record: GradientFlow, strip: Strip) -> str:
     if not len(record.step):
         return "No step was sampled yet."
     low, high = strip.limits
-    text = f"Gradient norm {low:.3g} (pale) to {high:.3g} (full), log scale."
+    text = f"Gradient norm {low:.3g} (pale) to {high:.3g} (full), log scale.".replace("-", "−")
     if np.nansum(strip.missing) > 0:
         text += " Stripes: no gradient, did not run."
     if np.isposinf(strip.norm).any():

@@ -47,7 +47,7 @@ class EarlyExitCNN(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.block2(self.block1(x))
         early = self.aux(x.mean((2, 3)))
-        if (6 * early).softmax(1).amax(1).mean() > 0.42:
+        if (6 * early[0]).softmax(0).amax() > 0.5:  # as sure of the first image as this
             return early
         return early + self.head(self.block3(x).mean((2, 3)))
 
@@ -96,9 +96,9 @@ def main() -> None:
         torch.manual_seed(0)
         exp = trained(EarlyExitCNN(), "early exit", Path(runs), 64)
         save(exp, folder, "flow_exit")
-        exp = trained(EarlyExitCNN(), "early exit, long", Path(runs), 400)
+        exp = trained(EarlyExitCNN(), "early exit, long", Path(runs), 200)
         exp.model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-        exp.run(steps=100, wait=True)
+        exp.run(steps=60, wait=True)
         save(exp, folder, "flow_long")
         exp = trained(Spiky(), "square root", Path(runs), 60)
         assert exp.failure is not None

@@ -3,9 +3,9 @@ import { mount, type FlowColumns, type FlowViewState } from '../src/flow';
 import {
   cellOf,
   columnOf,
-  isPartial,
   levelOf,
   limitsOf,
+  partialRows,
   readingAt,
   reduce,
   ticksOf,
@@ -50,7 +50,7 @@ describe('cells', () => {
     expect(strip.cells).toBe(4);
     expect([...strip.norm]).toEqual([1, 2, 4, 8, 0.5, NONE, 0, BAD, NONE, NONE, 3, 3]);
     expect([...strip.missing]).toEqual([0, 0, 0, 0, 0, 1, 0, 0, NONE, NONE, 0, 0]);
-    expect([0, 1, 2].map((cell) => isPartial(strip, cell))).toEqual([false, true, false]);
+    expect(partialRows(strip)).toEqual([1]);
   });
 
   it('share neighbours where there is none: the largest norm, and the share without one', () => {
@@ -191,7 +191,7 @@ describe('the view', () => {
       [...host.querySelectorAll('.wv-key p')].map((one) => one.lastChild?.textContent ?? null);
     expect(signs()).toEqual([
       'no gradient: did not run',
-      'some modules did not run',
+      'a module was left out',
       'gradient is 0',
       'not finite',
       'captured step',

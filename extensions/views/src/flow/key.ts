@@ -1,7 +1,7 @@
 /** The strip's legend: only the signs that occur in it. */
 import { h } from '../graph/dom';
 import { formatNumber } from '../graph/format';
-import { isPartial, LEVELS, limitsOf, reduce, type FlowColumns } from './strip';
+import { LEVELS, limitsOf, partialRows, reduce, type FlowColumns } from './strip';
 
 export function keyOf(record: FlowColumns, captured: boolean): HTMLElement {
   const ramp = h('div', { class: 'wv-ramp', 'aria-hidden': 'true' });
@@ -14,9 +14,7 @@ export function keyOf(record: FlowColumns, captured: boolean): HTMLElement {
   const sign = (kind: string, mark: string, text: string): void =>
     key.append(h('p', {}, h('span', { class: kind, 'aria-hidden': 'true' }, mark), text));
   if (values.some(Number.isNaN)) sign('none', '', 'no gradient: did not run');
-  const strip = reduce(record, Infinity);
-  const cells = Array.from({ length: strip.cells }, (_, cell) => cell);
-  if (cells.some((cell) => isPartial(strip, cell))) sign('', '▼', 'some modules did not run');
+  if (partialRows(reduce(record, Infinity)).length > 0) sign('', '▼', 'a module was left out');
   if (values.includes(0)) sign('zero', '0', 'gradient is 0');
   if (values.includes(Infinity)) sign('bad', '✕', 'not finite');
   if (captured) sign('captured', '', 'captured step');

@@ -2,7 +2,7 @@
 import { formatCount } from '../graph/format';
 import { fitText } from '../graph/text';
 import type { Palette } from '../graph/theme';
-import { isPartial, levelOf, ticksOf, type FlowColumns, type Limits, type Strip } from './strip';
+import { levelOf, partialRows, ticksOf, type FlowColumns, type Limits, type Strip } from './strip';
 
 export const TOP = 14;
 export const BOTTOM = 22;
@@ -139,15 +139,16 @@ function paintBad(
   context.stroke();
 }
 
-/** ▼ above every cell in which one module ran and another did not. */
+/** ▼ above every cell in which a module did not run that runs at other steps: an early exit, say. */
 function paintMarks(
   context: CanvasRenderingContext2D,
   palette: Palette,
   { strip, place }: Picture,
 ): void {
   context.fillStyle = palette.ink2;
+  const rows = partialRows(strip);
   for (let cell = 0; cell < strip.cells; cell += 1) {
-    if (!isPartial(strip, cell)) continue;
+    if (!rows.some((row) => (strip.missing[row * strip.cells + cell] ?? 0) > 0)) continue;
     const x = place.left + (cell + 0.5) * place.cell;
     const half = Math.min(4, Math.max(2, place.cell / 2));
     context.beginPath();

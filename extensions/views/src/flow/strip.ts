@@ -137,15 +137,12 @@ export function columnOf(record: FlowColumns, step: number): number {
   return record.step[low - 1] === step ? low - 1 : -1;
 }
 
-/** Whether some module got a gradient in this cell, and some did not. */
-export function isPartial(strip: Strip, cell: number): boolean {
-  let [ran, missed] = [false, false];
-  for (let row = 0; row < strip.rows; row += 1) {
-    const missing = strip.missing[row * strip.cells + cell] ?? NaN;
-    ran ||= missing < 1;
-    missed ||= missing > 0;
-  }
-  return ran && missed;
+/** Rows that got a gradient at some step, and at another did not. */
+export function partialRows(strip: Strip): number[] {
+  return Array.from({ length: strip.rows }, (_, row) => row).filter((row) => {
+    const missing = strip.missing.subarray(row * strip.cells, (row + 1) * strip.cells);
+    return missing.some((share) => share > 0) && missing.some((share) => share < 1);
+  });
 }
 
 /** The first step, and round ones about `every` cells apart, each with the cell that reaches it. */

@@ -12,7 +12,7 @@ export const STYLE = scoped(
 .wv-flow-body{flex:1;min-height:0;display:flex;gap:16px;padding:0 16px 8px;overflow:auto;align-items:flex-start}
 .wv-main{flex:1 1 auto;min-width:0;position:relative}
 .wv-main canvas{display:block;width:100%;cursor:pointer}
-.wv-key{flex:none;width:152px;font-size:12px;line-height:16px;color:var(--wb-ink2);padding-top:10px}
+.wv-key{flex:none;width:180px;font-size:12px;line-height:16px;color:var(--wb-ink2);padding-top:10px}
 .wv-key b{display:block;font-weight:400;margin-bottom:4px}
 .wv-ramp{display:flex;height:11px;border:1px solid var(--wb-stroke)}
 .wv-ramp i{flex:1}
