@@ -3,7 +3,6 @@ import { button, h } from './dom';
 import { oneLine, plural } from './format';
 import type { Item } from './groups';
 import { parametersOf } from './highlight';
-import { samplesOf } from './inspect-capture';
 import type { GraphState } from './state';
 import { nameOf } from './tree-panel';
 
@@ -17,8 +16,7 @@ export function showNonFinite(
   element.hidden = !found;
   if (!state || !found) return;
   const text = oneLine(found.text.slice(0, 600));
-  const samples = found.samples.length > 0 ? ` ${samplesOf(found.samples.slice(0, 8))}` : '';
-  const line = h('span', { class: 'text' }, text + samples);
+  const line = h('span', { class: 'text' }, text);
   element.replaceChildren(h('span', { 'aria-hidden': 'true' }, '⚠'), line);
   const operation = state.operationOf(found.node);
   if (operation) element.append(button('Show the node', () => select(operation), {}, 'N'));

@@ -1,4 +1,8 @@
-/** What activation checkpointing of a module would free, estimated from one record. */
+/**
+ * What activation checkpointing of a module would free, estimated from one record: storages that
+ * only its operations hold go, and inputs that nobody outside holds must be kept from then on. The
+ * same rule as `workbench/graph/checkpointing.py`.
+ */
 import type { GraphColumns } from './columns';
 import { oneLine, shorten } from './format';
 import type { Group } from './groups';
@@ -60,7 +64,7 @@ export function checkpointCall(path: string, modules: number): { code: string; w
 }
 
 function partsOf(group: Group): Group[] {
-  if (group.kind === 'module') return [group];
+  if (group.kind === 'module') return group.cls ? [group] : [];
   if (group.kind === 'root') return [];
   return group.children.flatMap((child) => (child.kind === 'operation' ? [] : partsOf(child)));
 }
@@ -77,6 +81,10 @@ function secondsOf(parts: readonly Group[], record: GraphColumns): number | null
   return sum;
 }
 
+/** Operations whose output lies in the storage of their input. */
+const VIEW =
+  /^(Alias|AsStrided|Chunk|Diagonal|Expand|Narrow|Permute|ReshapeAlias|Select|Slice|Split(WithSizes)?|Squeeze|T|Transpose|Unbind|Unfold|(Unsafe)?View|Unsqueeze)Backward0$/;
+
 function estimate(
   group: Group,
   operations: readonly Operation[],
@@ -84,31 +92,39 @@ function estimate(
   storages: Storages,
 ): { freed: number; inputs: number } {
   const inside = (id: number): boolean => id >= group.start && id < group.end;
-  const alone = storages
-    .distinct(group)
-    .filter(({ storage, kind }) => kind === 'activation' && isInside(storages, storage, inside));
-  // An input is saved by its first user under the shape with which it came in.
-  const incoming = flows.filter(({ from, to }) => inside(to) && !inside(from));
-  const kept = new Set<number>();
-  const sources = new Map(incoming.map(({ from, to }) => [from, to]));
-  for (const [from, to] of sources) {
-    const [maker, user] = [operations[from], operations[to]];
-    if (!maker || !user) continue;
-    const input = storages
-      .of(user)
-      .find(
-        ({ storage, shape, name }) =>
-          !kept.has(storage) && shape === maker.shape && !/^(result|out)/.test(name),
-      );
-    if (input) kept.add(input.storage);
+  const dropped = storages.holding(group).alone;
+  const makers: number[][] = operations.map(() => []);
+  const users: number[][] = operations.map(() => []);
+  for (const { from, to } of flows) {
+    makers[to]?.push(from);
+    users[from]?.push(to);
   }
-  let [freed, inputs] = [0, 0];
-  for (const { storage, bytes } of alone)
-    if (kept.has(storage)) inputs += bytes;
-    else freed += bytes;
-  return { freed, inputs };
-}
-
-function isInside(storages: Storages, storage: number, inside: (id: number) => boolean): boolean {
-  return storages.holdersOf(storage).every(({ id }) => inside(id));
+  const isView = (id: number): boolean => VIEW.test(operations[id]?.type ?? '');
+  const holds = (id: number, shape: string, result: boolean): boolean => {
+    const operation = operations[id];
+    return (operation ? storages.of(operation) : []).some(
+      (saved) => saved.shape === shape && /^(result0?|output)$/.test(saved.name) === result,
+    );
+  };
+  /** Whether an operation outside holds the output of `base` anyway. */
+  const isHeld = (base: number): boolean => {
+    const pending = [base];
+    for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
+      const shape = operations[id]?.shape ?? '';
+      if (id === base && !inside(id) && holds(id, shape, true)) return true;
+      for (const user of users[id] ?? [])
+        if (isView(user)) pending.push(user);
+        else if (!inside(user) && holds(user, shape, false)) return true;
+    }
+    return false;
+  };
+  const kept = new Set<number>();
+  for (const { from, to } of flows) {
+    if (inside(from) || !inside(to)) continue;
+    let base = from;
+    while (isView(base) && makers[base]?.[0] !== undefined) base = makers[base]?.[0] ?? base;
+    if (!isHeld(base)) kept.add(base);
+  }
+  const inputs = [...kept].reduce((sum, id) => sum + (operations[id]?.outputBytes ?? 0), 0);
+  return { freed: dropped - inputs, inputs };
 }

@@ -59,6 +59,6 @@ function nonFinite({ state, select }: Inspection): HTMLElement | null {
 }
 
 /** `Samples of the batch: 3, 17, 21.` */
-export function samplesOf(samples: readonly number[]): string {
+function samplesOf(samples: readonly number[]): string {
   return `${samples.length === 1 ? 'Sample' : 'Samples'} of the batch: ${samples.join(', ')}.`;
 }
