@@ -266,3 +266,20 @@ def test_what_has_no_norm_becomes_a_note_and_never_an_error(tmp_path: Path) -> N
 def test_one_kernel_gives_what_one_call_per_gradient_gives() -> None:
     gradients = [torch.randn(7, 5), torch.randn(3)]
     assert gradient_norms(gradients).tolist() == [float(g.norm()) for g in gradients]
+
+
+def test_an_overflow_in_fp16_shows_where_it_happened_also_when_clipped(tmp_path: Path) -> None:
+    found = []
+    for limit in (None, 1.0):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+        exp = experiment(tmp_path, model, modes="fp16", clip_grad_norm=limit)
+        with torch.no_grad():
+            model[0].weight *= 3e4
+        exp.run(steps=1, wait=True)
+        found.append(gradient_flow(exp).matrix()[:, 0].tolist())
+        assert exp.status == "finished"
+        exp.close()
+    assert found[0] == found[1]
+    assert math.inf in found[0]
+    assert math.nan not in found[0]
