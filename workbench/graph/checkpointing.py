@@ -60,7 +60,10 @@ class CheckpointSaving:
     """What checkpointing one module would do to the memory held for backward, by the record.
 
     A record knows no inputs that need no gradient (an attention mask) and not how often a module
-    was called: such inputs, and those of each further call, are kept as well, so less is freed.
+    was called: such inputs, and those of each further call, are kept as well, so less is freed. Of
+    a module that works in place on its input it does not know that both are one storage. A
+    container that is not called itself (a `ModuleList`) cannot be checkpointed as one; its
+    ``forward_s`` is None in a watched capture.
     """
 
     module: str
@@ -206,12 +209,12 @@ class _Inputs:
     def _holds_input(self, user: int, maker: int) -> bool:
         """Whether ``user`` saved the value it took from ``maker``."""
         shape = self._record.node_shape[maker]
-        position = self._makers[user].index(maker)
-        several = sum(not self._is_leaf[other] for other in self._makers[user]) > 1
+        alike = [other for other in self._makers[user] if self._record.node_shape[other] == shape]
+        position = alike.index(maker)
         return any(
             not self._name(hold).startswith("result")
             and self._record.hold_shape[hold] == shape
-            and (not several or _SLOTS.get(self._name(hold), 0) == position)
+            and (len(alike) == 1 or _SLOTS.get(self._name(hold), 0) == position)
             for hold in self._holds[user]
         )
 

@@ -44,16 +44,39 @@ class PreNorm(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
+class Separate(nn.Module):
+    """Three linear layers of one input, and a residual beside the last."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.join = Join(width)
+
+    def forward(self, x):
+        y = F.scaled_dot_product_attention(self.query(x), self.key(x), self.value(x))
+        return self.join(y, x)
+
+
+class Join(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
+
+    def forward(self, y, x):
+        return self.norm(self.dense(y) * x)
+
+
 class Transformer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Linear(6, 16)
         self.blocks = nn.Sequential(PreNorm(16), PreNorm(16))
         self.torchs = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+        self.separate = Separate(16)
         self.head = nn.Linear(16, 5)
 
     def forward(self, x):
-        return self.head(self.torchs(self.blocks(self.embed(x))).mean(1))
+        return self.head(self.separate(self.torchs(self.blocks(self.embed(x)))).mean(1))
 
 
 def conv_net():
@@ -68,6 +91,7 @@ CASES = [
     *((conv_net, path) for path in ("", "stem", "block1", "block1.norm", "block2", "pool", "head")),
     *((transformer, path) for path in ("", "blocks", "blocks.0", "blocks.1.mlp", "blocks.0.norm1")),
     *((transformer, path) for path in ("embed", "torchs", "torchs.self_attn", "head")),
+    *((transformer, f"separate{path}") for path in ("", ".query", ".value", ".join")),
 ]
 
 
