@@ -17,7 +17,7 @@ from tests.benchmarks.table import median, quartiles, versions
 from tests.models.resnet import ResNet
 
 pytestmark = pytest.mark.benchmark
-BATCH, SIDE, ROUNDS = 8, 64, 15
+BATCH, SIDE, ROUNDS = 8, 64, 8
 RECORD_MS, CAPTURED, AROUND = 10, 1.2, 1.02
 QUIET = 1.1
 """Wall time over processor time of one thread, up to which wall times mean something."""
@@ -74,7 +74,9 @@ def test_the_record_is_made_in_ten_milliseconds() -> None:
     print(row("wb.graph(loss), clock", [one.wall for one in loss_alone], "ms"))
     print(row("wb.graph(loss), processor", [one.cpu for one in loss_alone], "ms"))
     print(f"{'':34} best {min(one.wall for one in loss_alone):.2f} ms;", versions("torch"))
-    assert min(one.wall for one in loss_alone) <= RECORD_MS
+    if not is_quiet(loop):
+        pytest.skip("the machine is shared now: the figures stand, but judge nothing")
+    assert median([one.wall for one in loss_alone]) <= RECORD_MS
 
 
 def test_only_the_captured_step_pays() -> None:
