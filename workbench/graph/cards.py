@@ -222,5 +222,9 @@ class _Groups:
         if len(run) == 1:
             return path
         last = self.record.modules[run[-1]].path.rsplit(".", 1)[-1]
+        *above, first = path.split(".")
+        if not (first.isdigit() and last.isdigit()):
+            parent = above[-1] if above else self.record.model
+            return f"{short(parent, 11)}.* × {len(run)}"
         near = ".".join(path.split(".")[-2:])
         return f"{short(near, 11)}…{short(last, 4)} × {len(run)}"

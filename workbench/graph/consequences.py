@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from workbench.graph.wording import byte_size, plural, short
+from workbench.graph.wording import byte_size, numbers_starred, plural, short, tail
 from workbench.records import DIFF_STATES, NODE_KINDS
 
 if TYPE_CHECKING:
     from workbench.records import GraphDiff
 
 SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
+_MOST_LISTED = 3
+"""Modules that are named one by one."""
 _COMPILED = NODE_KINDS.index("compiled")
 
 
@@ -43,10 +46,21 @@ def whole_modules(diff: GraphDiff, state: int) -> list[int]:
 
 
 def names_of(diff: GraphDiff, modules: list[int]) -> str:
-    """``block3, head and 2 more``; the root goes by its class, a number has its class beside it."""
-    names = [_module_name(diff, module) for module in modules[:4]]
-    if len(modules) > 4:
-        names = [*names[:3], f"{len(modules) - 3:,} more"]
+    """``block3, head and 2 more``; ``layer.*.norm × 12`` for many that differ in a number only.
+
+    The root goes by its class, a bare number has its class beside it.
+    """
+    kinds: dict[str, list[int]] = defaultdict(list)
+    for module in modules:
+        kinds[numbers_starred(diff.modules[module].path)].append(module)
+    names: list[str] = []
+    for pattern, same in kinds.items():
+        if len(same) > _MOST_LISTED:
+            names.append(f"{tail(pattern, 40)} × {len(same):,}")
+        else:
+            names += [_module_name(diff, module) for module in same]
+    if len(names) > _MOST_LISTED + 1:
+        names = [*names[:_MOST_LISTED], f"{len(names) - _MOST_LISTED:,} more"]
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
@@ -54,7 +68,7 @@ def _module_name(diff: GraphDiff, module: int) -> str:
     path, cls = diff.modules[module].path, short(diff.modules[module].cls, 40)
     if not path:
         return cls
-    return f"{short(path, 40)} ({cls})" if path.isdigit() and cls else short(path, 40)
+    return f"{tail(path, 40)} ({cls})" if path.isdigit() and cls else tail(path, 40)
 
 
 def consequences(diff: GraphDiff) -> str:

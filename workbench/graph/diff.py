@@ -55,7 +55,7 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
         _check_order(record)
     union = Union.of(a, b, align(a, b))
     found = GraphDiff(
-        title=f"{a.title} → {b.title}",
+        title=f"{a.title} → {b.title}" if a.title != b.title else f"{a.title}: A → B",
         model=a.model if a.model == b.model else f"{a.model} → {b.model}",
         experiment=a.experiment if a.experiment == b.experiment else None,
         step=None,

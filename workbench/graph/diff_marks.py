@@ -52,10 +52,11 @@ def mark_of(record: GraphRecord, card: Card) -> Mark:
 
 
 def card_texts(card: Card, mark: Mark) -> tuple[str, str]:
-    """Both lines of a card, cut to the room that size and counts leave."""
+    """Both lines of a card, cut to the room that size and counts leave in its 174 px."""
     label = f"{card.label} ↻" if card.repeats else card.label
-    room = 34 - (len(mark.counts) + 2 if mark.counts else 0)
-    return short(label, 24 if "→" not in mark.size else 13), short(mark.detail or card.detail, room)
+    beside_size = int((168 - 5.8 * len(mark.size)) / 7.2)
+    beside_counts = int((172 - 6 * len(mark.counts)) / 5.7)
+    return short(label, beside_size), short(mark.detail or card.detail, beside_counts)
 
 
 def _detail(record: GraphDiff, row: int) -> str:

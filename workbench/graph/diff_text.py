@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.graph.consequences import operations, whole_modules
+from workbench.graph.describe import MIN_RUN
 from workbench.graph.gradient_change import BEYOND, beyond, shared_gradients
 from workbench.graph.wording import (
     byte_size,
+    numbers_starred,
     plural,
     ratio,
     short,
     signed_bytes,
     significant,
+    tail,
 )
 from workbench.records import DIFF_STATES
 
@@ -78,7 +81,22 @@ def _section(name: str, diff: GraphDiff, state: int, rows: list[_Row]) -> list[s
     counts = [plural(int(np.count_nonzero(operations(diff) & of_state)), "operation")]
     parameters = int(np.count_nonzero((diff.node_kind == 1) & of_state))
     counts += [plural(parameters, "parameter")] if parameters else []
-    return ["", f"{name}: {', '.join(counts)}", *_columns(_cut(rows))]
+    return ["", f"{name}: {', '.join(counts)}", *_columns(_cut(_rolled(rows)))]
+
+
+def _rolled(rows: list[_Row]) -> list[_Row]:
+    """Rows whose module differs in a number only and whose other cells are equal, as one."""
+    groups: dict[_Row, list[str]] = defaultdict(list)
+    for path, *cells in rows:
+        groups[numbers_starred(path), *cells].append(path)
+    found: list[_Row] = []
+    for (pattern, *cells), paths in groups.items():
+        if len(paths) < MIN_RUN:
+            found += [(tail(path, 40), *cells) for path in paths]
+        else:
+            times = f" × {len(paths):,}, each"
+            found.append((f"{tail(pattern, 40 - len(times))}{times}", *cells))
+    return found
 
 
 def _cut(rows: list[_Row]) -> list[_Row]:
@@ -163,13 +181,13 @@ def _gradients(diff: GraphDiff) -> list[str]:
 def _gradient_row(diff: GraphDiff, change: GradientChange) -> _Row:
     sign = "▲" if change.log_factor > 0 else "▼"
     factor = ratio(change.norm_a, change.norm_b)
-    module = _name(diff, int(diff.node_module[change.row]))
+    module = tail(_name(diff, int(diff.node_module[change.row])), 40)
     op = short(diff.strings[diff.node_op[change.row]], 24)
     return module, op, *map(significant, (change.norm_a, change.norm_b)), f"{sign} {factor}".strip()
 
 
 def _name(diff: GraphDiff, module: int) -> str:
-    return short(diff.modules[module].path or diff.modules[module].cls, 30)
+    return short(diff.modules[module].path or diff.modules[module].cls, 200)
 
 
 def _line(diff: GraphDiff, rows: list[int]) -> str:

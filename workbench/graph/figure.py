@@ -17,7 +17,7 @@ from workbench.graph.diff_marks import (
 )
 from workbench.graph.layout import CARD_HEIGHT, CARD_WIDTH, Layout, Link, layout
 from workbench.graph.svg import BAR, heading_lines
-from workbench.graph.wording import heading
+from workbench.graph.wording import heading, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,8 @@ def graph_figure(record: GraphRecord) -> Figure:
     axes.set_xlim(0, width)
     axes.set_ylim(placed.height, -head)
     axes.set_axis_off()
-    _write(axes, 16, 16 - head, heading(record), size=10, bold=True)
+    title = short(heading(record), int((width - 32) / 8.6))
+    _write(axes, 16, 16 - head, title, size=10, bold=True)
     for number, line in enumerate(lines, 1):
         _write(axes, 16, 18 + 16 * number - head, line, size=8)
     for link in placed.links:

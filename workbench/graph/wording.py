@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,6 +34,17 @@ def short(text: str, width: int) -> str:
         return printable
     head = (width - 1) // 2
     return f"{printable[:head]}…{printable[len(printable) - (width - 1 - head) :]}"
+
+
+def tail(path: str, width: int) -> str:
+    """The end of a module path, which tells most, on at most ``width`` characters."""
+    text = short(path, max(width, len(path)))
+    return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"
+
+
+def numbers_starred(path: str) -> str:
+    """``encoder.layer.*.norm`` for every layer's: equal for paths that differ in numbers only."""
+    return re.sub(r"\d+", "*", path)
 
 
 def plural(count: int, noun: str) -> str:

@@ -17,6 +17,7 @@ from torch import nn
 import workbench as wb
 from tests.unit.graph.diff_models import (
     EarlyExit,
+    Stack,
     capture,
 )
 from workbench.graph.diff import diff_records
@@ -128,7 +129,7 @@ def test_the_view_has_every_form(both_exits, tmp_path):
     values = [pair["value"] for node in graph["nodes"] for pair in node["attrs"]]
     assert {"removed", "added", "same"} <= set(values)
     assert repr(view) == (
-        "EarlyExit → EarlyExit: − 9 removed, + 1 added, ≠ 0 changed, 9 same operations"
+        "EarlyExit: A → B: − 9 removed, + 1 added, ≠ 0 changed, 9 same operations"
     )
 
 
@@ -139,3 +140,14 @@ def test_views_are_taken_and_other_things_refused(both_exits):
         diff(a, 3)
     with pytest.raises(TypeError, match="got a diff; it compares two captures"):
         diff(a, diff(a, b))
+
+
+def test_modules_that_differ_in_a_number_only_share_a_line():
+    model, x = Stack(), torch.randn(2, 4)
+    text = str(diff(capture(model, x), capture(model, x, autocast=True)))
+    (line,) = [line for line in text.splitlines() if "ToCopy of linear" in line]
+    assert "layers.* × 12, each" in line
+    model.dropped = {0, 1}
+    text = str(diff(capture(Stack(), x), capture(model, x)))
+    assert "layers.0 " in text
+    assert "layers.1 " in text
