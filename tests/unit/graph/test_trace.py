@@ -203,3 +203,27 @@ def test_a_compiled_model_is_not_compiled_again(compiled, owners):
     names = {n.name for n in view.record.nodes if n.kind == "parameter"}
     modules = ("blocks.0.inner", "blocks.1.inner", "head")
     assert names == {f"{m}.{p}" for m in modules for p in ("weight", "bias")}
+
+
+def test_forward_seconds_are_those_of_the_module_with_all_it_contains():
+    import time
+
+    class Slow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            time.sleep(0.02)
+            return self.linear(x)
+
+    model = nn.ModuleDict({"slow": nn.Sequential(Slow(), Slow()), "fast": nn.Linear(3, 2)})
+    with wb.graph(model):
+        loss = model["fast"](model["slow"](torch.ones(2, 3))).sum()
+        loss = loss + model["fast"](torch.ones(2, 3)).sum()
+    seconds = {m.path: m.forward_s for m in wb.graph(loss).record.modules}
+    assert seconds["slow"] >= seconds["slow.0"] + seconds["slow.1"] >= 0.04
+    assert 0 < seconds["slow.0.linear"] < seconds["slow.0"] - 0.015
+    assert 0 < seconds["fast"] < 0.02
+    assert seconds[""] is None  # a ModuleDict is not called
+    assert seconds["loss"] is None
