@@ -112,6 +112,52 @@ def test_the_batch_is_not_counted_as_saved():
     assert record.title == "Sequential, step 7"
 
 
+def test_the_backward_of_the_captured_step_is_watched(experiment):
+    record = wb.graph(experiment()).record
+    assert record.gradients
+    assert record.notes == ()
+    norms = {n.name: n.gradient_norm for n in record.nodes if n.kind == "parameter"}
+    assert len(norms) == 6
+    assert all(norm > 0 for norm in norms.values())
+
+
+def test_a_gradient_scalers_scale_is_divided_out(experiment):
+    plain, scaled = (
+        wb.graph(experiment(name=f"run-{modes}", modes=modes)).record for modes in ("fp32", "fp16")
+    )
+    assert scaled.notes == ("Gradients are divided by the gradient scaler's 65,536.",)
+    for a, b in zip(parameters(plain), parameters(scaled), strict=True):
+        assert b.gradient_norm == pytest.approx(a.gradient_norm, rel=0.1, abs=1e-3)
+
+
+def parameters(record):
+    return sorted((n for n in record.nodes if n.kind == "parameter"), key=lambda n: n.name)
+
+
+def test_a_loss_that_is_not_finite_is_traced_though_its_step_was_refused(tmp_path):
+    inputs, labels = data(16).tensors
+    inputs[3, 2] = float("nan")
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))  # samples stay apart
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(inputs, labels), batch_size=16
+    )
+    exp = wb.Experiment(model, loader, runs=tmp_path, seed=3, device="cpu")
+    handle = exp.capture(GraphProbe())
+    with pytest.raises(ArithmeticError, match="loss is NaN"):
+        exp.run(steps=1, wait=True)
+    record = handle.wait(timeout=20)
+    exp.stop()
+    assert record.non_finite.in_forward
+    assert len(record.non_finite.samples) == 1
+    assert record.non_finite.text.startswith("An input of linear in 0")
+
+
+def test_without_gradients_the_graph_alone_is_captured(experiment):
+    exp = experiment()
+    record = exp.capture(GraphProbe(gradients=False)).wait()
+    assert not record.gradients
+
+
 def test_a_step_that_failed_before_its_loss_says_so():
     model, batch = network(), data()[:16]
     probe = GraphProbe()
