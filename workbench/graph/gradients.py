@@ -12,7 +12,7 @@ whatever thread it runs on; the hooks are taken off when it ends. A graph that i
 
 To tell which node *made* a value that is not finite, it is enough to know what each node was
 handed, as long as one node alone hands it on. Where several do (a residual connection, a shared
-weight) those that could make such a value are asked what they handed out, too.
+weight) those that could make such a value are asked what they handed out too, unless only one can.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class GradientWatch:
         self.faults: list[str] = []
         """What could not be measured: one message for each."""
         self._giver = givers(graph)
+        self._is_linked = set(self._giver) | set(self._giver.values())
         self._forget()
         self._handles = list(self._hooks(graph))
 

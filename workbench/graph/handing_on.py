@@ -29,20 +29,23 @@ _SAME_VALUES = frozenset(
 
 
 def doubtful(graph: Walk) -> dict[int, list[tuple[int, int]]]:
-    """Nodes to ask what they handed out: row -> (index of the gradient, row of the maker)."""
+    """Nodes to ask what they handed out: row -> (index of the gradient, row of the maker).
+
+    Only where several nodes that could make a value that is not finite hand on to the same one.
+    """
+    types = [node_type(node) for node in graph.nodes]
     edges = np.unique(np.stack([graph.edge_from, graph.edge_to], axis=1), axis=0)
-    num_users = np.bincount(edges[:, 0], minlength=len(graph.nodes))
+    suspect = edges[[not passes_on(types[user]) for user in edges[:, 1].tolist()]]
+    num_suspects = np.bincount(suspect[:, 0], minlength=len(types))
     makers: dict[int, list[int]] = defaultdict(list)
     for maker, user in zip(graph.edge_from.tolist(), graph.edge_to.tolist(), strict=True):
         makers[user].append(maker)
     found: dict[int, list[tuple[int, int]]] = {}
-    for user in np.unique(edges[num_users[edges[:, 0]] > 1, 1]).tolist():
-        node = graph.nodes[user]
-        if passes_on(node_type(node)):
-            continue
-        taken = [i for i, (maker, _) in enumerate(node.next_functions) if maker is not None]
+    for user in np.unique(suspect[num_suspects[suspect[:, 0]] > 1, 1]).tolist():
+        next_nodes = graph.nodes[user].next_functions
+        taken = [i for i, (maker, _) in enumerate(next_nodes) if maker is not None]
         slots = zip(taken, makers[user], strict=True)
-        found[user] = [(index, maker) for index, maker in slots if num_users[maker] > 1]
+        found[user] = [(index, maker) for index, maker in slots if num_suspects[maker] > 1]
     return found
 
 

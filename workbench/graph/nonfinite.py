@@ -3,7 +3,7 @@
 In backward a node is to blame when what it was handed was finite and what it handed on was not.
 The first to blame in the order in which the nodes ran is the one; what follows it only carries the
 value along. Where several nodes hand on to the same one, those that can make a value were asked
-(see `workbench.graph.gradients`); where none of them made it, their finite gradients overflowed as
+(see `workbench.graph.handing_on`); where none of them made it, their finite gradients overflowed as
 they were added.
 """
 
@@ -56,7 +56,7 @@ def first_in_backward(record: GraphRecord, watch: GradientWatch) -> NonFinite | 
     for maker, user in zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True):
         if order[user] >= 0:
             users[maker].add(user)
-    blamed = [_blamed(row, users[row], bad, watch) for row in bad]
+    blamed = [_blamed(record, row, users[row], bad, watch) for row in bad]
     made = min(filter(None, blamed), key=lambda one: order[one.row], default=None)
     if made is None:
         return None
@@ -65,7 +65,9 @@ def first_in_backward(record: GraphRecord, watch: GradientWatch) -> NonFinite | 
     return NonFinite(node=made.row, in_forward=False, samples=samples, text=text)
 
 
-def _blamed(maker: int, users: set[int], bad: set[int], watch: GradientWatch) -> _Made | None:
+def _blamed(
+    record: GraphRecord, maker: int, users: set[int], bad: set[int], watch: GradientWatch
+) -> _Made | None:
     """Who made the non-finite gradient that ``maker`` was handed; None if it only got it on."""
     finite = users - bad
     if len(users) == 1:
@@ -74,7 +76,13 @@ def _blamed(maker: int, users: set[int], bad: set[int], watch: GradientWatch) ->
     guilty = [user for user in finite if not asked.get((maker, user), True)]
     if guilty:
         return _Made(min(guilty, key=lambda user: watch.order()[user]), maker)
-    return None if users & bad else _Made(maker, maker)
+    if users & bad:
+        return None
+    types = record.node_type
+    able = [user for user in users if not passes_on(record.strings[types[user]])]
+    if len(able) == 1 and (maker, able[0]) not in asked:  # nobody else could
+        return _Made(able[0], maker)
+    return _Made(maker, maker)
 
 
 def _samples(
