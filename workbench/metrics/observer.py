@@ -32,6 +32,10 @@ from workbench.metrics.writer import EventWriter
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
+_SETTLED_S = 10.0
+"""A run shorter than this gets one picture of its gradient flow, when it is over: importing
+matplotlib alone would slow all of it."""
+
 
 def attach(experiment: Experiment) -> Callable[[], None]:
     """Write ``experiment`` to event files in its run directory; returns what ends it.
@@ -67,6 +71,7 @@ class TensorBoardObserver:
         """Take what TensorBoard shows from ``event``; called on the training thread."""
         if isinstance(event, RunStarted):
             self.writer.start()
+            self._flow.hold(_SETTLED_S)
             self._describe(event.step)
         elif isinstance(event, EpochDone):
             self._epoch_done(event)

@@ -27,6 +27,10 @@ class Pictures:
         self._offered = -1
         self._not_before = 0.0
 
+    def hold(self, seconds: float) -> None:
+        """Draw nothing for so long, unless it is the last one."""
+        self._not_before = max(self._not_before, time.monotonic() + seconds)
+
     def offer(self, step: int, draw: Draw) -> None:
         """Draw it, or keep it until it is the last one or its time has come."""
         if step == self._offered:

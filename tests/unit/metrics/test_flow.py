@@ -19,7 +19,7 @@ from torch import nn
 
 from tests.unit.records.support import gradient_flow as sample
 from workbench.experiment import Experiment, measures
-from workbench.metrics import attach, pictures
+from workbench.metrics import attach, observer, pictures
 from workbench.metrics.flow import draw_flow
 from workbench.records import FlowRow, GradientFlow
 
@@ -101,6 +101,7 @@ def test_a_run_has_a_picture_an_epoch_and_one_at_its_end(
     tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pictures, "DRAWING_SHARE", math.inf)
+    monkeypatch.setattr(observer, "_SETTLED_S", 0)
     experiment = make(tmp_path)
     detach = attach(experiment)
     experiment.run(epochs=2, wait=True)
@@ -109,8 +110,7 @@ def test_a_run_has_a_picture_an_epoch_and_one_at_its_end(
     experiment.close()
     images = read(experiment.path).Images(TAG)
     steps = [image.step for image in images]
-    assert steps[-2:] == [16, 19]
-    assert len(steps) == len(set(steps))
+    assert steps == [8, 16, 19]
     assert images[-1].encoded_image_string.startswith(b"\x89PNG")
 
 
@@ -131,6 +131,17 @@ def test_a_run_that_fails_has_a_picture_of_the_step_that_failed(tmp_path: Path, 
     detach()
     experiment.close()
     assert read(experiment.path).Images(TAG)[-1].step == 3
+
+
+def test_a_short_run_is_not_slowed_by_a_picture_before_it_is_over(
+    tmp_path: Path, read: Read
+) -> None:
+    experiment = make(tmp_path)
+    detach = attach(experiment)
+    experiment.run(epochs=3, wait=True)
+    detach()
+    experiment.close()
+    assert [image.step for image in read(experiment.path).Images(TAG)] == [24]
 
 
 def test_pictures_that_come_too_soon_are_left_out_but_never_the_last(tmp_path: Path) -> None:
