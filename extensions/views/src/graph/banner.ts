@@ -18,7 +18,7 @@ export function showNonFinite(
   const text = oneLine(found.text.slice(0, 600));
   const line = h('span', { class: 'text' }, text);
   element.replaceChildren(h('span', { 'aria-hidden': 'true' }, '⚠'), line);
-  const operation = state.operationOf(found.node);
+  const operation = state.firstNonFinite;
   if (operation) element.append(button('Show the node', () => select(operation), {}, 'N'));
 }
 

@@ -46,7 +46,7 @@ function nonFinite({ state, select }: Inspection): HTMLElement | null {
   const found = state.record.non_finite;
   if (!found) return null;
   const parts: Node[] = [h('p', {}, oneLine(found.text.slice(0, 600)))];
-  const operation = state.operationOf(found.node);
+  const operation = state.firstNonFinite;
   if (operation) {
     const path = state.record.modules[operation.module]?.path ?? '';
     parts.push(

@@ -5,6 +5,9 @@ import { formatBytes, oneLine } from './format';
 import type { Colouring, GraphState } from './state';
 import type { Palette } from './theme';
 
+/** Pixels that the open legend takes at the top right of the drawing. */
+export const LEGEND = { width: 292, height: 270 };
+
 const TITLES: Record<Colouring, string> = {
   bytes: 'Bytes saved for backward, per operation',
   gradient: 'Norm of the gradient of the output (log)',

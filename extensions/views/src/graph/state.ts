@@ -87,6 +87,11 @@ export class GraphState {
     return '';
   }
 
+  /** The next capture is looked at as the one before, where it can be. */
+  lookLike(before: GraphState | null): void {
+    if (before && !this.missing(before.colouring)) this.colouring = before.colouring;
+  }
+
   /** Lights a part of the graph; asking for what is lit already puts it out. */
   light(kind: HighlightKind, item: Item): void {
     const { highlight, operations } = this;
@@ -99,6 +104,12 @@ export class GraphState {
   operationOf(row: number): Operation | null {
     this.#owners ??= new Map(this.operations.flatMap((one) => one.rows.map((of) => [of, one])));
     return this.#owners.get(row) ?? null;
+  }
+
+  /** The first operation that made a value which is not finite. */
+  get firstNonFinite(): Operation | null {
+    const found = this.record.non_finite;
+    return found ? this.operationOf(found.node) : null;
   }
 
   checkpoint(group: Group): CheckpointEstimate | null {

@@ -61,7 +61,7 @@ export const STYLE = scoped(
 .wv-table tbody tr:hover td{background:$lvl1}
 .wv-banner{flex:none;display:flex;align-items:center;gap:10px;padding:6px 12px;border-bottom:1px solid $line;background:$badbg;box-shadow:inset 3px 0 $bad}
 .wv-banner .text{flex:1;min-width:0;overflow-wrap:anywhere}.wv-banner>span:first-child{color:$bad}
-.wv-lit{position:absolute;left:50%;bottom:12px;transform:translateX(-50%);display:flex;align-items:center;gap:12px;max-width:calc(100% - 24px);padding:5px 5px 5px 14px;border:1px solid $sel;border-radius:6px;background:$selbg;box-shadow:$shadow}
+.wv-lit{position:absolute;right:12px;bottom:12px;display:flex;align-items:center;gap:12px;max-width:calc(100% - 24px);padding:5px 5px 5px 14px;border:1px solid $sel;border-radius:6px;background:$selbg;box-shadow:$shadow}
 .wv-seg button[aria-disabled=true]{color:$ink2;opacity:.6;cursor:default}
 .wv-legend .key>i.sign{border:0}.wv-legend .key>i.sign::before{content:'0';display:block;font-style:normal;font-weight:600;text-align:center;width:14px}
 .wv-legend .key>i.sign{width:14px;height:14px}

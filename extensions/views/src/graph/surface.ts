@@ -92,12 +92,28 @@ export class Surface {
     this.#animation = requestAnimationFrame(tick);
   }
 
-  /** The first look at a drawing; returns whether `covered` pixels at the right stay free. */
-  open(covered: number): boolean {
+  /** The first look at a drawing; returns whether the corner at the top right stays free. */
+  open(width: number, height: number): boolean {
     const root = this.#state?.layout.root;
     if (!root) return true;
-    this.camera.open(root, root.axis);
-    return this.camera.clear(root, covered);
+    const { camera } = this;
+    camera.open(root, root.axis);
+    const top = root.children.filter(({ y }) => (y - camera.y) * camera.zoom < height);
+    const right = Math.max(...top.map((box) => box.x + box.width));
+    return camera.clear({ ...root, width: right - root.x }, width);
+  }
+
+  /** Shows the whole drawing. */
+  fit(): void {
+    const root = this.#state?.layout.root;
+    if (root) this.animate((camera) => camera.fit(root));
+  }
+
+  /** What was clicked stays under the pointer when it opens or closes. */
+  follow(before: Box | undefined, after: Box | undefined): void {
+    if (!before || !after) return;
+    this.camera.x += after.axis - before.axis;
+    this.camera.y += after.y - before.y;
   }
 
   /** Brings a point of the drawing to the middle. */

@@ -9,7 +9,7 @@ import type { HighlightKind } from './highlight';
 import { inspect } from './inspector';
 import { Finder } from './finder';
 import { handleKey } from './keyboard';
-import { showLegend } from './legend';
+import { LEGEND, showLegend } from './legend';
 import { minimap } from './minimap';
 import type { GraphViewOptions, GraphViewState } from './mount';
 import { Panels } from './panels';
@@ -22,14 +22,12 @@ import { followTheme, readPalette, type Palette } from './theme';
 import { toolbar } from './toolbar';
 import { treePanel } from './tree-panel';
 
-/** Pixels that the open legend takes at the right of the drawing. */
-const LEGEND = 292;
-
 /** Everything on screen and what it does; `keyboard.ts` calls the public part. */
 export class GraphView {
   readonly element = h('div', { class: 'wv-view wv-graph' });
   state: GraphState | null = null;
   table = false;
+  readonly canvas: HTMLCanvasElement;
   #shown: GraphColumns | null = null;
   #palette: Palette;
   readonly #cleanup: (() => void)[] = [];
@@ -80,7 +78,8 @@ export class GraphView {
       },
       label,
     );
-    this.#main.append(this.#surface.element, this.#legend, this.#lit, this.#grid, this.#message);
+    this.canvas = this.#surface.element;
+    this.#main.append(this.canvas, this.#legend, this.#lit, this.#grid, this.#message);
     const body = h('div', { class: 'wv-body' }, this.#tree.element, this.#main, this.#inspector);
     this.element.append(h('style', {}, STYLE), this.#bar.element, this.#banner, body, this.#live);
     this.#panels = new Panels({
@@ -96,8 +95,11 @@ export class GraphView {
 
   start(): void {
     this.element.addEventListener('keydown', (event) => handleKey(this, event));
-    this.#cleanup.push(followTheme(this.element, () => this.#retheme()));
-    this.#cleanup.push(this.store.subscribe(() => this.#update()));
+    const theme = followTheme(this.element, () => this.#retheme());
+    this.#cleanup.push(
+      theme,
+      this.store.subscribe(() => this.#update()),
+    );
     if (typeof ResizeObserver === 'function') {
       const observer = new ResizeObserver(() => this.#resize());
       observer.observe(this.element);
@@ -112,10 +114,6 @@ export class GraphView {
     for (const end of this.#cleanup) end();
     this.#surface.dispose();
     this.element.remove();
-  }
-
-  get canvas(): HTMLCanvasElement {
-    return this.#surface.element;
   }
 
   select(item: Item | null, reveal: boolean): void {
@@ -133,14 +131,8 @@ export class GraphView {
     const { state } = this;
     if (!state) return;
     const before = state.box(group);
-    const anchor = before && { x: before.axis, y: before.y };
     state.toggle(group);
-    const after = state.box(group);
-    // What was clicked stays under the pointer.
-    if (anchor && after) {
-      this.#surface.camera.x += after.axis - anchor.x;
-      this.#surface.camera.y += after.y - anchor.y;
-    }
+    this.#surface.follow(before, state.box(group));
     this.#live.textContent = `${shorten(group.title, 80)} ${state.open.has(group) ? 'opened' : 'closed'}`;
     this.#refresh();
   }
@@ -158,8 +150,7 @@ export class GraphView {
 
   /** Selects the first node that made a value which is not finite. */
   showNonFinite(): boolean {
-    const found = this.state?.record.non_finite;
-    const operation = found ? this.state?.operationOf(found.node) : null;
+    const operation = this.state?.firstNonFinite ?? null;
     if (operation) this.select(operation, true);
     return Boolean(operation);
   }
@@ -169,8 +160,7 @@ export class GraphView {
   }
 
   fit(): void {
-    const root = this.state?.layout.root;
-    if (root) this.#surface.animate((camera) => camera.fit(root));
+    this.#surface.fit();
   }
 
   toggleTable(): void {
@@ -191,8 +181,9 @@ export class GraphView {
 
   /** The legend stays open only where the drawing leaves it room. */
   #openCamera(): void {
-    const covered = this.#legend.open ? LEGEND : 0;
-    if (this.#surface.camera.width > 1 && !this.#surface.open(covered)) this.#legend.open = false;
+    if (this.#surface.camera.width <= 1) return;
+    const { open } = this.#legend;
+    this.#legend.open = this.#surface.open(open ? LEGEND.width : 0, LEGEND.height) && open;
   }
 
   #retheme(): void {
@@ -219,9 +210,7 @@ export class GraphView {
   }
 
   #replace(state: GraphState | null): void {
-    const { colouring } = this.state ?? {};
-    // The next capture is looked at in the same way, where it can be.
-    if (state && colouring && !state.missing(colouring)) state.colouring = colouring;
+    state?.lookLike(this.state);
     this.state = state;
     this.#surface.use(state, this.#palette);
     if (!state) return;
@@ -243,7 +232,7 @@ export class GraphView {
     showNonFinite(this.#banner, state, select);
     showLit(this.#lit, state, () => this.light(null));
     if (state) {
-      const light = (kind: HighlightKind, item: Item): boolean => this.light(kind, item);
+      const light = this.light.bind(this);
       inspect(this.#inspector, { state, select, toggle, light });
       this.#tree.update();
       showLegend(this.#legend, state, this.#palette);
@@ -256,7 +245,6 @@ export class GraphView {
   #drawAround(): void {
     const { camera } = this.#surface;
     this.#bar.showZoom(camera.zoom);
-    if (this.state && !this.table) this.#map.draw(this.state, camera, this.#palette);
-    else this.#map.element.hidden = true;
+    this.#map.draw(this.table ? null : this.state, camera, this.#palette);
   }
 }
