@@ -77,12 +77,6 @@ def test_ddp_goes_by_the_models_own_names(kind: str, num_ranks: int) -> None:
         assert ("_DDPSinkBackward" in found["types"]) == (kind == "ddp-unused")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="names.py, plain_tensors: DTensor.__tensor_flatten__ names its device_mesh too, which "
-    "is no tensor: AttributeError: 'DeviceMesh' object has no attribute 'layout'",
-)
 @wrapped
 def test_fsdp_goes_by_the_models_own_names(num_ranks: int) -> None:
     for found in run("fsdp", num_ranks):
@@ -91,12 +85,6 @@ def test_fsdp_goes_by_the_models_own_names(num_ranks: int) -> None:
         assert places == {("parameter", name.rpartition(".")[0]) for name in LEAVES}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="names.py, Leaves.of: while a block runs, FSDP2's parameters are other tensors than the "
-    "named ones (`FSDPParam.unsharded_param`), so those of sharded blocks have no name",
-)
 @wrapped
 def test_fsdps_gathered_parameters_keep_their_names(num_ranks: int) -> None:
     for found in run("fsdp", num_ranks):

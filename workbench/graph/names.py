@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.graph.owners import NOWHERE, OUTSIDE
-from workbench.graph.torch_private import storage_key
+from workbench.graph.torch_private import gathered_parameters, storage_key
 from workbench.records import GraphModule
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class ModelNames:
     """The module behind each row of ``modules``, the outermost wrapper where there are several."""
     parameters: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
     """``id(parameter)`` -> (qualified name, row of its module); the first name wins."""
+    gathered: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
+    """The same for the tensors that FSDP2 computes with in place of sharded parameters."""
     frozen: set[int] = field(default_factory=set[int])
     """``id`` of every parameter that does not require grad."""
     storages: dict[int, str] = field(default_factory=dict[int, str])
@@ -49,6 +51,7 @@ class ModelNames:
         seen: set[int] = set()
         for prefix, model in models.items():
             names._add_model(prefix, model, seen)
+        names._add_gathered()
         return names
 
     @property
@@ -74,6 +77,16 @@ class ModelNames:
             self.live.append(module)
             children = list(inner.named_children())
             pending.extend((_join(path, name), row, child) for name, child in reversed(children))
+
+    def _add_gathered(self) -> None:
+        sharded = [found for module in self.live for found in gathered_parameters(module)]
+        if not sharded:
+            return
+        row_of = {id(layer): row for row, top in enumerate(self.live) for layer in _unwrapped(top)}
+        for owner, name, tensor in sharded:
+            row = row_of.get(id(owner))
+            if row is not None:
+                self.gathered[id(tensor)] = (_join(self.modules[row].path, name), row)
 
     def _add_tensors(self, module: nn.Module, path: str, row: int) -> None:
         for name, parameter in module.named_parameters(recurse=False):
@@ -122,7 +135,8 @@ def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
     flatten = getattr(type(tensor), "__tensor_flatten__", None)
     if flatten is not None:
         inner: list[str] = flatten(tensor)[0]
-        return [part for name in inner for part in plain_tensors(getattr(tensor, name))]
+        values = [getattr(tensor, name) for name in inner]  # a DTensor names its mesh as well
+        return [part for v in values if isinstance(v, torch.Tensor) for part in plain_tensors(v)]
     if tensor.layout is torch.strided:
         return [tensor]
     if tensor.layout is torch.sparse_coo:
@@ -156,7 +170,7 @@ class Leaves:
             variable: Any = getattr(graph.nodes[row], "variable", None)
             if variable is None:
                 continue
-            known = names.parameters.get(id(variable))
+            known = names.parameters.get(id(variable)) or names.gathered.get(id(variable))
             is_parameter = known is not None or isinstance(variable, torch.nn.Parameter)
             found.kind[row] = "parameter" if is_parameter else "input"
             found.name[row] = known[0] if known else extra.get(id(variable), "")

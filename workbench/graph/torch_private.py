@@ -12,6 +12,7 @@ forward again. ``_raw_saved_*`` with ``.data`` looks without unpacking
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
@@ -103,6 +104,30 @@ def storage_key(tensor: torch.Tensor) -> tuple[int, int]:
     """(identity, bytes) of the storage behind ``tensor``; the identity holds while it lives."""
     storage = tensor.untyped_storage()
     return storage._cdata, storage.nbytes()
+
+
+def gathered_parameters(module: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor]]:
+    """(owner, name, tensor) of the whole parameters that FSDP2 swaps in while ``module`` runs.
+
+    The same tensors serve every step; there are none before the first. Empty for a module that
+    `fully_shard` was not applied to.
+    """
+    state: Any = None
+    if "torch.distributed.fsdp" in sys.modules:
+        from torch.distributed.fsdp import FSDPModule
+
+        state = cast(Any, module)._get_fsdp_state() if isinstance(module, FSDPModule) else None
+    groups = getattr(state, "_fsdp_param_groups", [])
+    found = [
+        (
+            one._module_info.module,
+            one._module_info.param_name,
+            getattr(one, "_unsharded_param", None),
+        )
+        for group in groups
+        for one in group.fsdp_params
+    ]
+    return [(owner, name, tensor) for owner, name, tensor in found if tensor is not None]
 
 
 def compiled_call(module: nn.Module) -> Callable[..., Any] | None:

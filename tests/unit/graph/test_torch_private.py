@@ -167,3 +167,26 @@ def test_a_tensor_counts_writes_in_place():
     before = private.version_of(x)
     x.mul_(2)
     assert private.version_of(x) == before + 1
+
+
+def test_the_parameters_that_fsdp_gathers_are_found():
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+        assert private.gathered_parameters(model) == []
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        loss = model(torch.ones(1, 2)).sum()
+        found = private.gathered_parameters(model)
+        assert [(owner is model[0], name) for owner, name, _ in found] == [
+            (True, "weight"),
+            (True, "bias"),
+        ]
+        relu = loss.grad_fn.next_functions[0][0]
+        bias = relu.next_functions[0][0].next_functions[0][0].variable
+        assert any(tensor is bias for *_, tensor in found)
+    finally:
+        dist.destroy_process_group()
