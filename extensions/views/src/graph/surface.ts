@@ -103,10 +103,14 @@ export class Surface {
     return camera.clear({ ...root, width: right - root.x }, width);
   }
 
-  /** Shows the whole drawing. */
-  fit(): void {
+  /** Shows the whole drawing, beside what covers its right where there is room. */
+  fit(covered: number): void {
     const root = this.#state?.layout.root;
-    if (root) this.animate((camera) => camera.fit(root));
+    if (root)
+      this.animate((camera) => {
+        camera.fit(root);
+        camera.clear(root, covered);
+      });
   }
 
   /** What was clicked stays under the pointer when it opens or closes. */

@@ -160,7 +160,7 @@ export class GraphView {
   }
 
   fit(): void {
-    this.#surface.fit();
+    this.#surface.fit(this.#legend.open ? LEGEND.width : 0);
   }
 
   toggleTable(): void {
