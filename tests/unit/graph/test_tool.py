@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import sys
 
 import pytest
@@ -118,7 +119,8 @@ HOSTILE = [
 
 
 def test_hostile_names_are_kept_in_the_record_and_harmless_in_every_view(batch):
-    model = nn.ModuleDict({name: nn.Linear(3, 2) for name in HOSTILE})
+    kinds = (nn.Linear(3, 2), nn.LayerNorm(3)) * 3  # equal neighbours would share one line
+    model = nn.ModuleDict(dict(zip(HOSTILE, map(copy.deepcopy, kinds), strict=True)))
     with wb.graph(model):
         loss = sum(module(batch[0]).sum() for module in model.values())
     view = wb.graph(loss)
