@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench.graph.dismantle import protect
+from workbench.graph.dismantle import DEEP, protect
+from workbench.graph.torch_private import node_sequence
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
@@ -27,7 +28,7 @@ def parameters_behind(
     for node, number in starts:
         reached[node] = reached.get(node, 0) | 1 << number
     order, num_users = _discover(list(reached))
-    _protect(order, [node for node in reached if not num_users[node]])
+    _protect(len(order), [node for node in reached if not num_users[node]])
     found: dict[str, int] = {}
     ready = [node for node in reached if not num_users[node]]
     while ready:
@@ -61,15 +62,19 @@ def _discover(starts: list[Node]) -> tuple[list[Node], dict[Node, int]]:
     return order, num_users
 
 
-def _protect(order: Sequence[Node], tops: Sequence[Node]) -> None:
-    """Freeing a deep graph whose nodes were looked at needs care (see `dismantle`)."""
-    for top in tops if len(order) > 1 else ():
-        nodes, _ = _discover([top]) if len(tops) > 1 else (list(order), {})
-        protect(_forward(nodes))
+def _protect(num_nodes: int, tops: Sequence[Node]) -> None:
+    """Freeing a deep graph whose nodes were looked at needs care (see `dismantle`).
 
-
-def _forward(nodes: list[Node]) -> list[Node]:
-    from workbench.graph.torch_private import node_sequence
-
-    top, *rest = nodes
-    return [*sorted(rest, key=node_sequence), top]
+    Each node goes to the ladder of the last start that reaches it, so that many starts on one deep
+    graph cost no more than one.
+    """
+    if num_nodes < DEEP:
+        return
+    taken: set[Node] = set()
+    for top in sorted(tops, key=node_sequence, reverse=True):
+        nodes = [top]
+        for node in nodes:  # grows while it is read
+            fresh = {maker for maker, _ in node.next_functions if maker is not None} - taken
+            taken |= fresh
+            nodes += fresh
+        protect([*sorted(nodes[1:], key=node_sequence), top])
