@@ -1,7 +1,7 @@
 """The autograd graph of a live loss: every node, its module, its source line, what it saves.
 
 ``graph(...)`` is the verb, `GraphProbe` captures a step of an experiment, `GraphView` shows a
-record.
+record, `diff` compares two, and `gradient_flow` follows an experiment over time.
 """
 
 from __future__ import annotations
@@ -11,12 +11,24 @@ from types import ModuleType
 from typing import Any
 
 from workbench.graph.capture import NoGraphError
+from workbench.graph.diff_view import GraphDiffView, diff
+from workbench.graph.flow_view import GradientFlowView, gradient_flow
 from workbench.graph.probe import GraphProbe
 from workbench.graph.tool import graph
 from workbench.graph.tracing import TracedGraph
 from workbench.graph.view import GraphView
 
-__all__ = ["GraphProbe", "GraphView", "NoGraphError", "TracedGraph", "graph"]
+__all__ = [
+    "GradientFlowView",
+    "GraphDiffView",
+    "GraphProbe",
+    "GraphView",
+    "NoGraphError",
+    "TracedGraph",
+    "diff",
+    "gradient_flow",
+    "graph",
+]
 
 
 class _Callable(ModuleType):
@@ -26,7 +38,7 @@ class _Callable(ModuleType):
     it then still answers ``wb.graph(loss)``.
     """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> GraphView:
+    def __call__(self, *args: Any, **kwargs: Any) -> GraphView | GraphDiffView:
         return graph(*args, **kwargs)
 
 

@@ -12,29 +12,35 @@ from workbench.graph.batches import held_batch_size
 from workbench.graph.build import Origin, build_record
 from workbench.graph.caller import caller_variables, held_tensors, models_of
 from workbench.graph.capture import root_of, walk
+from workbench.graph.diff_view import GraphDiffView
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
 from workbench.graph.probe import GraphProbe
 from workbench.graph.tracing import TracedGraph, trace_of
 from workbench.graph.view import GraphView
-from workbench.records import GraphRecord, RecordError
+from workbench.records import GraphDiff, GraphRecord, RecordError
 
 
 @overload
 def graph(target: nn.Module, *, model: None = None, gradients: bool = True) -> TracedGraph: ...
+@overload
+def graph(  # pyright: ignore[reportOverlappingOverload] - a diff is no GraphView
+    target: GraphDiff, *, model: None = None, gradients: bool = True
+) -> GraphDiffView: ...
 @overload
 def graph(
     target: Any = None, *, model: nn.Module | None = None, gradients: bool = True
 ) -> GraphView: ...
 def graph(
     target: Any = None, *, model: nn.Module | None = None, gradients: bool = True
-) -> GraphView:
+) -> GraphView | GraphDiffView:
     """Show the autograd graph of a live loss.
 
     Args:
         target: a loss tensor; an `Experiment`, for its next step (one step is run if it is idle); a
             module, for ``with wb.graph(model):`` around a forward in your own loop, which adds
-            source lines and exact modules; a `GraphRecord` or the path of a saved one.
+            source lines and exact modules; a `GraphRecord`, a `GraphDiff`, or the path of a saved
+            one.
         model: the module whose names the loss's parameters go by. Without it, modules are looked
             for in the caller's variables.
         gradients: whether to measure the gradient of every node in the backward that follows. It
@@ -60,10 +66,12 @@ def graph(
         return TracedGraph(target, gradients=gradients)
     if target is None and model is not None:
         return TracedGraph(model, gradients=gradients)
+    if isinstance(target, (str, Path)):
+        target = open_file(target)
+    if isinstance(target, GraphDiff):
+        return GraphDiffView(target)
     if isinstance(target, GraphRecord):
         return GraphView(target)
-    if isinstance(target, (str, Path)):
-        return GraphView(open_file(target))
     capture: Any = getattr(target, "capture", None)
     if callable(capture):
         return GraphView(cast(Any, capture(GraphProbe(gradients=gradients))).wait())

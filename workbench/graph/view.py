@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.display import mime_bundle
 from workbench.graph.after_backward import with_gradients
+from workbench.graph.checkpointing import checkpoint_saving
 from workbench.graph.describe import describe
+from workbench.graph.diff_view import diff
+from workbench.graph.export import save
 from workbench.graph.figure import graph_figure
+from workbench.graph.holders import holders
+from workbench.graph.no_gradient import why_no_gradient
 from workbench.graph.svg import graph_html
 from workbench.graph.wording import heading, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from workbench.graph.checkpointing import CheckpointSaving
+    from workbench.graph.diff_view import GraphDiffView
     from workbench.graph.gradients import GradientWatch
-    from workbench.records import GraphRecord
+    from workbench.graph.holders import HeldStorage
+    from workbench.records import GraphNode, GraphRecord, Unreached
 
 
 class GraphView:
@@ -53,8 +61,31 @@ class GraphView:
         return record
 
     def save(self, path: str | Path) -> Path:
-        """Write the record to ``path`` (open it again with ``wb.graph(path)``); returns it."""
-        return self.record.save(path)
+        """Write the graph in the form that the suffix names; returns the path.
+
+        ``.safetensors`` is the record, to open again with ``wb.graph(path)``; ``.svg``, ``.png``
+        and ``.pdf`` are pictures; ``.dot`` is for Graphviz and ``.json`` for Model Explorer.
+
+        Raises:
+            ValueError: another suffix; the message lists the known ones.
+        """
+        return save(self.record, path)
+
+    def diff(self, other: GraphView | GraphRecord) -> GraphDiffView:
+        """What changed from this capture to ``other``."""
+        return diff(self.record, other)
+
+    def why_no_gradient(self, parameter: str) -> Unreached | str:
+        """Why ``parameter`` gets no gradient from this loss, or a sentence that it gets one."""
+        return why_no_gradient(self.record, parameter)
+
+    def holders(self, node: int | GraphNode) -> tuple[HeldStorage, ...]:
+        """What a node keeps alive for backward, and which other nodes keep the same."""
+        return holders(self.record, node)
+
+    def checkpoint_saving(self, module: str) -> CheckpointSaving:
+        """What activation checkpointing of a module would free, by this capture."""
+        return checkpoint_saving(self.record, module)
 
     def figure(self) -> Figure:
         """The static picture as a matplotlib figure."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workbench.records import GraphRecord, MemoryRecord, RecordError, read_record
+from workbench.records import (
+    GradientFlow,
+    GraphRecord,
+    MemoryRecord,
+    RecordError,
+    read_record,
+)
 
 SUFFIX = ".safetensors"
 
@@ -14,7 +20,7 @@ def open_record(path: str | Path) -> Any:
     """Open a record written by ``view.save(path)``, or an allocator snapshot (``.pickle``).
 
     Returns:
-        A `GraphView` or a `MemoryView`.
+        A `GraphView`, `GraphDiffView`, `GradientFlowView` or `MemoryView`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -38,6 +44,10 @@ def open_record(path: str | Path) -> Any:
         from workbench.graph import graph
 
         return graph(record)
+    if isinstance(record, GradientFlow):
+        from workbench.graph import GradientFlowView
+
+        return GradientFlowView(record)
     if isinstance(record, MemoryRecord):
         from workbench.memory import memory
 

@@ -86,6 +86,14 @@ def test_saved_and_opened_again(record, tmp_path):
     assert str(wb.graph(str(path))) == str(wb.graph(record))
 
 
+def test_a_saved_diff_opens_as_a_diff(record, tmp_path):
+    view = wb.graph(record).diff(record)
+    again = wb.graph(view.save(tmp_path / "diff.safetensors"))
+    assert str(again) == str(view)
+    with pytest.raises(ValueError, match=r"a graph is saved as .*\.dot"):
+        wb.graph(record).save(tmp_path / "graph.xls")
+
+
 def test_bad_targets_name_what_came_and_what_is_valid(tmp_path):
     with pytest.raises(TypeError, match="graph\\(\\) got int; it takes a loss tensor"):
         wb.graph(3)
