@@ -144,7 +144,8 @@ def storages_of(tensor: torch.Tensor) -> tuple[int, int]:
 def reachable_from(loss: torch.Tensor | None) -> Iterator[torch.Tensor]:
     """Tensors Python can reach, and tensors saved by the graph of ``loss``."""
     for item in gc.get_objects():
-        if type(item) in (torch.Tensor, nn.Parameter):  # fake tensors have no memory
+        # fake tensors have no memory, sparse ones no storage of their own
+        if type(item) in (torch.Tensor, nn.Parameter) and item.layout == torch.strided:
             yield item
             if item.grad_fn is None and item.grad is not None:
                 yield item.grad

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -132,6 +133,9 @@ def main() -> None:
     found["plain_losses"] = plain["losses"]
     (folder / f"{dist.get_rank()}.json").write_text(json.dumps(found, indent=1))
     dist.destroy_process_group()
+    sys.stdout.flush()
+    # gloo's threads may outlive the group, and an interpreter that ends under them aborts
+    os._exit(0)
 
 
 if __name__ == "__main__":
