@@ -13,6 +13,8 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
+from workbench.records import GraphRecord, MemoryRecord
+
 SETUP = """
 import torch, workbench as wb
 from torch import nn
@@ -205,7 +207,8 @@ def test_a_capture_is_announced_and_can_be_fetched(page: Page) -> None:
         )
         blob = bytes(buffers[0])
         header = json.loads(blob[8 : 8 + struct.unpack("<Q", blob[:8])[0]])
-        assert header["__metadata__"]["schema"] == f"workbench.{record['kind']}/1"
+        schema = {"graph": GraphRecord, "memory": MemoryRecord}[record["kind"]].schema
+        assert header["__metadata__"]["schema"] == schema
     chart, buffers = page.until(lambda m: m["type"] == "chart")
     assert chart["experiment"] == key
     assert b"workbench.memory_chart/1" in bytes(buffers[0])
