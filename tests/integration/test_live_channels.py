@@ -229,8 +229,13 @@ def test_two_pages_see_the_same_and_a_late_one_sees_all(kernel: BlockingKernelCl
     key = experiment_of(first)
     assert first.command(key, "set_learning_rate", value=0.005)["ok"]
     second = Page(kernel)
-    state, _ = second.until(lambda m: m["type"] == "state")
-    assert state["state"]["learning_rate"] == pytest.approx(0.005)
+    second.until(
+        lambda m: (
+            m["type"] == "state"
+            and m["experiment"] == key
+            and m["state"]["learning_rate"] == pytest.approx(0.005)
+        )
+    )
     curves, buffers = second.until(lambda m: m["type"] == "curves")
     assert curves["reset"]
     assert len(buffers[0]) // 4 == curves["total"][0] >= 80
@@ -256,6 +261,15 @@ def test_a_deleted_experiment_disappears_and_frees_its_model(kernel: BlockingKer
         "alive, key = weakref.ref(other.model), other.id",
     )
     page.until(lambda m: m["type"] == "state" and m["state"]["name"] == "other")
-    run_cell(kernel, "del other; gc.collect(); assert alive() is None")
+    run_cell(
+        kernel,
+        "import time\n"
+        "del other\n"
+        "for _ in range(100):  # a thread that draws or publishes may be looking at it right now\n"
+        "    gc.collect()\n"
+        "    if alive() is None: break\n"
+        "    time.sleep(0.05)\n"
+        "assert alive() is None",
+    )
     removed, _ = page.until(lambda m: m["type"] == "removed")
     assert removed["experiment"]
