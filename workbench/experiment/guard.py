@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from workbench.experiment.rng import TorchState
+from workbench.experiment.rng import StepState
 
 MAX_BUFFER_BYTES = 4 * 2**20
 """Larger buffers are tables and masks, not running statistics, and are not remembered."""
@@ -46,7 +46,7 @@ class Guard:
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         self._on_cpu = device.type == "cpu"
-        self._random = TorchState(device)
+        self._random = StepState(device)
         self._buffers = [b for b in model.buffers() if b.nbytes <= MAX_BUFFER_BYTES]
         self._kept = [b.detach().clone() for b in self._buffers]
         self._parameters = list(model.parameters())  # frozen ones too: they may be thawed
@@ -56,9 +56,9 @@ class Guard:
         self._one = torch.ones((), device=device)
         self._loss: torch.Tensor | None = None
 
-    def remember(self) -> None:
-        """Before a step."""
-        self._random.save()
+    def remember(self, *, exactly: bool = True) -> None:
+        """Before a step; without ``exactly`` the random state is known as `StepState` says."""
+        self._random.save_step(exactly=exactly)
         if self._buffers:
             torch._foreach_copy_(self._kept, self._buffers)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - one kernel for all of them; torch.optim uses the same
 

@@ -16,7 +16,7 @@ import torch
 
 
 class TorchState:
-    """The states of torch's CPU generator and of one accelerator's; under 1 us on the CPU."""
+    """The states of torch's CPU generator and of one accelerator's."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -30,9 +30,10 @@ class TorchState:
 
     def moved(self) -> bool:
         """Whether anything was drawn since `save`."""
-        if self._states is None:
-            return False
-        cpu, other = self._states
+        return self._states is not None and self._moved_since(self._states)
+
+    def _moved_since(self, states: tuple[torch.Tensor, Any]) -> bool:
+        cpu, other = states
         if not torch.equal(self._cpu.get_state(), cpu):
             return True
         return other is not None and not torch.equal(_device_state(self._device), other)
@@ -44,6 +45,43 @@ class TorchState:
         self._cpu.set_state(self._states[0])
         if self._states[1] is not None:
             _set_device_state(self._device, self._states[1])
+
+
+class StepState(TorchState):
+    """`TorchState` once a step, nearly free for a training that draws nothing.
+
+    A save costs what two small operations do. So while none of the last `LOOK_EVERY` steps drew
+    anything, the state is looked at every so many steps only. The one loss: a training that draws
+    its first numbers after such a quiet stretch, and fails before the next look, goes on behind
+    those numbers instead of with them. No number is ever drawn twice.
+    """
+
+    LOOK_EVERY = 64
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self._until_look = 1
+        self._last_look: tuple[torch.Tensor, Any] | None = None
+        self._quiet = False
+        self._stale = False
+        """Whether the saved state is that of an earlier step."""
+
+    def save_step(self, *, exactly: bool = False) -> None:
+        """Before a step; ``exactly`` when it is going to be undone whatever happens."""
+        self._until_look -= 1
+        self._stale = self._quiet and self._until_look > 0 and not exactly
+        if self._stale:
+            return
+        self.save()
+        if self._until_look <= 0:
+            self._until_look = self.LOOK_EVERY
+            self._quiet = self._last_look is not None and not self._moved_since(self._last_look)
+            self._last_look = self._states
+
+    def restore(self) -> None:
+        """Bring back the state before the step, or leave it where only an older one is known."""
+        if not self._stale:
+            super().restore()
 
 
 class RandomState(TorchState):

@@ -142,27 +142,26 @@ class Metrics(Mapping[str, dict[str, npt.NDArray[Any]]]):
         return f"Metrics({', '.join(rows)})"
 
 
-def _rows_by_name(names: tuple[str, ...]) -> Mapping[str, slice | list[int]]:
+def _rows_by_name(names: tuple[str, ...]) -> Mapping[str, slice | npt.NDArray[np.intp]]:
     """Which rows each name has."""
     if len(set(names)) == 1:
         return {names[0]: slice(None)}
     found: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         found.setdefault(name, []).append(row)
-    return found
+    return {name: np.array(rows, dtype=np.intp) for name, rows in found.items()}
 
 
 def _read(values: tuple[float | torch.Tensor, ...]) -> Sequence[float]:
     """All values as floats, with one transfer per device."""
-    if set(map(type, values)) == {float}:
-        return cast("tuple[float, ...]", values)
-    found: list[float] = [0.0] * len(values)
+    found = cast("list[float]", list(values))
     devices: dict[torch.device, list[int]] = {}
-    for index, value in enumerate(values):
+    for row in [row for row, value in enumerate(values) if type(value) is not float]:
+        value = values[row]
         if isinstance(value, torch.Tensor):
-            devices.setdefault(value.device, []).append(index)
+            devices.setdefault(value.device, []).append(row)
         else:
-            found[index] = float(value)
+            found[row] = float(value)
     for rows in devices.values():
         tensors = [cast(torch.Tensor, values[row]).detach().reshape(()).double() for row in rows]
         for row, number in zip(rows, torch.stack(tensors).tolist(), strict=True):

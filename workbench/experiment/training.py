@@ -157,9 +157,10 @@ class Training:
             self._end_epoch()
             return False
         started = time.perf_counter()
-        self.guard.remember()
+        switching = self.attached is not self._modeset
+        self.guard.remember(exactly=switching)
         try:
-            if self.attached is not self._modeset:
+            if switching:
                 result = first_step(self, batch)
             elif self.probes:
                 result = self._probed(batch)

@@ -37,9 +37,10 @@ _GIVE_UP_S = 10.0
 """How long a disk may refuse after a run is over before what waits is counted as dropped."""
 _IDLE_S = 5.0
 """How long the thread stays without work."""
-_GATHER_S = 1.0
-"""How long points are gathered before they are encoded together. Encoding costs a fixed half
-millisecond, during which it holds the interpreter's lock that the training needs as well."""
+_SCALARS_EVERY_S = 1.0
+"""At least so long from one encoding of scalars to the next; what came meanwhile goes together.
+Encoding costs a fixed half millisecond, during which it holds the interpreter's lock that the
+training needs as well."""
 
 MakeSummary = Callable[[], Any]
 """Returns a ``tensorboard.Summary``."""
@@ -74,6 +75,8 @@ class EventWriter:
         self._thread: threading.Thread | None = None
         self._finishing = False
         self._flushing = 0
+        self._scalars_due = 0.0
+        """From this time on (`time.monotonic`) scalars may be encoded again."""
         _open_writers.add(self)
 
     def write(self, batch: Sequence[Series]) -> None:
@@ -135,7 +138,8 @@ class EventWriter:
             if fits:
                 self._items.append((count, content))
                 self._waiting += count
-                if not self._ensure_thread() and len(self._items) == 1:
+                self._ensure_thread()
+                if len(self._items) == 1 or self._in_a_hurry():  # else it knows of some already
                     self._changed.notify_all()
         if not fits:
             self._drop(count)
@@ -146,13 +150,10 @@ class EventWriter:
         if self._on_drop is not None:
             self._on_drop(self.dropped)
 
-    def _ensure_thread(self) -> bool:
-        """Start the thread; False where it runs already."""
-        if self._thread is not None:
-            return False
-        self._thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
-        self._thread.start()
-        return True
+    def _ensure_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         while True:
@@ -171,11 +172,13 @@ class EventWriter:
             self._changed.wait_for(lambda: self._items or self._finishing, _IDLE_S)
             if not self._items:
                 return None
-            # most of a queue that is half full already is worth no wait
-            in_a_hurry = self._waiting > self._capacity // 2
-            if not in_a_hurry:
-                self._changed.wait_for(lambda: self._finishing or self._flushing, _GATHER_S)
+            if not callable(self._items[0][1]):
+                self._changed.wait_for(self._in_a_hurry, self._scalars_due - time.monotonic())
             return self._next() if self._items else None
+
+    def _in_a_hurry(self) -> bool:
+        """Whether somebody waits for what is queued, or the queue may soon be full."""
+        return self._finishing or self._flushing > 0 or self._waiting > self._capacity // 2
 
     def _next(self) -> tuple[int, Callable[[], bytes]]:
         """The first item, with all scalars that follow it if it is scalars."""
@@ -186,6 +189,7 @@ class EventWriter:
         while self._items and not callable(more := self._items[0][1]):
             count += self._items.popleft()[0]
             batches.append(more)
+        self._scalars_due = time.monotonic() + _SCALARS_EVERY_S
         return count, lambda: b"".join(map(encode_series, merged(batches)))
 
     def _retire(self) -> bool:

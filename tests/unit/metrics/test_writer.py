@@ -166,6 +166,39 @@ def test_a_full_disk_cuts_no_record_short_and_writing_goes_on_when_there_is_room
     assert found == sorted(set(found))
 
 
+def test_only_scalars_are_gathered_and_only_after_the_first(
+    tmp_path: Path, read: Read, make_series: MakeSeries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first chart waits for nothing: not for more points, not for the summaries before it."""
+    monkeypatch.setattr("workbench.metrics.writer._SCALARS_EVERY_S", 3600.0)
+    written: list[int] = []
+    append = EventFile.append
+
+    def counted(self: EventFile, records: bytes) -> None:
+        append(self, records)
+        written.append(len(records))
+
+    def wait_for(count: int) -> None:
+        deadline = time.monotonic() + 20
+        while len(written) < count and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert len(written) == count
+
+    monkeypatch.setattr(EventFile, "append", counted)
+    writer = EventWriter(tmp_path)
+    writer.start()
+    for step in range(8):
+        writer.summary(step, lambda: image_summary("picture", b"png", (4, 5)))
+    writer.write([make_series("train/loss", 1, 3)])
+    wait_for(9)
+    for start in (4, 7, 10):
+        writer.write([make_series("train/loss", start, 3)])
+    assert writer.flush()
+    wait_for(10)
+    assert steps(read(tmp_path), "train/loss") == list(range(1, 13))
+    assert writer.close()
+
+
 def test_a_picture_is_made_on_the_writer_thread(tmp_path: Path, read: Read) -> None:
     made_on: list[str] = []
 
