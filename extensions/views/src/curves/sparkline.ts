@@ -21,7 +21,10 @@ export class Sparkline {
     this.svg.append(s('line', base), this.path, this.dot);
   }
 
-  /** `totalSteps` is the right edge: a run under way leaves the rest of the width empty. */
+  /**
+   * `totalSteps` is the right edge: a run under way leaves the rest of the width empty, though not
+   * more than two thirds of it.
+   */
   draw(curve: Curve | undefined, totalSteps: number, live: boolean): void {
     const last = curve?.steps[curve.length - 1] ?? 0;
     const key = `${curve?.length}|${last}|${totalSteps}|${live}`;
@@ -32,7 +35,8 @@ export class Sparkline {
     const range = valueRange(undefined, smooth, []);
     setShown(this.dot, live && range !== null);
     if (!curve || !range) return setAttr(this.path, 'd', '');
-    const x = linear(0, Math.max(totalSteps, last, 1), 2, WIDTH - 4);
+    const edge = Math.max(Math.min(totalSteps, 3 * last), last, 1);
+    const x = linear(0, edge, 2, WIDTH - 4);
     const y = linear(range.low, range.high, HEIGHT - 3, 2);
     setAttr(this.path, 'd', linePath(curve.steps, smooth, curve.length, x, y));
     setAttr(this.dot, 'cx', x(last).toFixed(1));

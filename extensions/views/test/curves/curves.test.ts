@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { lossChart, memoryChart } from '../../src/curves';
+import { lossChart, memoryChart, Sparkline } from '../../src/curves';
 import { placeMarkers } from '../../src/curves/markers';
 import { linePath } from '../../src/curves/path';
 import { linear, ticks, tickLabel } from '../../src/curves/scale';
@@ -169,3 +169,23 @@ function order(name: string | null): number {
   const stack = ['parameters', 'optimizer', 'buffers', 'gradients', 'activations', 'temporaries'];
   return name === 'unknown' ? 99 : stack.indexOf(name ?? '');
 }
+
+describe('a sparkline', () => {
+  const curve: Curve = {
+    steps: Int32Array.from([1, 50, 100]),
+    values: Float32Array.from([3, 2, 1]),
+    length: 3,
+  };
+
+  function rightEnd(totalSteps: number): number {
+    const spark = new Sparkline();
+    spark.draw(curve, totalSteps, true);
+    return Number(spark.svg.querySelector('circle')?.getAttribute('cx'));
+  }
+
+  it('leaves room for the steps to come, but never becomes a bar', () => {
+    expect(rightEnd(100)).toBe(74);
+    expect(rightEnd(200)).toBe(38);
+    expect(rightEnd(69_000)).toBe(26);
+  });
+});
