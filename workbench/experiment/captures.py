@@ -20,12 +20,21 @@ class CaptureStore:
         self._held: dict[str, tuple[CaptureInfo, Record]] = {}
         self._lock = threading.Lock()
 
-    def add(self, kind: CaptureKind, step: int, record: Record, summary: str = "") -> str:
+    def add(
+        self,
+        kind: CaptureKind,
+        step: int,
+        record: Record,
+        summary: str = "",
+        *,
+        against_step: int | None = None,
+    ) -> str:
         """Keep ``record``; returns its id."""
         info = CaptureInfo(
             id=uuid.uuid4().hex[:12],
             kind=kind,
             step=step,
+            against_step=against_step,
             num_bytes=len(record.to_bytes()),
             created_at=time.time(),
             summary=summary,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
+    from workbench.records import GraphRecord
 
 MAX_EPOCHS = 1_000_000
 MAX_STEPS = 1_000_000_000
@@ -74,6 +75,24 @@ def _capture(experiment: Experiment, args: dict[str, Any]) -> None:
         experiment.step(1)
 
 
+def _compare(experiment: Experiment, args: dict[str, Any]) -> None:
+    """Keep the diff of two graphs that the experiment holds as one more capture."""
+    from workbench.graph.diff import diff_records
+
+    captures = experiment.captures
+    graphs = {info.id: info for info in captures.infos() if info.kind == "graph"}
+    a, b = (_text(args, key) for key in ("a", "b"))
+    for wanted in (a, b):
+        if wanted not in graphs:
+            held = ", ".join(graphs) or "none"
+            raise CommandError(f"no graph {wanted[:64]!r} is held any more; held are: {held}")
+    if a == b:
+        raise CommandError(f"graph {a!r} was to be compared with itself; a and b must differ")
+    diff = diff_records(cast("GraphRecord", captures.get(a)), cast("GraphRecord", captures.get(b)))
+    steps = graphs[a].step, graphs[b].step
+    captures.add("diff", steps[1], diff, diff.sentence, against_step=steps[0])
+
+
 def _probe(kind: str) -> Any:
     if kind == "graph":
         from workbench.graph import GraphProbe
@@ -109,6 +128,7 @@ _COMMANDS: dict[str, Callable[[Experiment, dict[str, Any]], object]] = {
     "set_mode": _set_mode,
     "set_learning_rate": _set_learning_rate,
     "capture": _capture,
+    "compare": _compare,
     "resume_from_failure": _resume_from_failure,
     "probe_modes": _probe_modes,
 }

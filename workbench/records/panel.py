@@ -13,7 +13,7 @@ from workbench.records.source import SourceLine
 
 Status = Literal["idle", "training", "paused", "finished", "stopped", "exception", "nan"]
 BadgeKind = Literal["good", "bad", "baseline", "none", "todo", "warn"]
-CaptureKind = Literal["graph", "memory"]
+CaptureKind = Literal["graph", "memory", "diff"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +109,13 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureInfo:
-    """A graph or memory record held by the experiment; fetched by ``id``."""
+    """A graph, memory or diff record held by the experiment; fetched by ``id``."""
 
     id: str
     kind: CaptureKind
     step: int
+    against_step: int | None = None
+    """Of a diff: the step of the graph that ``step``'s is compared with."""
     num_bytes: int
     created_at: float
     """Unix time, seconds."""

@@ -6,6 +6,7 @@ import pytest
 
 from workbench.panel.assembly import Experiment
 from workbench.panel.commands import CommandError, execute
+from workbench.records import GraphDiff
 
 
 def test_run_trains_for_the_epochs_asked(experiment: Experiment) -> None:
@@ -50,6 +51,39 @@ def test_capture_while_idle_runs_one_step_and_leaves_both_records(experiment: Ex
     experiment.wait(60)
     assert {info.kind for info in experiment.captures.infos()} == {"graph", "memory"}
     assert experiment.step_count == 1
+
+
+def test_two_graphs_are_compared_and_the_diff_is_held_beside_them(experiment: Experiment) -> None:
+    for _ in range(2):
+        execute(experiment, "capture", {"what": "graph"})
+        experiment.wait(60)
+    newer, older = [info for info in experiment.captures.infos() if info.kind == "graph"][:2]
+    execute(experiment, "compare", {"a": older.id, "b": newer.id})
+    diff = experiment.captures.infos()[0]
+    assert (diff.kind, diff.against_step, diff.step) == ("diff", older.step, newer.step)
+    record = experiment.captures.get(diff.id)
+    assert isinstance(record, GraphDiff)
+    assert diff.summary == record.sentence != ""
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sentence"),
+    [
+        ("graph", "graph", "compared with itself"),
+        ("graph", "memory", "no graph .* is held any more; held are: "),
+        ("gone", "graph", "no graph 'gone' is held any more"),
+        ("graph", None, "b must be text"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    experiment: Experiment, a: str, b: str | None, sentence: str
+) -> None:
+    execute(experiment, "capture", {"what": "both"})
+    experiment.wait(60)
+    ids: dict[Any, str] = {info.kind: info.id for info in experiment.captures.infos()}
+    with pytest.raises(CommandError, match=sentence):
+        execute(experiment, "compare", {"a": ids.get(a, a), "b": ids.get(b, b)})
+    assert len(experiment.captures.infos()) == 2
 
 
 def test_an_unknown_command_lists_the_valid_ones(experiment: Experiment) -> None:
