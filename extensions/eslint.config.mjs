@@ -8,7 +8,7 @@ export default tseslint.config(
       '**/dist/**',
       '**/node_modules/**',
       '**/*.mjs',
-      'records/src/generated.ts',
+      'records/src/generated/**',
     ],
   },
   js.configs.recommended,

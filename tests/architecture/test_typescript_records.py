@@ -10,11 +10,12 @@ from workbench.records import Record, read_record
 from workbench.records.base import columns
 from workbench.records.typescript import TARGET, generate, record_classes
 
-AGAIN = "run `python -m workbench.records.typescript` and commit the file"
+AGAIN = "run `python -m workbench.records.typescript` and commit the files"
 
 
 def test_the_generated_types_are_those_of_the_dataclasses() -> None:
-    assert TARGET.read_text(encoding="utf-8") == generate(), AGAIN
+    found = {path.name: path.read_text(encoding="utf-8") for path in TARGET.iterdir()}
+    assert found == generate(), AGAIN
 
 
 def test_every_packed_record_has_a_sample_for_the_browser_to_read() -> None:

@@ -1,5 +1,5 @@
 /** The gradient-flow strip as a widget: the model carries the bytes of one record, or an error. */
-import { readRecordAs } from '@torch-workbench/records';
+import { GRADIENT_FLOW, readRecordAs } from '@torch-workbench/records';
 import { mount } from '@torch-workbench/views/flow';
 import type { RenderProps } from './adapters/host';
 import { recordStore } from './adapters/record';
@@ -7,7 +7,7 @@ import { recordStore } from './adapters/record';
 function render({ model, el }: RenderProps): () => void {
   return mount(
     el,
-    recordStore(model, (bytes) => readRecordAs('workbench.gradient_flow/1', bytes)),
+    recordStore(model, (bytes) => readRecordAs(GRADIENT_FLOW, bytes)),
   );
 }
 

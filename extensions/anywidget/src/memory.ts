@@ -1,5 +1,5 @@
 /** The memory view as a widget: the model carries the bytes of one record, or an error. */
-import { readRecordAs } from '@torch-workbench/records';
+import { MEMORY_RECORD, readRecordAs } from '@torch-workbench/records';
 import { mount } from '@torch-workbench/views/memory';
 import type { RenderProps } from './adapters/host';
 import { recordStore } from './adapters/record';
@@ -11,7 +11,7 @@ function render({ model, el }: RenderProps): () => void {
   el.style.height = HEIGHT;
   return mount(
     el,
-    recordStore(model, (bytes) => readRecordAs('workbench.memory/1', bytes)),
+    recordStore(model, (bytes) => readRecordAs(MEMORY_RECORD, bytes)),
   );
 }
 

@@ -1,2 +1,3 @@
 export * from './generated';
 export * from './read';
+export type { RecordType } from './schema';

@@ -2,10 +2,12 @@
  * Reads the bytes of a record: a safetensors file whose arrays are the record's columns and whose
  * metadata holds everything else (see `workbench/records/base.py`).
  */
-import { SCHEMAS, type RecordBySchema } from './generated';
+import { RECORD_TYPES } from './generated';
+import type { RecordType } from './schema';
 
-export type Schema = keyof RecordBySchema;
-export type AnyRecord = RecordBySchema[Schema];
+/** The record that a `RecordType` describes. */
+export type RecordOf<T> = T extends RecordType<infer R> ? R : never;
+export type AnyRecord = RecordOf<(typeof RECORD_TYPES)[number]>;
 
 /** Bytes that are not a record this version can read; the message is one sentence. */
 export class RecordError extends Error {
@@ -27,35 +29,38 @@ const ELEMENTS: Record<string, { readonly name: string; readonly width: number }
   float64: { name: 'F64', width: 8 },
 };
 
-/** Reads a record of any known type. */
+/** Reads a record of any type. It carries all types into a bundle: a widget names its own. */
 export function readRecord(bytes: ArrayBuffer | ArrayBufferView): AnyRecord {
-  const view = asBytes(bytes);
-  const { header, data } = readHeader(view);
-  const metadata = header['__metadata__'] as Record<string, string> | undefined;
-  const schema = metadata?.['schema'];
-  if (!schema || !Object.hasOwn(SCHEMAS, schema)) {
-    const known = Object.keys(SCHEMAS).join(', ');
-    throw new RecordError(`unknown record schema ${String(schema)}; this version reads: ${known}`);
-  }
-  const { plain, columns } = SCHEMAS[schema as Schema];
-  const values = readPlain(metadata?.['record'], schema, plain);
-  const record: Record<string, unknown> = { schema, ...values };
-  for (const [name, dtype] of Object.entries(columns)) {
-    record[name] = readColumn(data, header[name] as Entry | undefined, name, dtype);
-  }
-  return record as unknown as AnyRecord;
+  return readOneOf(RECORD_TYPES, bytes);
 }
 
-/** Reads a record that must be of type `schema`. */
-export function readRecordAs<S extends Schema>(
-  schema: S,
+/** Reads a record that must be of one type: `readRecordAs(GRAPH_RECORD, bytes)`. */
+export function readRecordAs<R extends { readonly schema: string }>(
+  type: RecordType<R>,
   bytes: ArrayBuffer | ArrayBufferView,
-): RecordBySchema[S] {
-  const record = readRecord(bytes);
-  if (record.schema !== schema) {
-    throw new RecordError(`expected a ${schema} record, got ${record.schema}`);
+): R {
+  return readOneOf([type], bytes);
+}
+
+/** Reads a record of one of the types: `readOneOf([GRAPH_RECORD, GRAPH_DIFF], bytes)`. */
+export function readOneOf<T extends readonly RecordType[]>(
+  types: T,
+  bytes: ArrayBuffer | ArrayBufferView,
+): RecordOf<T[number]> {
+  const { header, data } = readHeader(asBytes(bytes));
+  const metadata = header['__metadata__'] as Record<string, string> | undefined;
+  const schema = metadata?.['schema'];
+  const type = types.find((one) => one.schema === schema);
+  if (!type) {
+    const known = types.map((one) => one.schema).join(' or ');
+    throw new RecordError(`expected a ${known} record, got ${String(schema)}`);
   }
-  return record as RecordBySchema[S];
+  const values = readPlain(metadata?.['record'], type);
+  const record: Record<string, unknown> = { schema, ...values };
+  for (const [name, dtype] of Object.entries(type.columns)) {
+    record[name] = readColumn(data, header[name] as Entry | undefined, name, dtype);
+  }
+  return record as RecordOf<T[number]>;
 }
 
 function asBytes(bytes: ArrayBuffer | ArrayBufferView): Uint8Array {
@@ -87,8 +92,7 @@ function readHeader(bytes: Uint8Array): { header: Record<string, unknown>; data:
 
 function readPlain(
   text: string | undefined,
-  schema: string,
-  names: readonly string[],
+  { schema, plain }: RecordType,
 ): Record<string, unknown> {
   let values: Record<string, unknown>;
   try {
@@ -96,7 +100,7 @@ function readPlain(
   } catch {
     throw new RecordError(`damaged ${schema} record: its plain fields are not JSON`);
   }
-  const missing = names.find((name) => !Object.hasOwn(values, name));
+  const missing = plain.find((name) => !Object.hasOwn(values, name));
   if (missing !== undefined) {
     throw new RecordError(`damaged ${schema} record: the field ${missing} is missing`);
   }

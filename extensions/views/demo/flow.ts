@@ -1,5 +1,5 @@
 /** The gradient-flow strip over a record file: `?record=<url>&captured=42,43&width=980`. */
-import { readRecordAs } from '@torch-workbench/records';
+import { GRADIENT_FLOW, readRecordAs } from '@torch-workbench/records';
 import { mount } from '../src/flow';
 
 const host = document.querySelector<HTMLElement>('#host');
@@ -7,7 +7,7 @@ const query = new URLSearchParams(location.search);
 const url = query.get('record');
 const bytes = url ? await (await fetch(url)).arrayBuffer() : null;
 const captured = (query.get('captured') ?? '').split(',').filter(Boolean).map(Number);
-const record = bytes && readRecordAs('workbench.gradient_flow/1', bytes);
+const record = bytes && readRecordAs(GRADIENT_FLOW, bytes);
 const state = { record, error: query.get('error'), captured };
 if (host) {
   host.style.width = `${query.get('width') ?? 980}px`;

@@ -10,7 +10,8 @@ import pytest
 from workbench.records import Badge, SourceLine
 from workbench.records.base import F32, I64
 from workbench.records.panel import Status
-from workbench.records.typescript import generate, main, record_classes, typescript_type
+from workbench.records.twin import typescript_type
+from workbench.records.typescript import generate, main, record_classes
 
 
 @pytest.mark.parametrize(
@@ -40,14 +41,14 @@ def test_an_annotation_without_a_twin_is_named() -> None:
 
 
 def test_docstrings_become_comments_above_their_field() -> None:
-    text = generate()
+    text = "\n".join(generate().values())
     assert "/** Medians, spreads, counts: the numbers behind line 1. */\n  readonly tooltip" in text
     assert "readonly node_sequence: Float64Array;" in text
     assert "export const NODE_KINDS = ['operation'" in text
 
 
 def test_every_public_record_has_a_twin() -> None:
-    text = generate()
+    text = "\n".join(generate().values())
     for cls in record_classes():
         assert f"export interface {cls.__name__} " in text
 
@@ -55,10 +56,21 @@ def test_every_public_record_has_a_twin() -> None:
 def test_check_tells_a_file_that_is_out_of_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = tmp_path / "generated.ts"
+    target = tmp_path / "generated"
     assert main(["--check", "--target", str(target)]) == 1
     assert "run `python -m workbench.records.typescript`" in capsys.readouterr().err
     assert main(["--target", str(target)]) == 0
     assert main(["--check", "--target", str(target)]) == 0
-    target.write_text(target.read_text().replace("readonly step: number", "readonly stop: number"))
+    graph = target / "graph.ts"
+    graph.write_text(graph.read_text().replace("readonly step: number", "readonly stop: number"))
     assert main(["--check", "--target", str(target)]) == 1
+    (target / "left_over.ts").write_text("")
+    assert main(["--target", str(target)]) == 0
+    assert not (target / "left_over.ts").exists()
+
+
+def test_a_record_that_adds_columns_names_only_those_it_adds() -> None:
+    text = generate()["graph_diff.ts"]
+    assert "...GRAPH_RECORD.columns," in text
+    assert "node_type" not in text
+    assert "node_state: 'uint8'," in text

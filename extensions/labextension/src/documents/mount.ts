@@ -1,4 +1,6 @@
 import {
+  GRAPH_RECORD,
+  MEMORY_RECORD,
   type GraphRecord,
   type MemoryRecord,
   readRecord,
@@ -13,8 +15,8 @@ import type { CaptureKind } from './choose';
 /** Draws the bytes of a record into `node`; throws one sentence when they are not that record. */
 export function mountRecord(node: HTMLElement, kind: CaptureKind, bytes: ArrayBuffer): () => void {
   return kind === 'graph'
-    ? mountGraph(node, fixed<GraphRecord>(readRecordAs('workbench.graph/2', bytes)))
-    : mountMemory(node, fixed<MemoryRecord>(readRecordAs('workbench.memory/1', bytes)));
+    ? mountGraph(node, fixed<GraphRecord>(readRecordAs(GRAPH_RECORD, bytes)))
+    : mountMemory(node, fixed<MemoryRecord>(readRecordAs(MEMORY_RECORD, bytes)));
 }
 
 /** Draws whichever record the bytes are. */

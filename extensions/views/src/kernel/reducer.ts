@@ -1,4 +1,4 @@
-import { readRecordAs, type ExperimentState } from '@torch-workbench/records';
+import { MEMORY_CHART, readRecordAs, type ExperimentState } from '@torch-workbench/records';
 import type { Buffer, ChannelData } from './channel';
 import { applyCurves } from './curves';
 import type { ExperimentModel, KernelFacts, KernelModel } from './model';
@@ -31,7 +31,7 @@ export function reduce(
     }
     case 'chart': {
       if (!held || !buffers[0]) return null;
-      const chart = readRecordAs('workbench.memory_chart/1', buffers[0]);
+      const chart = readRecordAs(MEMORY_CHART, buffers[0]);
       return withExperiment(model, key, { ...held, chart });
     }
     case 'removed': {
