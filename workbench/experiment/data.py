@@ -67,6 +67,8 @@ class ArraySource(DataSource):
         """Pairs ``(inputs, targets)``, the last one smaller where the size does not divide."""
         self.sampler.set_epoch(epoch)
         order = self.sampler.indices()[start * self._size :].to(self.inputs.device)
+        if len(order) == 0:
+            return  # nothing is left of the epoch, and `split` would make one empty part of it
         for stretch in order.split(self._size * _BATCHES_AT_ONCE):
             for rows in stretch.split(self._size):
                 yield self.inputs.index_select(0, rows), self.targets.index_select(0, rows)

@@ -43,6 +43,17 @@ def test_arrays_of_numpy_take_torchs_types() -> None:
     assert (source.num_samples, source.steps_per_epoch, source.batch_size) == (10, 3, 4)
 
 
+@pytest.mark.parametrize("size", [1, 4, 600])
+def test_arrays_go_on_from_any_batch_as_a_loader_does(size: int) -> None:
+    settings: dict[str, Any] = {"batch_size": size, "seed": 3, "shuffle": True}
+    arrays = data_source(pair(2_500), **settings)
+    loader = data_source(TensorDataset(*pair(2_500)), **settings)
+    whole = [y.tolist() for _, y in loader.batches(1)]
+    assert len(whole) == arrays.steps_per_epoch
+    for start in (0, 1, 2, len(whole) - 1, len(whole)):
+        assert [y.tolist() for _, y in arrays.batches(1, start)] == whole[start:]
+
+
 def test_labels_may_be_a_list() -> None:
     source = data_source((np.zeros((3, 2)), [0, 1, 2]), batch_size=4, seed=0, shuffle=False)
     assert next(source.batches(0))[1].tolist() == [0, 1, 2]
