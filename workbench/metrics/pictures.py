@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ class Pictures:
         self._last: tuple[int, Draw] | None = None
         self._offered = -1
         self._not_before = 0.0
+        self._drops = 0
+        """What the writer had dropped when a picture was queued last."""
 
     def hold(self, seconds: float) -> None:
         """Draw nothing for so long, unless it is the last one."""
@@ -37,15 +40,19 @@ class Pictures:
             return
         self._offered = step
         self._last = (step, draw)
-        if time.monotonic() >= self._not_before:
+        if time.monotonic() >= self._not_before or self._was_dropped():
             self.draw_last()
+
+    def _was_dropped(self) -> bool:
+        """Whether the picture that is waited for may never be drawn: its place was given up."""
+        return math.isinf(self._not_before) and self._writer.dropped != self._drops
 
     def draw_last(self) -> None:
         """Queue the latest one that was not drawn yet."""
         if self._last is None:
             return
         (step, draw), self._last = self._last, None
-        self._not_before = float("inf")  # until this one is done
+        self._not_before, self._drops = math.inf, self._writer.dropped  # until this one is done
         self._writer.summary(step, lambda: self._drawn(draw))
 
     def _drawn(self, draw: Draw) -> Any:

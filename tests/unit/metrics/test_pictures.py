@@ -1,0 +1,72 @@
+"""How often a picture is drawn, and that a lost one is not waited for."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.metrics.eventfile import EventFile
+from workbench.metrics.pictures import Draw, Pictures
+from workbench.metrics.writer import EventWriter
+
+
+class Canvas:
+    """Drawings that name themselves when they are made."""
+
+    def __init__(self) -> None:
+        self.drawn: list[str] = []
+
+    def draw(self, name: str) -> Draw:
+        def make() -> tuple[bytes, tuple[int, int]]:
+            self.drawn.append(name)
+            return b"png", (2, 2)
+
+        return make
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[EventWriter]:
+    made = EventWriter(tmp_path)
+    yield made
+    made.close()
+
+
+def test_what_comes_too_soon_is_left_out_but_never_the_last(writer: EventWriter) -> None:
+    canvas, pictures = Canvas(), Pictures(writer, "picture")
+    pictures.offer(1, canvas.draw("first"))
+    assert writer.flush()
+    pictures.hold(3600)
+    for step in (2, 3, 4):
+        pictures.offer(step, canvas.draw(f"step {step}"))
+    pictures.draw_last()
+    pictures.draw_last()
+    assert writer.flush()
+    assert canvas.drawn == ["first", "step 4"]
+
+
+def test_a_picture_that_found_no_room_holds_up_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow disk is played by an `append` that waits."""
+    monkeypatch.setattr("workbench.metrics.pictures.DRAWING_SHARE", math.inf)
+    may_write, append = threading.Event(), EventFile.append
+
+    def slow(self: EventFile, records: bytes) -> None:
+        may_write.wait(20)
+        append(self, records)
+
+    monkeypatch.setattr(EventFile, "append", slow)
+    writer, canvas = EventWriter(tmp_path, capacity=1), Canvas()
+    other, pictures = Pictures(writer, "other"), Pictures(writer, "picture")
+    other.offer(1, canvas.draw("in the way"))
+    pictures.offer(1, canvas.draw("lost"))
+    assert writer.dropped == 1
+    may_write.set()
+    assert writer.flush()
+    pictures.offer(2, canvas.draw("next"))
+    assert writer.close()
+    assert canvas.drawn == ["in the way", "next"]
