@@ -208,6 +208,8 @@ class EventWriter:
                 self._changed.wait_for(lambda: self._waiting == 0, _RETRY_S)
                 if self._waiting == 0:  # closed: these points were counted as dropped
                     return
+                if not self._finishing:
+                    refused_since = time.monotonic()
                 hopeless = self._finishing and time.monotonic() - refused_since > _GIVE_UP_S
                 lost = self._waiting if hopeless else 0
                 if hopeless:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -252,6 +253,45 @@ def test_a_script_that_ends_at_once_loses_nothing(tmp_path: Path, read: Read) ->
     root = Path(__file__).parents[3]
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, cwd=root, timeout=120)
     assert len(steps(read(tmp_path), "train/loss")) == 5000
+
+
+def test_how_long_a_disk_refused_while_the_run_went_on_does_not_count_when_it_is_over(
+    tmp_path: Path, read: Read, make_series: MakeSeries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour of refusals is played by a clock that is put forward."""
+    hour = [0.0]
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() + hour[0])
+    monkeypatch.setattr("workbench.metrics.writer.time", clock)
+    monkeypatch.setattr("workbench.metrics.writer._RETRY_S", 0.01)
+    refused = threading.Semaphore(0)
+    append = EventFile.append
+
+    def counted(self: EventFile, records: bytes) -> None:
+        try:
+            append(self, records)
+        except OSError:
+            refused.release()
+            raise
+
+    def two_more_refusals() -> bool:
+        return all(refused.acquire(timeout=20) for _ in range(2))
+
+    monkeypatch.setattr(EventFile, "append", counted)
+    blocked = tmp_path / "runs"
+    blocked.write_text("a file where the folder should be")
+    writer = EventWriter(blocked / "run")
+    writer.start()
+    writer.write([make_series("train/loss", 1, 5)])
+    assert two_more_refusals()
+    hour[0] = 3600.0
+    assert two_more_refusals()
+    writer.finish()
+    assert two_more_refusals()
+    blocked.unlink()
+    assert writer.flush(20)
+    assert writer.dropped == 0
+    assert steps(read(blocked / "run"), "train/loss") == [1, 2, 3, 4, 5]
+    assert writer.close()
 
 
 def test_after_a_run_a_disk_that_never_takes_the_points_is_given_up(
