@@ -4,6 +4,7 @@ Before every step it remembers the two things a forward changes besides gradient
 and the buffers (batch norm's running statistics). After a non-finite loss, non-finite gradients or
 an exception they are put back, the update has not been applied, and so the whole state is that of
 the last good step. Replaying the batch then computes what it would have computed the first time.
+(`StepState` names the one exception: a training that begins to draw random numbers late.)
 
 *Non-finite values* are looked for in the loss and in the gradients, because a finite loss can have
 gradients that are not (``sqrt`` at 0), and one such update would destroy the weights. The gradients
