@@ -39,8 +39,8 @@ class Client:
     sender: Sender
     seq: int = 0
     points: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    charts: dict[str, int] = field(default_factory=dict[str, int])
-    """Identity of the chart last sent, by experiment."""
+    charts: dict[str, str] = field(default_factory=dict[str, str])
+    """The memory capture whose chart was sent last, by experiment."""
     states: dict[str, str] = field(default_factory=dict[str, str])
     """The state last sent, as JSON, by experiment: equal states are not sent again."""
 

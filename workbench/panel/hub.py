@@ -250,10 +250,11 @@ class Hub:
         if update is not None:
             fields, buffers = update
             self._send(client, "curves", buffers, experiment=key, **fields)
-        chart = state.latest_chart(experiment)
-        if chart is not None and client.charts.get(key) != id(chart):
-            client.charts[key] = id(chart)
-            self._send(client, "chart", [chart.to_bytes()], experiment=key)
+        capture = state.latest_memory_capture(experiment)
+        if capture is not None and client.charts.get(key) != capture:
+            chart = state.chart_of(experiment, capture).to_bytes()
+            client.charts[key] = capture
+            self._send(client, "chart", [chart], experiment=key)
 
     def _send(self, client: Client, kind: str, buffers: Any = None, /, **fields: Any) -> None:
         try:

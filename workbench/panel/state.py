@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from workbench.modes import mode_states
 from workbench.records import ExperimentState, MemoryChart, MemoryRecord
@@ -45,19 +44,21 @@ def describe(experiment: Experiment) -> ExperimentState:
     )
 
 
-def latest_chart(experiment: Experiment) -> MemoryChart | None:
-    """The panel's chart of the newest memory capture, None before the first."""
-    for info in experiment.captures.infos():
-        if info.kind == "memory":
-            return _chart(experiment.captures.get(info.id))
-    return None
+def latest_memory_capture(experiment: Experiment) -> str | None:
+    """Id of the newest memory capture, None before the first."""
+    captures = experiment.captures.infos()
+    return next((info.id for info in captures if info.kind == "memory"), None)
 
 
-@lru_cache(maxsize=8)
-def _chart(record: MemoryRecord) -> MemoryChart:
+def chart_of(experiment: Experiment, capture_id: str) -> MemoryChart:
+    """The panel's chart of a memory capture.
+
+    Raises:
+        KeyError: it is not held any more.
+    """
     from workbench.memory.chart import to_chart
 
-    return to_chart(record)
+    return to_chart(cast("MemoryRecord", experiment.captures.get(capture_id)))
 
 
 def kernel_facts() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from workbench.panel.assembly import Experiment
+from workbench.panel.commands import execute
 from workbench.panel.hub import Hub
 
 
@@ -90,6 +91,30 @@ def test_the_hub_does_not_keep_an_experiment_alive(experiment: Experiment) -> No
     assert gone() is None
     eventually(lambda: [m["experiment"] for m in wire.of("removed")] == [key])
     hub.disconnect("a")
+
+
+def test_each_memory_capture_is_charted_once_and_its_record_is_not_kept(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.experiment.captures.MAX_CAPTURES", 1)
+    hub, wire = Hub(), Wire()
+    hub.add(experiment)
+    hub.connect("a", wire)
+    eventually(lambda: wire.of("curves"))
+    records = []
+    for count in (1, 2):
+        execute(experiment, "capture", {"what": "memory"})
+        experiment.wait(60)
+        eventually(lambda wanted=count: len(wire.of("chart")) == wanted)
+        held = experiment.captures.get(experiment.captures.infos()[0].id)
+        records.append(weakref.ref(held))
+        del held
+    hub.disconnect("a")
+    eventually(lambda: hub._thread is None)
+    gc.collect()
+    assert records[0]() is None
+    assert records[1]() is not None
+    assert len(wire.of("chart")) == 2
 
 
 def experiment_data() -> Any:
