@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -40,6 +41,23 @@ def encode_series(series: Series) -> bytes:
         points = zip(steps.tolist(), values.tolist(), times.tolist(), strict=True)
         return b"".join(record(scalar_event(tag, *point)) for point in points)
     return _encode_columns(tag, steps, values, times)
+
+
+def merged(batches: Sequence[Sequence[Series]]) -> list[Series]:
+    """One series per tag, its points in the order in which they came."""
+    parts: dict[str, list[Series]] = {}
+    for batch in batches:
+        for series in batch:
+            parts.setdefault(series[0], []).append(series)
+    return [
+        (
+            tag,
+            np.concatenate([series[1] for series in same]),
+            np.concatenate([series[2] for series in same]),
+            np.concatenate([series[3] for series in same]),
+        )
+        for tag, same in parts.items()
+    ]
 
 
 def _encode_columns(

@@ -20,10 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from workbench.experiment.scalars import Series
-from workbench.metrics.encoding import encode_series
+from workbench.metrics.encoding import encode_series, merged
 from workbench.metrics.eventfile import EventFile
 from workbench.metrics.protos import record, summary_event
 
@@ -231,23 +229,6 @@ class EventWriter:
             return False
         self.error = ""
         return True
-
-
-def merged(batches: Sequence[Sequence[Series]]) -> list[Series]:
-    """One series per tag, its points in the order in which they came."""
-    parts: dict[str, list[Series]] = {}
-    for batch in batches:
-        for series in batch:
-            parts.setdefault(series[0], []).append(series)
-    return [
-        (
-            tag,
-            np.concatenate([series[1] for series in same]),
-            np.concatenate([series[2] for series in same]),
-            np.concatenate([series[3] for series in same]),
-        )
-        for tag, same in parts.items()
-    ]
 
 
 def _encoded(encode: Callable[[], bytes]) -> bytes:
