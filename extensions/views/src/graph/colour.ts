@@ -16,6 +16,10 @@ export interface Shade {
   /** Values are not finite: an icon and an outline say so beside the count. */
   bad: boolean;
   figure: string;
+  /** The strong colour of what became of it: for its outline, and for all of it from far away. */
+  mark?: string;
+  /** Under its name, in place of the output's shape. */
+  detail?: string;
 }
 
 /** The shade of an operation, or of a closed module. */

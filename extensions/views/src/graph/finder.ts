@@ -1,10 +1,10 @@
 /** The search of the view: which match is selected, and which one comes next. */
 import type { Item } from './groups';
-import type { GraphState } from './state';
+import type { Drawing } from './drawing';
 
 export interface FinderParts {
-  field: HTMLInputElement;
-  state: () => GraphState | null;
+  field: () => HTMLInputElement;
+  state: () => Drawing | null;
   select: (item: Item | null) => void;
   refresh: () => void;
 }
@@ -33,12 +33,12 @@ export class Finder {
   }
 
   focus(): void {
-    this.parts.field.focus();
-    this.parts.field.select();
+    this.parts.field().focus();
+    this.parts.field().select();
   }
 
   clear(): void {
-    this.parts.field.value = '';
+    this.parts.field().value = '';
     this.find('');
   }
 }

@@ -2,16 +2,17 @@
  * The module hierarchy as a tree of boxes.
  *
  * A group is one *contiguous* stretch of the forward order, so a module that is called twice is two
- * groups and the boxes of one parent never depend on each other in a circle. Three kinds besides
- * the root: a call of a module; `repeat`, three or more equal neighbours rolled into one card; and
- * `chunk`, a stretch of a list too long to lay out or look at (an unrolled loop).
+ * groups and the boxes of one parent never depend on each other in a circle. Kinds besides the
+ * root: a call of a module; `repeat`, three or more equal neighbours rolled into one card; `chunk`, a
+ * stretch of a list too long to lay out or look at (an unrolled loop); and `fold`, a stretch that the
+ * drawing leaves out (see `Fold`).
  */
 import type { GraphColumns } from './columns';
 import type { Operation } from './operations';
 import { rollUp } from './rollup';
 
 export interface Group {
-  kind: 'root' | 'module' | 'repeat' | 'chunk';
+  kind: 'root' | 'module' | 'repeat' | 'chunk' | 'fold';
   id: number;
   title: string;
   /** Qualified module name. */
@@ -37,7 +38,11 @@ export interface Tree {
 }
 
 /** Builds the tree over operations in forward order. */
-export function buildTree(record: GraphColumns, operations: readonly Operation[]): Tree {
+export function buildTree(
+  record: GraphColumns,
+  operations: readonly Operation[],
+  fold?: Fold,
+): Tree {
   const groups: Group[] = [];
   const make = (kind: Group['kind'], module: number, start: number): Group => {
     const info = record.modules[module];
@@ -62,13 +67,15 @@ export function buildTree(record: GraphColumns, operations: readonly Operation[]
   root.title = record.model || record.title;
   nest(record, operations, root, make);
   numberCalls(root);
-  rollUp(root, make);
+  rollUp(root, make, fold);
   const parents: Group[] = [];
   link(root, operations, parents);
   return { root, groups: groups.filter((g) => g === root || g.parent !== null), parents };
 }
 
 export type Make = (kind: Group['kind'], module: number, start: number) => Group;
+/** Replaces stretches of a box's children by groups of kind `fold`. */
+export type Fold = (children: Item[], make: Make) => Item[];
 
 function nest(record: GraphColumns, operations: readonly Operation[], root: Group, make: Make) {
   const chains = record.modules.map((_, module) => chainOf(record, module));

@@ -6,7 +6,7 @@ import { within, type Storages } from './storages';
 import { representatives } from './visible';
 import type { Tree } from './groups';
 
-export type HighlightKind = 'path' | 'holders';
+export type HighlightKind = 'path' | 'holders' | 'filter';
 
 export class Highlight {
   /** Number of lit operations before each one, so that a box is asked in one subtraction. */
@@ -30,7 +30,7 @@ export class Highlight {
     return (this.#before[end] ?? 0) > (this.#before[start] ?? 0);
   }
 
-  /** Ids of the visible edges that lie on a lit path; holders light no edge. */
+  /** Ids of the visible edges between what is lit; holders light no edge. */
   edges(
     layout: Layout,
     tree: Tree,
@@ -39,7 +39,7 @@ export class Highlight {
   ): ReadonlySet<number> {
     if (this.#drawn?.layout === layout) return this.#drawn.edges;
     const edges = new Set<number>();
-    if (this.kind === 'path') {
+    if (this.kind !== 'holders') {
       const shown = representatives(tree, open);
       const pairs = new Map<Item | undefined, Set<Item | undefined>>();
       for (const { from, to } of flows)

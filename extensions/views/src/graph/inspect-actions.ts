@@ -4,7 +4,8 @@ import { checkpointCall } from './checkpoint';
 import { formatBytes, formatSeconds, plural, shorten } from './format';
 import type { Group, Item } from './groups';
 import { parametersOf, type Highlight } from './highlight';
-import { operationRow, table, type Inspection } from './inspector';
+import { operationRow, table } from './inspector';
+import type { Inspection } from './inspection';
 import type { GraphState } from './state';
 
 const MOST = 20;

@@ -4,7 +4,8 @@ import { formatBytes, formatCount, formatNumber, oneLine, plural, shorten } from
 import { parameterNorm } from './gradients';
 import { largestSavers } from './inspect-group';
 import { unreachedSection } from './inspect-unreached';
-import { head, itemLink, type Inspection } from './inspector';
+import { head, itemLink } from './inspector';
+import type { Inspection } from './inspection';
 import type { GraphState } from './state';
 import { totals } from './tree-panel';
 

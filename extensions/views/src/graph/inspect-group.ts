@@ -6,7 +6,8 @@ import { countRepeats, size, type Group } from './groups';
 import { checkpointCard, questions } from './inspect-actions';
 import { gradientFacts } from './inspect-gradient';
 import { unreachedSection } from './inspect-unreached';
-import { head, operationRow, table, type Inspection } from './inspector';
+import { head, operationRow, table } from './inspector';
+import type { Inspection } from './inspection';
 import type { Operation } from './operations';
 import type { GraphState } from './state';
 

@@ -1,30 +1,13 @@
 /** Everything known about the selection, on the right. */
 import { h, link } from './dom';
+import type { Drawing } from './drawing';
 import { formatBytes, shorten } from './format';
-import type { Group, Item } from './groups';
-import type { HighlightKind } from './highlight';
-import { inspectCapture } from './inspect-capture';
-import { inspectGroup } from './inspect-group';
-import { inspectOperation } from './inspect-operation';
+import type { Item } from './groups';
 import type { Operation } from './operations';
-import type { GraphState } from './state';
 import { nameOf } from './tree-panel';
 
-/** What a part of the inspector needs: the state, and what its buttons do. */
-export interface Inspection {
-  state: GraphState;
-  select: (item: Item) => void;
-  toggle: (group: Group) => void;
-  light: (kind: HighlightKind, item: Item) => void;
-}
-
-/** Fills the inspector for the selection. */
-export function inspect(element: HTMLElement, inspection: Inspection): void {
-  const { selected, tree } = inspection.state;
-  let parts: Node[];
-  if (!selected || selected === tree.root) parts = inspectCapture(inspection);
-  else if (selected.kind === 'operation') parts = inspectOperation(inspection, selected);
-  else parts = inspectGroup(inspection, selected);
+/** Fills the inspector with the parts of a page. */
+export function inspect(element: HTMLElement, parts: readonly Node[]): void {
   element.replaceChildren(...parts);
   element.scrollTop = 0;
   // What was searched for may be far down: a parameter in the list of those without a gradient.
@@ -32,7 +15,7 @@ export function inspect(element: HTMLElement, inspection: Inspection): void {
 }
 
 /** Path, name and a note: the top of every page. */
-export function head(state: GraphState, item: Item, title: string, note: string): HTMLElement {
+export function head(state: Drawing, item: Item, title: string, note: string): HTMLElement {
   const path = state.path(item).map(nameOf).join(' › ');
   return h(
     'section',
@@ -57,7 +40,7 @@ export interface Cell {
 
 /** Call, module and bytes of an operation, as a row of a table. */
 export function operationRow(
-  { record }: GraphState,
+  { record }: Drawing,
   operation: Operation,
   bytes: number,
   select: (item: Item) => void,

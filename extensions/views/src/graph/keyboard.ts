@@ -1,4 +1,5 @@
 /** Keys of the graph view. Letters are left alone while a person types. */
+import type { Drawing } from './drawing';
 import type { GraphView } from './view';
 import { step, type Direction } from './walk';
 
@@ -10,7 +11,7 @@ const ARROWS: Record<string, Direction> = {
 };
 
 /** Carries out a key, and keeps it from the host when it was one of ours. */
-export function handleKey(view: GraphView, event: KeyboardEvent): void {
+export function handleKey<S extends Drawing>(view: GraphView<S>, event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const typing = event.target instanceof HTMLInputElement;
   const handled = typing ? typingKey(view, event.key) : viewKey(view, event);
@@ -19,14 +20,14 @@ export function handleKey(view: GraphView, event: KeyboardEvent): void {
   if (handled || typing) event.stopPropagation();
 }
 
-function typingKey(view: GraphView, key: string): boolean {
+function typingKey<S extends Drawing>(view: GraphView<S>, key: string): boolean {
   if (key !== 'Escape') return false;
   view.finder.clear();
   view.canvas.focus();
   return true;
 }
 
-function viewKey(view: GraphView, event: KeyboardEvent): boolean {
+function viewKey<S extends Drawing>(view: GraphView<S>, event: KeyboardEvent): boolean {
   const { state } = view;
   const onCanvas = event.target === view.canvas;
   const direction = ARROWS[event.key];
@@ -35,7 +36,9 @@ function viewKey(view: GraphView, event: KeyboardEvent): boolean {
     if (next) view.select(next, true);
     return true;
   }
-  switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (view.face.key(view, key)) return true;
+  switch (key) {
     case '/':
       view.finder.focus();
       return true;
@@ -53,12 +56,6 @@ function viewKey(view: GraphView, event: KeyboardEvent): boolean {
     case 't':
       view.toggleTable();
       return true;
-    case 'p':
-      return view.light('path');
-    case 'h':
-      return view.light('holders');
-    case 'n':
-      return view.showNonFinite();
     case 'Enter':
       if (!onCanvas || !state?.selected || state.selected.kind === 'operation') return onCanvas;
       view.toggle(state.selected);
@@ -71,10 +68,10 @@ function viewKey(view: GraphView, event: KeyboardEvent): boolean {
 }
 
 /** Out of the table, what is lit, the search, then out to the module around, then nothing. */
-function back(view: GraphView): boolean {
+function back<S extends Drawing>(view: GraphView<S>): boolean {
   const { state } = view;
   if (view.table) view.toggleTable();
-  else if (state?.highlight) view.light(null);
+  else if (state?.highlight) view.unlight();
   else if (state?.query) view.finder.clear();
   else if (state?.selected) {
     const parent = state.parent(state.selected);

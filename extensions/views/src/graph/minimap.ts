@@ -2,7 +2,7 @@
 import type { Camera } from './camera';
 import { h } from './dom';
 import type { Box } from './layout';
-import type { GraphState } from './state';
+import type { Drawing } from './drawing';
 import type { Palette } from './theme';
 
 const WIDTH = 160;
@@ -10,7 +10,7 @@ const HEIGHT = 120;
 
 export interface Minimap {
   element: HTMLCanvasElement;
-  draw: (state: GraphState | null, camera: Camera, palette: Palette) => void;
+  draw: (state: Drawing | null, camera: Camera, palette: Palette) => void;
 }
 
 /** Makes the map; `onMove` gets the drawing point that should come to the middle. */
@@ -32,7 +32,7 @@ export function minimap(onMove: (x: number, y: number) => void): Minimap {
   element.addEventListener('pointermove', (event) => {
     if (event.buttons & 1) move(event);
   });
-  const draw = (state: GraphState | null, camera: Camera, palette: Palette): void => {
+  const draw = (state: Drawing | null, camera: Camera, palette: Palette): void => {
     element.hidden = !state;
     if (!state) return;
     const { root } = state.layout;
@@ -42,7 +42,7 @@ export function minimap(onMove: (x: number, y: number) => void): Minimap {
     element.hidden = whole || camera.height < 600;
     if (element.hidden) return;
     const ratio = window.devicePixelRatio || 1;
-    const key = `${palette.canvas}${state.colouring}${ratio}`;
+    const key = `${palette.canvas}${ratio}`;
     if (drawn !== state.layout || image.dataset['key'] !== key) {
       drawn = state.layout;
       image.dataset['key'] = key;
@@ -56,7 +56,7 @@ export function minimap(onMove: (x: number, y: number) => void): Minimap {
       element.style.width = `${WIDTH}px`;
       element.style.height = `${HEIGHT}px`;
       const context = image.getContext('2d');
-      if (context) paintAll(context, root, palette, ratio, scale, shiftX, shiftY);
+      if (context) paintAll(context, state, palette, ratio, scale, shiftX, shiftY);
     }
     const context = element.getContext('2d');
     if (!context) return;
@@ -77,7 +77,7 @@ export function minimap(onMove: (x: number, y: number) => void): Minimap {
 
 function paintAll(
   context: CanvasRenderingContext2D,
-  root: Box,
+  state: Drawing,
   palette: Palette,
   ratio: number,
   scale: number,
@@ -89,11 +89,13 @@ function paintAll(
     const width = Math.max(1, box.node.width * scale);
     const height = Math.max(0.75, box.height * scale);
     if (box.parent) {
-      context.fillStyle = box.open ? palette.level[1] : palette.stroke2;
+      context.fillStyle = box.open
+        ? palette.level[1]
+        : (state.speck?.(box.item, palette) ?? palette.stroke2);
       context.fillRect(box.node.x * scale + shiftX, box.y * scale + shiftY, width, height);
     }
     // Below a pixel a box's content cannot be seen.
     if (height >= 1.5 || !box.parent) for (const child of box.children) walk(child);
   };
-  walk(root);
+  walk(state.layout.root);
 }

@@ -4,6 +4,7 @@
  */
 import type { Dispose, Store } from '../store';
 import type { GraphColumns } from './columns';
+import { CAPTURE } from './capture-face';
 import { GraphView } from './view';
 
 /** What the view shows; `error` is one sentence, shown beside what still works. */
@@ -23,7 +24,7 @@ export function mount(
   store: Store<GraphViewState, never>,
   options: GraphViewOptions = {},
 ): Dispose {
-  const view = new GraphView(store, options);
+  const view = new GraphView(store, options, CAPTURE);
   el.append(view.element);
   view.start();
   return () => view.dispose();

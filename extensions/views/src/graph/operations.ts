@@ -19,6 +19,7 @@ export interface Leaf {
   input: boolean;
   /** What backward gave it. */
   gradient: Gradient | null;
+  row: number;
 }
 
 /** One Python call and the backward nodes it made. */
@@ -47,6 +48,8 @@ export interface Operation {
   seconds: number | null;
   /** Whether this operation made the loss. */
   loss: boolean;
+  /** What else must be equal for two operations to be rolled up together. */
+  tag: string;
 }
 
 export interface Flow {
@@ -155,6 +158,7 @@ function operationOf(record: GraphColumns, rows: number[], id: number): Operatio
     gradient: gradientOf(record, main),
     seconds: null,
     loss: rows.includes(record.root),
+    tag: '',
   };
 }
 
@@ -167,5 +171,6 @@ function leafOf(record: GraphColumns, row: number): Leaf {
     bytes: Number(record.node_output_bytes[row]),
     input: Number(record.node_kind[row]) === INPUT,
     gradient: gradientOf(record, row),
+    row,
   };
 }

@@ -1,5 +1,5 @@
 /** Draws a collapsed card, or the header of an open box. */
-import { shadeOf, type Shade } from './colour';
+import type { Shade } from './colour';
 import { plural } from './format';
 import { countRepeats, size, type Group } from './groups';
 import type { Box } from './layout';
@@ -18,7 +18,7 @@ function summary(group: Group, figure: string): string {
 /** A card or header stays on its level's surface where the colouring says nothing of modules. */
 function shadeOfGroup(scene: Scene, group: Group, open: boolean): Shade {
   const { palette, state } = scene;
-  const shade = shadeOf(group, state, palette);
+  const shade = state.shade(group, palette);
   const { ink, ink2 } = palette;
   if (open) return { ...shade, fill: palette.raise, ink, ink2, hatched: false };
   return shade.fill === palette.raise ? { ...shade, fill: palette.level[0] } : shade;
@@ -41,6 +41,7 @@ export function paintCard(scene: Scene, box: Box, group: Group): void {
   fillBox(scene, shade, { x, y, width, height: CARD_HEIGHT, radius: 8 }, scene.hovered === box);
   if (detail === 'all' || detail === 'name')
     paintTitle(scene, box, group, shade, CARD_HEIGHT / 2, false);
+  state.decorate?.(scene, box);
   context.globalAlpha = 1;
 }
 
@@ -95,8 +96,7 @@ function paintTitle(
   if (badge) context.fillText(badge, box.x + 28 + name, y);
   if (detail !== 'all') return;
   let start = 28 + name + badgeWidth + 8;
-  const chip = state.unreached.chip(group);
-  if (chip) start += paintChip(scene, chip, box.x + start, y, right - start);
+  start += paintChip(scene, state.chips(group), box.x + start, y, right - start);
   const last = state.operations[group.end - 1];
   if (open || !last?.shape) return;
   font(scene, 11);
@@ -105,12 +105,18 @@ function paintTitle(
   if (context.measureText(shape).width <= right - start) context.fillText(shape, box.x + start, y);
 }
 
-/** How many parameters get no gradient; the count alone where there is no room for the words. */
-function paintChip(scene: Scene, text: string, x: number, y: number, room: number): number {
+/** A chip with the first of `texts` that there is room for. */
+function paintChip(
+  scene: Scene,
+  texts: readonly string[],
+  x: number,
+  y: number,
+  room: number,
+): number {
   const { context, palette } = scene;
   font(scene, 11);
   const fits = (label: string): boolean => context.measureText(label).width + 14 <= room;
-  const label = [text, text.split(' ')[0] ?? ''].map((words) => `⊘ ${words}`).find(fits);
+  const label = texts.find(fits);
   if (!label) return 0;
   const width = context.measureText(label).width + 12;
   context.fillStyle = palette.raise;

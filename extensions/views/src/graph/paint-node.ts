@@ -1,5 +1,5 @@
 /** Draws one operation with its parameters. */
-import { shadeOf, type Shade } from './colour';
+import type { Shade } from './colour';
 import type { Box } from './layout';
 import { NODE_HEIGHT, type Chip } from './nodes';
 import type { Operation } from './operations';
@@ -17,7 +17,7 @@ export function font(scene: Scene, pixels: number, bold = false): number {
 /** The node of an operation with its parameters. */
 export function paintOperation(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state, detail } = scene;
-  const shade = shadeOf(operation, state, palette);
+  const shade = state.shade(operation, palette);
   const { x, width } = box.node;
   const y = box.y;
   context.globalAlpha = strengthOf(state, operation);
@@ -31,19 +31,19 @@ export function paintOperation(scene: Scene, box: Box, operation: Operation): vo
     context.textAlign = 'left';
     drawText(context, operation.op, x + 8, y + 15, width - 16);
   }
-  const bytes = state.colouring !== 'gradient' && state.colouring !== 'time';
-  if (bytes && (detail === 'all' || detail === 'name'))
-    paintBar(scene, operation, x, y, width, shade.ink);
-  if (operation === state.root && detail !== 'box') paintLoss(scene, box);
+  if (detail === 'all' || detail === 'name') paintBar(scene, operation, x, y, width, shade.ink);
+  if (operation.loss && detail !== 'box') paintLoss(scene, box, operation);
+  state.decorate?.(scene, box);
   context.globalAlpha = 1;
 }
 
 /** An operation from far away: its colour alone. */
 export function paintSpeck(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state } = scene;
-  const { fill, bad } = shadeOf(operation, state, palette);
+  const { fill, bad, mark } = state.shade(operation, palette);
   context.globalAlpha = strengthOf(state, operation);
-  context.fillStyle = bad ? palette.bad : fill === palette.raise ? palette.stroke : fill;
+  const plain = fill === palette.raise ? palette.stroke : fill;
+  context.fillStyle = bad ? palette.bad : (mark ?? plain);
   context.fillRect(box.node.x, box.y, box.node.width, NODE_HEIGHT);
   context.globalAlpha = 1;
 }
@@ -62,7 +62,8 @@ function paintLabels(
   const nameWidth = context.measureText(operation.op.slice(0, 60)).width;
   font(scene, 11);
   const rightWidth = figure ? context.measureText(figure).width + 8 : 0;
-  const shapeWidth = context.measureText(operation.shape.slice(0, 60)).width;
+  const under = shade.detail ?? operation.shape;
+  const shapeWidth = context.measureText(under.slice(0, 60)).width;
   // The figure belongs beside the name; a long name sends them to the line below where they fit.
   const room = width - 18;
   const below = nameWidth + rightWidth > room && shapeWidth + rightWidth <= room;
@@ -71,7 +72,7 @@ function paintLabels(
   context.fillText(figure, x + width - 9, below ? y + 24 : y + 11.5);
   context.textAlign = 'left';
   context.fillStyle = ink2;
-  drawText(context, operation.shape, x + 9, y + 24, below ? room - rightWidth : room);
+  drawText(context, under, x + 9, y + 24, below ? room - rightWidth : room);
   font(scene, 12, true);
   context.fillStyle = ink;
   drawText(context, operation.op, x + 9, y + 11.5, below ? room : room - rightWidth);
@@ -87,7 +88,7 @@ function paintBar(
   ink: string,
 ): void {
   const { context, state } = scene;
-  const most = state.mostSaved;
+  const most = state.fullBar;
   if (most <= 0 || operation.saved + operation.shared <= 0) return;
   const full = width - 18;
   const own = Math.min(full, (operation.saved / most) * full);
@@ -141,10 +142,9 @@ function splitLast(text: string): string[] {
 }
 
 /** The loss itself, beside the operation that made it. */
-function paintLoss(scene: Scene, box: Box): void {
+function paintLoss(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state } = scene;
-  const { loss } = state.record;
-  const text = loss === null ? 'loss' : `loss ${Number(loss.toPrecision(3))}`;
+  const text = state.lossOf(operation);
   font(scene, 12, true);
   const width = context.measureText(text).width + 28;
   const x = box.node.x - 14 - width;

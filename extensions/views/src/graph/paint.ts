@@ -7,7 +7,7 @@ import type { Camera, Rect } from './camera';
 import type { Box, Line } from './layout';
 import { paintCard, paintHeader } from './paint-card';
 import { paintOperation, paintSpeck } from './paint-node';
-import type { GraphState } from './state';
+import type { Drawing } from './drawing';
 import type { Palette } from './theme';
 
 export type Detail = 'all' | 'name' | 'block' | 'box';
@@ -16,7 +16,7 @@ export interface Scene {
   context: CanvasRenderingContext2D;
   camera: Camera;
   palette: Palette;
-  state: GraphState;
+  state: Drawing;
   hovered: Box | null;
   detail: Detail;
   /** One pixel in drawing units. */
@@ -36,7 +36,7 @@ export function paint(
   context: CanvasRenderingContext2D,
   camera: Camera,
   palette: Palette,
-  state: GraphState,
+  state: Drawing,
   hovered: Box | null,
   ratio: number,
 ): number {
@@ -106,7 +106,10 @@ function paintBox(scene: Scene, box: Box): number {
   paintLines(scene, box);
   let count = 1;
   for (const child of box.children) count += paintBox(scene, child);
-  if (box.parent) paintHeader(scene, box, box.item);
+  if (box.parent) {
+    paintHeader(scene, box, box.item);
+    scene.state.decorate?.(scene, box);
+  }
   return count;
 }
 
@@ -115,17 +118,33 @@ function paintLines(scene: Scene, box: Box): void {
   const { context, palette, state } = scene;
   const { highlight } = state;
   if (!highlight) {
-    for (const line of box.lines) paintLine(scene, line, palette.flow, palette.edge);
+    for (const line of box.lines) paintPlain(scene, line);
     return;
   }
   const lit = highlight.edges(state.layout, state.tree, state.open, state.flows);
   const isLit = (line: Line): boolean => line.edges.some((edge) => lit.has(edge));
   context.globalAlpha = 0.25;
-  for (const line of box.lines)
-    if (!isLit(line)) paintLine(scene, line, palette.flow, palette.edge);
+  for (const line of box.lines) if (!isLit(line)) paintPlain(scene, line);
   context.globalAlpha = 1;
   for (const line of box.lines)
     if (isLit(line)) paintLine(scene, line, palette.select, palette.select);
+}
+
+/** A line in its own tone. */
+function paintPlain(scene: Scene, line: Line): void {
+  const { palette, state, context } = scene;
+  const tone = state.tone?.(line, palette);
+  if (!tone) {
+    paintLine(scene, line, palette.flow, palette.edge);
+    return;
+  }
+  const { globalAlpha } = context;
+  context.globalAlpha *= 0.17;
+  if (tone.dashed) paintLine(scene, { ...line, arrow: false }, tone.colour, tone.colour);
+  context.globalAlpha = globalAlpha;
+  if (tone.dashed) context.setLineDash([5, 4]);
+  paintLine(scene, { ...line, bytes: 0 }, tone.colour, tone.colour);
+  context.setLineDash([]);
 }
 
 /** The selection's lines, outline and halo, above everything else. */

@@ -1,5 +1,5 @@
 /** Rolls equal neighbours up into one card, and cuts lists that are too long to look at. */
-import type { Group, Item, Make } from './groups';
+import type { Fold, Group, Item, Make } from './groups';
 
 /** Lists longer than this are cut into chunks; also bounds the cost of laying one box out. */
 export const LONGEST_LIST = 400;
@@ -7,8 +7,8 @@ const CHUNK = 200;
 const REPEATS = 3;
 
 /** Rolls up everything in `root`, from the innermost box out. */
-export function rollUp(root: Group, make: Make): void {
-  finish(root, new Signatures(), make);
+export function rollUp(root: Group, make: Make, fold?: Fold): void {
+  finish(root, new Signatures(), make, fold);
 }
 
 /** Gives every structure a small number: equal numbers, equal boxes. */
@@ -22,15 +22,15 @@ class Signatures {
   }
 }
 
-function finish(group: Group, signatures: Signatures, make: Make): number {
+function finish(group: Group, signatures: Signatures, make: Make, fold?: Fold): number {
   const marks: number[] = [];
   group.children = group.children.map((child) => {
     if (child.kind === 'operation') {
       // Not by bytes: what the first of equal layers holds, the next ones find held already.
-      marks.push(signatures.of(`${child.op} ${child.shape} ${child.dtype}`));
+      marks.push(signatures.of(`${child.op} ${child.shape} ${child.dtype} ${child.tag}`));
       return child;
     }
-    const mark = finish(child, signatures, make);
+    const mark = finish(child, signatures, make, fold);
     const only = child.children.length === 1 ? child.children[0] : undefined;
     // A module with one operation needs no box: the operation carries its name in the tree.
     if (only?.kind === 'operation') {
@@ -43,7 +43,8 @@ function finish(group: Group, signatures: Signatures, make: Make): number {
     return child;
   });
   const mark = signatures.of(`${group.cls}(${marks.join(',')})`);
-  group.children = cut(rolled(group.children, marks, make), make);
+  const list = rolled(group.children, marks, make);
+  group.children = cut(fold ? fold(list, make) : list, make);
   group.children = group.children.map(absorbed);
   return mark;
 }

@@ -3,10 +3,10 @@ import type { Shade } from './colour';
 import type { Item } from './groups';
 import type { Scene } from './paint';
 import { round } from './paint';
-import type { GraphState } from './state';
+import type { Drawing } from './drawing';
 
 /** How strongly an item is drawn beside a search or a lit part of the graph. */
-export function strengthOf(state: GraphState, item: Item): number {
+export function strengthOf(state: Drawing, item: Item): number {
   if (state.highlight) return state.highlight.has(item) ? 1 : 0.25;
   if (!state.dims || state.matched.has(item)) return 1;
   return item.kind === 'operation' ? 0.4 : 0.5;
@@ -27,6 +27,8 @@ export function fillBox(
     context.fillStyle = hatch(context, palette.hatch);
     context.fill();
   }
+  // What carries a mark gets its outline with it.
+  if (shade.mark && !hovered) return;
   context.strokeStyle = hovered ? palette.ink : shade.bad ? palette.bad : palette.stroke2;
   context.lineWidth = shade.bad ? 2 : hovered ? 1.5 : 1;
   context.stroke();

@@ -6,14 +6,17 @@ import type { Item } from './groups';
 import type { GraphState } from './state';
 import { nameOf } from './tree-panel';
 
-const EMPTY = 'No graph yet. Capture a step, or call wb.graph(loss) in a cell.';
-
 /** Shows an error as a card over what still works, or what to do while there is nothing. */
-export function showMessage(element: HTMLElement, error: string | null, drawn: boolean): void {
+export function showMessage(
+  element: HTMLElement,
+  error: string | null,
+  drawn: boolean,
+  empty: string,
+): void {
   element.hidden = error === null && drawn;
   element.style.pointerEvents = drawn ? 'none' : '';
   if (error === null) {
-    element.replaceChildren(h('p', {}, drawn ? '' : EMPTY));
+    element.replaceChildren(h('p', {}, drawn ? '' : empty));
     return;
   }
   const title = h('b', {}, 'The graph could not be shown');

@@ -4,7 +4,7 @@ import { h } from './dom';
 import type { Box } from './layout';
 import { paint } from './paint';
 import { pick } from './pick';
-import type { GraphState } from './state';
+import type { Drawing } from './drawing';
 import type { Palette } from './theme';
 
 export interface SurfaceEvents {
@@ -19,7 +19,7 @@ const DURATION_MS = 150;
 export class Surface {
   readonly element: HTMLCanvasElement;
   readonly camera = new Camera();
-  #state: GraphState | null = null;
+  #state: Drawing | null = null;
   #palette: Palette | null = null;
   #hovered: Box | null = null;
   #frame = 0;
@@ -39,7 +39,7 @@ export class Surface {
   }
 
   /** What to draw, and in which colours. */
-  use(state: GraphState | null, palette: Palette): void {
+  use(state: Drawing | null, palette: Palette): void {
     this.#state = state;
     this.#palette = palette;
     this.#hovered = null;

@@ -1,47 +1,23 @@
 /** The graph as a tree-table: the same content for screen readers and for reading numbers. */
-import { button, h, sourceLabel } from './dom';
-import { formatBytes, formatCount, formatNumber, formatSeconds, shorten } from './format';
-import { outputGradient } from './gradients';
-import { size, type Group, type Item } from './groups';
-import type { GraphState } from './state';
+import { button, h } from './dom';
+import type { Drawing } from './drawing';
+import { formatCount, shorten } from './format';
+import type { Group, Item } from './groups';
 import { nameOf } from './tree-panel';
 
 const PAGE = 400;
-const HEADINGS = [
-  'Module or operation',
-  'Call',
-  'Operations',
-  'Output',
-  'Dtype',
-  'Saved here first',
-  'Held before',
-];
 
-/** What is not known of a record gets no column. */
-function headings(state: GraphState): string[] {
-  const gradient = state.missing('gradient') ? [] : ['Gradient norm', 'Non-finite'];
-  const time = state.missing('time') ? [] : ['Forward'];
-  const unreached = state.record.unreached.length > 0 ? ['Without gradient'] : [];
-  return [...HEADINGS, ...gradient, ...time, ...unreached, 'Source'];
-}
-
-function knownCells(state: GraphState, item: Item): string[] {
-  const cells: string[] = [];
-  if (!state.missing('gradient')) {
-    const gradient = outputGradient(item, state.operations);
-    cells.push(gradient ? formatNumber(gradient.norm) : 'did not run');
-    cells.push(gradient ? formatCount(gradient.nonFinite) : '');
-  }
-  if (!state.missing('time')) cells.push(item.seconds === null ? '' : formatSeconds(item.seconds));
-  if (state.record.unreached.length > 0)
-    cells.push(item.kind === 'operation' ? '' : state.unreached.chip(item));
-  return cells;
+/** The columns after the name. */
+export interface Columns {
+  headings: string[];
+  cells: (item: Item) => string[];
 }
 
 /** Fills `element` with the rows of all open boxes, a page at a time. */
 export function showTable(
   element: HTMLElement,
-  state: GraphState,
+  state: Drawing,
+  columns: Columns,
   onSelect: (item: Item) => void,
   onToggle: (group: Group) => void,
   limit = PAGE,
@@ -56,7 +32,7 @@ export function showTable(
   walk(state.tree.root, 1);
   const body = h('tbody', {});
   for (const { item, depth } of rows.slice(0, limit)) {
-    const row = rowOf(state, item, depth);
+    const row = rowOf(state, columns, item, depth);
     row.addEventListener('click', () => onSelect(item));
     row.addEventListener('keydown', (event) => {
       const other = event.key === 'ArrowDown' ? row.nextElementSibling : row.previousElementSibling;
@@ -73,7 +49,11 @@ export function showTable(
     });
     body.append(row);
   }
-  const head = h('tr', {}, ...headings(state).map((text) => h('th', { scope: 'col' }, text)));
+  const head = h(
+    'tr',
+    {},
+    ...['Module or operation', ...columns.headings].map((text) => h('th', { scope: 'col' }, text)),
+  );
   const table = h(
     'table',
     { role: 'treegrid', 'aria-label': 'Operations by module', 'aria-rowcount': rows.length },
@@ -82,12 +62,12 @@ export function showTable(
   );
   element.replaceChildren(table);
   if (rows.length > limit) {
-    const more = () => showTable(element, state, onSelect, onToggle, limit * 2);
+    const more = () => showTable(element, state, columns, onSelect, onToggle, limit * 2);
     element.append(button(`Show more of ${formatCount(rows.length)} rows`, more));
   }
 }
 
-function rowOf(state: GraphState, item: Item, depth: number): HTMLElement {
+function rowOf(state: Drawing, columns: Columns, item: Item, depth: number): HTMLElement {
   const group = item.kind === 'operation' ? null : item;
   const mark = group ? (state.open.has(group) ? '▾ ' : '▸ ') : '';
   const name = h('td', {
@@ -95,19 +75,6 @@ function rowOf(state: GraphState, item: Item, depth: number): HTMLElement {
     title: shorten(nameOf(item), 300),
   });
   name.append(mark + shorten(nameOf(item), 60));
-  const source = group ? undefined : state.record.sources[(item as { source: number }).source];
-  const where = source ? sourceLabel(source) : '';
-  const operation = item.kind === 'operation' ? item : null;
-  const cells = [
-    shorten(operation?.op ?? group?.cls ?? '', 40),
-    formatCount(size(item)),
-    shorten(operation?.shape ?? '', 40),
-    shorten(operation?.dtype ?? '', 24),
-    formatBytes(item.saved),
-    operation ? formatBytes(operation.shared) : '',
-    ...knownCells(state, item),
-    shorten(where, 48),
-  ];
   return h(
     'tr',
     {
@@ -118,6 +85,6 @@ function rowOf(state: GraphState, item: Item, depth: number): HTMLElement {
       'aria-selected': item === state.selected ? 'true' : 'false',
     },
     name,
-    ...cells.map((text) => h('td', {}, text)),
+    ...columns.cells(item).map((text) => h('td', {}, text)),
   );
 }

@@ -1,49 +1,37 @@
 /** The bar above the drawing. */
-import { button, choices, h, link } from './dom';
+import { button, h, link } from './dom';
 import { shorten } from './format';
 import type { Item } from './groups';
-import type { Colouring, GraphState } from './state';
+import type { Drawing } from './drawing';
 import { nameOf } from './tree-panel';
 
-export interface ToolbarEvents {
-  select: (item: Item | null) => void;
-  colour: (value: Colouring) => void;
-  find: (query: string) => void;
-  next: (backwards: boolean) => void;
+/** What the bar asks of its view. */
+export interface ToolbarHost {
+  show: (item: Item | null) => void;
+  readonly finder: { find: (query: string) => void; next: (backwards: boolean) => void };
   zoom: (factor: number) => void;
   fit: () => void;
-  table: () => void;
-  tree: () => void;
-  inspector: () => void;
+  toggleTable: () => void;
+  togglePanel: (panel: 'tree' | 'inspector') => void;
 }
 
 export interface Toolbar {
   element: HTMLElement;
   search: HTMLInputElement;
-  update: (state: GraphState | null, table: boolean, at: number) => void;
+  update: (state: Drawing | null, table: boolean, at: number) => void;
   /** Shows the zoom; called for every frame of a pan, so it touches one text. */
   showZoom: (zoom: number) => void;
   /** Shows which side panels are open. */
   panels: (tree: boolean, inspector: boolean) => void;
 }
 
-/** Makes the bar. */
-export function toolbar(events: ToolbarEvents): Toolbar {
+/** Makes the bar, with the controls of a view's own in the middle. */
+export function toolbar(view: ToolbarHost, own: readonly Node[]): Toolbar {
   const crumbs = h('nav', { class: 'wv-crumbs', 'aria-label': 'Selected module' });
-  const tree = button('Modules', events.tree, { 'aria-pressed': 'false' });
-  const inspector = button('Details', events.inspector, { 'aria-pressed': 'false' });
-  const colour = choices<Colouring>(
-    'Colour by',
-    [
-      { value: 'bytes', text: 'Bytes' },
-      { value: 'gradient', text: 'Gradient norm' },
-      { value: 'time', text: 'Time' },
-      { value: 'dtype', text: 'Dtype' },
-      { value: 'none', text: 'None' },
-    ],
-    'bytes',
-    events.colour,
-  );
+  const tree = button('Modules', () => view.togglePanel('tree'), { 'aria-pressed': 'false' });
+  const inspector = button('Details', () => view.togglePanel('inspector'), {
+    'aria-pressed': 'false',
+  });
   const search = h('input', {
     type: 'search',
     placeholder: 'Find operation or module',
@@ -58,43 +46,40 @@ export function toolbar(events: ToolbarEvents): Toolbar {
     found,
     h('kbd', { 'aria-hidden': 'true' }, '/'),
   );
-  search.addEventListener('input', () => events.find(search.value));
+  search.addEventListener('input', () => view.finder.find(search.value));
   search.addEventListener('keydown', (event) => {
     if (event.key === 'Enter') {
       event.preventDefault();
-      events.next(event.shiftKey);
+      view.finder.next(event.shiftKey);
     }
   });
   const percent = h('span', { 'aria-live': 'off' }, '100 %');
   const step = (label: string, text: string, factor: number): HTMLElement => {
-    const onclick = (): void => events.zoom(factor);
+    const onclick = (): void => view.zoom(factor);
     return h('button', { type: 'button', 'aria-label': label, title: label, onclick }, text);
   };
   const zoom = h('div', { class: 'wv-seg', role: 'group', 'aria-label': 'Zoom' });
   zoom.append(step('Zoom out', '−', 1 / 1.25), percent, step('Zoom in', '+', 1.25));
-  const table = button('Table', events.table, { 'aria-pressed': 'false' }, 'T');
+  const table = button('Table', () => view.toggleTable(), { 'aria-pressed': 'false' }, 'T');
   const element = h('div', { class: 'wv-bar', role: 'toolbar', 'aria-label': 'Graph' });
+  element.append(tree, crumbs, h('span', { class: 'wv-space' }), ...own);
   element.append(
-    tree,
-    crumbs,
-    h('span', { class: 'wv-space' }),
-    h('span', { class: 'wv-label' }, 'Colour by'),
+    find,
+    zoom,
+    button('Fit', () => view.fit(), {}, 'F'),
+    table,
+    inspector,
   );
-  element.append(colour.element, find, zoom, button('Fit', events.fit, {}, 'F'), table, inspector);
 
   const showZoom = (scale: number): void => {
     const text = `${scale < 0.1 ? (scale * 100).toFixed(1) : Math.round(scale * 100)} %`;
     if (percent.textContent !== text) percent.textContent = text;
   };
-  const update = (state: GraphState | null, tableOn: boolean, at: number): void => {
+  const update = (state: Drawing | null, tableOn: boolean, at: number): void => {
     table.setAttribute('aria-pressed', String(tableOn));
     const count = state?.matches.length ?? 0;
     found.textContent = state?.query ? (count === 0 ? 'none' : `${at + 1} of ${count}`) : '';
-    if (state) {
-      colour.set(state.colouring);
-      for (const value of ['gradient', 'time'] as const) colour.allow(value, state.missing(value));
-    }
-    crumbs.replaceChildren(...breadcrumbs(state, events.select));
+    crumbs.replaceChildren(...breadcrumbs(state, view.show));
   };
   const panels = (treeOn: boolean, inspectorOn: boolean): void => {
     tree.setAttribute('aria-pressed', String(treeOn));
@@ -103,7 +88,7 @@ export function toolbar(events: ToolbarEvents): Toolbar {
   return { element, search, update, showZoom, panels };
 }
 
-function breadcrumbs(state: GraphState | null, select: (item: Item | null) => void): Node[] {
+function breadcrumbs(state: Drawing | null, select: (item: Item | null) => void): Node[] {
   if (!state) return [];
   const path: Item[] = state.selected
     ? [...state.path(state.selected), state.selected]

@@ -2,7 +2,7 @@
 import { h } from './dom';
 import { formatBytes, plural, shorten } from './format';
 import { countRepeats, size, type Group, type Item } from './groups';
-import type { GraphState } from './state';
+import type { Drawing } from './drawing';
 
 const ROW = 24;
 const SPARE = 8;
@@ -13,9 +13,16 @@ interface Row {
   depth: number;
 }
 
-export interface TreePanel {
+/** What the panel says of every item, and of all of them at its foot. */
+export interface TreeFace<S> {
+  heading: string;
+  figures: (item: Item, state: S) => readonly HTMLElement[];
+  foot: (state: S) => readonly string[];
+}
+
+export interface TreePanel<S> {
   element: HTMLElement;
-  show: (state: GraphState) => void;
+  show: (state: S) => void;
   /** Marks the selection and opens what hides it. */
   update: () => void;
 }
@@ -27,7 +34,11 @@ export function nameOf(item: Item): string {
 }
 
 /** Makes the panel with the map at its foot; `onSelect` hears what was chosen. */
-export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): TreePanel {
+export function treePanel<S extends Drawing>(
+  face: TreeFace<S>,
+  map: HTMLElement,
+  onSelect: (item: Item) => void,
+): TreePanel<S> {
   const spacer = h('div', { style: 'position:relative' });
   const scroller = h(
     'div',
@@ -35,7 +46,7 @@ export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): Tre
     spacer,
   );
   const foot = h('div', { class: 'wv-foot' });
-  const heading = h('header', {}, h('b', {}, 'Modules'), h('span', {}, 'saved bytes'));
+  const heading = h('header', {}, h('b', {}, 'Modules'), h('span', {}, face.heading));
   const element = h(
     'aside',
     { class: 'wv-tree', 'aria-label': 'Modules' },
@@ -44,7 +55,7 @@ export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): Tre
     foot,
     map,
   );
-  let state: GraphState | null = null;
+  let state: S | null = null;
   let rows: Row[] = [];
   const open = new Set<Group>();
 
@@ -72,11 +83,11 @@ export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): Tre
     if (!state) return;
     const first = Math.max(0, Math.floor(scroller.scrollTop / ROW) - SPARE);
     const last = Math.ceil((scroller.scrollTop + (scroller.clientHeight || 800)) / ROW) + SPARE;
-    const most = Math.max(1, state.tree.root.saved);
-    const selected = state.selected;
+    const shown = state;
     spacer.replaceChildren(
       ...rows.slice(first, last).map((row, index) => {
-        const line = rowOf(row, open, most, row.item === selected, toggle, onSelect);
+        const line = rowOf(row, open, row.item === shown.selected, toggle, onSelect);
+        line.append(...face.figures(row.item, shown));
         line.style.cssText = `position:absolute;left:0;right:0;top:${(first + index) * ROW}px`;
         line.style.paddingLeft = `${4 + row.depth * 14}px`;
         return line;
@@ -120,7 +131,7 @@ export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): Tre
     }
     draw();
   };
-  const show = (next: GraphState): void => {
+  const show = (next: S): void => {
     state = next;
     open.clear();
     // As many levels as fit without scrolling far.
@@ -132,7 +143,7 @@ export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): Tre
       for (const group of level) open.add(group);
       level = level.flatMap((g) => g.children.filter((c) => c.kind !== 'operation'));
     }
-    foot.replaceChildren(...totals(next).map((text) => h('p', {}, text)));
+    foot.replaceChildren(...face.foot(next).map((text) => h('p', {}, text)));
     collect();
     draw();
   };
@@ -142,7 +153,6 @@ export function treePanel(map: HTMLElement, onSelect: (item: Item) => void): Tre
 function rowOf(
   { item, depth }: Row,
   open: ReadonlySet<Group>,
-  most: number,
   selected: boolean,
   toggle: (group: Group) => void,
   onSelect: (item: Item) => void,
@@ -151,12 +161,6 @@ function rowOf(
   const twist = h('span', { class: 'twist' }, group ? (open.has(group) ? '▾' : '▸') : '');
   const label = nameOf(item);
   const name = h('span', { class: 'name', title: shorten(label, 300) }, shorten(label, 80));
-  const meter = h(
-    'span',
-    { class: 'meter' },
-    h('i', { style: `width:${(item.saved / most) * 100}%` }),
-  );
-  const bytes = h('span', { class: 'bytes' }, formatBytes(item.saved));
   const row = h(
     'div',
     {
@@ -168,8 +172,6 @@ function rowOf(
     },
     twist,
     name,
-    bytes,
-    meter,
   );
   twist.addEventListener('click', (event) => {
     if (!group) return;
@@ -181,8 +183,15 @@ function rowOf(
   return row;
 }
 
+/** An item's saved bytes, and their share of all. */
+export function byteFigures({ saved }: Item, { tree }: Drawing): HTMLElement[] {
+  const share = saved / Math.max(1, tree.root.saved);
+  const meter = h('span', { class: 'meter' }, h('i', { style: `width:${share * 100}%` }));
+  return [h('span', { class: 'bytes' }, formatBytes(saved)), meter];
+}
+
 /** What the capture adds up to, and what it leaves out. */
-export function totals(state: GraphState): string[] {
+export function totals(state: Drawing): string[] {
   const { record } = state;
   const names = new Set(state.operations.flatMap(({ leaves }) => leaves.map(({ name }) => name)));
   const held = [

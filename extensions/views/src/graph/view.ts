@@ -3,29 +3,28 @@ import type { Store } from '../store';
 import { showLit, showNonFinite } from './banner';
 import type { GraphColumns } from './columns';
 import { h } from './dom';
+import type { Drawing } from './drawing';
+import type { Controls, Face } from './face';
 import { shorten } from './format';
 import type { Group, Item } from './groups';
-import type { HighlightKind } from './highlight';
 import { inspect } from './inspector';
 import { Finder } from './finder';
 import { handleKey } from './keyboard';
-import { LEGEND, showLegend } from './legend';
+import { LEGEND } from './legend';
 import { minimap } from './minimap';
 import type { GraphViewOptions, GraphViewState } from './mount';
 import { Panels } from './panels';
-import { GraphState } from './state';
-import { STYLE } from './style';
-import { describe, showMessage } from './status';
+import { showMessage } from './status';
 import { Surface } from './surface';
 import { showTable } from './table';
 import { followTheme, readPalette, type Palette } from './theme';
-import { toolbar } from './toolbar';
-import { treePanel } from './tree-panel';
+import { toolbar, type Toolbar } from './toolbar';
+import { treePanel, type TreePanel } from './tree-panel';
 
 /** Everything on screen and what it does; `keyboard.ts` calls the public part. */
-export class GraphView {
-  readonly element = h('div', { class: 'wv-view wv-graph' });
-  state: GraphState | null = null;
+export class GraphView<S extends Drawing> {
+  readonly element = h('div', {});
+  state: S | null = null;
   table = false;
   readonly canvas: HTMLCanvasElement;
   #shown: GraphColumns | null = null;
@@ -42,46 +41,40 @@ export class GraphView {
   readonly #live = h('div', { class: 'wv-sr', role: 'status', 'aria-live': 'polite' });
   readonly #inspector = h('aside', { class: 'wv-inspector', 'aria-label': 'Details' });
   readonly #map = minimap((x, y) => this.#surface.centre(x, y));
-  readonly #tree = treePanel(this.#map.element, (item) => this.select(item, true));
-  readonly #bar = toolbar({
-    select: (item) => this.select(item, true),
-    colour: (value) => {
-      if (this.state) this.state.colouring = value;
-      this.#refresh();
-    },
-    find: (query) => this.finder.find(query),
-    next: (backwards) => this.finder.next(backwards),
-    zoom: (factor) => this.zoom(factor),
-    fit: () => this.fit(),
-    table: () => this.toggleTable(),
-    tree: () => this.#panels.toggle('tree'),
-    inspector: () => this.#panels.toggle('inspector'),
-  });
+  readonly #tree: TreePanel<S>;
+  readonly #own: Controls<S>;
+  readonly #bar: Toolbar;
 
   readonly finder = new Finder({
-    field: this.#bar.search,
+    field: () => this.#bar.search,
     state: () => this.state,
     select: (item) => this.select(item, true),
-    refresh: () => this.#refresh(),
+    refresh: () => this.refresh(),
   });
 
   constructor(
     private readonly store: Store<GraphViewState, never>,
     private readonly options: GraphViewOptions,
+    readonly face: Face<S>,
   ) {
-    const label = 'Graph. Arrow keys follow the data, Enter opens or closes, T shows a table.';
+    this.element.className = `wv-view ${face.classes}`;
+    this.#tree = treePanel(face.tree, this.#map.element, this.show);
+    this.#own = face.controls(this);
+    this.#bar = toolbar(this, this.#own.bar);
     this.#surface = new Surface(
       {
         select: (box) => this.select(box?.item ?? null, false),
         toggle: (box) => this.toggle(box.item as Group),
         moved: () => this.#drawAround(),
       },
-      label,
+      face.label,
     );
     this.canvas = this.#surface.element;
-    this.#main.append(this.canvas, this.#legend, this.#lit, this.#grid, this.#message);
+    this.#main.append(this.canvas, this.#legend, this.#lit, ...this.#own.over);
+    this.#main.append(this.#grid, this.#message);
     const body = h('div', { class: 'wv-body' }, this.#tree.element, this.#main, this.#inspector);
-    this.element.append(h('style', {}, STYLE), this.#bar.element, this.#banner, body, this.#live);
+    this.element.append(h('style', {}, face.style), this.#bar.element, ...this.#own.below);
+    this.element.append(this.#banner, body, this.#live);
     this.#panels = new Panels({
       view: this.element,
       main: this.#main,
@@ -123,29 +116,25 @@ export class GraphView {
     if (item) this.#panels.selected();
     const box = state.box(item);
     if (box && item !== state.tree.root) this.#surface.show(box, reveal, this.#panels.covered);
-    if (item) this.#live.textContent = describe(state, item);
-    this.#refresh();
+    this.refresh(item ? this.face.describe(state, item) : undefined);
   }
 
-  toggle(group: Group): void {
+  /** Selects an item and brings it into view. */
+  readonly show = (item: Item | null): void => this.select(item, true);
+
+  readonly toggle = (group: Group): void => {
     const { state } = this;
     if (!state) return;
     const before = state.box(group);
     state.toggle(group);
     this.#surface.follow(before, state.box(group));
-    this.#live.textContent = `${shorten(group.title, 80)} ${state.open.has(group) ? 'opened' : 'closed'}`;
-    this.#refresh();
-  }
+    this.refresh(`${shorten(group.title, 80)} ${state.open.has(group) ? 'opened' : 'closed'}`);
+  };
 
-  /** Lights the path or the holders of `item` (the selection), or with null nothing. */
-  light(kind: HighlightKind | null, item = this.state?.selected ?? null): boolean {
-    const { state } = this;
-    if (!state || (kind !== null && !item)) return false;
-    if (kind && item) state.light(kind, item);
-    else state.highlight = null;
-    this.#refresh();
-    this.#live.textContent = this.#lit.querySelector('.text')?.textContent ?? '';
-    return true;
+  /** Lights everything again. */
+  unlight(): void {
+    if (this.state) this.state.highlight = null;
+    this.refresh();
   }
 
   /** Selects the first node that made a value which is not finite. */
@@ -165,9 +154,13 @@ export class GraphView {
 
   toggleTable(): void {
     this.table = !this.table;
-    this.#refresh();
+    this.refresh();
     if (this.table) this.#grid.querySelector<HTMLElement>('tbody tr')?.focus();
     else this.#surface.element.focus();
+  }
+
+  togglePanel(panel: 'tree' | 'inspector'): void {
+    this.#panels.toggle(panel);
   }
 
   #resize(): void {
@@ -189,7 +182,7 @@ export class GraphView {
   #retheme(): void {
     this.#palette = readPalette(this.element);
     this.#surface.use(this.state, this.#palette);
-    this.#refresh();
+    this.refresh();
   }
 
   #update(): void {
@@ -198,19 +191,20 @@ export class GraphView {
     if (record !== this.#shown) {
       this.#shown = record;
       try {
-        this.#replace(record && new GraphState(record, this.options.visibleLimit));
+        const { visibleLimit } = this.options;
+        this.use(record && this.face.open(record, visibleLimit, this.state));
       } catch (reason) {
-        this.#replace(null);
+        this.use(null);
         problem = `This record cannot be drawn: ${String(reason)}`;
       }
     }
     this.#panels.fill(this.state !== null);
-    showMessage(this.#message, problem, this.state !== null);
-    this.#refresh();
+    showMessage(this.#message, problem, this.state !== null, this.face.empty);
+    this.refresh();
   }
 
-  #replace(state: GraphState | null): void {
-    state?.lookLike(this.state);
+  /** Shows another state, from its own first look on. */
+  use(state: S | null): void {
     this.state = state;
     this.#surface.use(state, this.#palette);
     if (!state) return;
@@ -222,24 +216,28 @@ export class GraphView {
   }
 
   /** Everything that depends on the selection, the colouring or what is open. */
-  #refresh(): void {
-    const { state } = this;
-    const select = (item: Item): void => this.select(item, true);
-    const toggle = (group: Group): void => this.toggle(group);
+  refresh(said?: string): void {
+    const { state, face } = this;
+    if (said !== undefined) this.#live.textContent = said;
+    this.#own.update(state);
     this.#bar.update(state, this.table, this.finder.at);
     this.#legend.hidden = !state || this.table;
     this.#grid.hidden = !state || !this.table;
-    showNonFinite(this.#banner, state, select);
-    showLit(this.#lit, state, () => this.light(null));
+    showNonFinite(this.#banner, state, this.show, face.badKey);
+    showLit(this.#lit, state, () => this.unlight());
     if (state) {
-      const light = this.light.bind(this);
-      inspect(this.#inspector, { state, select, toggle, light });
+      inspect(this.#inspector, face.inspect(this, state));
       this.#tree.update();
-      showLegend(this.#legend, state, this.#palette);
-      if (this.table) showTable(this.#grid, state, (item) => this.select(item, false), toggle);
+      face.legend(this.#legend, state, this.#palette);
+      if (this.table) this.#showTable(state);
     }
     this.#drawAround();
     this.#surface.redraw();
+  }
+
+  #showTable(state: S): void {
+    const select = (item: Item): void => this.select(item, false);
+    showTable(this.#grid, state, this.face.columns(state), select, this.toggle);
   }
 
   #drawAround(): void {

@@ -4,9 +4,13 @@ import { size, type Group, type Item, type Tree } from './groups';
 /** More visible nodes than this and the smallest modules start collapsed. */
 export const VISIBLE_LIMIT = 300;
 
-/** Groups to open at first: all but rolled-up ones, then the smallest collapse until it fits. */
-export function initiallyOpen(tree: Tree, limit = VISIBLE_LIMIT): Set<Group> {
-  const open = new Set(tree.groups.filter((group) => group.kind !== 'repeat'));
+/** Groups to open at first: all but rolled-up ones and `closed` ones, then the smallest collapse until it fits. */
+export function initiallyOpen(
+  tree: Tree,
+  limit = VISIBLE_LIMIT,
+  closed: (group: Group) => boolean = () => false,
+): Set<Group> {
+  const open = new Set(tree.groups.filter((one) => one.kind !== 'repeat' && !closed(one)));
   const visible = new Map<Group, number>();
   const count = (group: Group): number => {
     const total = group.children.reduce(

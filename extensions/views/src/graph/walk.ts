@@ -1,7 +1,7 @@
 /** Where the arrow keys lead from the selection. */
 import type { Item } from './groups';
 import type { Box } from './layout';
-import type { GraphState } from './state';
+import type { Drawing } from './drawing';
 
 export type Direction = 'up' | 'down' | 'left' | 'right';
 
@@ -9,7 +9,7 @@ export type Direction = 'up' | 'down' | 'left' | 'right';
  * The next item in a direction. Up and down follow the data: to what the selection used and to what
  * used it, the straightest edge first. Left and right go to the nearest node beside it.
  */
-export function step(state: GraphState, direction: Direction): Item | null {
+export function step(state: Drawing, direction: Direction): Item | null {
   const { selected, layout } = state;
   const box = state.box(selected);
   if (!selected || !box) return firstLeaf(layout.root)?.item ?? null;
@@ -24,7 +24,7 @@ export function step(state: GraphState, direction: Direction): Item | null {
   return beside(box, direction);
 }
 
-function nearest(state: GraphState, from: Box, candidates: readonly Item[]): Item | null {
+function nearest(state: Drawing, from: Box, candidates: readonly Item[]): Item | null {
   let best: Item | null = null;
   let least = Infinity;
   for (const item of candidates) {

@@ -1,0 +1,88 @@
+/** The face of one capture: coloured by bytes, gradients, time or dtype, with its questions. */
+import { choices, h } from './dom';
+import type { Controls, Face } from './face';
+import type { HighlightKind } from './highlight';
+import { inspectCapture } from './inspect-capture';
+import { inspectGroup } from './inspect-group';
+import { inspectOperation } from './inspect-operation';
+import { showLegend } from './legend';
+import { GraphState, type Colouring } from './state';
+import { describe } from './status';
+import { STYLE } from './style';
+import { captureColumns } from './table-columns';
+import { byteFigures, totals } from './tree-panel';
+import type { GraphView } from './view';
+
+type View = GraphView<GraphState>;
+
+export const CAPTURE: Face<GraphState> = {
+  classes: 'wv-graph',
+  style: STYLE,
+  label: 'Graph. Arrow keys follow the data, Enter opens or closes, T shows a table.',
+  empty: 'No graph yet. Capture a step, or call wb.graph(loss) in a cell.',
+  badKey: 'N',
+  tree: { heading: 'saved bytes', foot: totals, figures: byteFigures },
+  open(record, limit, before) {
+    const state = new GraphState(record, limit);
+    state.lookLike(before);
+    return state;
+  },
+  controls,
+  inspect(view, state) {
+    const { selected, tree } = state;
+    const inspection = {
+      state,
+      select: view.show,
+      toggle: view.toggle,
+      light: (kind: HighlightKind) => light(view, kind),
+    };
+    if (!selected || selected === tree.root) return inspectCapture(inspection);
+    if (selected.kind === 'operation') return inspectOperation(inspection, selected);
+    return inspectGroup(inspection, selected);
+  },
+  legend: showLegend,
+  columns: captureColumns,
+  describe,
+  key(view, key) {
+    if (key === 'n') return view.showNonFinite();
+    if (key === 'p') return light(view, 'path');
+    return key === 'h' && light(view, 'holders');
+  },
+};
+
+function controls(view: View): Controls<GraphState> {
+  const colour = choices<Colouring>(
+    'Colour by',
+    [
+      { value: 'bytes', text: 'Bytes' },
+      { value: 'gradient', text: 'Gradient norm' },
+      { value: 'time', text: 'Time' },
+      { value: 'dtype', text: 'Dtype' },
+      { value: 'none', text: 'None' },
+    ],
+    'bytes',
+    (value) => {
+      if (view.state) view.state.colouring = value;
+      view.refresh();
+    },
+  );
+  return {
+    bar: [h('span', { class: 'wv-label' }, 'Colour by'), colour.element],
+    below: [],
+    over: [],
+    update(state) {
+      if (!state) return;
+      colour.set(state.colouring);
+      for (const value of ['gradient', 'time'] as const) colour.allow(value, state.missing(value));
+    },
+  };
+}
+
+/** Lights the path or the holders of the selection. */
+function light(view: View, kind: HighlightKind): boolean {
+  const { state } = view;
+  if (!state?.selected) return false;
+  state.light(kind, state.selected);
+  view.refresh(state.litText());
+  return true;
+}

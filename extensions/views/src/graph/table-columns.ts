@@ -1,0 +1,47 @@
+/** The columns of a capture's table: what is not known of a record gets none. */
+import { sourceLabel } from './dom';
+import { formatBytes, formatCount, formatNumber, formatSeconds, shorten } from './format';
+import { outputGradient } from './gradients';
+import { size, type Item } from './groups';
+import type { GraphState } from './state';
+import type { Columns } from './table';
+
+const HEADINGS = ['Call', 'Operations', 'Output', 'Dtype', 'Saved here first', 'Held before'];
+
+export function captureColumns(state: GraphState): Columns {
+  const gradient = state.missing('gradient') ? [] : ['Gradient norm', 'Non-finite'];
+  const time = state.missing('time') ? [] : ['Forward'];
+  const unreached = state.record.unreached.length > 0 ? ['Without gradient'] : [];
+  return {
+    headings: [...HEADINGS, ...gradient, ...time, ...unreached, 'Source'],
+    cells: (item) => cellsOf(state, item),
+  };
+}
+
+function cellsOf(state: GraphState, item: Item): string[] {
+  const operation = item.kind === 'operation' ? item : null;
+  const source = operation ? state.record.sources[operation.source] : undefined;
+  return [
+    shorten(item.kind === 'operation' ? item.op : item.cls, 40),
+    formatCount(size(item)),
+    shorten(operation?.shape ?? '', 40),
+    shorten(operation?.dtype ?? '', 24),
+    formatBytes(item.saved),
+    operation ? formatBytes(operation.shared) : '',
+    ...knownCells(state, item),
+    shorten(source ? sourceLabel(source) : '', 48),
+  ];
+}
+
+function knownCells(state: GraphState, item: Item): string[] {
+  const cells: string[] = [];
+  if (!state.missing('gradient')) {
+    const gradient = outputGradient(item, state.operations);
+    cells.push(gradient ? formatNumber(gradient.norm) : 'did not run');
+    cells.push(gradient ? formatCount(gradient.nonFinite) : '');
+  }
+  if (!state.missing('time')) cells.push(item.seconds === null ? '' : formatSeconds(item.seconds));
+  if (state.record.unreached.length > 0)
+    cells.push(item.kind === 'operation' ? '' : state.unreached.chip(item));
+  return cells;
+}
