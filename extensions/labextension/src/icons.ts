@@ -28,6 +28,11 @@ export const memoryIcon = icon(
   '<path d="M1.5 12.6h13V14h-13zM1.5 11.4V9l3.6-3 3 2.2 3-4.2 3.4 3.4v4z"/>',
 );
 
+export const diffIcon = icon(
+  'diff',
+  '<path d="M1.5 3H7v10H1.5zm1.3 1.3v7.4h2.9V4.3zM9 3h5.5v10H9z"/>',
+);
+
 export const tensorboardIcon = icon(
   'tensorboard',
   '<path d="M1.5 12.8h13V14h-13zM2.5 7.500h2.400v4.300H2.500zM6.8 2h2.400v9.800H6.800zM11.1 5h2.400v6.800h-2.400z"/>',
@@ -39,3 +44,6 @@ export const captureIcon = icon(
 );
 
 export const stepIcon = icon('step', '<path d="M3 3v10l7-5zM11.3 3H13v10h-1.700z"/>');
+
+/** By the kind of a capture. */
+export const CAPTURE_ICONS = { graph: graphIcon, memory: memoryIcon, diff: diffIcon };

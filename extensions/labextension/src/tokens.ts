@@ -70,9 +70,11 @@ export const IWorkbenchSettings = new Token<IWorkbenchSettings>(
 
 /** What a view asks for with a `workbench:open` event, and the documents' commands take. */
 export interface IOpenRequest {
-  kind: 'graph' | 'memory' | 'tensorboard' | 'goto';
+  kind: 'graph' | 'memory' | 'diff' | 'tensorboard' | 'goto';
   experiment?: string;
   capture?: string;
+  /** Of a diff that is not held yet: the ids of the two graphs, the older first. */
+  compare?: readonly [string, string];
   path?: string;
   source?: ISourceLine;
 }
@@ -95,6 +97,7 @@ export const CommandIDs = {
   stop: 'workbench:stop',
   captureGraph: 'workbench:capture-graph',
   captureMemory: 'workbench:capture-memory',
+  compareGraphs: 'workbench:compare-graphs',
   openGraph: 'workbench:open-graph',
   openMemory: 'workbench:open-memory',
   openTensorBoard: 'workbench:open-tensorboard',

@@ -114,6 +114,7 @@ const BASE: ExperimentState = {
     id: `c${i}`,
     kind: kind as 'graph' | 'memory',
     step: 400,
+    against_step: null,
     num_bytes: 190_000 * (1 + 5 * i),
     created_at: Date.now() / 1000 - 16,
     summary: '',

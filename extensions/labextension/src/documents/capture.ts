@@ -2,11 +2,11 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { UUID } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import { Panel, Widget } from '@lumino/widgets';
+import type { CaptureKind } from '@torch-workbench/records';
 import { Notice } from '../notice';
-import { graphIcon, memoryIcon } from '../icons';
+import { CAPTURE_ICONS } from '../icons';
 import type { PacedStore } from '../connection/paced';
 import type { IWorkbenchConnections } from '../tokens';
-import type { CaptureKind } from './choose';
 import { mountRecord } from './mount';
 import { NOTEBOOK_ATTRIBUTE } from './request';
 
@@ -21,7 +21,7 @@ export interface ICaptureAddress {
   label: string;
 }
 
-/** A graph or memory capture of a live kernel, in a tab. */
+/** A capture of a live kernel, in a tab. */
 export class CaptureView extends Panel {
   constructor(
     readonly address: ICaptureAddress,
@@ -35,7 +35,7 @@ export class CaptureView extends Panel {
     this.node.setAttribute(NOTEBOOK_ATTRIBUTE, address.notebook);
     this.title.label = address.label;
     this.title.caption = trans.__('%1, captured in %2', address.label, address.notebook);
-    this.title.icon = address.kind === 'graph' ? graphIcon : memoryIcon;
+    this.title.icon = CAPTURE_ICONS[address.kind];
     this.addWidget(this.notice);
     this.addWidget(this.body);
     this.body.addClass('jp-Workbench-view');
@@ -75,13 +75,13 @@ export class CaptureView extends Panel {
   }
 
   private async fetch(store: PacedStore): Promise<void> {
-    const { kind, experiment, capture } = this.address;
+    const { experiment, capture } = this.address;
     this.fetching = true;
     this.tell('busy', this.trans.__('Fetching the capture…'));
     try {
       const bytes = await store.fetchRecord(experiment, capture);
       if (!this.isDisposed) {
-        this.unmount = mountRecord(this.body.node, kind, bytes);
+        this.unmount = mountRecord(this.body.node, bytes);
         this.notice.hide();
         this.body.show();
       }

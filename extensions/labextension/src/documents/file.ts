@@ -2,7 +2,7 @@ import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget } from '@jupyte
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Panel, Widget } from '@lumino/widgets';
 import { Notice } from '../notice';
-import { mountAnyRecord } from './mount';
+import { mountRecord } from './mount';
 
 /** A record file (`*.graph.safetensors`, `*.memory.safetensors`), drawn without any kernel. */
 export class RecordFileView extends Panel {
@@ -34,7 +34,7 @@ export class RecordFileView extends Panel {
     this.unmount?.();
     this.unmount = null;
     try {
-      this.unmount = mountAnyRecord(this.body.node, decode(this.context.model.toString()));
+      this.unmount = mountRecord(this.body.node, decode(this.context.model.toString()));
       this.notice.hide();
       this.body.show();
     } catch (error) {

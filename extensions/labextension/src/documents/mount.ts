@@ -1,31 +1,22 @@
-import {
-  GRAPH_RECORD,
-  MEMORY_RECORD,
-  type GraphRecord,
-  type MemoryRecord,
-  readRecord,
-  readRecordAs,
-  RecordError,
-} from '@torch-workbench/records';
+import { GRAPH_RECORD, MEMORY_RECORD, readOneOf, type RecordOf } from '@torch-workbench/records';
 import type { Store } from '@torch-workbench/views';
 import { mount as mountGraph } from '@torch-workbench/views/graph';
 import { mount as mountMemory } from '@torch-workbench/views/memory';
-import type { CaptureKind } from './choose';
 
-/** Draws the bytes of a record into `node`; throws one sentence when they are not that record. */
-export function mountRecord(node: HTMLElement, kind: CaptureKind, bytes: ArrayBuffer): () => void {
-  return kind === 'graph'
-    ? mountGraph(node, fixed<GraphRecord>(readRecordAs(GRAPH_RECORD, bytes)))
-    : mountMemory(node, fixed<MemoryRecord>(readRecordAs(MEMORY_RECORD, bytes)));
-}
+const SHOWN = [GRAPH_RECORD, MEMORY_RECORD] as const;
 
-/** Draws whichever record the bytes are. */
-export function mountAnyRecord(node: HTMLElement, bytes: ArrayBuffer): () => void {
-  const { schema } = readRecord(bytes);
-  if (schema === 'workbench.graph/2' || schema === 'workbench.memory/1') {
-    return mountRecord(node, schema === 'workbench.graph/2' ? 'graph' : 'memory', bytes);
+/**
+ * Draws the bytes of a record into `node`, by the view that its own schema names; returns what ends
+ * it. Throws one sentence when they are no record that has a view.
+ */
+export function mountRecord(node: HTMLElement, bytes: ArrayBuffer): () => void {
+  const record: RecordOf<(typeof SHOWN)[number]> = readOneOf(SHOWN, bytes);
+  switch (record.schema) {
+    case 'workbench.graph/2':
+      return mountGraph(node, fixed(record));
+    case 'workbench.memory/1':
+      return mountMemory(node, fixed(record));
   }
-  throw new RecordError(`a ${schema} record has no view of its own`);
 }
 
 /** A record is frozen: its store never changes and takes no commands. */

@@ -4,18 +4,29 @@ import {
   type JupyterFrontEndPlugin,
 } from '@jupyterlab/application';
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
+import type { CaptureInfo, CaptureKind } from '@torch-workbench/records';
 import { CaptureView, type ICaptureAddress } from '../documents/capture';
-import { type CaptureKind, captureNext, newestCapture } from '../documents/choose';
-import { graphIcon, memoryIcon } from '../icons';
+import { captureNext, capturesOf, compareGraphs } from '../documents/choose';
+import { CAPTURE_ICONS } from '../icons';
 import { reporting } from '../report';
 import { CommandIDs, IWorkbenchConnections } from '../tokens';
 
 type CaptureTab = MainAreaWidget<CaptureView>;
 
+/** What is asked for, of which only the kind must be known. */
+interface IWanted {
+  notebook?: string;
+  experiment?: string;
+  capture?: string;
+  compare?: readonly [string, string];
+  /** Captured now, whatever there is. */
+  fresh?: boolean;
+}
+
 export const documents: JupyterFrontEndPlugin<void> = {
   id: 'torch-workbench:documents',
-  description: 'Captured graphs and memory of live kernels, as tabs.',
+  description: 'Captured graphs, their comparisons and memory of live kernels, as tabs.',
   autoStart: true,
   requires: [IWorkbenchConnections],
   optional: [ILayoutRestorer, ICommandPalette, ITranslator],
@@ -49,10 +60,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
     }
 
     /** The capture asked for, else the newest, else one of the next step. */
-    async function choose(
-      kind: CaptureKind,
-      wanted: { notebook?: string; experiment?: string; capture?: string; fresh?: boolean },
-    ): Promise<ICaptureAddress> {
+    async function choose(kind: CaptureKind, wanted: IWanted): Promise<ICaptureAddress> {
       const connection =
         wanted.notebook === undefined ? connections.current : connections.forPath(wanted.notebook);
       const store = connection?.store;
@@ -61,18 +69,14 @@ export const documents: JupyterFrontEndPlugin<void> = {
       if (!connection || !store || experiment == null || known === undefined) {
         throw new Error(trans.__('There is no experiment in the kernel of the active notebook.'));
       }
-      const newest = wanted.fresh === true ? null : newestCapture(store, experiment, kind);
-      const capture =
-        wanted.capture ?? newest ?? (await captureNext(store, experiment, kind, trans));
-      const info = store
-        .get()
-        .experiments.get(experiment)
-        ?.state.captures.find((one) => one.id === capture);
-      const what = kind === 'graph' ? trans.__('Graph') : trans.__('Memory');
-      const label =
-        info === undefined
-          ? trans.__('%1 of %2', what, known.state.name)
-          : trans.__('%1 of %2, step %3', what, known.state.name, info.step);
+      const make = (): Promise<string> =>
+        kind === 'diff'
+          ? compareGraphs(store, experiment, wanted.compare, trans)
+          : captureNext(store, experiment, kind, trans);
+      const newest = wanted.fresh === true ? undefined : capturesOf(store, experiment, kind)[0]?.id;
+      const capture = wanted.capture ?? newest ?? (await make());
+      const info = capturesOf(store, experiment, kind).find((one) => one.id === capture);
+      const label = labelOf(kind, known.state.name, info, trans);
       return { kind, notebook: connection.path, experiment, capture, label };
     }
 
@@ -86,14 +90,14 @@ export const documents: JupyterFrontEndPlugin<void> = {
       commands.addCommand(command, {
         label,
         caption,
-        icon: kind === 'graph' ? graphIcon : memoryIcon,
+        icon: CAPTURE_ICONS[kind],
         isEnabled: (args) =>
           typeof args['label'] === 'string' || (connections.current?.experiment ?? null) !== null,
         execute: reporting(async (args) => {
           if (typeof args['label'] === 'string') {
             return show(args as unknown as ICaptureAddress);
           }
-          return show(await choose(kind, { ...args, fresh }));
+          return show(await choose(kind, { ...(args as IWanted), fresh }));
         }),
       });
       palette?.addItem({ command, category: trans.__('Workbench') });
@@ -127,6 +131,13 @@ export const documents: JupyterFrontEndPlugin<void> = {
       trans.__('Capture Memory of the Next Step'),
       trans.__('Capture the allocations of the next step and open them'),
     );
+    add(
+      CommandIDs.compareGraphs,
+      'diff',
+      true,
+      trans.__('Compare the Two Newest Graphs'),
+      trans.__('Open what changed between the two newest graphs of the experiment'),
+    );
     connections.changed.connect(() => commands.notifyCommandChanged());
     connections.currentChanged.connect(() => commands.notifyCommandChanged());
 
@@ -137,3 +148,20 @@ export const documents: JupyterFrontEndPlugin<void> = {
     });
   },
 };
+
+function labelOf(
+  kind: CaptureKind,
+  name: string,
+  info: CaptureInfo | undefined,
+  trans: TranslationBundle,
+): string {
+  if (kind === 'diff') {
+    return info === undefined
+      ? trans.__('Graphs of %1', name)
+      : trans.__('Graphs of %1, steps %2 and %3', name, info.against_step ?? 0, info.step);
+  }
+  const what = kind === 'graph' ? trans.__('Graph') : trans.__('Memory');
+  return info === undefined
+    ? trans.__('%1 of %2', what, name)
+    : trans.__('%1 of %2, step %3', what, name, info.step);
+}

@@ -43,6 +43,13 @@ export const open: JupyterFrontEndPlugin<void> = {
           const command = request.kind === 'graph' ? CommandIDs.openGraph : CommandIDs.openMemory;
           return commands.execute(command, { notebook, experiment, capture });
         }
+        case 'diff':
+          return commands.execute(CommandIDs.compareGraphs, {
+            notebook,
+            experiment,
+            capture,
+            compare: request.compare as [string, string],
+          });
         case 'tensorboard':
           return request.path === undefined
             ? commands.execute(CommandIDs.openRunTensorBoard, { notebook, experiment })

@@ -56,6 +56,7 @@ export interface CommandArgs {
   set_mode: { mode: string; value: string };
   set_learning_rate: { value: number };
   capture: { what: 'graph' | 'memory' | 'both' };
+  compare: { a: string; b: string };
   fetch: { capture: string };
   resume_from_failure: { modes?: string; learning_rate?: number };
   probe_modes: Record<string, never>;

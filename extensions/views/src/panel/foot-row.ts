@@ -50,7 +50,7 @@ interface ViewButton {
 }
 
 /** Opens the newest capture of its kind; without one, captures the next step and opens that. */
-function viewButton(kind: CaptureKind, context: PanelContext): ViewButton {
+function viewButton(kind: 'graph' | 'memory', context: PanelContext): ViewButton {
   const word = kind === 'graph' ? 'Graph' : 'Memory';
   let newest: CaptureInfo | null = null;
   let waiting = false;

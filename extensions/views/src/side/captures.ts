@@ -1,4 +1,5 @@
 import type { CaptureInfo } from '@torch-workbench/records';
+import { iconButton } from '../controls/button';
 import { roving, setStop } from '../controls/roving';
 import { h, perFrame, setAttr, setShown, setText } from '../dom';
 import { age, bytes, count, oneLine } from '../format';
@@ -11,7 +12,10 @@ import type { OfExperiment } from './modes';
 /** Ages move on without a message of the kernel. */
 const AGE_MS = 5_000;
 
-/** The captures an experiment holds, newest first; a press opens one. */
+/**
+ * The captures an experiment holds, newest first; a press opens one. A graph that is pointed at or
+ * focused can be compared with the one before it.
+ */
 export function mountCaptures(
   el: HTMLElement,
   store: Store<KernelModel, Command>,
@@ -24,8 +28,8 @@ export function mountCaptures(
   const rows = new Map<string, CaptureRow>();
   const buttons = (): HTMLElement[] => [...list.querySelectorAll<HTMLElement>('button')];
   roving(list, buttons);
-  const open = (capture: CaptureInfo): void => {
-    const detail: OpenRequest = { kind: capture.kind, experiment, capture: capture.id };
+  const ask = (what: Omit<OpenRequest, 'experiment'>): void => {
+    const detail: OpenRequest = { ...what, experiment };
     const init = { detail, bubbles: true, cancelable: true, composed: true };
     frame.dispatchEvent(new CustomEvent('workbench:open', init));
   };
@@ -39,9 +43,9 @@ export function mountCaptures(
       rows.delete(id);
     }
     for (const [i, capture] of captures.entries()) {
-      const row = rows.get(capture.id) ?? new CaptureRow(capture, open);
+      const row = rows.get(capture.id) ?? new CaptureRow(capture, ask);
       rows.set(capture.id, row);
-      row.tick();
+      row.update(captures);
       if (list.children[i] !== row.el) list.insertBefore(row.el, list.children[i] ?? null);
     }
     setShown(empty, captures.length === 0);
@@ -63,22 +67,54 @@ export function mountCaptures(
 class CaptureRow {
   readonly el: HTMLElement;
   private readonly ago = h('span', { class: 'ag' });
+  private readonly compare: HTMLButtonElement;
+  private readonly actions: HTMLElement;
+  private request: Omit<OpenRequest, 'experiment'> | null = null;
 
   constructor(
     private readonly capture: CaptureInfo,
-    onOpen: (capture: CaptureInfo) => void,
+    ask: (what: Omit<OpenRequest, 'experiment'>) => void,
   ) {
-    const name = `${capture.kind} step ${count(capture.step)}`;
+    const name = nameOf(capture);
     const title = oneLine(capture.summary, 400) || `Open ${name}`;
     const button = h('button', { type: 'button', class: 'wb-cap', title }, icon(capture.kind));
     button.append(h('span', {}, name), h('span', { class: 'sz' }, bytes(capture.num_bytes)));
     button.append(this.ago);
-    button.addEventListener('click', () => onOpen(capture));
-    this.el = h('div', { role: 'listitem' }, button);
+    button.addEventListener('click', () => ask({ kind: capture.kind, capture: capture.id }));
+    this.compare = iconButton('diff', '', () => {
+      if (this.request) ask(this.request);
+    });
+    this.actions = h('span', { class: 'wb-acts' }, this.compare);
+    this.el = h('div', { role: 'listitem', class: 'wb-cap-row' }, button);
     setAttr(button, 'data-capture', capture.id);
   }
 
-  tick(): void {
+  /** `all` is what the experiment holds, newest first. */
+  update(all: readonly CaptureInfo[]): void {
     setText(this.ago, `${age(Date.now() / 1000, this.capture.created_at)} ago`);
+    const before = this.capture.kind === 'graph' ? graphBefore(all, this.capture) : undefined;
+    if (before === undefined) return this.actions.remove();
+    if (!this.actions.isConnected) this.el.append(this.actions);
+    const held = all.find(
+      ({ kind, step, against_step }) =>
+        kind === 'diff' && step === this.capture.step && against_step === before.step,
+    );
+    const compare = [before.id, this.capture.id] as const;
+    this.request = held ? { kind: 'diff', capture: held.id } : { kind: 'diff', compare };
+    const label = `Compare the graphs of steps ${count(before.step)} and ${count(this.capture.step)}`;
+    setAttr(this.compare, 'aria-label', label);
+    setAttr(this.compare, 'title', label);
   }
+}
+
+function nameOf({ kind, step, against_step }: CaptureInfo): string {
+  return kind === 'diff'
+    ? `diff steps ${count(against_step ?? 0)} → ${count(step)}`
+    : `${kind} step ${count(step)}`;
+}
+
+/** The graph captured before this one; `all` is sorted, newest first. */
+function graphBefore(all: readonly CaptureInfo[], capture: CaptureInfo): CaptureInfo | undefined {
+  const older = all.slice(all.findIndex(({ id }) => id === capture.id) + 1);
+  return older.find(({ kind }) => kind === 'graph');
 }

@@ -31,6 +31,7 @@ const CAPTURE = {
   id: 'c9',
   kind: 'graph',
   step: 4,
+  against_step: null,
   num_bytes: 9,
   created_at: 1,
   summary: '',

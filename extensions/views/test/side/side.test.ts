@@ -64,10 +64,17 @@ describe('modes', () => {
 });
 
 describe('captures', () => {
-  const capture = (id: string, kind: 'graph' | 'memory', ago: number): CaptureInfo => ({
+  const capture = (
+    id: string,
+    kind: CaptureInfo['kind'],
+    ago: number,
+    steps: { step?: number; against_step?: number } = {},
+  ): CaptureInfo => ({
     id,
     kind,
     step: 400,
+    against_step: null,
+    ...steps,
     num_bytes: 186 * 1024,
     created_at: Date.now() / 1000 - ago,
     summary: '',
@@ -89,6 +96,38 @@ describe('captures', () => {
     rows[0]?.click();
     const { detail } = seen.mock.calls[0]?.[0] as CustomEvent;
     expect(detail).toEqual({ kind: 'memory', experiment: 'e1', capture: 'b' });
+  });
+
+  const show = (captures: CaptureInfo[]): (() => unknown) => {
+    kernel.say('state', { experiment: 'e1', state: state({ captures }) });
+    dispose = mountCaptures(host, store, { experiment: 'e1' });
+    const seen = vi.fn();
+    host.addEventListener('workbench:open', seen);
+    return () => (seen.mock.lastCall?.[0] as CustomEvent | undefined)?.detail as unknown;
+  };
+
+  it('offer to compare a graph with the one before it', () => {
+    const graphs = [
+      capture('a', 'graph', 90, { step: 1 }),
+      capture('m', 'memory', 60),
+      capture('b', 'graph', 30, { step: 42 }),
+    ];
+    const asked = show(graphs);
+    const offers = [...host.querySelectorAll<HTMLButtonElement>('.wb-acts button')];
+    expect(offers.map((offer) => offer.title)).toEqual(['Compare the graphs of steps 1 and 42']);
+    offers[0]?.click();
+    expect(asked()).toEqual({ kind: 'diff', experiment: 'e1', compare: ['a', 'b'] });
+  });
+
+  it('open the comparison that is held already', () => {
+    const asked = show([
+      capture('a', 'graph', 90, { step: 1 }),
+      capture('b', 'graph', 30, { step: 42 }),
+      capture('d', 'diff', 10, { step: 42, against_step: 1 }),
+    ]);
+    expect(host.querySelector('[data-capture=d]')?.textContent).toContain('diff steps 1 → 42');
+    host.querySelector<HTMLElement>('.wb-acts button')?.click();
+    expect(asked()).toEqual({ kind: 'diff', experiment: 'e1', capture: 'd' });
   });
 
   it('say when there are none', () => {
