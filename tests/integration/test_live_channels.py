@@ -255,21 +255,19 @@ def test_a_deleted_experiment_disappears_and_frees_its_model(kernel: BlockingKer
     experiment_of(page)
     run_cell(
         kernel,
-        "import gc, weakref\n"
+        "import gc, threading, weakref\n"
         "other = wb.Experiment(nn.Linear(20, 5), (x, y), name='other', runs=RUNS)\n"
         "other.run(steps=3, wait=True)\n"
-        "alive, key = weakref.ref(other.model), other.id",
+        "freed = threading.Event()\n"
+        "weakref.finalize(other.model, freed.set)",
     )
-    page.until(lambda m: m["type"] == "state" and m["state"]["name"] == "other")
+    other, _ = page.until(lambda m: m["type"] == "state" and m["state"]["name"] == "other")
     run_cell(
         kernel,
-        "import time\n"
         "del other\n"
         "for _ in range(100):  # a thread that draws or publishes may be looking at it right now\n"
         "    gc.collect()\n"
-        "    if alive() is None: break\n"
-        "    time.sleep(0.05)\n"
-        "assert alive() is None",
+        "    if freed.wait(0.05): break\n"
+        "assert freed.is_set()",
     )
-    removed, _ = page.until(lambda m: m["type"] == "removed")
-    assert removed["experiment"]
+    page.until(lambda m: m["type"] == "removed" and m["experiment"] == other["experiment"])
