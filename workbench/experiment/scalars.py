@@ -49,7 +49,8 @@ class ScalarLog:
         self._pending: deque[tuple[str, int, float | torch.Tensor, float]] = deque()
         self._columns: dict[str, _Column] = {}
         self._sinks: list[Sink] = []
-        self._flushing = threading.Lock()
+        self._flushing = threading.RLock()
+        """Held until the sinks have a batch: they get all in order. A sink may flush itself."""
 
     def add(self, name: str, step: int, value: float | torch.Tensor) -> None:
         """Log ``value``: a number, or a detached scalar tensor that is read at the next flush."""
@@ -72,13 +73,13 @@ class ScalarLog:
             if not points:
                 return 0
             batch = self._store(points)
-        for sink in tuple(self._sinks):
-            try:
-                sink(batch)
-            except Exception:
-                # a sink is somebody's subscriber: its fault must not end the pulse or the run
-                log.exception("a scalar sink failed")
-        return len(points)
+            for sink in tuple(self._sinks):
+                try:
+                    sink(batch)
+                except Exception:
+                    # a sink is somebody's subscriber: its fault must not end the pulse or the run
+                    log.exception("a scalar sink failed")
+            return len(points)
 
     def _store(self, points: list[tuple[str, int, float | torch.Tensor, float]]) -> list[Series]:
         # by columns: a loop over the points would hold the interpreter's lock, and with it the

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from workbench.experiment.scalars import ScalarLog
+from workbench.experiment.scalars import ScalarLog, Series
 
 
 class Reads(TorchDispatchMode):
@@ -115,3 +115,29 @@ def test_flushes_from_several_threads_lose_and_double_nothing() -> None:
     steps, values = log.since("x", 0)
     assert steps.tolist() == list(range(5000))
     assert values.tolist() == steps.tolist()
+
+
+def test_sinks_get_batches_in_order_whoever_flushes() -> None:
+    log, got = ScalarLog(), list[int]()
+    other = threading.Thread(target=log.flush)
+
+    def sink(batch: list[Series]) -> None:
+        if not got and not other.is_alive():
+            log.add("x", 2, 2.0)
+            other.start()
+            other.join(0.2)  # long enough to overtake this batch, if it could
+        got.extend(batch[0][1].tolist())
+
+    log.add_sink(sink)
+    log.add("x", 1, 1.0)
+    log.flush()
+    other.join()
+    assert got == [1, 2]
+
+
+def test_a_sink_may_read_what_was_logged() -> None:
+    log, seen = ScalarLog(), list[int]()
+    log.add_sink(lambda _batch: seen.append(len(log.history()["x"]["step"])))
+    log.add("x", 1, 1.0)
+    log.flush()
+    assert seen == [1]
