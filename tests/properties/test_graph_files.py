@@ -14,11 +14,6 @@ from torch import nn
 import workbench as wb
 from workbench.records import NODE_KINDS, STORAGE_KINDS, GraphRecord, RecordError
 
-UNCHECKED = pytest.mark.xfail(
-    strict=True,
-    reason="records/base.py: read_record checks types, not what the columns of a graph point to",
-)
-
 
 @lru_cache
 def whole() -> GraphRecord:
@@ -54,7 +49,6 @@ def refused(data: bytes) -> str:
     return str(error.value)
 
 
-@UNCHECKED
 def test_a_graph_in_a_circle_is_refused() -> None:
     record = whole()
     message = refused(pointing(edge_from=record.edge_to, edge_to=record.edge_from))
@@ -86,7 +80,6 @@ POINTERS = {
 """Column -> how many things it may point to."""
 
 
-@UNCHECKED
 @pytest.mark.parametrize("name", POINTERS)
 def test_a_pointer_to_nothing_is_refused_by_name(name: str) -> None:
     record = whole()
@@ -99,14 +92,12 @@ def test_a_pointer_to_nothing_is_refused_by_name(name: str) -> None:
             assert name in refused(pointing(**{name: broken}))
 
 
-@UNCHECKED
 def test_columns_of_different_lengths_are_refused() -> None:
     record = whole()
     for name in ("node_op", "node_sequence", "edge_bytes", "node_gradient_norm", "storage_kind"):
         assert name in refused(pointing(**{name: getattr(record, name)[:-1]}))
 
 
-@UNCHECKED
 def test_modules_in_a_circle_are_refused() -> None:
     modules = list(whole().modules)
     modules[0] = dataclasses.replace(modules[0], parent=len(modules) - 1)
@@ -114,6 +105,5 @@ def test_modules_in_a_circle_are_refused() -> None:
     assert "module" in refused(dataclasses.replace(whole(), modules=tuple(modules)).to_bytes())
 
 
-@UNCHECKED
 def test_a_root_that_is_no_node_is_refused() -> None:
     assert "root" in refused(dataclasses.replace(whole(), root=10**6).to_bytes())

@@ -11,10 +11,10 @@ from hypothesis.extra import numpy as arrays
 
 from tests.unit.records.support import graph_record, memory_chart
 from tests.unit.records.test_base import assert_same_record
-from workbench.records import MemoryChart, RecordError, read_record
+from workbench.records import CATEGORIES, MemoryChart, RecordError, read_record
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
-FLOATS = arrays.arrays(np.float32, st.integers(0, 50), elements=st.floats(width=32))
+FLOATS = arrays.arrays(np.float32, 2 * len(CATEGORIES), elements=st.floats(width=32))
 
 
 @given(basis=TEXT, label=TEXT, values=FLOATS, peak=st.integers(0, 2**53))
@@ -25,10 +25,11 @@ def test_any_chart_survives(basis: str, label: str, values: np.ndarray, peak: in
     assert_same_record(record, MemoryChart.from_bytes(record.to_bytes()))
 
 
-@given(strings=st.lists(TEXT, max_size=20), sequence=arrays.arrays(np.int64, st.integers(0, 20)))
-def test_any_graph_survives(strings: list[str], sequence: np.ndarray) -> None:
+@given(text=TEXT, sequence=arrays.arrays(np.int64, 3, elements=st.integers(-1, 2**53)))
+def test_any_graph_survives(text: str, sequence: np.ndarray) -> None:
+    strings = tuple(text for _ in graph_record().strings)
     record = dataclasses.replace(
-        graph_record(), strings=tuple(strings), node_sequence=sequence, loss=None
+        graph_record(), strings=strings, title=text, node_sequence=sequence, loss=None
     )
     assert_same_record(record, read_record(record.to_bytes()))
 

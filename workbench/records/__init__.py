@@ -1,6 +1,6 @@
 """Frozen, plain-data records: what crosses to the browser or the disk. No torch here."""
 
-from workbench.records.base import Record, RecordError, read_record, to_json
+from workbench.records.base import Record, RecordError, read_record
 from workbench.records.flow import NOT_MEASURED, FlowRow, GradientFlow
 from workbench.records.graph import (
     NODE_KINDS,
@@ -32,6 +32,7 @@ from workbench.records.panel import (
     ModeState,
     RunSummary,
 )
+from workbench.records.plain import to_json
 from workbench.records.source import SourceLine
 
 __all__ = [

@@ -11,6 +11,9 @@ sent to the browser, written to disk by ``view.save(path)`` and opened again by 
 JSON has no NaN or infinity, so such floats in plain fields travel as ``null``; in columns they
 survive.
 
+What a record says of itself is checked when bytes are read: every number that points into the
+record carries a rule in its annotation (`workbench.records.rules`).
+
 Only the standard library, numpy and safetensors' numpy side are used here: the Jupyter server
 imports this package and must never load torch.
 """
@@ -18,9 +21,8 @@ imports this package and must never load torch.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import math
-import types
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,10 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
+
+from workbench.records.check import DamagedError, check_record
+from workbench.records.plain import fields_from_json, to_json
 
 U8 = Annotated[npt.NDArray[np.uint8], "uint8"]
 I32 = Annotated[npt.NDArray[np.int32], "int32"]
@@ -52,6 +58,10 @@ class Record:
     """
 
     schema: ClassVar[str] = ""
+    tables: ClassVar[tuple[str, ...]] = ()
+    """Columns whose names begin with one of these and ``_`` have one row per thing of that kind
+    (``node_type``, ``node_op``: one per node), and so are equally long. The longest such beginning
+    counts."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -68,7 +78,7 @@ class Record:
 
         arrays = {name: getattr(self, name) for name in columns(type(self))}
         plain = {
-            field.name: _to_json(getattr(self, field.name))
+            field.name: to_json(getattr(self, field.name))
             for field in dataclasses.fields(self)
             if field.name not in arrays
         }
@@ -94,39 +104,71 @@ def read_record(data: bytes) -> Record:
     """Read bytes written by `Record.to_bytes`, whatever their type.
 
     Raises:
-        RecordError: the bytes are no safetensors file, carry no known schema, or a field is
-            missing. The message names what was found.
+        RecordError: the bytes are no safetensors file, carry no known schema, a field is missing or
+            of another type, or a column points to what is not there. The message is one sentence
+            that names what was found and what is valid.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     try:
-        size = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8 : 8 + size])
-        metadata = header.get("__metadata__", {})
-        arrays = load(data)
-    except (SafetensorError, ValueError, AttributeError) as error:
-        raise RecordError(f"not a Workbench record: {error}") from error
+        metadata, arrays = _unpack(data)
+    except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise RecordError(f"not a Workbench record: {_one_line(error)}") from error
     schema = metadata.get("schema")
     cls = _REGISTRY.get(str(schema))
     if cls is None:
         known = ", ".join(sorted(_REGISTRY))
         raise RecordError(f"unknown record schema {schema!r}; this version reads: {known}")
     try:
-        plain = json.loads(metadata["record"])
-        return typing.cast(Record, _from_json(cls, {**plain, **arrays}))
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"damaged {schema} record: {error}") from error
+        record = _build(cls, metadata.get("record", ""), arrays)
+        check_record(record, cls.tables)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"damaged {schema} record: {_one_line(error)}") from error
+    return record
 
 
+def _unpack(data: bytes) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]]:
+    """The metadata and the arrays of safetensors bytes, whose sizes are checked first."""
+    from safetensors.numpy import load
+
+    arrays = load(data)
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size].decode("utf-8"))
+    return header.get("__metadata__", {}), arrays
+
+
+def _build(cls: type[Record], text: str, arrays: dict[str, npt.NDArray[Any]]) -> Record:
+    """The record, every field of the type that its annotation says."""
+    found: dict[str, Any] = {}
+    for name, dtype in columns(cls).items():
+        array = arrays.get(name)
+        if array is None:
+            raise DamagedError(f"the column {name} is missing")
+        if array.dtype != dtype or array.ndim != 1:
+            shape = "x".join(map(str, array.shape))
+            raise DamagedError(f"{name} is {array.dtype} [{shape}], expected a column of {dtype}")
+        found[name] = array
+    plain = json.loads(text, parse_constant=_no_constant)
+    return typing.cast(Record, fields_from_json(cls, plain, found))
+
+
+def _no_constant(name: str) -> float:
+    raise DamagedError(f"its plain fields hold {name}, which JSON does not know")
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text or type(error).__name__
+
+
+@functools.cache
 def columns(cls: type[Record]) -> dict[str, np.dtype[Any]]:
     """Field name -> dtype of every array field of a record class."""
     hints = typing.get_type_hints(cls, include_extras=True)
     found: dict[str, np.dtype[Any]] = {}
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
-        if typing.get_origin(hint) is Annotated:
-            found[field.name] = np.dtype(typing.get_args(hint)[1])
+        notes = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+        if notes and isinstance(notes[0], str):
+            found[field.name] = np.dtype(notes[0])
     return found
 
 
@@ -134,44 +176,3 @@ def _frozen_column(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     array = np.array(value, dtype=dtype, order="C")
     array.flags.writeable = False
     return array
-
-
-def to_json(value: Any) -> Any:
-    """A plain dataclass (or any tree of plain data) as JSON-ready data."""
-    return _to_json(value)
-
-
-def _to_json(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, (list, tuple)):
-        return [_to_json(item) for item in typing.cast(typing.Sequence[Any], value)]
-    if isinstance(value, dict):
-        items = typing.cast(dict[str, Any], value).items()
-        return {str(key): _to_json(item) for key, item in items}
-    if value is None or isinstance(value, (str, int, bool)):
-        return value
-    raise TypeError(f"a record holds plain data only, got {type(value).__name__}")
-
-
-def _from_json(hint: Any, value: Any) -> Any:
-    """Rebuild a value of type ``hint`` from JSON-ready data; unknown keys are ignored."""
-    origin = typing.get_origin(hint)
-    if origin is Annotated:
-        return value
-    if dataclasses.is_dataclass(hint):
-        hints = typing.get_type_hints(hint, include_extras=True)
-        known = {f.name for f in dataclasses.fields(hint) if f.name in value}
-        return typing.cast(type, hint)(**{k: _from_json(hints[k], value[k]) for k in known})
-    if origin is tuple:
-        return tuple(_from_json(typing.get_args(hint)[0], item) for item in value)
-    if origin in (typing.Union, types.UnionType):
-        if value is None:
-            return None
-        inner = next(arg for arg in typing.get_args(hint) if arg is not type(None))
-        return _from_json(inner, value)
-    if hint is float and value is None:
-        return math.nan
-    return value

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from workbench.records.base import F32, I64, Record
+from workbench.records.rules import Least, Length
 
 NOT_MEASURED = -1.0
 """In `GradientFlow.norm`: the row was no part of the model then, or nothing in it could be trained.
@@ -28,9 +29,9 @@ class FlowRow:
     beside its submodules."""
     cls: str
     """Class of the module; empty for neighbours of different classes."""
-    num_modules: int
+    num_modules: Annotated[int, Least(1)]
     """1, or how many neighbours the row stands for."""
-    num_parameters: int
+    num_parameters: Annotated[int, Least(0)]
     """Trainable parameter tensors counted in this row, and in no other."""
 
 
@@ -52,15 +53,15 @@ class GradientFlow(Record):
     device: str
     recorded_at: float
     """Unix time of the last column, seconds; 0 where there is none."""
-    total_sampled: int
+    total_sampled: Annotated[int, Least(0)]
     """Steps that were sampled, those that were thinned out since included."""
     notes: tuple[str, ...]
     rows: tuple[FlowRow, ...]
     """In the order of ``named_modules``; rows of a model that was swapped in come after."""
-    step: I64
+    step: Annotated[I64, Least(0)]
     """The sampled steps, counted from 1. A step whose update was refused (a gradient was not
     finite) appears beside the one that took its place: equal numbers may follow each other."""
-    norm: F32
+    norm: Annotated[F32, Length("rows", "step")]
     """Flattened ``[num_rows, num_columns]``: L2 norm of all parameter gradients of the row, before
     clipping and without a loss scale. NaN: it got no gradient, its module did not run (or did not
     count). Infinity: a gradient was not finite. `NOT_MEASURED` (-1): it was no part of the model

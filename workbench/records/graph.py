@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from workbench.records.base import F32, I32, I64, U8, Record
+from workbench.records.rules import After, Ascending, Index, Least
 from workbench.records.source import SourceLine
 
 NODE_KINDS = ("operation", "parameter", "input", "compiled")
@@ -42,7 +43,7 @@ class Unreached:
     reason: UnreachedReason
     text: str
     """One sentence that names the cut."""
-    source: int
+    source: Annotated[int, Index("sources", none=True)]
     """Line of the cut, an index into `GraphRecord.sources`; -1 where there is none."""
 
 
@@ -50,7 +51,7 @@ class Unreached:
 class NonFinite:
     """The first node, in the order of backward, that made a NaN or an infinity."""
 
-    node: int
+    node: Annotated[int, Index("node")]
     """Row of the node; a gradient that was made in its backward is not finite."""
     in_forward: bool
     """Whether the loss itself was not finite: then the node is the first whose *output* was not."""
@@ -64,14 +65,14 @@ class NonFinite:
 class GraphModule:
     """A module that owns nodes. ``parent`` is an index into `GraphRecord.modules`, -1 for the root.
 
-    ``path`` is the qualified name (``encoder.layer.3``); the root's is ``""`` and code outside
-    every module (the loss function) is the pseudo-module with ``path="loss"``, ``cls=""``,
-    ``parent=-1``.
+    Parents come before their children. ``path`` is the qualified name (``encoder.layer.3``); the
+    root's is ``""`` and code outside every module (the loss function) is the pseudo-module with
+    ``path="loss"``, ``cls=""``, ``parent=-1``.
     """
 
     path: str
     cls: str
-    parent: int
+    parent: Annotated[int, Index("modules", none=True, earlier=True)]
     forward_s: float | None
     """Seconds its forwards took in the captured step, all it contains included (host time, the
     cost of the capture included); None where they were not watched."""
@@ -89,6 +90,7 @@ class GraphRecord(Record):
     """
 
     schema: ClassVar[str] = "workbench.graph/2"
+    tables: ClassVar[tuple[str, ...]] = ("node", "edge", "storage", "hold")
 
     title: str
     model: str
@@ -106,46 +108,46 @@ class GraphRecord(Record):
     modules: tuple[GraphModule, ...]
     sources: tuple[SourceLine, ...]
 
-    node_type: I32
+    node_type: Annotated[I32, Index("strings")]
     """``NativeBatchNormBackward0``"""
-    node_op: I32
+    node_op: Annotated[I32, Index("strings")]
     """The user-facing call (``batch_norm``); the type without ``Backward0`` where unknown."""
-    node_kind: U8
+    node_kind: Annotated[U8, Index(NODE_KINDS)]
     """Index into `NODE_KINDS`."""
-    node_module: I32
+    node_module: Annotated[I32, Index("modules")]
     """Index into ``modules``."""
-    node_call: I32
+    node_call: Annotated[I32, Least(-1)]
     """Nodes made by one Python call share a number; -1 where unknown."""
-    node_sequence: I64
+    node_sequence: Annotated[I64, Least(-1)]
     """Autograd sequence number (forward order within a thread); -1 for leaves."""
-    node_shape: I32
+    node_shape: Annotated[I32, Index("strings")]
     """Shape of the forward output, ``128×64×16×16``; ``scalar`` for ``[]``."""
-    node_dtype: I32
+    node_dtype: Annotated[I32, Index("strings")]
     """``float32``"""
-    node_output_bytes: I64
-    node_name: I32
+    node_output_bytes: Annotated[I64, Least(0)]
+    node_name: Annotated[I32, Index("strings")]
     """A leaf's qualified parameter name; ``""`` for operations."""
-    node_source: I32
+    node_source: Annotated[I32, Index("sources", none=True)]
     """Index into ``sources``, -1 where unknown."""
-    node_saved_bytes: I64
-    node_shared_bytes: I64
+    node_saved_bytes: Annotated[I64, Least(0)]
+    node_shared_bytes: Annotated[I64, Least(0)]
 
-    edge_from: I32
-    edge_to: I32
-    edge_bytes: I64
+    edge_from: Annotated[I32, Index("node")]
+    edge_to: Annotated[I32, Index("node"), After("edge_from")]
+    edge_bytes: Annotated[I64, Least(0)]
     """Bytes of the value that flowed along the edge."""
 
-    storage_bytes: I64
+    storage_bytes: Annotated[I64, Least(0)]
     """One row per storage that some node holds for backward."""
-    storage_kind: U8
+    storage_kind: Annotated[U8, Index(STORAGE_KINDS)]
     """Index into `STORAGE_KINDS`."""
-    hold_node: I32
+    hold_node: Annotated[I32, Index("node"), Ascending()]
     """One row per saved tensor: the node that holds it, ascending."""
-    hold_storage: I32
+    hold_storage: Annotated[I32, Index("storage")]
     """Index into the ``storage_*`` columns."""
-    hold_name: I32
+    hold_name: Annotated[I32, Index("strings")]
     """torch's name of the saved tensor (``input``, ``weight``, ``result1``)."""
-    hold_shape: I32
+    hold_shape: Annotated[I32, Index("strings")]
 
     node_gradient_norm: F32
     """L2 norm of the gradient of the node's output; for a leaf, of what backward gave it. NaN where
@@ -155,7 +157,7 @@ class GraphRecord(Record):
     node_gradient_zeros: F32
     """Share of zeros in it, 0 to 1, NaN likewise; on the CPU an estimate from about 4,096 evenly
     spaced values where it has more than 8,192 (standard error at most 0.008)."""
-    node_gradient_non_finite: I64
+    node_gradient_non_finite: Annotated[I64, Least(-1)]
     """Number of NaN and infinite values in it; -1 where none was measured."""
     gradients: bool
     """Whether backward was watched: only then do the ``node_gradient_*`` columns say anything."""
@@ -163,13 +165,13 @@ class GraphRecord(Record):
     unreached: tuple[Unreached, ...]
     """Parameters of the model that this loss does not reach, in the model's order."""
 
-    root: int
+    root: Annotated[int, Index("node")]
     """Row of the loss."""
-    saved_bytes: int
+    saved_bytes: Annotated[int, Least(0)]
     """Sum of ``node_saved_bytes``: what the graph alone keeps alive for backward."""
-    parameter_bytes: int
-    buffer_bytes: int
-    input_bytes: int
+    parameter_bytes: Annotated[int, Least(0)]
+    buffer_bytes: Annotated[int, Least(0)]
+    input_bytes: Annotated[int, Least(0)]
 
     @cached_property
     def nodes(self) -> tuple[GraphNode, ...]:

@@ -9,10 +9,11 @@ end in ``_b`` hold B's values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from workbench.records.base import F32, I32, I64, U8
 from workbench.records.graph import GraphRecord
+from workbench.records.rules import Index, Least
 
 DIFF_STATES = ("same", "removed", "added", "changed")
 """What became of a node or an edge from A to B; ``node_state`` and ``edge_state`` hold the index.
@@ -32,16 +33,16 @@ class DiffSide:
     torch_version: str
     captured_at: float
     """Unix time, seconds."""
-    root: int
+    root: Annotated[int, Index("node")]
     """Row of its loss in the union."""
-    num_operations: int
-    num_parameters: int
+    num_operations: Annotated[int, Least(0)]
+    num_parameters: Annotated[int, Least(0)]
     """Parameters that its backward reaches."""
-    saved_bytes: int
+    saved_bytes: Annotated[int, Least(0)]
     """What its graph alone keeps alive for backward."""
-    parameter_bytes: int
-    buffer_bytes: int
-    input_bytes: int
+    parameter_bytes: Annotated[int, Least(0)]
+    buffer_bytes: Annotated[int, Least(0)]
+    input_bytes: Annotated[int, Least(0)]
     gradients: bool
     """Whether its backward was watched."""
     gradient_norm: float | None
@@ -63,28 +64,28 @@ class GraphDiff(GraphRecord):
     b: DiffSide
     sentence: str
     """What changed, the cause first where the lines that ran tell it."""
-    cause_source: int
+    cause_source: Annotated[int, Index("sources", none=True)]
     """The line behind the cause, an index into ``sources``; -1 where none is known."""
 
-    node_state: U8
+    node_state: Annotated[U8, Index(DIFF_STATES)]
     """Index into `DIFF_STATES`."""
-    node_a: I32
+    node_a: Annotated[I32, Least(-1)]
     """Row in A, -1 for an added node."""
-    node_b: I32
+    node_b: Annotated[I32, Least(-1)]
     """Row in B, -1 for a removed node."""
-    node_shape_b: I32
+    node_shape_b: Annotated[I32, Index("strings", none=True)]
     """Index into ``strings``, -1 for a removed node; likewise below."""
-    node_dtype_b: I32
-    node_source_b: I32
+    node_dtype_b: Annotated[I32, Index("strings", none=True)]
+    node_source_b: Annotated[I32, Index("sources", none=True)]
     """Index into ``sources``, -1 where unknown or removed."""
-    node_saved_bytes_b: I64
+    node_saved_bytes_b: Annotated[I64, Least(-1)]
     """Bytes; -1 for a removed node, likewise below."""
-    node_shared_bytes_b: I64
+    node_shared_bytes_b: Annotated[I64, Least(-1)]
     node_gradient_norm_b: F32
     """L2 norm in B; NaN for a removed node and where none was measured."""
-    node_gradient_non_finite_b: I64
+    node_gradient_non_finite_b: Annotated[I64, Least(-1)]
 
-    edge_state: U8
+    edge_state: Annotated[U8, Index(DIFF_STATES)]
     """Index into `DIFF_STATES`; ``changed`` where another number of bytes flowed."""
-    edge_bytes_b: I64
+    edge_bytes_b: Annotated[I64, Least(-1)]
     """Bytes that flowed in B; -1 for a removed edge."""

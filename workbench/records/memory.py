@@ -8,12 +8,13 @@ lives from ``block_start`` (the event that allocated it; -1 when it was there be
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from workbench.records.base import F32, I32, I64, U8, Record
+from workbench.records.rules import After, Ascending, Index, Least, Length
 from workbench.records.source import SourceLine
 
 CATEGORIES = (
@@ -36,8 +37,8 @@ class Phase:
     """A named stretch of a step (``forward``, ``backward``, ``optimizer``): events [start, end)."""
 
     name: str
-    start: int
-    end: int
+    start: Annotated[int, Least(0)]
+    end: Annotated[int, After("start")]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,6 +50,7 @@ class MemoryRecord(Record):
     """
 
     schema: ClassVar[str] = "workbench.memory/1"
+    tables: ClassVar[tuple[str, ...]] = ("event", "block", "segment", "segment_block")
 
     title: str
     experiment: str | None
@@ -63,45 +65,45 @@ class MemoryRecord(Record):
     strings: tuple[str, ...]
     """Table for ``block_op``, ``block_name`` and ``block_module``."""
     sources: tuple[SourceLine, ...]
-    phases: tuple[Phase, ...]
+    phases: Annotated[tuple[Phase, ...], Index("event", end=True)]
 
-    event_time_us: I64
+    event_time_us: Annotated[I64, Ascending()]
     """Microseconds since recording began, one per event."""
 
-    block_start: I32
-    block_end: I32
-    block_bytes: I64
-    block_category: U8
+    block_start: Annotated[I32, Index("event", none=True)]
+    block_end: Annotated[I32, Index("event", none=True), After("block_start")]
+    block_bytes: Annotated[I64, Least(0)]
+    block_category: Annotated[U8, Index(CATEGORIES)]
     """Index into `CATEGORIES`."""
-    block_op: I32
+    block_op: Annotated[I32, Index("strings")]
     """The operation that allocated it (``aten.convolution``)."""
-    block_name: I32
+    block_name: Annotated[I32, Index("strings")]
     """Parameter, buffer or optimizer-state name where it has one."""
-    block_module: I32
+    block_module: Annotated[I32, Index("strings")]
     """Module path whose forward (or whose node's backward) allocated it."""
-    block_source: I32
+    block_source: Annotated[I32, Index("sources", none=True)]
     """Index into ``sources``, -1 where unknown."""
-    block_address: I64
+    block_address: Annotated[I64, Least(-1)]
     """Device address on CUDA, -1 on CPU."""
 
-    peak_event: int
+    peak_event: Annotated[int, Index("event", none=True)]
     """First event at which the live bytes were largest; -1 for an empty record."""
-    peak_bytes: int
-    reserved_bytes: int
+    peak_bytes: Annotated[int, Least(0)]
+    reserved_bytes: Annotated[int, Least(-1)]
     """What the allocator held of the device at the peak; -1 where that has no meaning (CPU)."""
 
     segment_address: I64
-    segment_bytes: I64
+    segment_bytes: Annotated[I64, Least(0)]
     segment_stream: I64
-    segment_pool: U8
+    segment_pool: Annotated[U8, Index(("small", "large"))]
     """0 small, 1 large."""
-    segment_block_segment: I32
+    segment_block_segment: Annotated[I32, Index("segment")]
     """For every allocator block at the end: the row of its segment."""
-    segment_block_offset: I64
-    segment_block_bytes: I64
-    segment_block_state: U8
+    segment_block_offset: Annotated[I64, Least(0)]
+    segment_block_bytes: Annotated[I64, Least(0)]
+    segment_block_state: Annotated[U8, Index(BLOCK_STATES)]
     """Index into `BLOCK_STATES`."""
-    segment_block_category: U8
+    segment_block_category: Annotated[U8, Index(CATEGORIES)]
 
     def series(self) -> npt.NDArray[np.int64]:
         """Live bytes, ``[num_categories, num_events + 1]``; column 0 is before the first event."""
@@ -131,16 +133,16 @@ class MemoryChart(Record):
     step: int | None
     device: str
     basis: str
-    num_points: int
-    bytes: F32
+    num_points: Annotated[int, Least(0)]
+    bytes: Annotated[F32, Length("num_points", len(CATEGORIES))]
     """Flattened ``[num_categories, num_points]``, `CATEGORIES` order."""
-    phases: tuple[Phase, ...]
+    phases: Annotated[tuple[Phase, ...], Index("num_points", end=True)]
     """In points, not events."""
-    peak_point: int
-    peak_bytes: int
+    peak_point: Annotated[int, Index("num_points", none=True)]
+    peak_bytes: Annotated[int, Least(0)]
     peak_label: str
     """Where the peak is: ``backward of head``."""
-    at_peak: tuple[int, ...]
+    at_peak: Annotated[tuple[int, ...], Length(len(CATEGORIES))]
     """Bytes by category at the peak."""
-    reserved_bytes: int
+    reserved_bytes: Annotated[int, Least(-1)]
     """-1 where there is no such notion."""

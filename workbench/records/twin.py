@@ -47,7 +47,8 @@ def typescript_type(hint: Any) -> str:
     origin = typing.get_origin(hint)
     arguments = typing.get_args(hint)
     if origin is Annotated:
-        return ARRAYS[arguments[1]]
+        note = arguments[1]
+        return ARRAYS[note] if isinstance(note, str) else typescript_type(arguments[0])
     if origin is Literal:
         return " | ".join(quoted(value) for value in arguments)
     if origin in (typing.Union, types.UnionType):

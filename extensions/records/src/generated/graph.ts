@@ -13,9 +13,9 @@ export type StorageKind = (typeof STORAGE_KINDS)[number];
 /**
  * A module that owns nodes. ``parent`` is an index into `GraphRecord.modules`, -1 for the root.
  *
- * ``path`` is the qualified name (``encoder.layer.3``); the root's is ``""`` and code outside
- * every module (the loss function) is the pseudo-module with ``path="loss"``, ``cls=""``,
- * ``parent=-1``.
+ * Parents come before their children. ``path`` is the qualified name (``encoder.layer.3``); the
+ * root's is ``""`` and code outside every module (the loss function) is the pseudo-module with
+ * ``path="loss"``, ``cls=""``, ``parent=-1``.
  */
 export interface GraphModule {
   readonly path: string;
