@@ -17,6 +17,9 @@ from workbench.experiment.data import DataError
 
 LossFunction = Callable[[torch.Tensor, Any], torch.Tensor]
 
+_IGNORE_INDEX = -100
+"""What `torch.nn.functional.cross_entropy` leaves out by default."""
+
 _NAMES: dict[str, LossFunction] = {
     "cross_entropy": F.cross_entropy,
     "bce": F.binary_cross_entropy_with_logits,
@@ -55,6 +58,12 @@ class Loss:
         given = getattr(function, "__name__", type(function).__name__)
         return _TITLES.get(function) or _TITLES.get(type(function)) or str(given)
 
+    @property
+    def ignore_index(self) -> int:
+        """The label for which nothing is computed: the loss module's own, else cross entropy's."""
+        found = getattr(self.function, "ignore_index", None)
+        return found if isinstance(found, int) else _IGNORE_INDEX
+
     def to(self, device: torch.device) -> None:
         """Move a loss module's weights to ``device``."""
         if isinstance(self.function, nn.Module):
@@ -69,7 +78,7 @@ class Loss:
         check_logits(logits)
         if self.function is None:
             self.function = _choose(logits, targets)
-        problem = _problem(self.name, logits, targets)
+        problem = self._problem(logits, targets)
         if problem:
             raise DataError(problem)
 
@@ -79,10 +88,27 @@ class Loss:
             return self.function(logits, targets)  # type: ignore[misc]  # chosen by `check`
         except Exception as error:
             check_logits(logits)
-            problem = _problem(self.name, logits, targets)
+            problem = self._problem(logits, targets)
             if problem:
                 raise DataError(problem) from error
             raise
+
+    def _problem(self, logits: torch.Tensor, targets: Any) -> str:
+        """What keeps a built-in loss from taking this batch, or ``""``."""
+        if not isinstance(targets, torch.Tensor):
+            return f"the labels are a {type(targets).__name__}; they must be a tensor"
+        if self.name == "cross entropy":
+            return _cross_entropy_problem(logits, targets, self.ignore_index)
+        if self.name == "binary cross entropy":
+            return _binary_problem(logits, targets)
+        if targets.ndim and logits.shape[0] != targets.shape[0]:
+            return _sizes(logits, targets)
+        return ""
+
+
+def counted(labels: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    """Which of these integer labels count, as booleans."""
+    return labels.long() != ignore_index  # as uint8, -100 would be class 156
 
 
 def logits_of(output: Any) -> torch.Tensor:
@@ -145,20 +171,7 @@ def _binary(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 _TITLES[_binary] = "binary cross entropy"
 
 
-def _problem(name: str, logits: torch.Tensor, targets: Any) -> str:
-    """What keeps a built-in loss from taking this batch, or ``""``."""
-    if not isinstance(targets, torch.Tensor):
-        return f"the labels are a {type(targets).__name__}; they must be a tensor"
-    if name == "cross entropy":
-        return _cross_entropy_problem(logits, targets)
-    if name == "binary cross entropy":
-        return _binary_problem(logits, targets)
-    if targets.ndim and logits.shape[0] != targets.shape[0]:
-        return _sizes(logits, targets)
-    return ""
-
-
-def _cross_entropy_problem(logits: torch.Tensor, targets: torch.Tensor) -> str:
+def _cross_entropy_problem(logits: torch.Tensor, targets: torch.Tensor, ignore_index: int) -> str:
     if logits.ndim < 2:
         return f"the model returned {_shape(logits)}; cross entropy needs logits [batch, classes]"
     if targets.is_floating_point():
@@ -175,14 +188,13 @@ def _cross_entropy_problem(logits: torch.Tensor, targets: torch.Tensor) -> str:
         return f"the labels are {_shape(targets)}; they must be {list(expected)} for these logits"
     if targets.dtype not in (torch.int64, torch.uint8):
         return f"the labels are {_shape(targets)}; cross entropy needs int64: use labels.long()"
-    return _range_problem(targets, logits.shape[1])
+    return _range_problem(targets[counted(targets, ignore_index)], logits.shape[1])
 
 
 def _range_problem(targets: torch.Tensor, num_classes: int) -> str:
-    counted = targets[targets != -100]  # cross entropy's default ignore_index
-    if counted.numel() == 0:
+    if targets.numel() == 0:
         return ""
-    low, high = int(counted.min()), int(counted.max())
+    low, high = int(targets.min()), int(targets.max())
     if low >= 0 and high < num_classes:
         return ""
     return (

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.experiment.flow import FlowLog
+from workbench.experiment.losses import counted
 from workbench.experiment.step import StepResult
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Measures:
         self._measure_speed(now)
         if self.samples_per_s is not None:
             self._scalars.add("train/samples_per_s", step, self.samples_per_s)
-        accuracy = accuracy_of(result.logits.detach(), result.targets)
+        accuracy = accuracy_of(result.logits.detach(), result.targets, training.loss.ignore_index)
         if accuracy is not None:
             self._scalars.add("train/accuracy", step, accuracy)
         norm = result.gradient_norm
@@ -109,10 +110,23 @@ class Measures:
         self._at, self._steps, self._samples = now, 0, 0
 
 
-def accuracy_of(logits: torch.Tensor, targets: Any) -> torch.Tensor | None:
+def accuracy_of(logits: torch.Tensor, targets: Any, ignore_index: int) -> torch.Tensor | None:
     """Share of right answers as a device scalar, None where the notion does not apply."""
+    found = count_right(logits, targets, ignore_index)
+    return None if found is None else found[0] / found[1]
+
+
+def count_right(
+    logits: torch.Tensor, targets: Any, ignore_index: int
+) -> tuple[torch.Tensor, torch.Tensor | int] | None:
+    """(right answers, answers) without labels of ``ignore_index``; reads nothing off the device."""
     right = correct(logits, targets)
-    return None if right is None else right.float().mean()
+    if right is None:
+        return None
+    if targets.is_floating_point() or targets.shape != right.shape:
+        return right.sum(), right.numel()
+    labelled = counted(targets, ignore_index)
+    return (right & labelled).sum(), labelled.sum()
 
 
 def correct(logits: torch.Tensor, targets: Any) -> torch.Tensor | None:

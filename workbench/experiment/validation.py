@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from workbench.experiment.data import DataError, DataSource, split, to_device
-from workbench.experiment.losses import logits_of
-from workbench.experiment.measures import correct
+from workbench.experiment.losses import counted, logits_of
+from workbench.experiment.measures import count_right
 from workbench.experiment.step import call
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def validate(training: Training, source: DataSource) -> Validation:
         DataError: the source gave no batch.
         Exception: whatever the user's code raised; the flags are put back all the same.
     """
-    tally = _Tally(training.device)
+    tally = _Tally(training.device, training.loss.ignore_index)
     with evaluating(training.model), torch.no_grad():
         for batch in source.batches(0):
             inputs, targets = split(batch)
@@ -72,21 +72,22 @@ def evaluating(model: nn.Module) -> Generator[None]:
 class _Tally:
     """Sums on the device; reads them once at the end."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, ignore_index: int) -> None:
         self.num_samples = 0
+        self._ignore_index = ignore_index
         self._loss = torch.zeros((), device=device, dtype=torch.float32)
         self._right = torch.zeros((), device=device, dtype=torch.int64)
-        self._answers = 0
+        self._answers = torch.zeros((), device=device, dtype=torch.int64)
         self._confusion: torch.Tensor | None = None
 
     def add(self, loss: torch.Tensor, logits: torch.Tensor, targets: Any) -> None:
         count = len(logits) if logits.ndim else 1
         self.num_samples += count
         self._loss += loss.float() * count
-        right = correct(logits, targets)
-        if right is not None:
-            self._right += right.sum()
-            self._answers += right.numel()
+        found = count_right(logits, targets, self._ignore_index)
+        if found is not None:
+            self._right += found[0]
+            self._answers += found[1]
         if logits.ndim == 2 and 1 < logits.shape[1] <= MAX_CLASSES:
             self._count(logits, targets)
 
@@ -94,7 +95,7 @@ class _Tally:
         if not isinstance(targets, torch.Tensor) or targets.ndim != 1:
             return
         classes = logits.shape[1]
-        known = (targets >= 0) & (targets < classes)
+        known = (targets >= 0) & (targets < classes) & counted(targets, self._ignore_index)
         pairs = targets.long() * classes + logits.argmax(1)
         counts = torch.bincount(pairs[known], minlength=classes * classes)
         self._confusion = counts if self._confusion is None else self._confusion + counts
@@ -104,8 +105,9 @@ class _Tally:
         if confusion is not None:
             side = int(len(confusion) ** 0.5 + 0.5)
             confusion = confusion.reshape(side, side).cpu()
+        answers = int(self._answers)
         return Validation(
             loss=float(self._loss) / self.num_samples,
-            accuracy=int(self._right) / self._answers if self._answers else None,
+            accuracy=int(self._right) / answers if answers else None,
             confusion=confusion,
         )

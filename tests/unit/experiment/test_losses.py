@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from workbench.experiment import Experiment
 from workbench.experiment.data import DataError
 from workbench.experiment.losses import Loss, check_loss, logits_of
+from workbench.experiment.measures import accuracy_of
 
 
 def test_cross_entropy_is_the_default_and_gives_torchs_own_value() -> None:
@@ -49,6 +52,41 @@ def test_names_of_what_is_given() -> None:
     assert Loss(focal).name == "focal"
     with pytest.raises(TypeError, match="loss is a int"):
         Loss(3)
+
+
+def test_a_label_that_the_loss_ignores_is_in_range_and_no_wrong_answer(tmp_path: Path) -> None:
+    """255 is the border in PASCAL VOC's masks, -100 cross entropy's own default."""
+    logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 2.0]])
+    for loss, unknown in ((Loss(nn.CrossEntropyLoss(ignore_index=255)), 255), (Loss(), -100)):
+        labels = torch.tensor([0, unknown, 1, unknown])
+        loss.check(logits, labels)
+        accuracy = accuracy_of(logits, labels, loss.ignore_index)
+        assert accuracy is not None
+        assert accuracy.item() == 0.5
+    bytes_ = torch.full((2,), 156, dtype=torch.uint8)
+    assert accuracy_of(nn.functional.one_hot(bytes_.long(), 200).float(), bytes_, -100) == 1
+    with pytest.raises(DataError, match="the labels run from 0 to 255"):
+        Loss().check(logits, torch.tensor([0, 255, 1, 255]))
+
+    x, y = torch.randn(64, 2), torch.randint(0, 2, (64,))
+    y[::2] = 255
+    exp = Experiment(
+        nn.Linear(2, 2),
+        (x, y),
+        (x, y),
+        loss=nn.CrossEntropyLoss(ignore_index=255),
+        batch_size=32,
+        runs=tmp_path,
+        device="cpu",
+    )
+    exp.run(epochs=1, wait=True)
+    with torch.no_grad():
+        right = exp.model(x).argmax(1) == y
+    assert exp.best_accuracy == right[1::2].double().mean().item()
+    assert exp._training.last_validation is not None
+    confusion = exp._training.last_validation.confusion
+    assert confusion is not None
+    assert confusion.sum() == 32
 
 
 def test_logits_are_found_where_models_put_them() -> None:
