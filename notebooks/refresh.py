@@ -3,13 +3,15 @@
     python notebooks/refresh.py [NAME.ipynb ...]
 
 Widget views and widget state are taken out of the stored outputs: without a kernel they show an
-error, and the static picture beside each of them says the same. A notebook that grows past 500 kB
-is refused.
+error, and the static picture beside each of them says the same. What a notebook writes (runs, saved
+graphs) goes to a folder that is gone afterwards, so names in the outputs never depend on what was
+there before. A notebook that grows past 500 kB is refused.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -22,15 +24,16 @@ TIMEOUT_S = 600
 
 
 def refresh(path: Path) -> None:
-    """Execute ``path`` in its own folder and write it back, stripped.
+    """Execute ``path`` in an empty folder and write it back, stripped.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed; the file is left as it was.
         ValueError: the result is larger than 500 kB.
     """
     notebook = nbformat.read(path, as_version=4)
-    folder = {"metadata": {"path": str(HERE)}}
-    NotebookClient(notebook, timeout=TIMEOUT_S, resources=folder).execute()
+    with tempfile.TemporaryDirectory() as folder:
+        place = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=TIMEOUT_S, resources=place).execute()
     strip(notebook)
     text = nbformat.writes(notebook)
     if len(text.encode()) > MAX_BYTES:

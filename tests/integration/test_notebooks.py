@@ -46,24 +46,64 @@ def test_a_stored_notebook_reads_well_without_a_kernel(path: Path) -> None:
     assert all(len(o["data"]["text/plain"]) > 80 for o in pictures), "a summary beside each picture"
 
 
-def test_the_first_notebook_runs_headless_in_two_minutes(tmp_path: Path) -> None:
-    path = NOTEBOOKS / "01_first_classifier.ipynb"
-    notebook = nbformat.read(path, as_version=4)
+def run(name: str, folder: Path) -> tuple[nbformat.NotebookNode, float]:
+    """The notebook after a run of all its cells in ``folder``, and the seconds that took."""
+    notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     started = time.monotonic()
-    folder = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=300, resources=folder).execute()
-    seconds = time.monotonic() - started
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    return notebook, time.monotonic() - started
+
+
+def printed(notebook: nbformat.NotebookNode) -> str:
+    """What the cells wrote, and the text beside every picture."""
+    found = outputs(notebook)
+    return "".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in found)
+
+
+def stored_bytes(notebook: nbformat.NotebookNode) -> int:
+    refresher().strip(notebook)
+    return len(nbformat.writes(notebook).encode())
+
+
+def num_pictures(notebook: nbformat.NotebookNode) -> int:
+    return sum("<svg" in str(o.get("data", {}).get("text/html", "")) for o in outputs(notebook))
+
+
+def test_the_first_notebook_runs_headless_in_two_minutes(tmp_path: Path) -> None:
+    notebook, seconds = run("01_first_classifier.ipynb", tmp_path)
     text = json.dumps(notebook.cells)
     accuracy = float(text.split("best validation accuracy ")[1].split("%")[0])
     print(f"notebook: {seconds:.0f} s, best validation accuracy {accuracy} %")
     assert accuracy >= 97.0
     assert list((tmp_path / "runs" / "early-exit").glob("events.out.tfevents.*"))
-    run = json.loads((tmp_path / "runs" / "early-exit" / "run.json").read_text())
-    assert run["status"] == "finished"
-    refresher().strip(notebook)
-    assert len(nbformat.writes(notebook).encode()) < 500_000
-    views = [o for o in outputs(notebook) if "<svg" in str(o.get("data", {}).get("text/html", ""))]
-    assert len(views) >= 3
+    ended = json.loads((tmp_path / "runs" / "early-exit" / "run.json").read_text())
+    assert ended["status"] == "finished"
+    assert stored_bytes(notebook) < 500_000
+    assert num_pictures(notebook) >= 3
+
+
+def test_the_second_notebook_gets_its_answers_headless(tmp_path: Path) -> None:
+    notebook, seconds = run("02_autograd_graphs.ipynb", tmp_path)
+    text = printed(notebook)
+    print(f"notebook: {seconds:.0f} s, {stored_bytes(notebook):,} bytes")
+    for answer in (
+        "B's graph has nothing of that line",  # two branches: the line only one of them ran
+        "stem.0.weight: detached\n  `detach` (cell [8], line 2)",
+        "exit.weight: not_differentiable\n  `argmax` (cell [8], line 8)",
+        "body.0.0.weight: frozen",
+        "lstm_cell × 24",
+        "activation, also held by `lstm_cell` in `cell`",
+        "The backward of sqrt (cell [11], line 6)",
+        "samples (3, 17)",
+        "Checkpointing `bert.encoder.layer.0` would free",
+        "B computed in bfloat16 what A computed in float32",
+        "gradient flow of early-exit-flow: L2 norm",
+    ):
+        assert answer in text, answer
+    saved = {path.suffix for path in (tmp_path / "runs" / "graphs").iterdir()}
+    assert saved == {".svg", ".png", ".dot", ".json", ".safetensors"}
+    assert stored_bytes(notebook) < 500_000
+    assert num_pictures(notebook) == 6
