@@ -45,18 +45,29 @@ export class PanelOutput extends Panel implements IRenderMime.IRenderer {
     this.connect();
   }
 
-  /** Finds the notebook around this output; it may not be on the page, or not be known, yet. */
+  /** Finds the notebook of this output; it may not be on the page, or not be known, yet. */
   private connect(): void {
     if (this.wanted === null || this.store !== null || this.isDisposed) {
       return;
     }
-    const connection = this.connections.forNode(this.node);
+    const connection = this.connectionOf(this.wanted);
     this.connections.changed.disconnect(this.connect, this);
     if (connection === null) {
       this.connections.changed.connect(this.connect, this);
     } else {
       this.follow(connection, this.wanted);
     }
+  }
+
+  /** The notebook around this output, or for a view of it in a tab of its own the one it is of. */
+  private connectionOf({ experiment }: Wanted): IConnection | null {
+    const around = this.connections.forNode(this.node);
+    if (around !== null || !this.isAttached) {
+      return around;
+    }
+    const knows = ({ store }: IConnection): boolean =>
+      store?.get().experiments.has(experiment) ?? false;
+    return this.connections.all().find(knows) ?? null;
   }
 
   private follow(connection: IConnection, wanted: Wanted): void {
