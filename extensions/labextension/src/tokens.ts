@@ -50,7 +50,7 @@ export const IWorkbenchConnections = new Token<IWorkbenchConnections>(
 
 /** The settings of `schema/plugin.json`, typed, each with its default before they are loaded. */
 export interface IWorkbenchSettings {
-  /** Milliseconds between two redraws of the side panel and the status bar. */
+  /** Milliseconds between two redraws of the panels and the status bar. */
   readonly refreshInterval: number;
   /** Most points kept in the browser of one curve. */
   readonly maxPoints: number;

@@ -9,8 +9,8 @@ import type {
 import type { IWorkbenchSettings } from '../tokens';
 
 /**
- * A kernel's store as the side panel and the status bar see it: redrawn no more often, and with no
- * more points a curve, than the settings say.
+ * A kernel's store as the panels and the status bar see it: redrawn no more often, and with no more
+ * points a curve, than the settings say.
  */
 export class PacedStore implements Store<KernelModel, Command> {
   constructor(
