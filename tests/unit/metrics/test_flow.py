@@ -18,7 +18,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 
 from tests.unit.records.support import gradient_flow as sample
-from workbench.experiment import Experiment, measures
+from workbench.experiment import Experiment
+from workbench.experiment.flow_figure import flow_figure
 from workbench.metrics import attach, observer, pictures
 from workbench.metrics.flow import draw_flow
 from workbench.records import FlowRow, GradientFlow
@@ -63,6 +64,13 @@ def test_a_norm_that_is_not_finite_is_marked() -> None:
     assert share(pixels(flow(fine)), red) == 0
     fine[0][7] = math.inf
     assert share(pixels(flow(fine)), red) > 5e-5
+
+
+@pytest.mark.parametrize("norm", [math.inf, 0.0])
+def test_thousands_of_signs_are_one_artist(norm: float) -> None:
+    axes = flow_figure(flow([[norm] * 79] * 24)).axes[0]
+    assert sorted(len(line.get_xdata()) for line in axes.lines) == [0, 24 * 79]
+    assert len(axes.texts) == 0
 
 
 @pytest.mark.parametrize(
@@ -142,20 +150,3 @@ def test_a_short_run_is_not_slowed_by_a_picture_before_it_is_over(
     detach()
     experiment.close()
     assert [image.step for image in read(experiment.path).Images(TAG)] == [24]
-
-
-def test_pictures_that_come_too_soon_are_left_out_but_never_the_last(tmp_path: Path) -> None:
-    queued: list[int] = []
-
-    class Writer:
-        def summary(self, step: int, make: object) -> None:
-            queued.append(step)
-
-    found = pictures.Pictures(Writer(), "a")
-    for step in (1, 2, 3, 3):
-        found.offer(step, lambda: (b"", (0, 0)))
-    assert queued == [1]
-    found.draw_last()
-    found.draw_last()
-    assert queued == [1, 3]
-    assert measures.PER_SECOND == 10

@@ -44,6 +44,8 @@ def test_what_comes_too_soon_is_left_out_but_never_the_last(writer: EventWriter)
         pictures.offer(step, canvas.draw(f"step {step}"))
     pictures.draw_last()
     pictures.draw_last()
+    pictures.offer(4, canvas.draw("step 4 again"))
+    pictures.draw_last()
     assert writer.flush()
     assert canvas.drawn == ["first", "step 4"]
 
