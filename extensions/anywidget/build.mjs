@@ -1,8 +1,9 @@
 // Bundles every src/*.ts into workbench/static/<name>.js: one self-contained ES module per widget,
 // stylesheets inlined as text. Fails when one reaches the size at which widgets become a burden:
 // anywidget syncs the module once per widget instance, and notebooks hold many of those.
-import { mkdir, readdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import esbuild from 'esbuild';
 
@@ -33,25 +34,38 @@ export const options = {
   bundle: true,
   format: 'esm',
   target: 'es2022',
+  charset: 'utf8',
   conditions: ['source'],
   legalComments: 'none',
   plugins: [cssAsText],
 };
+
+/** A second pass over what esbuild minified takes five per cent more; JupyterLab's builder has it. */
+async function smaller(code) {
+  const builder = createRequire(import.meta.url).resolve('@jupyter/builder/package.json');
+  const { experiments } = createRequire(builder)('@rspack/core');
+  const compress = { ecma: 2022, passes: 3 };
+  const result = await experiments.swc.minify(code, { module: true, ecma: 2022, compress });
+  return result.code;
+}
 
 async function bundle() {
   const entries = (await readdir(join(here, 'src')))
     .filter((name) => name.endsWith('.ts') && !name.endsWith('.d.ts'))
     .map((name) => join(here, 'src', name));
   await mkdir(outdir, { recursive: true });
-  const { metafile } = await esbuild.build({
+  const { outputFiles } = await esbuild.build({
     ...options,
     entryPoints: entries,
     outdir,
     minify: true,
-    metafile: true,
+    write: false,
   });
-  for (const [path, { bytes }] of Object.entries(metafile.outputs)) {
-    console.log(`${path.split('/').pop()}  ${(bytes / 1000).toFixed(1)} kB`);
+  for (const { path, text } of outputFiles) {
+    const code = Buffer.from(await smaller(text));
+    await writeFile(path, code);
+    const bytes = code.length;
+    console.log(`${basename(path)}  ${(bytes / 1000).toFixed(1)} kB`);
     if (bytes >= LIMIT) {
       console.error(`${path} is ${bytes} bytes; a widget's module must stay under ${LIMIT}`);
       process.exitCode = 1;

@@ -1,10 +1,11 @@
-"""The diff of two captures on screen: ``diff(a, b)``."""
+"""The diff of two captures on screen, ``diff(a, b)``: interactive where widgets run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.display import mime_bundle
 from workbench.graph.diff import diff_records
 from workbench.graph.diff_text import describe_diff
 from workbench.graph.export import save
@@ -44,9 +45,15 @@ class GraphDiffView:
     def __repr__(self) -> str:
         return f"{self.record.title}: {diff_summary(self.record)}"
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """Static SVG and text."""
-        return {"text/plain": str(self), "text/html": graph_html(self.record)}
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Widget, static SVG and text; only the last two where no widget can run."""
+        return mime_bundle(
+            "diff",
+            {"record": self.record.to_bytes(), "error": ""},
+            text=str(self),
+            html=graph_html(self.record),
+            options=options,
+        )
 
 
 def diff(a: Any, b: Any) -> GraphDiffView:

@@ -1,5 +1,5 @@
 // Pictures of the graph view to look at: `node views/demo/graph-shots.mjs RECORDS OUT [SCENE ...]`.
-// RECORDS is what graph_records.py wrote. A scene is a record, keys to press and what to click; each
+// RECORDS is what graph_records.py and diff_records.py wrote. A scene is a record, keys to press and what to click; each
 // is drawn light and dark in Chromium, and the time from record to first drawing is printed.
 import { existsSync } from 'node:fs';
 import { mkdir, readFile } from 'node:fs/promises';
@@ -34,10 +34,23 @@ const SCENES = {
   non_finite: ['non_finite', 'text=Gradient norm', 'click:.wv-banner button'],
   chain: ['chain'],
   hostile: ['hostile', 'find:img', 'text=Gradient norm'],
+  diff_exit: ['diff_early_exit'],
+  diff_exit_node: ['diff_early_exit', 'key:n', 'key:n', 'key:n'],
+  diff_exit_removed: ['diff_early_exit', 'text=Removed'],
+  diff_exit_only: ['diff_early_exit', 'key:o'],
+  diff_exit_table: ['diff_early_exit', 'key:t'],
+  diff_bf16: ['diff_bf16'],
+  diff_bf16_all: ['diff_bf16', 'text=All', 'key:f'],
+  diff_bf16_node: ['diff_bf16', 'key:n', 'key:n'],
+  diff_equal: ['diff_equal'],
+  diff_loop: ['diff_loop'],
+  diff_loop_all: ['diff_loop', 'text=All', 'key:f'],
+  diff_chain: ['diff_chain', 'key:n'],
 };
 
 const { outputFiles } = await esbuild.build({
-  entryPoints: [join(here, 'graph.ts')],
+  entryPoints: [join(here, 'graph.ts'), join(here, 'diff.ts')],
+  outdir: here,
   bundle: true,
   format: 'esm',
   target: 'es2022',
@@ -51,11 +64,13 @@ async function theme(name) {
   return existsSync(path) ? (await readFile(colours)) + (await readFile(path)) : '';
 }
 
-const page = (name) => `<!doctype html><html data-jp-theme-name="${name}"><meta charset="utf-8">
+const bundle = (name) => outputFiles.find(({ path }) => path.endsWith(`/${name}.js`)).text;
+
+const page = (name, view) => `<!doctype html><html data-jp-theme-name="${name}"><meta charset="utf-8">
 <link rel="stylesheet" href="/theme/${name}.css">
 <style>body{margin:0;height:100vh;font:13px sans-serif}#host{height:100%}</style>
 <body data-jp-theme-light="${name === 'light'}"><div id="host"></div>
-<script type="module" src="/graph.js"></script>`;
+<script type="module" src="/${view}.js"></script>`;
 
 const server = createServer(async ({ url }, response) => {
   const { pathname, searchParams } = new URL(url, 'http://localhost');
@@ -65,8 +80,12 @@ const server = createServer(async ({ url }, response) => {
   if (themed) send('text/css', await theme(themed[1]));
   else if (record)
     send('application/octet-stream', await readFile(join(records, `${record[1]}.wb`)));
-  else if (pathname === '/graph.js') send('text/javascript', outputFiles[0].text);
-  else send('text/html; charset=utf-8', page(searchParams.get('theme') ?? 'light'));
+  else if (/^\/(graph|diff)\.js$/.test(pathname))
+    send('text/javascript', bundle(pathname.slice(1, -3)));
+  else {
+    const view = searchParams.get('record')?.startsWith('/diff_') ? 'diff' : 'graph';
+    send('text/html; charset=utf-8', page(searchParams.get('theme') ?? 'light', view));
+  }
 });
 await new Promise((done) => server.listen(0, '127.0.0.1', done));
 const origin = `http://127.0.0.1:${server.address().port}`;

@@ -20,6 +20,7 @@ from tests.unit.graph.diff_models import (
     Stack,
     capture,
 )
+from workbench import display
 from workbench.graph.diff import diff_records
 from workbench.graph.diff_view import GraphDiffView, diff
 from workbench.graph.gradient_change import beyond, shared_gradients
@@ -116,7 +117,7 @@ def test_the_picture_shows_states_by_more_than_colour(both_exits):
 def test_the_view_has_every_form(both_exits, tmp_path):
     view = diff(*both_exits)
     assert isinstance(view.record, GraphDiff)
-    bundle = view._repr_mimebundle_()
+    bundle, _ = view._repr_mimebundle_()
     assert bundle["text/plain"] == str(view)
     assert "<script" not in bundle["text/html"]
     assert len(bundle["text/html"]) < 40_000
@@ -151,3 +152,15 @@ def test_modules_that_differ_in_a_number_only_share_a_line():
     text = str(diff(capture(Stack(), x), capture(model, x)))
     assert "layers.0 " in text
     assert "layers.1 " in text
+
+
+def test_where_a_person_looks_there_is_a_widget_that_carries_the_diff(
+    both_exits, monkeypatch, tmp_path
+):
+    (tmp_path / "diff.js").write_text("export default {}")
+    monkeypatch.setattr(display, "STATIC", tmp_path)
+    display._widget_class.cache_clear()
+    monkeypatch.setattr(display, "someone_is_looking", lambda: True)
+    data, _ = diff(*both_exits)._repr_mimebundle_()
+    assert set(data) == {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"}
+    display._widget_class.cache_clear()

@@ -66,7 +66,7 @@ export function buildTree(
   const root = make('root', -1, 0);
   root.title = record.model || record.title;
   nest(record, operations, root, make);
-  numberCalls(root);
+  numberCalls(root, operations);
   rollUp(root, make, fold);
   const parents: Group[] = [];
   link(root, operations, parents);
@@ -109,14 +109,21 @@ function leafName(path: string, parent: string | undefined): string {
 }
 
 /** Marks the second and later calls of one module: `cell`, `cell (call 2)`. */
-function numberCalls(group: Group): void {
+function numberCalls(group: Group, operations: readonly Operation[]): void {
   const calls = new Map<string, number>();
   for (const child of group.children) {
     if (child.kind === 'operation') continue;
-    const call = (calls.get(child.path) ?? 0) + 1;
-    calls.set(child.path, call);
+    // Of two captures each counts its own calls.
+    let call = 0;
+    for (const side of [1, 2])
+      if ((operations[child.start]?.sides ?? 0) & side) {
+        const key = `${side}${child.path}`;
+        const count = (calls.get(key) ?? 0) + 1;
+        calls.set(key, count);
+        call = Math.max(call, count);
+      }
     if (call > 1) child.title = `${child.title} (call ${call})`;
-    numberCalls(child);
+    numberCalls(child, operations);
   }
 }
 

@@ -4,12 +4,12 @@ import { formatBytes, formatCount, formatSeconds, shorten } from './format';
 import type { Item } from './groups';
 import { questions } from './inspect-actions';
 import { gradientSection, parameterTable } from './inspect-gradient';
+import { neighbours } from './inspect-neighbours';
 import { head, itemLink, table, type Cell } from './inspector';
 import type { Inspection } from './inspection';
 import type { Operation } from './operations';
 import type { GraphState } from './state';
 import type { Saved } from './storages';
-import { nameOf } from './tree-panel';
 
 export function inspectOperation(inspection: Inspection, item: Operation): Node[] {
   const { state } = inspection;
@@ -28,7 +28,7 @@ export function inspectOperation(inspection: Inspection, item: Operation): Node[
   if (item.leaves.length > 0)
     parts.push(section('Parameters', '', parameterTable(state, item.leaves, formatBytes)));
   parts.push(questions(inspection, item));
-  parts.push(neighbours(inspection, item));
+  parts.push(neighbours(state, item, inspection.select));
   return parts;
 }
 
@@ -82,20 +82,4 @@ function heldBy(
       .map(({ op }) => op)
       .join(', '),
   };
-}
-
-function neighbours({ state, select }: Inspection, item: Item): HTMLElement {
-  const { before, after } = state.neighbours(item);
-  const list = h('div', {});
-  const add = (label: string, items: Item[]): void => {
-    for (const other of items.slice(0, 8)) {
-      const where = state.path(other).slice(1).map(nameOf).join(' › ');
-      const note = h('span', { class: 'wv-note' }, `${label} `);
-      list.append(h('p', {}, note, itemLink(other, select), ` ${shorten(where, 60)}`));
-    }
-    if (items.length > 8) list.append(note(`and ${items.length - 8} more`));
-  };
-  add('from', before);
-  add('to', after);
-  return section('Data flow', '', list);
 }

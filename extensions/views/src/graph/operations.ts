@@ -50,6 +50,8 @@ export interface Operation {
   loss: boolean;
   /** What else must be equal for two operations to be rolled up together. */
   tag: string;
+  /** Which of two captures have it: 1, 2, or 3 for both (and for a graph of one capture). */
+  sides: number;
 }
 
 export interface Flow {
@@ -119,7 +121,8 @@ function assemble(record: GraphColumns, { groups, owner }: Folded, order: number
     const to = position[target] ?? 0;
     const source = owner[row] ?? -1;
     if (source < 0) {
-      operations[to]?.leaves.push(leafOf(record, row));
+      const leaves = operations[to]?.leaves ?? [];
+      if (leaves.every((leaf) => leaf.row !== row)) leaves.push(leafOf(record, row));
       continue;
     }
     const from = position[source] ?? 0;
@@ -159,6 +162,7 @@ function operationOf(record: GraphColumns, rows: number[], id: number): Operatio
     seconds: null,
     loss: rows.includes(record.root),
     tag: '',
+    sides: 3,
   };
 }
 

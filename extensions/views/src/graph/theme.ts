@@ -19,7 +19,8 @@ export interface Palette {
   scaleInk: string[];
   categories: Record<string, { fill: string; ink: string; outline: string }>;
   font: string;
-  code: string;
+  /** The colour behind a token that only one of the views has. */
+  token: (name: string) => string;
 }
 
 const CATEGORY_TOKENS = [
@@ -73,7 +74,7 @@ export function readPalette(element: HTMLElement): Palette {
       ]),
     ),
     font: style.fontFamily || 'sans-serif',
-    code: get('--wb-code-font'),
+    token: get,
   };
 }
 

@@ -1,0 +1,1 @@
+export { mount, type DiffViewState } from './mount';

@@ -1,0 +1,26 @@
+/** What outlines, signs and lines mean, in the corner of the drawing. */
+import { h } from '../graph/dom';
+import { formatBytes } from '../graph/format';
+import type { DiffState } from './state';
+import { FILTER_TEXTS } from './words';
+
+export function showLegend(element: HTMLDetailsElement, state: DiffState): void {
+  element.replaceChildren(h('summary', {}, h('b', {}, 'A to B')));
+  element.append(
+    key('removed', FILTER_TEXTS.removed.sign, 'removed: only in A'),
+    key('added', FILTER_TEXTS.added.sign, 'added: only in B'),
+    key('changed', FILTER_TEXTS.changed.sign, 'changed: shape, dtype, bytes or nodes'),
+  );
+  if (state.record.gradients) element.append(key('text', '▲ × 3.4', 'gradient norm, B over A'));
+  if (state.onlyChanges) element.append(key('text', '= a … b', 'unchanged, folded into one card'));
+  const width = state.widthOf(state.mostFlow).toFixed(1);
+  const line = h('i', { class: 'flow', style: `border-top-width:${width}px` });
+  const text = h('span', {}, `${formatBytes(state.mostFlow)} flow along an edge`);
+  element.append(h('div', { class: 'key' }, line, text));
+  element.append(h('p', {}, 'Arrows follow the data; gradients run back.'));
+}
+
+function key(kind: string, sign: string, text: string): HTMLElement {
+  const mark = h('i', { class: `mark ${kind}` }, sign);
+  return h('div', { class: 'key' }, mark, h('span', {}, text));
+}

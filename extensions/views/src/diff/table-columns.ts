@@ -1,0 +1,46 @@
+/** The columns of a diff's table: both captures, figure by figure. */
+import { sourceLabel } from '../graph/dom';
+import { formatBytes, formatCount, formatNumber, shorten } from '../graph/format';
+import { size, type Item } from '../graph/groups';
+import type { Columns } from '../graph/table';
+import { SIGNS, type Side } from './change';
+import type { DiffState } from './state';
+import { growthText, signedBytes } from './words';
+
+const HEADINGS = ['Change', 'Call', 'Operations', 'Output A', 'Output B', 'Dtype A', 'Dtype B'];
+const BYTES = ['Saved A', 'Saved B', 'B − A'];
+const GRADIENTS = ['Gradient A', 'Gradient B', 'B / A'];
+
+export function diffColumns(state: DiffState): Columns {
+  const { gradients } = state.record;
+  return {
+    headings: [...HEADINGS, ...BYTES, ...(gradients ? GRADIENTS : []), 'Line A', 'Line B'],
+    cells: (item) => cellsOf(state, item, gradients),
+  };
+}
+
+function cellsOf(state: DiffState, item: Item, gradients: boolean): string[] {
+  const what = state.index.state(item);
+  const { a: savedA, b: savedB } = state.index.saved(item);
+  const change = item.kind === 'operation' ? state.index.of(item.id) : null;
+  const { a = null, b = null } = change ?? {};
+  const line = (side: Side | null): string => {
+    const source = side && state.record.sources[side.source];
+    return source ? shorten(sourceLabel(source), 40) : '';
+  };
+  const norm = (side: Side | null): string =>
+    side && side.norm !== null ? formatNumber(side.norm) : '';
+  return [
+    `${SIGNS[what]} ${what}`,
+    shorten(item.kind === 'operation' ? item.op : item.cls, 40),
+    formatCount(size(item)),
+    ...[a, b].map((side) => shorten(side?.shape ?? '', 40)),
+    ...[a, b].map((side) => shorten(side?.dtype ?? '', 24)),
+    what === 'added' ? '' : formatBytes(savedA),
+    what === 'removed' ? '' : formatBytes(savedB),
+    signedBytes(savedB - savedA),
+    ...(gradients ? [norm(a), norm(b), change ? growthText(change) : ''] : []),
+    line(a),
+    line(b),
+  ];
+}
