@@ -230,6 +230,7 @@ class Hub:
         for client in list(self._clients.values()):
             if self._heard.get(client.id, 0.0) < asleep_before:
                 client.seq = 0
+                client.forget()  # a page that was closed without a goodbye stays here for good
                 continue
             for key in removed:
                 client.forget_experiment(key)

@@ -139,6 +139,27 @@ def test_a_model_that_cannot_be_described_does_not_end_the_panel(
     hub.disconnect("a")
 
 
+def test_a_view_that_falls_silent_is_forgotten_until_it_speaks(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, wire = Hub(), Wire()
+    hub.add(experiment)
+    hub.connect("a", wire)
+    eventually(lambda: wire.of("curves"))
+    client = hub._clients["a"]
+    with monkeypatch.context() as patched:
+        patched.setattr("workbench.panel.hub.ASLEEP_AFTER_S", -1.0)
+        eventually(lambda: client.seq == 0)
+        experiment.learning_rate = 0.125
+        eventually(lambda: not hub._dirty)
+        assert (client.states, client.points, client.charts) == ({}, {}, {})
+        assert all(m["state"]["learning_rate"] != 0.125 for m in wire.of("state"))
+    hub.receive("a", {"type": "alive"})
+    eventually(lambda: any(m["state"]["learning_rate"] == 0.125 for m in wire.of("state")))
+    assert len(wire.of("hello")) == 2
+    hub.disconnect("a")
+
+
 def test_a_view_that_leaves_before_it_is_greeted_is_not_kept(
     experiment: Experiment,
 ) -> None:
