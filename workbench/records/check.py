@@ -23,7 +23,7 @@ from workbench.records.rules import After, Ascending, Index, Least, Length, Rule
 Values = npt.NDArray[Any]
 Rules = Sequence[Rule]
 
-EXACT = 2**53
+EXACT = 2**53 - 1
 """Integers up to here are exact in the browser too, where every number is a double."""
 
 
@@ -83,9 +83,14 @@ def check_record(record: Any, tables: Sequence[str]) -> None:
                 sizes.check_length(name, rule)
     for name, values in columns.items():
         if values.dtype == np.int64:
-            _refuse(name, values, _outside(values, -EXACT, EXACT), "at most 2^53 in size")
+            _refuse(name, values, _outside(values, -EXACT, EXACT), "less than 2^53 in size")
     _check_rows("{name}[{row}]", columns, fields.rules, sizes)
     _check_part("", record, (), sizes)
+
+
+def table_of(column: str, tables: Iterable[str]) -> str:
+    """The table that a column belongs to by the beginning of its name, or an empty string."""
+    return max((one for one in tables if column.startswith(f"{one}_")), key=len, default="")
 
 
 class _Sizes:
@@ -96,7 +101,7 @@ class _Sizes:
         self._of_table: dict[str, int] = {}
         first: dict[str, str] = {}
         for name, values in columns.items():
-            table = max((t for t in tables if name.startswith(f"{t}_")), key=len, default="")
+            table = table_of(name, tables)
             if table:
                 first.setdefault(table, name)
                 wanted = self._of_table.setdefault(table, len(values))

@@ -158,7 +158,7 @@ def _read_integer(value: Any) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int or not -EXACT <= value <= EXACT:
-        raise MisfitError(f"is {_shown(value)}, expected a whole number of at most 2^53")
+        raise MisfitError(f"is {_shown(value)}, expected a whole number below 2^53")
     return value
 
 

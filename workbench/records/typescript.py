@@ -17,12 +17,12 @@ import sys
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from workbench import records
 from workbench.records import panel
-from workbench.records.base import Record, columns
-from workbench.records.twin import ALIASES, interface, packed_base, quoted
+from workbench.records.base import Record
+from workbench.records.shape import constant_name, fields, shape, shaped
+from workbench.records.twin import ALIASES, interface, quoted
 
 TARGET = Path(__file__).parents[2] / "extensions" / "records" / "src" / "generated"
 
@@ -50,7 +50,7 @@ def generate() -> dict[str, str]:
     for cls in record_classes():
         modules.setdefault(_module(cls), []).append(cls)
     files = {f"{name}.ts": _file(name, classes) for name, classes in sorted(modules.items())}
-    return {**files, "index.ts": _index(sorted(modules))}
+    return {**files, "fields.ts": _fields(), "index.ts": _index(sorted(modules))}
 
 
 def record_classes() -> tuple[type, ...]:
@@ -66,11 +66,6 @@ def record_classes() -> tuple[type, ...]:
     )
 
 
-def constant_name(cls: type) -> str:
-    """``GraphDiff`` -> ``GRAPH_DIFF``: what the reader of record bytes is handed."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).upper()
-
-
 def _module(cls: type) -> str:
     return cls.__module__.rpartition(".")[2]
 
@@ -83,28 +78,20 @@ def _file(module: str, classes: list[type]) -> str:
     parts = [_constant(name, union) for name, (union, home) in CONSTANTS.items() if home == module]
     if module == _module(panel.Badge):
         parts += [_alias(name) for name in ALIASES]
-    for cls in classes:
-        parts.append(interface(cls))
-        if issubclass(cls, Record):
-            parts.append(_record_type(cls))
-    imports = "\n".join(_imports(module, classes, "\n".join(parts)))
+    parts += [interface(cls) for cls in classes]
+    parts += [_schema(cls) for cls in _packed(classes)]
+    imports = "\n".join(_imports(module, "\n".join(parts)))
     return "\n\n".join([HEAD, *filter(None, [imports]), *parts]) + "\n"
 
 
-def _imports(module: str, classes: list[type], text: str) -> Iterator[str]:
-    """What a file needs of its neighbours: types, and the constant of a record it adds to."""
-    if _packed(classes):
-        yield "import type { RecordType } from '../schema';"
+def _imports(module: str, text: str) -> Iterator[str]:
+    """The types that a file needs of its neighbours."""
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    if "Schema<" in code:
+        yield "import type { Schema } from '../schema';"
     for cls in record_classes():
-        if _module(cls) != module and re.search(rf"\b{cls.__name__}\b", _code(text)):
+        if _module(cls) != module and re.search(rf"\b{cls.__name__}\b", code):
             yield f"import type {{ {cls.__name__} }} from './{_module(cls)}';"
-    bases = {packed_base(cls) for cls in _packed(classes)} - {None}
-    for base in typing.cast(set[type[Record]], bases):
-        yield f"import {{ {constant_name(base)} }} from './{_module(base)}';"
-
-
-def _code(text: str) -> str:
-    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
 def _constant(name: str, union: str) -> str:
@@ -120,46 +107,32 @@ def _alias(name: str) -> str:
     return f"export type {name} = {' | '.join(quoted(value) for value in values)};"
 
 
-def _record_type(cls: type[Record]) -> str:
-    """What the reader of record bytes needs to know of one packed record."""
-    base = packed_base(cls)
-    known = {field.name for field in dataclasses.fields(base)} if base is not None else set[str]()
-    arrays = {name: dtype for name, dtype in columns(cls).items() if name not in known}
-    plain = [
-        field.name
-        for field in dataclasses.fields(cls)
-        if field.name not in arrays and field.name not in known
-    ]
-    more = f"...{constant_name(base)}." if base is not None else ""
-    inherited = (f"{more}plain, " if more else "", f"    {more}columns,\n" if more else "")
-    names = ", ".join(quoted(name) for name in plain)
-    lines = [
-        f"export const {constant_name(cls)}: RecordType<{cls.__name__}> = {{",
-        f"  schema: {quoted(cls.schema)},",
-        f"  plain: [{inherited[0]}{names}],",
-        f"  columns: {{\n{inherited[1]}{_columns(arrays)}",
-        "  },",
-        "};",
-    ]
-    return "\n".join(lines)
+def _schema(cls: type[Record]) -> str:
+    return f"export const {constant_name(cls)}: Schema<{cls.__name__}> = {quoted(cls.schema)};"
 
 
-def _columns(arrays: dict[str, Any]) -> str:
-    return "\n".join(f"    {name}: {quoted(str(dtype))}," for name, dtype in arrays.items())
+def _fields() -> str:
+    """What is checked when a record is read from a file, of all records: only that needs it."""
+    packed = sorted(_packed(record_classes()), key=lambda cls: len(cls.__mro__))
+    parts = [shape(cls) for cls in record_classes() if cls in shaped(packed)]
+    parts += [fields(cls) for cls in packed]
+    listed = "\n".join(f"  [{quoted(cls.schema)}, {constant_name(cls)}]," for cls in packed)
+    names = " | ".join(cls.__name__ for cls in packed)
+    imported = ", ".join(cls.__name__ for cls in packed)
+    imports = (
+        "import type { RecordFields, Shape } from '../schema';\n"
+        f"import type {{ {imported} }} from '.';"
+    )
+    note = "/** Schema -> fields of every packed record. */"
+    table = f"{note}\nexport const FIELDS = new Map<string, RecordFields>([\n{listed}\n]);"
+    any_record = f"export type AnyRecord = {names};"
+    return "\n\n".join([HEAD, imports, any_record, *parts, table]) + "\n"
 
 
 def _index(modules: list[str]) -> str:
-    """All of it, and the list of every packed record."""
-    packed = _packed(record_classes())
-    constants = [
-        f"import {{ {constant_name(cls)} }} from './{_module(cls)}';"
-        for cls in sorted(packed, key=_module)
-    ]
-    exports = [f"export * from './{name}';" for name in modules]
-    names = ", ".join(constant_name(cls) for cls in packed)
-    note = "/** Every packed record. Naming this list makes a bundle carry all of them. */"
-    listed = f"{note}\nexport const RECORD_TYPES = [{names}] as const;"
-    return "\n\n".join([HEAD, "\n".join(constants), "\n".join(exports), listed]) + "\n"
+    """Everything that is public."""
+    exports = "\n".join(f"export * from './{name}';" for name in modules)
+    return f"{HEAD}\n\n{exports}\nexport type {{ AnyRecord }} from './fields';\n"
 
 
 def main(arguments: list[str] | None = None) -> int:

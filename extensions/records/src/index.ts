@@ -1,3 +1,4 @@
+export { readRecord } from './file';
 export * from './generated';
-export * from './read';
-export type { RecordType } from './schema';
+export { RecordError, type Schema } from './schema';
+export { readRecordAs } from './sent';

@@ -69,8 +69,19 @@ def test_check_tells_a_file_that_is_out_of_step(
     assert not (target / "left_over.ts").exists()
 
 
+def test_the_words_of_a_field_say_its_type_and_its_rules() -> None:
+    words = generate()["fields.ts"]
+    assert "type: 'I32 @strings'," in words
+    assert "parent: 'int @modules?<'," in words
+    assert "to: 'I32 @node >edge_from'," in words
+    assert "reason: 'frozen|unused|detached|no_grad|not_differentiable|off_path'," in words
+    assert "'non_finite?': NON_FINITE," in words
+    assert "phases: [PHASE, '@event+']," in words
+    assert "bytes: 'F32 =num_points*7'," in words
+
+
 def test_a_record_that_adds_columns_names_only_those_it_adds() -> None:
-    text = generate()["graph_diff.ts"]
-    assert "...GRAPH_RECORD.columns," in text
-    assert "node_type" not in text
-    assert "node_state: 'uint8'," in text
+    words = generate()["fields.ts"].partition("const GRAPH_DIFF")[2]
+    assert "...GRAPH_RECORD.columns['node']," in words
+    assert "type: 'I32 @strings'" not in words
+    assert "state: 'U8 @4'," in words

@@ -1,21 +1,24 @@
-import { GRAPH_RECORD, MEMORY_RECORD, readOneOf, type RecordOf } from '@torch-workbench/records';
+import { readRecord, RecordError } from '@torch-workbench/records';
 import type { Store } from '@torch-workbench/views';
+import { mount as mountDiff } from '@torch-workbench/views/diff';
 import { mount as mountGraph } from '@torch-workbench/views/graph';
 import { mount as mountMemory } from '@torch-workbench/views/memory';
-
-const SHOWN = [GRAPH_RECORD, MEMORY_RECORD] as const;
 
 /**
  * Draws the bytes of a record into `node`, by the view that its own schema names; returns what ends
  * it. Throws one sentence when they are no record that has a view.
  */
 export function mountRecord(node: HTMLElement, bytes: ArrayBuffer): () => void {
-  const record: RecordOf<(typeof SHOWN)[number]> = readOneOf(SHOWN, bytes);
+  const record = readRecord(bytes);
   switch (record.schema) {
     case 'workbench.graph/2':
       return mountGraph(node, fixed(record));
+    case 'workbench.graph_diff/1':
+      return mountDiff(node, fixed(record));
     case 'workbench.memory/1':
       return mountMemory(node, fixed(record));
+    default:
+      throw new RecordError(`a ${record.schema} record has no view of its own`);
   }
 }
 
