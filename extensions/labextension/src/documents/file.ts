@@ -4,7 +4,7 @@ import { Panel, Widget } from '@lumino/widgets';
 import { Notice } from '../notice';
 import { mountRecord } from './mount';
 
-/** A record file (`*.graph.safetensors`, `*.memory.safetensors`), drawn without any kernel. */
+/** A record file (`*.graph.safetensors`, `*.diff.safetensors`, `*.memory.safetensors`), drawn without any kernel. */
 export class RecordFileView extends Panel {
   constructor(
     private readonly context: DocumentRegistry.Context,

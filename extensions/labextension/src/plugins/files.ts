@@ -4,13 +4,13 @@ import { WidgetTracker } from '@jupyterlab/apputils';
 import type { DocumentWidget } from '@jupyterlab/docregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { RecordFileFactory, type RecordFileView } from '../documents/file';
-import { graphIcon, memoryIcon } from '../icons';
+import { CAPTURE_ICONS } from '../icons';
 
 const FACTORY = 'Workbench Record';
 
 export const files: JupyterFrontEndPlugin<void> = {
   id: 'torch-workbench:files',
-  description: 'Opens saved graph and memory records, without a kernel.',
+  description: 'Opens saved graph, diff and memory records, without a kernel.',
   autoStart: true,
   optional: [ILayoutRestorer, ITranslator],
   activate: (
@@ -21,14 +21,15 @@ export const files: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load('torch-workbench');
     const { docRegistry } = app;
     const types = [
-      { kind: 'graph', displayName: trans.__('Workbench Graph'), icon: graphIcon },
-      { kind: 'memory', displayName: trans.__('Workbench Memory'), icon: memoryIcon },
-    ];
-    for (const { kind, displayName, icon } of types) {
+      { kind: 'graph', displayName: trans.__('Workbench Graph') },
+      { kind: 'diff', displayName: trans.__('Workbench Graph Diff') },
+      { kind: 'memory', displayName: trans.__('Workbench Memory') },
+    ] as const;
+    for (const { kind, displayName } of types) {
       docRegistry.addFileType({
         name: `workbench-${kind}`,
         displayName,
-        icon,
+        icon: CAPTURE_ICONS[kind],
         extensions: [`.${kind}.safetensors`],
         mimeTypes: ['application/octet-stream'],
         contentType: 'file',
