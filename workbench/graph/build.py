@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -220,8 +219,9 @@ class _ModuleTable:
         new_row = {old: new for new, old in enumerate(sorted(used))}
         kept = [modules[old] for old in sorted(used)]
         table = [
-            dataclasses.replace(
-                module,
+            GraphModule(
+                path=module.path,
+                cls=module.cls,
                 parent=new_row.get(module.parent, -1),
                 forward_s=seconds.get(module.path),
             )

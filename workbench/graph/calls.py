@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -92,6 +93,7 @@ class Calls:
                 self.source[row] = places.row((code.co_filename, code.co_firstlineno, "forward"))
 
 
+@lru_cache(maxsize=1024)
 def _plain_op(node_type: str) -> str:
     if node_type == COMPILED_TYPE:
         return "compiled"

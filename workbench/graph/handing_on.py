@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,5 +63,6 @@ def passes_on(type_name: str) -> bool:
     return _plain_name(type_name) in PASSES_ON
 
 
+@lru_cache(maxsize=1024)
 def _plain_name(type_name: str) -> str:
     return type_name.rstrip("0123456789").removesuffix("Backward")

@@ -179,8 +179,9 @@ def _scan(values: Tensor) -> tuple[float, float, float]:
     """
     count = values.numel()
     step = 1 if count <= EXACT_ZEROS else count // NUM_SAMPLES | 1
-    if count > PIECE and _is_dense(values):
-        pieces = values.as_strided((count,), (1,)).split(PIECE)
+    if _is_dense(values):
+        flat = values.as_strided((count,), (1,))
+        pieces = flat.split(PIECE) if count > PIECE else (flat,)
         found = [_scan_piece(piece, piece[::step]) for piece in pieces]
     else:
         found = [_scan_piece(values, values if step == 1 else _evenly_spaced(values, step))]
@@ -194,23 +195,37 @@ def _scan(values: Tensor) -> tuple[float, float, float]:
 
 
 def _scan_piece(values: Tensor, sample: Tensor) -> tuple[float, float, int, int]:
-    low, high = torch.aminmax(values)
-    largest = max(-low.item(), high.item())
+    norm, largest = _norm_and_largest(values)
     num_zeros = sample.numel() - int(torch.count_nonzero(sample).item())
-    return l2_norm(values).item(), largest, num_zeros, sample.numel()
+    return norm, largest, num_zeros, sample.numel()
+
+
+def _norm_and_largest(values: Tensor) -> tuple[float, float]:
+    """Both in the fastest way torch has: about two thirds of the time of `vector_norm`, `aminmax`.
+
+    A finite sum of squares proves that every value is finite. The bits of finite floats that are
+    not negative are ordered as integers, whose maximum needs no care for NaN.
+    """
+    if values.dtype is torch.float32 and values.stride() == (1,) and not values.is_neg():
+        square = torch.dot(values, values).item()
+        if math.isfinite(square):
+            high = torch.amax(values.view(torch.int32)).view(torch.float32).item()
+            low = torch.amin(values).item()
+            return math.sqrt(square), abs(max(high, -low))
+    low, high = torch.aminmax(values)
+    return l2_norm(values).item(), max(-low.item(), high.item())
 
 
 def _evenly_spaced(values: Tensor, step: int) -> Tensor:
     """About `NUM_SAMPLES` values. The step is odd, so that it does not stay in one channel."""
-    count = values.numel()
-    if _is_dense(values):  # in order of memory, without a copy
-        return values.as_strided((-(-count // step),), (step,))
-    positions = torch.arange(0, count, step, device=values.device)
+    positions = torch.arange(0, values.numel(), step, device=values.device)
     return values[torch.unravel_index(positions, values.shape)]
 
 
 def _is_dense(values: Tensor) -> bool:
     """Whether its elements fill one stretch of memory, in any order of the dimensions."""
+    if values.is_contiguous():
+        return True
     expected = 1
     for stride, size in sorted(zip(values.stride(), values.shape, strict=True)):
         if size > 1:

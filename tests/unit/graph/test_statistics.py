@@ -37,6 +37,9 @@ def sparse():
 GRADIENTS = {
     "vector": torch.tensor([3.0, -4.0, 0.0]),
     "scalar": torch.tensor(-2.0),
+    "all negative": torch.tensor([-1.0, -5.0, -0.5]),
+    "zeros of both signs": torch.tensor([0.0, -0.0]),
+    "the imaginary part of a conjugate": torch.tensor([3 + 4j, 1 - 7j]).conj().imag,
     "half": torch.full((300,), 300.0, dtype=torch.float16),
     "bfloat16": torch.tensor([1.5, 0.0, -8.0], dtype=torch.bfloat16),
     "double": torch.randn(100, dtype=torch.float64),
@@ -100,6 +103,8 @@ def test_non_finite_values_are_counted_and_their_rows_found(read, dtype):
     assert not is_finite(gradient)
     gradient[3, 4] = 1
     assert read(gradient, gradient).largest == math.inf
+    gradient[3, 4] = math.copysign(math.nan, -1)
+    assert math.isnan(read(gradient, gradient).largest)
 
 
 def test_a_vector_with_one_value_per_sample_has_rows():
