@@ -1,0 +1,122 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { mount } from '../src/diff';
+import type { DiffColumns } from '../src/diff/columns';
+import { diffOf, EARLY_EXIT } from './diff-data';
+import { residual } from './graph-data';
+import { buttonNamed, find, press as pressOn, query, sectionText } from './graph-mounted';
+
+function shown(record: DiffColumns | null, error: string | null = null): HTMLElement {
+  document.body.replaceChildren();
+  const host = document.createElement('div');
+  document.body.append(host);
+  const state = { record, error };
+  mount(host, { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() });
+  return host;
+}
+
+describe('the diff view', () => {
+  let host: HTMLElement;
+  const press = (key: string): KeyboardEvent => pressOn(host, key);
+  const title = (): string => query(host, '.wv-inspector h2').textContent ?? '';
+  const said = (): string => query(host, '.wv-sr').textContent ?? '';
+
+  beforeEach(() => {
+    host = shown(diffOf(EARLY_EXIT, { loss: [0.377, 0.367] }));
+  });
+
+  it('names both captures with their totals, and counts what became of the operations', () => {
+    const sides = query(host, '.wv-sides').textContent ?? '';
+    expect(sides).toContain('before');
+    expect(sides).toContain('5 nodes · 100 B saved · 0 casts');
+    expect(query(host, '.wv-chips').textContent).toBe(
+      '−Removed3+Added1≠Changed1⇄Casts0▽Gradient beyond × 31=Same2',
+    );
+    expect(sectionText(host, 'Removed')).toContain('3 operations');
+    expect(sectionText(host, 'Totals')).toContain('0.377');
+  });
+
+  it('goes to the next and the previous change by keyboard and tells what it is', () => {
+    press('n');
+    expect(title()).toBe('linear');
+    expect(said()).toContain('linear, changed, float32 → bfloat16');
+    press('n');
+    expect(title()).toBe('late');
+    expect(query(host, '[aria-label=Changes]').textContent).toContain('2 of 4');
+    press('p');
+    expect(title()).toBe('linear');
+  });
+
+  it('shows before and after of an operation', () => {
+    press('n');
+    const tensors = sectionText(host, 'Tensors');
+    expect(tensors).toContain('Dtypefloat32bfloat16≠');
+    expect(tensors).toContain('Held first8 B4 B−4 B');
+  });
+
+  it('leads to the source line', () => {
+    press('n');
+    let detail: unknown;
+    host.addEventListener('workbench:open', (event) => (detail = (event as CustomEvent).detail));
+    buttonNamed(host, 'a.py:3').click();
+    expect(detail).toMatchObject({ kind: 'goto', source: { line: 3 } });
+  });
+
+  it('lights what a chip names, until Escape', () => {
+    buttonNamed(host, '−Removed').click();
+    expect(query(host, '.wv-lit').textContent).toContain('Only in A: 3 operations');
+    expect(buttonNamed(host, '−Removed').getAttribute('aria-pressed')).toBe('true');
+    press('Escape');
+    expect(query<HTMLElement>(host, '.wv-lit').hidden).toBe(true);
+  });
+
+  it('folds what did not change and keeps the selection', () => {
+    press('n');
+    press('o');
+    expect(buttonNamed(host, 'Only changes').getAttribute('aria-pressed')).toBe('true');
+    expect(title()).toBe('linear');
+    press('o');
+    expect(buttonNamed(host, 'All').getAttribute('aria-pressed')).toBe('true');
+  });
+
+  it('finds by state and by what B has', () => {
+    find(host, 'added');
+    expect(title()).toBe('div');
+    find(host, 'bfloat16');
+    expect(title()).toBe('linear');
+  });
+
+  it('has a table with both captures', () => {
+    press('t');
+    const head = [...host.querySelectorAll('.wv-table th')].map((cell) => cell.textContent);
+    expect(head).toEqual(expect.arrayContaining(['Change', 'Dtype A', 'Dtype B', 'B − A']));
+    expect(query(host, '.wv-table tbody').textContent).toContain('− removed');
+  });
+});
+
+describe('a diff without changes', () => {
+  it('says that the two captures are equal, over the drawing', () => {
+    const host = shown(diffOf(residual(2), { sentence: 'A and B are the same graph.' }));
+    const card = query<HTMLElement>(host, '.wv-equal');
+    expect(card.hidden).toBe(false);
+    expect(card.textContent).toBe('The two captures are equalA and B are the same graph.');
+    expect(buttonNamed(host, 'Only changes').getAttribute('aria-disabled')).toBe('true');
+    pressOn(host, 'n');
+    expect(query(host, '.wv-inspector').textContent).toContain('A and B are the same graph.');
+  });
+
+  it('says what to do while there is none, and shows an error', () => {
+    expect(query(shown(null), '.wv-message').textContent).toContain('wb.graph(a).diff(b)');
+    expect(query(shown(null, 'cut short'), '[role=alert]:not([hidden])').textContent).toContain(
+      'cut short',
+    );
+  });
+
+  it('takes hostile names as text', () => {
+    const bad = '<img src=x onerror=alert(1)>';
+    const nodes = EARLY_EXIT.map((node) => ({ ...node, op: `${bad}${node.op}` }));
+    const host = shown(diffOf(nodes, { sentence: `${bad} \`${bad}\`` }));
+    pressOn(host, 'n');
+    pressOn(host, 't');
+    expect(host.querySelector('img')).toBeNull();
+  });
+});
