@@ -35,17 +35,40 @@ class Region:
     outputs: Any
 
 
+@dataclass(frozen=True)
+class BackwardCall:
+    """A backward that is about to begin; held only while it is looked at."""
+
+    roots: tuple[torch.Tensor, ...]
+    """What it starts from: one loss, or the tensors given to `torch.autograd.backward`."""
+    is_grad: bool
+    """Whether it is `torch.autograd.grad`, which may be a part of the loss (a penalty) still to
+    be computed."""
+
+    @classmethod
+    def of(cls, func: Any, args: Any) -> BackwardCall | None:
+        """The backward that the torch function ``func`` starts; None where it starts none."""
+        if not any(func is one for one in _STARTS_BACKWARD):
+            return None
+        given = args[0] if isinstance(args[0], (tuple, list)) else (args[0],)
+        roots = tuple(root for root in given if isinstance(root, torch.Tensor))
+        return cls(roots, func is torch.autograd.grad)
+
+
+_STARTS_BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+
+
 class CallRecorder(TorchFunctionMode):
     """Notes, for each torch function that made nodes, their numbers, its name and its line.
 
     Args:
-        on_backward: called with the loss when a backward begins.
+        on_backward: called when a backward begins.
         cuts: is shown every torch function as well.
         lines: finds the line of the user's code.
     """
 
     def __init__(
-        self, on_backward: Callable[[torch.Tensor], None], cuts: CutRecorder, lines: LineFinder
+        self, on_backward: Callable[[BackwardCall], None], cuts: CutRecorder, lines: LineFinder
     ) -> None:
         super().__init__()
         self.calls: list[Call] = []
@@ -69,8 +92,9 @@ class CallRecorder(TorchFunctionMode):
         before = torch_private.current_sequence()
         if before > self._last:
             self._record_custom_function(before)
-        if func is torch.Tensor.backward:
-            self._on_backward(args[0])
+        backward = BackwardCall.of(func, args)
+        if backward is not None:
+            self._on_backward(backward)
         call = TorchCall(func, args, kwargs or {})
         detached = self._cuts.before(call)
         result = func(*args, **(kwargs or {}))

@@ -25,7 +25,7 @@ from workbench.graph.cuts import CutsSeen
 from workbench.graph.lines import LineFinder
 from workbench.graph.names import ModelNames, plain_tensors
 from workbench.graph.owners import OUTSIDE
-from workbench.graph.recorder import CallRecorder, Region
+from workbench.graph.recorder import BackwardCall, CallRecorder, Region
 from workbench.graph.trace_result import TraceResult
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ class Trace:
 
     Args:
         models: prefix -> model.
-        on_backward: called with the loss when ``loss.backward()`` begins while tracing.
+        on_backward: called when a backward begins while tracing.
     """
 
     def __init__(
         self,
         models: Mapping[str, nn.Module],
         *,
-        on_backward: Callable[[torch.Tensor], None] | None = None,
+        on_backward: Callable[[BackwardCall], None] | None = None,
     ) -> None:
         self.models = dict(models)
         self.on_backward = on_backward
@@ -117,9 +117,9 @@ class Trace:
     def _running_module(self) -> str | None:
         return self._paths[self._stack[-1][0]] if self._stack else None
 
-    def _on_backward(self, loss: torch.Tensor) -> None:
+    def _on_backward(self, backward: BackwardCall) -> None:
         if self.on_backward is not None:
-            self.on_backward(loss)
+            self.on_backward(backward)
 
     def _watch(self, row: int, module: nn.Module) -> bool:
         """Hook one module; True when what lies inside must be left alone."""

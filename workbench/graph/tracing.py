@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import weakref
 from collections import deque
@@ -21,10 +22,10 @@ from workbench.graph.trace import Trace, TraceResult
 from workbench.graph.view import GraphView
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from workbench.graph.capture import Walk
+    from workbench.graph.recorder import BackwardCall
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ _running: dict[int, TracedGraph] = {}
 class TracedGraph(GraphView):
     """Watches the forwards of ``model`` in a block, and captures the first loss that runs backward.
 
+    ``loss.backward()`` and ``torch.autograd.backward(loss)`` count alike. What is given to
+    `torch.autograd.grad` is captured too, until one of these follows: a gradient penalty takes the
+    gradients of a part of the loss first.
+
     ``wb.graph(loss)``, in the block or after it, shows any loss made in it with its source lines.
 
     Args:
@@ -57,6 +62,8 @@ class TracedGraph(GraphView):
         self._model: nn.Module | None = model
         self._ref = weakref.ref(model)
         self._trace: Trace | None = None
+        self._is_final = False
+        """Whether the record is of a backward, not of `torch.autograd.grad`."""
 
     def __enter__(self) -> Self:
         if self._model is None:
@@ -90,21 +97,35 @@ class TracedGraph(GraphView):
         """What has been seen, while the block runs."""
         return None if self._trace is None else Traced(self._trace.result(), self._ref)
 
-    def _capture(self, loss: torch.Tensor) -> None:
+    def _capture(self, backward: BackwardCall) -> None:
         """Called when a backward starts: snapshot before it frees what was saved."""
         traced = self.so_far()
-        if self.has_record or traced is None or self._model is None:
+        if self._is_final or traced is None or self._model is None or not backward.roots:
             return
+        if backward.is_grad and self.has_record:
+            return
+        loss = backward.roots[0]
         inputs, leaves = held_tensors(caller_variables())
         origin = Origin({"": self._model}, traced.result, inputs, leaves)
         try:
             graph = walk(root_of(loss))
         except NoGraphError:
             return  # backward itself will tell the user
+        self._is_final = not backward.is_grad
         record = build_record(loss, origin, graph=graph)
+        if len(backward.roots) > 1:
+            record = dataclasses.replace(record, notes=(*record.notes, _of_several(backward)))
         num_samples = held_batch_size(record)
         record = with_forward_trail(record, graph, loss, num_samples)
         self.show(record, GradientWatch(graph, num_samples) if self._gradients else None)
+
+
+def _of_several(backward: BackwardCall) -> str:
+    count = len(backward.roots)
+    return (
+        f"Backward began at {count} tensors together; this is the graph of the first, and gradients "
+        "are the sum of what all of them gave."
+    )
 
 
 def trace_of(graph: Walk, models: Mapping[str, nn.Module] | None) -> Traced | None:

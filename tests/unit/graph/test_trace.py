@@ -227,3 +227,51 @@ def test_forward_seconds_are_those_of_the_module_with_all_it_contains():
     assert 0 < seconds["fast"] < 0.02
     assert seconds[""] is None  # a ModuleDict is not called
     assert seconds["loss"] is None
+
+
+def graph_and_gradients(record, model):
+    norms = {n.name: n.gradient_norm for n in record.nodes if n.kind == "parameter"}
+    for name, parameter in model.named_parameters():
+        assert norms[name] == pytest.approx(parameter.grad.norm().item(), rel=1e-5)
+    return {n.op for n in record.nodes if n.kind == "operation"}
+
+
+def test_a_backward_called_as_a_function_is_captured(classifier, batch):
+    with wb.graph(classifier) as view:
+        torch.autograd.backward(F.cross_entropy(classifier(batch[0]), batch[1]))
+    assert "cross_entropy" in graph_and_gradients(view.record, classifier)
+    assert view.record.saved_bytes > 0
+    assert view.record.notes == ()
+
+
+def test_a_backward_of_several_tensors_shows_the_first_and_says_so(classifier, batch):
+    with wb.graph(classifier) as view:
+        out = classifier(batch[0])
+        torch.autograd.backward([out.exp().sum(), out.sin().sum()])
+    ops = graph_and_gradients(view.record, classifier)
+    assert "exp" in ops
+    assert "sin" not in ops
+    assert any("began at 2 tensors" in note for note in view.record.notes)
+
+
+def test_gradients_taken_by_torch_autograd_grad_are_captured(classifier, batch):
+    parameters = list(classifier.parameters())
+    with wb.graph(classifier) as view:
+        loss = F.cross_entropy(classifier(batch[0]), batch[1])
+        found = torch.autograd.grad(loss, parameters)
+    assert loss.grad_fn is not None
+    assert view.record.saved_bytes > 0
+    norms = {n.type: n.gradient_norm for n in view.record.nodes}
+    assert norms["NllLossBackward0"] == pytest.approx(1)
+    assert len(found) == 4
+
+
+def test_a_gradient_penalty_gives_way_to_the_loss(classifier, batch):
+    x = batch[0].requires_grad_()
+    with wb.graph(classifier) as view:
+        score = classifier(x).tanh().sum()
+        (slope,) = torch.autograd.grad(score, x, create_graph=True)
+        (score + slope.square().sum()).backward()
+    record = view.record
+    assert "square" in graph_and_gradients(record, classifier)
+    assert record.nodes[record.root].op == "add"
