@@ -11,8 +11,8 @@ const LEFT = 34;
 const RIGHT = 8;
 const TOP = 18;
 const BOTTOM = 18;
-/** More validation rings than this would run into each other: they shrink. */
-const MANY_RINGS = 40;
+/** Validation rings closer than this, in pixels, would run into each other: a line takes over. */
+const RING_GAP = 9;
 
 export interface LossData {
   readonly train: Curve | undefined;
@@ -33,6 +33,7 @@ export class LossPlot {
   private readonly nan = s('rect', { fill: `url(#${this.hatch})` });
   private readonly raw = s('path', { class: 'raw' });
   private readonly line = s('path', { class: 'smooth' });
+  private readonly valLine = s('path', { class: 'val-line' });
   private readonly rings = s('g', { class: 'rings' });
   private readonly halo = s('circle', { class: 'live-halo', r: 6 });
   private readonly dot = s('circle', { class: 'live-dot', r: 3 });
@@ -50,7 +51,7 @@ export class LossPlot {
     );
     setAttr(pattern, 'patternTransform', 'rotate(45)');
     this.svg.append(s('defs', {}, pattern), this.axes, this.nan, this.marks, this.raw, this.line);
-    this.svg.append(this.rings, this.halo, this.dot, this.cursor);
+    this.svg.append(this.valLine, this.rings, this.halo, this.dot, this.cursor);
     setShown(this.cursor, false);
   }
 
@@ -164,7 +165,7 @@ export class LossPlot {
     const steps = train?.steps ?? new Int32Array(0);
     setAttr(this.raw, 'd', train ? linePath(steps, train.values, length, this.x, inside) : '');
     setAttr(this.line, 'd', linePath(steps, smooth, length, this.x, inside));
-    this.drawRings(val, inside);
+    this.drawValidation(val, inside);
     const lastStep = steps[length - 1];
     const lastValue = smooth[length - 1] ?? NaN;
     const live = data.live && lastStep !== undefined && Number.isFinite(lastValue);
@@ -176,16 +177,21 @@ export class LossPlot {
     }
   }
 
-  private drawRings(val: Curve | undefined, y: Scale): void {
+  /** A ring per validation; where they crowd, a line with a ring at its end. */
+  private drawValidation(val: Curve | undefined, y: Scale): void {
     const count = val?.length ?? 0;
-    while (this.rings.childElementCount > count) this.rings.lastElementChild?.remove();
-    while (this.rings.childElementCount < count) this.rings.append(s('circle'));
-    const radius = count > MANY_RINGS ? 1.75 : 3;
-    for (let i = 0; i < count && val; i += 1) {
-      const ring = this.rings.children[i] as SVGCircleElement;
+    const span = count > 1 ? this.x(val?.steps[count - 1] ?? 0) - this.x(val?.steps[0] ?? 0) : 0;
+    const crowded = count > 2 && span / (count - 1) < RING_GAP;
+    const path = val && crowded ? linePath(val.steps, val.values, count, this.x, y) : '';
+    setAttr(this.valLine, 'd', path);
+    const first = crowded ? count - 1 : 0;
+    const rings = count - first;
+    while (this.rings.childElementCount > rings) this.rings.lastElementChild?.remove();
+    while (this.rings.childElementCount < rings) this.rings.append(s('circle', { r: 3 }));
+    for (let i = first; i < count && val; i += 1) {
+      const ring = this.rings.children[i - first] as SVGCircleElement;
       const value = val.values[i] as number;
       setShown(ring, Number.isFinite(value));
-      setAttr(ring, 'r', radius);
       setAttr(ring, 'cx', this.x(val.steps[i] as number).toFixed(1));
       setAttr(ring, 'cy', Number.isFinite(value) ? y(value).toFixed(1) : 0);
     }

@@ -110,6 +110,22 @@ describe('markers', () => {
 });
 
 describe('the charts', () => {
+  it('draw a ring for each validation, and a line once they would run into each other', () => {
+    const chart = lossChart('cross entropy', 164);
+    document.body.append(chart.el);
+    const drawn = (validations: number): [number, boolean] => {
+      const val = curve(Array.from({ length: validations }, (_, i) => 2 / (i + 1)));
+      const data = { markers: [], totalSteps: 0, live: false, nanFrom: null };
+      chart.update({ ...data, train: curve([2, 1]), val });
+      const line = chart.el.querySelector('.val-line')?.getAttribute('d') ?? '';
+      return [chart.el.querySelectorAll('svg.plot .rings circle').length, line !== ''];
+    };
+    expect(drawn(4)).toEqual([4, false]);
+    expect(drawn(400)).toEqual([1, true]);
+    expect(drawn(3)).toEqual([3, false]);
+    chart.dispose();
+  });
+
   it('tell the loss in words, and as a table on demand', () => {
     const chart = lossChart('cross entropy', 164);
     document.body.append(chart.el);
