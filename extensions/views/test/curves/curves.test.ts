@@ -114,9 +114,9 @@ describe('the charts', () => {
     const chart = lossChart('cross entropy', 164);
     document.body.append(chart.el);
     const drawn = (validations: number): [number, boolean] => {
-      const val = curve(Array.from({ length: validations }, (_, i) => 2 / (i + 1)));
+      const both = curve(Array.from({ length: validations }, (_, i) => 2 / (i + 1)));
       const data = { markers: [], totalSteps: 0, live: false, nanFrom: null };
-      chart.update({ ...data, train: curve([2, 1]), val });
+      chart.update({ ...data, train: both, val: both });
       const line = chart.el.querySelector('.val-line')?.getAttribute('d') ?? '';
       return [chart.el.querySelectorAll('svg.plot .rings circle').length, line !== ''];
     };
