@@ -22,6 +22,16 @@ export async function setTheme(page: IJupyterLabPageFixture, theme: string): Pro
   await page.theme.setTheme(theme);
 }
 
+/** How bright a drawing's empty corner is, from 0 (black) to 255 (white). */
+export async function backdrop(canvas: Locator): Promise<number> {
+  return canvas.evaluate((node) => {
+    const drawing = node as HTMLCanvasElement;
+    const pixel = drawing.getContext('2d')?.getImageData(2, drawing.height - 3, 1, 1).data;
+    const [red = 0, green = 0, blue = 0] = pixel ?? [];
+    return (red + green + blue) / 3;
+  });
+}
+
 /** Writes a real TensorBoard event file into a folder of the server, with one falling loss. */
 export async function writeEvents(page: IJupyterLabPageFixture, folder: string): Promise<void> {
   const here = mkdtempSync(path.join(tmpdir(), 'workbench-events-'));
