@@ -1,17 +1,21 @@
 /** The plain fields of a record: JSON compared with the types that the dataclass declares. */
 import type { Column } from './check';
-import { RecordError, type Shape, type Words } from './schema';
+import { type ListShape, RecordError, type Shape, type Words } from './schema';
 
 type Fields = Record<string, unknown>;
 type Label = (row: number) => string;
+type Judge = readonly [fits: (value: unknown) => boolean, expected: string];
 
 /** Half of a pair of code units is no text: it cannot be written as UTF-8. */
 const HALF = /\p{Surrogate}/u;
-
-type Judge = readonly [fits: (value: unknown) => boolean, expected: string];
+/** A quick look for whole pairs too, as nearly no text has any. */
+const ANY_HALF = /[\ud800-\udfff]/;
 
 const JUDGES: Readonly<Record<string, Judge>> = {
-  str: [(value) => typeof value === 'string' && !HALF.test(value), 'text in UTF-8'],
+  str: [
+    (value) => typeof value === 'string' && !(ANY_HALF.test(value) && HALF.test(value)),
+    'text in UTF-8',
+  ],
   int: [Number.isSafeInteger, 'a whole number below 2^53'],
   float: [(value) => value === null || Number.isFinite(value), 'a number'],
   bool: [(value) => typeof value === 'boolean', 'true or false'],
@@ -28,55 +32,78 @@ export function readItems(
   more: Words,
   found: Column[],
 ): Fields[] {
-  const rows: Fields[] = items.map(() => ({}));
-  const beside: Record<string, number[]> = {};
+  const rows: Fields[] = items.map((item, row) =>
+    Object(item) === item ? {} : refuse(label(row), item, 'an object'),
+  );
+  const beside: Record<string, Float64Array> = {};
   for (const [key, expected] of Object.entries(shape)) {
     const name = key.replace('?', '');
     const labelOf: Label = (row) => label(row) + name;
-    const values = items.map((item, row) => {
-      if (Object(item) !== item) refuse(label(row), item, 'an object');
-      const value = Object.hasOwn(item as object, name) ? (item as Fields)[name] : undefined;
-      if (value === undefined) throw new RecordError(`${labelOf(row)} is missing`);
-      const none = value === null && name !== key;
-      return ((rows[row] as Fields)[name] = none
-        ? null
-        : readValue(value, expected, () => labelOf(row), found));
-    });
-    if (name === key && /^int/.test(expected as string)) {
-      beside[name] = values as number[];
-      const rules = `${expected as string} ${more}`;
-      found.push({ label: labelOf, values: values as number[], rules, beside });
+    const values = items.map((item, row) =>
+      Object.hasOwn(item as object, name) ? (item as Fields)[name] : missing(labelOf(row)),
+    );
+    const read = readValues(values, expected, labelOf, name !== key, found);
+    read.forEach((value, row) => ((rows[row] as Fields)[name] = value));
+    if (name === key && typeof expected === 'string' && expected.startsWith('int')) {
+      beside[name] = Float64Array.from(values as number[]);
+      found.push({ label: labelOf, values: beside[name], rules: `${expected} ${more}`, beside });
     }
   }
   return rows;
 }
 
-function readValue(
-  value: unknown,
+/** Values of one field, or of one list: all are to be of the same type. */
+function readValues(
+  values: readonly unknown[],
   expected: Shape[string],
-  label: () => string,
+  label: Label,
+  nullable: boolean,
+  found: Column[],
+): readonly unknown[] {
+  if (typeof expected !== 'string') {
+    return values.map((value, row) =>
+      value === null && nullable ? null : readPart(value, expected, label(row), found),
+    );
+  }
+  const [fits, wanted] = judgeOf(expected.split(' ')[0] ?? '');
+  const wrong = values.findIndex((value) => !fits(value) && !(value === null && nullable));
+  return wrong < 0 ? values : refuse(label(wrong), values[wrong], wanted);
+}
+
+/** A dataclass, or a list. */
+function readPart(
+  value: unknown,
+  expected: Exclude<Shape[string], Words>,
+  label: string,
   found: Column[],
 ): unknown {
-  if (typeof expected === 'string') {
-    const [type = ''] = expected.split(' ');
-    const choices: readonly unknown[] = type.split('|');
-    const [fits, wanted] = JUDGES[type] ?? [
-      (one: unknown) => choices.includes(one),
-      `one of ${choices.join(', ')}`,
-    ];
-    return fits(value) ? value : refuse(label(), value, wanted);
-  }
   if (!Array.isArray(expected)) {
-    return readItems([value], expected as Shape, () => `${label()}.`, '', found)[0];
+    return readItems([value], expected as Shape, () => `${label}.`, '', found)[0];
   }
-  const [item, rules = ''] = expected as readonly [Words | Shape, Words?];
-  if (!Array.isArray(value)) return refuse(label(), value, 'a list');
-  const labelOf: Label = (row) => `${label()}[${row}]`;
-  if (typeof item === 'object') {
+  if (!Array.isArray(value)) return refuse(label, value, 'a list');
+  const [item, rules = ''] = expected as ListShape;
+  const labelOf: Label = (row) => `${label}[${row}]`;
+  if (typeof item !== 'string') {
     return readItems(value, item, (row) => `${labelOf(row)}.`, rules, found);
   }
-  found.push({ label: labelOf, values: value as number[], rules, beside: {} });
-  return value.map((one, row) => readValue(one, item, () => labelOf(row), found));
+  const values = readValues(value, item, labelOf, false, found);
+  if (rules)
+    found.push({
+      label: labelOf,
+      values: Float64Array.from(values as number[]),
+      rules,
+      beside: {},
+    });
+  return values;
+}
+
+function judgeOf(type: string): Judge {
+  const choices: readonly unknown[] = type.split('|');
+  return JUDGES[type] ?? [(value) => choices.includes(value), `one of ${choices.join(', ')}`];
+}
+
+function missing(label: string): never {
+  throw new RecordError(`${label} is missing`);
 }
 
 function refuse(label: string, value: unknown, expected: string): never {
