@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import weakref
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from workbench.experiment import (
     Experiment,
     RunError,
 )
+from workbench.experiment.events import Closed, Event
 
 
 class Fails(nn.Module):
@@ -183,3 +185,41 @@ def test_a_failure_holds_no_tensors(tmp_path: Path) -> None:
     del exp
     gc.collect()
     assert inner() is None
+
+
+def test_a_waiting_call_raises_without_this_packages_frames(tmp_path: Path) -> None:
+    model = Fails()
+    model.broken = True
+    exp = Experiment(model, batchless(), batch_size=16, runs=tmp_path, device="cpu")
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
+        exp.run(wait=True)
+    files = [Path(str(frame.path)).parts for frame in caught.traceback]
+    below = files[next(i for i, parts in enumerate(files) if "torch" in parts) :]
+    assert not any("workbench" in parts for parts in below), "frames of the step itself"
+    assert caught.traceback[-1].name == "forward" or "torch" in files[-1]
+
+
+def test_closing_keeps_how_a_run_ended_and_ends_the_experiment(tmp_path: Path) -> None:
+    model = Fails()
+    model.broken = True
+    exp = Experiment(model, batchless(), batch_size=16, runs=tmp_path, device="cpu")
+    told: list[Event] = []
+    exp.subscribe(told.append)
+    exp.run()
+    exp.wait(30)
+    exp.close()
+    exp.close()
+    assert exp.status == "exception"
+    assert json.loads((exp.path / "run.json").read_text())["status"] == "exception"
+    assert [type(event) for event in told].count(Closed) == 1
+    for again in (exp.run, exp.step, exp.resume):
+        with pytest.raises(RuntimeError, match="is closed; make a new Experiment"):
+            again()
+
+
+def test_closing_a_paused_run_stops_it(tmp_path: Path) -> None:
+    exp = Experiment(Fails(), batchless(), batch_size=16, runs=tmp_path, device="cpu")
+    exp.step(2).wait(30)
+    exp.close()
+    assert exp.status == "stopped"
+    assert json.loads((exp.path / "run.json").read_text())["status"] == "stopped"

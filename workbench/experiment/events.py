@@ -87,4 +87,9 @@ class Captured(Event):
     capture_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Closed(Event):
+    """`Experiment.close` was called: it trains no more and belongs in no panel."""
+
+
 Observer = Callable[[Event], None]

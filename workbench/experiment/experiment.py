@@ -11,6 +11,7 @@ import contextvars
 import threading
 import time
 import uuid
+import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +22,9 @@ from torch import nn
 
 from workbench.experiment.checkpoint import CheckpointWriter
 from workbench.experiment.data import data_source
-from workbench.experiment.events import Observer
+from workbench.experiment.events import Closed, Observer
 from workbench.experiment.facts import facts, model_facts, run_facts
+from workbench.experiment.failure import without_own_frames
 from workbench.experiment.losses import Loss
 from workbench.experiment.optimizers import Schedule, make_optimizer
 from workbench.experiment.probe import StepProbe
@@ -60,6 +62,7 @@ class Experiment(Delegates):
         loss: a function ``(logits, labels) -> scalar``, ``"cross_entropy"``, ``"bce"``, or None:
             cross entropy, or binary cross entropy for one logit or multi-label targets.
         optimizer: an instance, a callable that takes the parameters, a name, or None (AdamW).
+        lr: learning rate of an optimizer given by name; that optimizer's default otherwise.
         scheduler: an ``lr_scheduler``, or a callable that takes the optimizer
             (`workbench.experiment.optimizers.Schedule` says when it steps).
         modes: ``"compile+bf16"``; may be changed at any time.
@@ -88,6 +91,7 @@ class Experiment(Delegates):
         *,
         loss: Any = None,
         optimizer: Any = None,
+        lr: float | None = None,
         scheduler: Any = None,
         modes: str = "",
         name: str | None = None,
@@ -112,7 +116,7 @@ class Experiment(Delegates):
         modeset = find_modes(modes, place)
         loss_of_batch = Loss(loss)
         loss_of_batch.to(place)
-        made = make_optimizer(optimizer, move(model, place))
+        made = make_optimizer(optimizer, move(model, place), lr=lr)
         self.id = uuid.uuid4().hex[:8]
         self.created_at = time.time()
         self._epochs = whole(epochs, "epochs")
@@ -138,6 +142,7 @@ class Experiment(Delegates):
         self._folder = RunFolder(runs, training.name)
         if self._folder.problem:
             training.board.notes.append(self._folder.problem)
+            warnings.warn(self._folder.problem, RuntimeWarning, stacklevel=3)
         else:
             number = self._folder.path.name.removeprefix(slug(training.name))
             training.name += number  # "name" is taken: this one is "name-2", here as on disk
@@ -161,6 +166,7 @@ class Experiment(Delegates):
         self._context = contextvars.copy_context()
         self._written: tuple[Any, ...] = ()
         self._facts: tuple[Any, str, str] = (None, "", "")
+        self._closed = False
         self.dropped_points = 0
         self._collected = weakref.finalize(self, _collected, self._runner, folder.path)
         self._collected.atexit = False
@@ -293,13 +299,21 @@ class Experiment(Delegates):
             raise TimeoutError(f"{self.name} still trains after {timeout} s")
 
     def close(self) -> None:
-        """Stop, let go of worker processes, and leave the model as it was given."""
-        self.stop()
+        """Stop, let go of worker processes, leave the model as it was given and every panel.
+
+        What was measured stays readable, here and on disk; to train on, make a new experiment.
+        """
+        self._runner.halt("stop")
         self.wait()
+        if self.status == "paused":
+            self._stop_paused()
         self._training.cursor.release()
         self._training.detach_modes()
         self._write_facts()
         self._folder.remove_if_empty()
+        if not self._closed:
+            self._closed = True
+            self._training.board.emit(Closed(self.step_count))
         _live.discard(self)
 
     def capture(self, probe: StepProbe) -> CaptureHandle:
@@ -344,6 +358,10 @@ class Experiment(Delegates):
         return Plan(until_epoch=self._training.cursor.epoch + self.epochs)
 
     def _start(self, *, keep_error: bool = False) -> None:
+        if self._closed:
+            raise RuntimeError(
+                f"{self.name} is closed; make a new Experiment to train its model on"
+            )
         if threading.current_thread() is threading.main_thread():
             self._context = contextvars.copy_context()  # prints land in the cell that is running
         self._runner.start(self._context.copy(), keep_error=keep_error)
@@ -353,7 +371,7 @@ class Experiment(Delegates):
         error, self._runner.error = self._runner.error, None
         if error is not None:
             try:
-                raise error
+                raise without_own_frames(error)
             finally:
                 del error  # a frame that holds its own exception would keep the step's tensors
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import time
@@ -61,6 +62,7 @@ def run_facts(experiment: Experiment) -> dict[str, Any]:
         "best_accuracy": experiment.best_accuracy,
         "seed": experiment.seed,
         "versions": versions(),
+        "process": {"host": platform.node(), "pid": os.getpid()},
         "created_at": experiment.created_at,
         "updated_at": time.time(),
         "cells": cells(),

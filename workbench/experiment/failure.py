@@ -57,6 +57,20 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
     )
 
 
+def without_own_frames(error: BaseException) -> BaseException:
+    """``error`` with this package's frames left out of its traceback: they are nobody's fault."""
+    kept: TracebackType | None = None
+    chain: list[TracebackType] = []
+    tb = error.__traceback__
+    while tb is not None:
+        chain.append(tb)
+        tb = tb.tb_next
+    for one in reversed(chain):
+        if not is_own_file(one.tb_frame.f_code.co_filename):
+            kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return error.with_traceback(kept)
+
+
 def _frames(tb: TracebackType | None) -> list[_Frame]:
     found: list[_Frame] = []
     while tb is not None:

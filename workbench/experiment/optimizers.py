@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
+from workbench.experiment.setup import positive
+
 _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "adamw": (torch.optim.AdamW, {"lr": 1e-3}),
     "adam": (torch.optim.Adam, {"lr": 1e-3}),
@@ -26,26 +28,36 @@ _SCHEDULER_RATES = {"base_lrs", "max_lrs"}
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
-def make_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(
+    optimizer: Any, model: nn.Module, *, lr: float | None = None
+) -> torch.optim.Optimizer:
     """An optimizer over the trainable parameters of ``model``.
 
     Args:
         optimizer: None (AdamW), a name, an instance made for this model, or a callable that takes
             the parameters.
         model: the model to train.
+        lr: learning rate of an optimizer given by name; its default otherwise.
 
     Raises:
         TypeError: something that is no optimizer.
-        ValueError: an unknown name (the valid ones are listed), or an instance that holds none of
-            the model's parameters.
+        ValueError: an unknown name (the valid ones are listed), an instance that holds none of the
+            model's parameters, or a learning rate beside an optimizer that has one.
     """
+    named = optimizer is None or isinstance(optimizer, str)
+    if lr is not None and not named:
+        raise ValueError(
+            f"lr={lr} is for an optimizer given by name; {type(optimizer).__name__} has a rate of "
+            f"its own: set it there"
+        )
     if isinstance(optimizer, torch.optim.Optimizer):
         _check_instance(optimizer, model)
         return optimizer
     parameters = [p for p in model.parameters() if p.requires_grad]
-    if optimizer is None or isinstance(optimizer, str):
+    if named:
         cls, settings = _by_name(optimizer or DEFAULT)
-        return cls(parameters, **settings)
+        rate: dict[str, Any] = {} if lr is None else {"lr": positive(lr, "lr")}
+        return cls(parameters, **settings | rate)
     if not callable(optimizer):
         raise TypeError(f"optimizer is a {type(optimizer).__name__}; {_valid()}")
     made = optimizer(parameters)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from workbench.experiment.events import Closed
 from workbench.panel import commands, curves, state
 from workbench.panel.channel import PROTOCOL, Client, Sender, comm_sender, listen
 from workbench.records import to_json
@@ -72,20 +73,29 @@ class Hub:
         return self._listening
 
     def add(self, experiment: Experiment) -> None:
-        """Publish ``experiment`` to every view, for as long as it lives."""
+        """Publish ``experiment`` to every view, until it is closed or collected."""
         key = experiment.id
         self._experiments[key] = experiment
         weakref.finalize(experiment, self._gone, key).atexit = False
         this = weakref.ref(self)
 
-        def changed(*_event: object) -> None:
+        def changed(what: object) -> None:
             hub = this()
-            if hub is not None:
+            if hub is None:
+                return
+            if isinstance(what, Closed):
+                hub.remove(key)
+            else:
                 hub.touch(key)
 
         experiment.subscribe(changed)
         experiment.scalars.add_sink(changed)
         self.touch(key)
+
+    def remove(self, experiment_id: str) -> None:
+        """Take an experiment out of every view."""
+        if self._experiments.pop(experiment_id, None) is not None:
+            self._gone(experiment_id)
 
     def touch(self, experiment_id: str) -> None:
         """Something of this experiment changed. Cheap, from any thread."""

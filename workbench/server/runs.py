@@ -10,9 +10,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
+
+import psutil
 
 from workbench.records import RunSummary
 
@@ -22,6 +25,7 @@ _MAX_FOLDERS = 5_000
 _MAX_RUNS = 1_000
 _MAX_FILE_BYTES = 16_000_000
 _MAX_TEXT = 200
+_UNDER_WAY = ("training", "paused")
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
@@ -66,13 +70,36 @@ def read_run(path: Path, home: Path) -> RunSummary:
     return RunSummary(
         name=_text(entry.get("name")) or path.name,
         path=relative,
-        status=_text(entry.get("status")) or "unknown",
+        status=_status(entry),
         model=_text(entry.get("model")),
         modes=_text(entry.get("modes")),
         best_accuracy=_number(entry.get("best_accuracy")),
         step=int(_number(entry.get("step")) or 0),
         updated_at=_number(entry.get("updated_at")) or stat.st_mtime,
     )
+
+
+def _status(entry: dict[str, Any]) -> str:
+    """What the run says of itself; ``interrupted`` when its process ended without a word."""
+    said = _text(entry.get("status")) or "unknown"
+    process = entry.get("process")
+    if said not in _UNDER_WAY or not isinstance(process, dict):
+        return said
+    known = cast("dict[str, Any]", process)
+    pid, here = known.get("pid"), known.get("host") == platform.node()
+    if not here or not isinstance(pid, int) or _is_alive(pid, _number(entry.get("updated_at"))):
+        return said
+    return "interrupted"
+
+
+def _is_alive(pid: int, seen_at: float | None) -> bool:
+    """Whether the process that wrote at ``seen_at`` is there: a number may have a new owner."""
+    try:
+        return psutil.Process(pid).create_time() <= (seen_at or math.inf)
+    except (psutil.NoSuchProcess, ValueError):
+        return False
+    except psutil.Error:  # it is there, and somebody else's
+        return True
 
 
 def _damaged(path: Path, relative: str) -> RunSummary:

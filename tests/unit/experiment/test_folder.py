@@ -59,6 +59,14 @@ def test_a_folder_that_became_unwritable_says_so_and_recovers(tmp_path: Path) ->
     assert folder.problem == ""
 
 
+def test_a_script_is_warned_at_once_that_nothing_will_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    data = torch.randn(8, 2), torch.zeros(8, dtype=torch.long)
+    with pytest.warns(RuntimeWarning, match="nothing is written to disk: .*file") as caught:
+        Experiment(nn.Linear(2, 2), data, runs=tmp_path / "file")
+    assert caught[0].filename == __file__
+
+
 def test_an_experiment_that_never_ran_leaves_no_folder(tmp_path: Path) -> None:
     data = torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)
     exp = Experiment(nn.Linear(2, 2), data, runs=tmp_path, device="cpu")

@@ -25,6 +25,19 @@ def test_names_callables_and_instances() -> None:
     assert describe_optimizer(made) == "Adam, learning rate 5.0e-1"
 
 
+def test_a_learning_rate_goes_with_a_name_only() -> None:
+    model = nn.Linear(2, 2)
+    assert make_optimizer(None, model, lr=3e-3).param_groups[0]["lr"] == 3e-3
+    sgd = make_optimizer("sgd", model, lr=1).param_groups[0]
+    assert (sgd["lr"], sgd["momentum"]) == (1.0, 0.9)
+    own = torch.optim.SGD(model.parameters(), lr=0.1)
+    for given in (own, lambda p: torch.optim.SGD(p, lr=0.1)):
+        with pytest.raises(ValueError, match=r"lr=0.5 is for an optimizer given by name"):
+            make_optimizer(given, model, lr=0.5)
+    with pytest.raises(ValueError, match="lr is -1; it must be a positive finite number"):
+        make_optimizer("adam", model, lr=-1)
+
+
 def test_frozen_parameters_are_left_out() -> None:
     model = nn.Sequential(nn.Linear(2, 2).requires_grad_(False), nn.Linear(2, 2))
     made = make_optimizer("adam", model)

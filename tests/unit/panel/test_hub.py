@@ -93,6 +93,22 @@ def test_the_hub_does_not_keep_an_experiment_alive(experiment: Experiment) -> No
     hub.disconnect("a")
 
 
+def test_a_closed_experiment_leaves_every_view(experiment: Experiment) -> None:
+    hub, wire = Hub(), Wire()
+    other = Experiment(experiment.model, experiment_data(), name="short", runs=experiment.path)
+    hub.add(other)
+    hub.connect("a", wire)
+    eventually(lambda: wire.of("curves"))
+    other.close()
+    eventually(lambda: [m["experiment"] for m in wire.of("removed")] == [other.id])
+    late = Wire()
+    hub.connect("b", late)
+    eventually(lambda: late.of("hello"))
+    assert late.of("hello")[0]["experiments"] == []
+    hub.disconnect("a")
+    hub.disconnect("b")
+
+
 def test_each_memory_capture_is_charted_once_and_its_record_is_not_kept(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

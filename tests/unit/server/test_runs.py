@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from workbench.server import runs
@@ -126,3 +130,31 @@ def test_an_unreadable_folder_is_passed_over(tmp_path: Path) -> None:
     make_run(tmp_path / "good", GOOD)
     (tmp_path / "locked").mkdir(mode=0)
     assert len(list_runs(tmp_path, tmp_path)[0]) == 1
+
+
+@pytest.mark.parametrize("status", ["training", "paused"])
+def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path, status: str) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(60)
+    me = psutil.Process()
+    started = me.create_time()
+
+    def shown(name: str, **process: object) -> str:
+        facts = {**GOOD, "status": status, "updated_at": started + 1, "process": process}
+        return read_run(make_run(tmp_path / name, facts), tmp_path).status
+
+    here = platform.node()
+    assert shown("gone", host=here, pid=ended.pid) == "interrupted"
+    assert shown("alive", host=here, pid=me.pid) == status
+    assert shown("elsewhere", host=f"not-{here}", pid=ended.pid) == status
+    assert shown("damaged", host=here, pid="1") == status
+    assert shown("negative", host=here, pid=-5) == "interrupted"
+    facts = {**GOOD, "status": status, "updated_at": started - 60}
+    facts["process"] = {"host": here, "pid": me.pid}
+    run = make_run(tmp_path / "reused", facts)
+    assert read_run(run, tmp_path).status == "interrupted", "its number has a new owner"
+
+
+def test_a_run_that_is_over_stays_as_it_ended(tmp_path: Path) -> None:
+    facts = {**GOOD, "process": {"host": platform.node(), "pid": 2**22 + 1}}
+    assert read_run(make_run(tmp_path / "run", facts), tmp_path).status == "finished"
