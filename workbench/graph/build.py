@@ -24,6 +24,7 @@ from workbench.graph.capture import (
 )
 from workbench.graph.names import Leaves, ModelNames
 from workbench.graph.owners import NOWHERE, OUTSIDE, owners_by_parameters, owners_by_sequence
+from workbench.graph.reentrant import has_reentrant, recomputed_names, recomputed_notes
 from workbench.graph.saved import SavedBytes, count_saved
 from workbench.graph.trace_result import trace_notes
 from workbench.graph.unreached import explain, reached_names, unreached_rows
@@ -91,7 +92,11 @@ def build_record(
     seconds = {} if origin.trace is None else origin.trace.seconds()
     table = _ModuleTable(names.modules, owner, seconds)
     calls = Calls.of(graph, types, origin.trace)
-    missing = explain(names, reached_names(leaves, names, owner), graph.sequence, origin.trace)
+    recomputed = recomputed_names(origin.trace, graph)
+    reached = reached_names(leaves, names, owner) | recomputed
+    in_doubt = has_reentrant(types)
+    missing = explain(names, reached, graph.sequence, origin.trace, has_checkpoint=in_doubt)
+    notes += recomputed_notes(names, recomputed)
     unreached, sources = unreached_rows(missing, calls.sources)
     strings = Table([""])
     title = names.title or "loss"

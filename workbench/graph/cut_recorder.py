@@ -21,10 +21,11 @@ import torch
 
 from workbench.graph import torch_private
 from workbench.graph.cut_graph import parameters_behind
-from workbench.graph.cuts import Cut, CutsSeen
+from workbench.graph.cuts import CHECKPOINT, Cut, CutsSeen
 from workbench.graph.lines import LineFinder, applied_function
 from workbench.graph.look import Look, Made, TorchCall, gather, look_at, why_cut
 from workbench.graph.marks import Marks
+from workbench.graph.reentrant import Checkpoints
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
@@ -33,10 +34,7 @@ if TYPE_CHECKING:
     from workbench.records.graph import UnreachedReason
 
 _ESCAPES = {
-    "item": "a Python number",
-    "float": "a Python number",
-    "int": "a Python number",
-    "complex": "a Python number",
+    **dict.fromkeys(("item", "float", "int", "complex"), "a Python number"),
     "tolist": "Python numbers",
     "numpy": "a NumPy array",
     "array": "a NumPy array",
@@ -70,6 +68,7 @@ class CutRecorder:
         self._marks = Marks()
         self._is_off = not torch.is_grad_enabled()
         """Whether Python code turned gradients off, as against torch inside a custom Function."""
+        self.checkpoints = Checkpoints()
         self._fault = ""
 
     def seen(self) -> CutsSeen:
@@ -83,6 +82,7 @@ class CutRecorder:
             taken=dict(self._taken),
             used=dict(self._used),
             flows=tuple(self._flows),
+            recomputed=self.checkpoints.seen(),
             fault=self._fault,
         )
 
@@ -184,6 +184,9 @@ class CutRecorder:
             return False
         row = self._row(look, *why)
         self._hold(look.taken, row)
+        if why[2] == CHECKPOINT:
+            names = {self._parameters.get(id(tensor), "") for tensor in look.taken}
+            self.checkpoints.uses(names - {""})
         self._mark(look, cut, look.mask | 1 << row)
         return True
 

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from workbench.records.graph import UnreachedReason
 
 
+CHECKPOINT = "an activation checkpoint (use_reentrant=True)"
+"""`Cut.how` inside ``checkpoint(..., use_reentrant=True)``, which runs its forward without
+gradients and again, with gradients, in backward: no cut where the checkpoint itself has a node."""
+
+
 @dataclass(frozen=True)
 class Cut:
     """One place where values leave the graph; plain data. A loop cuts many times in one place."""
@@ -46,5 +51,7 @@ class CutsSeen:
     """Parameter -> the last call that made nodes from it directly."""
     flows: tuple[tuple[int, int, int], ...] = ()
     """(first, last, cuts): nodes numbered first to last - 1 took a value that comes from cuts."""
+    recomputed: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    """Parameter -> the numbers of the checkpoints' nodes whose backward computes with it again."""
     fault: str = ""
     """What went wrong while watching; later cuts are missing then."""

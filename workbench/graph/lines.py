@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.checkpoint import CheckpointFunction
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -49,6 +50,8 @@ class AppliedFunction:
     """How many Functions run inside one another."""
     caller: FrameType | None
     """The frame that applied it."""
+    is_checkpoint: bool
+    """Whether it is the one behind ``checkpoint(..., use_reentrant=True)``."""
 
 
 def applied_function(frame: FrameType | None) -> AppliedFunction | None:
@@ -62,8 +65,9 @@ def applied_function(frame: FrameType | None) -> AppliedFunction | None:
         frame = frame.f_back
     if found is None:
         return None
-    name = getattr(found.f_locals.get("cls"), "__name__", "apply")
-    return AppliedFunction(name, depth, found.f_back)
+    function: Any = found.f_locals.get("cls")
+    name = getattr(function, "__name__", "apply")
+    return AppliedFunction(name, depth, found.f_back, function is CheckpointFunction)
 
 
 def shows_model_code(filename: str) -> bool:

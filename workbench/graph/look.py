@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
+from workbench.graph.cuts import CHECKPOINT
 from workbench.graph.lines import applied_function, op_name
 
 if TYPE_CHECKING:
@@ -104,9 +105,11 @@ def why_cut(
     if not torch.is_grad_enabled():
         if torch.is_inference_mode_enabled():
             return "no_grad", look.op, "torch.inference_mode()"
+        function = applied_function(sys._getframe())  # pyright: ignore[reportPrivateUsage]
+        if function is not None and function.is_checkpoint:
+            return "no_grad", look.op, CHECKPOINT
         if is_off:
             return "no_grad", look.op, "torch.no_grad()"
-        function = applied_function(sys._getframe())  # pyright: ignore[reportPrivateUsage]
         if function is None:  # a hook in backward
             return None
         return "not_differentiable", function.name, "custom Function"

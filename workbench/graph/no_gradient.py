@@ -7,6 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from workbench.graph.reentrant import is_recomputed
 from workbench.graph.wording import plural
 from workbench.records import NODE_KINDS, GraphNode, Unreached
 
@@ -42,6 +43,12 @@ def why_no_gradient(record: GraphRecord, name: str) -> Unreached | str:
     for one in record.unreached:
         if one.name == name:
             return one
+    if is_recomputed(record, name):
+        return (
+            f"Backward reaches `{name}` through an activation checkpoint with use_reentrant=True: "
+            "it makes the graph of what is inside anew then, so this graph has no leaf for it, and "
+            "how large its gradient is was not measured; with use_reentrant=False it would be."
+        )
     row = _leaf(record, name)
     if not record.gradients:
         return (

@@ -143,5 +143,7 @@ class CallRecorder(TorchFunctionMode):
         function = applied_function(inspect.currentframe())
         if function is not None:
             first = max(self._last, before - function.depth)
+            if function.is_checkpoint and first == before - function.depth:
+                self._cuts.checkpoints.enter(first)
             place = self._lines.place(function.caller)
             self.calls.append(Call(first, before, function.name, place))

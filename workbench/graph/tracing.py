@@ -123,8 +123,8 @@ class TracedGraph(GraphView):
 def _of_several(backward: BackwardCall) -> str:
     count = len(backward.roots)
     return (
-        f"Backward began at {count} tensors together; this is the graph of the first, and gradients "
-        "are the sum of what all of them gave."
+        f"Backward began at {count} tensors together; this is the graph of the first, and its "
+        "gradients are the sum of what all of them gave."
     )
 
 

@@ -17,7 +17,9 @@ import numpy as np
 from workbench.experiment.source import source_line
 from workbench.graph.calls import Table
 from workbench.graph.cut_text import at, told
-from workbench.graph.cuts import Cut, CutsSeen
+from workbench.graph.cuts import CHECKPOINT, Cut, CutsSeen
+from workbench.graph.frozen_text import FrozenText
+from workbench.graph.reentrant import UNWATCHED as IN_CHECKPOINT
 from workbench.records import Unreached
 
 if TYPE_CHECKING:
@@ -40,6 +42,12 @@ _ELSEWHERE = (
 )
 
 
+_NO_INPUTS = (
+    "No tensor given to the checkpoint requires grad, so torch gives its result no gradient; with "
+    "use_reentrant=False it would."
+)
+
+
 @dataclass(frozen=True)
 class Explained:
     """A parameter without a gradient, its reason, one sentence, and the line of the cut."""
@@ -51,29 +59,36 @@ class Explained:
 
 
 def explain(
-    names: ModelNames, reached: Collection[str], sequence: Ints, trace: TraceResult | None
+    names: ModelNames,
+    reached: Collection[str],
+    sequence: Ints,
+    trace: TraceResult | None,
+    *,
+    has_checkpoint: bool = False,
 ) -> list[Explained]:
     """Every parameter of ``names`` that is not among ``reached``, in the model's order.
 
     Args:
         names: of the models.
-        reached: names of the parameters that are leaves of the loss's graph.
+        reached: names of the parameters that backward from the loss reaches.
         sequence: sequence numbers of the loss's nodes.
         trace: what was seen of the forward, if it was watched.
+        has_checkpoint: whether the loss's graph has a reentrant activation checkpoint.
     """
     missing = [
         (key, name, row) for key, (name, row) in names.parameters.items() if name not in reached
     ]
     if not missing:
         return []
-    frozen = _FrozenText(names)
+    frozen = FrozenText(names)
     why = None if trace is None else _Watched(names, trace, sequence)
     found: list[Explained] = []
     for key, name, row in missing:
         if key in names.frozen:
             found.append(Explained(name, "frozen", frozen.of(row)))
         elif why is None:
-            found.append(Explained(name, "off_path", _UNWATCHED))
+            text = IN_CHECKPOINT if has_checkpoint else _UNWATCHED
+            found.append(Explained(name, "off_path", text))
         else:
             found.append(why.of(name, row))
     return found
@@ -113,35 +128,6 @@ def unreached_rows(
     return tuple(found), tuple(table.items)
 
 
-class _FrozenText:
-    """Says of a frozen parameter how much around it is frozen as well."""
-
-    def __init__(self, names: ModelNames) -> None:
-        self._modules = names.modules
-        self._num = np.zeros(len(names.modules), dtype=np.int64)
-        self._num_frozen = np.zeros_like(self._num)
-        for key, (_, row) in names.parameters.items():
-            self._num[row] += 1
-            self._num_frozen[row] += key in names.frozen
-        for row in range(len(names.modules) - 1, 0, -1):  # parents come first in the table
-            parent = names.modules[row].parent
-            if parent >= 0:
-                self._num[parent] += self._num[row]
-                self._num_frozen[parent] += self._num_frozen[row]
-
-    def of(self, row: int) -> str:
-        """Sentence for a frozen parameter of the module in ``row``."""
-        widest = -1
-        while row >= 0 and self._num[row] == self._num_frozen[row]:
-            widest, row = row, self._modules[row].parent
-        text = "It is frozen: requires_grad is False"
-        if widest < 0 or self._num[widest] < 2:
-            return f"{text}."
-        path = self._modules[widest].path
-        where = f"`{path}`" if path else "the model"
-        return f"{text}, as for all {self._num[widest]:,} parameters of {where}."
-
-
 class _Watched:
     """Explains from what a trace saw."""
 
@@ -153,15 +139,22 @@ class _Watched:
         self._masks = cuts_before(trace.cuts, sequence)
         """Of each value that comes from cuts and that the loss took, its cuts."""
         self._leading = reduce(or_, self._masks, 0)
+        self._inside = sum(
+            1 << row for row, cut in enumerate(self._seen.cuts) if cut.how == CHECKPOINT
+        )
+        """What lies inside activation checkpoints, which is no cut where these have nodes."""
         self._escaped = sum(1 << row for row, cut in enumerate(self._seen.cuts) if cut.escapes_as)
 
     def of(self, name: str, row: int) -> Explained:
-        behind = self._seen.behind.get(name, 0)
+        inside = self._seen.behind.get(name, 0) & self._inside
+        behind = self._seen.behind.get(name, 0) & ~self._inside | self._after(inside)
         taken = self._seen.taken.get(name, 0)
         if behind & self._leading:
             return self._cut(name, behind & self._leading)
         if behind & self._escaped:
             return self._cut(name, behind & self._escaped)
+        if inside & self._leading:
+            return self._without_inputs(name, inside & self._leading)
         call = self._seen.used.get(name)
         if call is None and taken:
             return self._taken(name, taken)
@@ -174,6 +167,17 @@ class _Watched:
             text += f"this loss; it was last seen at `{cut.op}`{at(cut.module, cut.place)}."
             return Explained(name, "off_path", text, use.place)
         return Explained(name, "off_path", text + "this loss.", use.place)
+
+    def _after(self, inside: int) -> int:
+        """The cuts of what came out of activation checkpoints."""
+        later = (row for row, cut in enumerate(self._seen.cuts) if cut.before & inside)
+        return sum(1 << row for row in later) & ~self._inside
+
+    def _without_inputs(self, name: str, cuts: int) -> Explained:
+        """The result of a checkpoint goes on to the loss, and the checkpoint has no node in it."""
+        cut = self._last(cuts)
+        text = told(cut, taken=bool(self._seen.taken.get(name, 0) & cuts), leads=True)
+        return Explained(name, cut.reason, f"{text} {_NO_INPUTS}", cut.place)
 
     def _last(self, cuts: int) -> Cut:
         return self._seen.cuts[cuts.bit_length() - 1]
@@ -191,9 +195,7 @@ class _Watched:
 
     def _again(self, row: int) -> Cut | None:
         """The last of the cuts through which alone the value of cut ``row`` reaches the loss."""
-        later = sum(
-            1 << number for number, cut in enumerate(self._seen.cuts) if cut.before >> row & 1
-        )
+        later = self._after(1 << row)
         masks = [mask for mask in self._masks if mask >> row & 1]
         if not masks or any(not mask & later for mask in masks):
             return None
