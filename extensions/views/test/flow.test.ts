@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { mount, type FlowColumns, type FlowViewState } from '../src/flow';
+import { mount, type FlowViewState } from '../src/flow';
 import {
   cellOf,
   columnOf,
@@ -11,32 +11,12 @@ import {
   ticksOf,
 } from '../src/flow/strip';
 import { cellText, summaryOf } from '../src/flow/words';
+import { flowOf } from './flow-data';
 
 // jsdom has no canvas; the view draws nothing there and everything else works.
 HTMLCanvasElement.prototype.getContext = () => null;
 
 const [NONE, ABSENT, BAD] = [NaN, -1, Infinity];
-
-function flowOf(norms: Record<string, readonly number[]>, steps?: readonly number[]): FlowColumns {
-  const values = Object.values(norms);
-  const count = values[0]?.length ?? 0;
-  return {
-    title: 'test',
-    device: 'cpu',
-    experiment: 'exp-1',
-    total_sampled: count,
-    notes: [],
-    rows: Object.keys(norms).map((label) => ({
-      path: label,
-      label,
-      cls: 'Block',
-      num_modules: 1,
-      num_parameters: 2,
-    })),
-    step: steps ?? Array.from({ length: count }, (_, at) => at + 1),
-    norm: values.flat(),
-  };
-}
 
 const EXIT = flowOf({
   body: [1, 2, 4, 8],

@@ -17,16 +17,9 @@ export class StripCanvas {
   hover: Spot | null = null;
   captured: readonly number[] = [];
   private place: Place = { width: 0, left: 0, cell: 0 };
-  private palette: Palette | null = null;
-  private bad = '';
+  /** Null, and nothing drawn, until the strip is in the page. */
+  palette: Palette | null = null;
   private frame = 0;
-
-  /** Takes the colours as they apply to `view` now. */
-  setPalette(palette: Palette, view: HTMLElement): void {
-    this.palette = palette;
-    this.bad = getComputedStyle(view).getPropertyValue('--wb-bad').trim() || '#b3261e';
-    this.draw();
-  }
 
   /** Reduces the record to as many cells as `width` has room for. */
   fit(record: FlowColumns, width: number): Strip {
@@ -96,7 +89,6 @@ export class StripCanvas {
       captured,
       cursor: this.cursor,
       hover: this.hover,
-      bad: this.bad,
     });
   }
 }

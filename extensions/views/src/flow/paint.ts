@@ -34,8 +34,6 @@ export interface Picture {
   readonly captured: readonly { readonly cell: number; readonly step: number }[];
   readonly cursor: Spot | null;
   readonly hover: Spot | null;
-  /** Colour of what went wrong. */
-  readonly bad: string;
 }
 
 export function paintStrip(
@@ -72,7 +70,7 @@ function paintLabels(
 function paintCell(
   context: CanvasRenderingContext2D,
   palette: Palette,
-  { strip, limits, place, bad }: Picture,
+  { strip, limits, place }: Picture,
   row: number,
   cell: number,
   hatch: CanvasPattern | string,
@@ -95,7 +93,7 @@ function paintCell(
       context.fillRect(x, y + height - tall, width, tall);
     }
   }
-  if (norm === Infinity) paintBad(context, bad, palette.canvas, x + width / 2, y + height / 2);
+  if (norm === Infinity) paintBad(context, palette, x + width / 2, y + height / 2);
 }
 
 /** A norm of 0 is no step of the scale: a plain surface with an outline, and the figure if it fits. */
@@ -118,18 +116,12 @@ function paintZero(
 }
 
 /** Not finite: a cross on a disc, readable however narrow the cell is. */
-function paintBad(
-  context: CanvasRenderingContext2D,
-  bad: string,
-  back: string,
-  x: number,
-  y: number,
-): void {
-  context.fillStyle = bad;
+function paintBad(context: CanvasRenderingContext2D, palette: Palette, x: number, y: number): void {
+  context.fillStyle = palette.bad;
   context.beginPath();
   context.arc(x, y, 5.5, 0, 7);
   context.fill();
-  context.strokeStyle = back;
+  context.strokeStyle = palette.canvas;
   context.lineWidth = 1.6;
   context.beginPath();
   for (const side of [-1, 1]) {

@@ -1,7 +1,7 @@
 /** The gradient-flow strip: modules by steps, colour by the norm of their gradients. */
 import { button, h } from '../graph/dom';
 import { formatCount, shorten } from '../graph/format';
-import { followTheme, readPalette } from '../graph/theme';
+import { followTheme } from '../graph/theme';
 import type { Dispose, Store } from '../store';
 import { StripCanvas } from './canvas';
 import { handleKey } from './keyboard';
@@ -79,7 +79,10 @@ export class FlowView {
       this.goToCursor();
     });
     this.cleanup.push(
-      followTheme(element, () => drawing.setPalette(readPalette(element), element)),
+      followTheme(element, (palette) => {
+        drawing.palette = palette;
+        this.resize();
+      }),
       this.store.subscribe(() => this.update()),
     );
     if (typeof ResizeObserver === 'function') {

@@ -75,9 +75,13 @@ export class Camera {
   #openTop(rect: Rect, axis: number): void {
     const zoom = Math.min(1, Math.max(0.9, (this.width - 48) / Math.max(1, rect.width)));
     this.zoom = zoom;
-    const wide = rect.width * zoom > this.width - 48;
-    const centre = wide ? axis : rect.x + rect.width / 2;
-    this.x = centre - this.width / 2 / zoom;
+    this.x = rect.x + rect.width / 2 - this.width / 2 / zoom;
+    const spare = this.width / zoom - rect.width;
+    // What is wider than the view has its trunk as near the middle as leaves no empty stripe.
+    if (spare * zoom < 16) {
+      const [left, right] = [rect.x - 8 / zoom, rect.x + rect.width + 8 / zoom];
+      this.x = Math.max(left, Math.min(right - this.width / zoom, axis - this.width / 2 / zoom));
+    }
     this.y = rect.y - 20 / zoom;
   }
 

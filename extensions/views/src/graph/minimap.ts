@@ -10,7 +10,7 @@ const HEIGHT = 120;
 
 export interface Minimap {
   element: HTMLCanvasElement;
-  draw: (state: Drawing | null, camera: Camera, palette: Palette) => void;
+  draw: (state: Drawing | null, camera: Camera, palette: Palette | null) => void;
 }
 
 /** Makes the map; `onMove` gets the drawing point that should come to the middle. */
@@ -32,9 +32,9 @@ export function minimap(onMove: (x: number, y: number) => void): Minimap {
   element.addEventListener('pointermove', (event) => {
     if (event.buttons & 1) move(event);
   });
-  const draw = (state: Drawing | null, camera: Camera, palette: Palette): void => {
+  const draw = (state: Drawing | null, camera: Camera, palette: Palette | null): void => {
     element.hidden = !state;
-    if (!state) return;
+    if (!state || !palette) return;
     const { root } = state.layout;
     const view = camera.view();
     const whole = view.width >= root.width && view.height >= root.height;

@@ -10,7 +10,6 @@ export interface PanelParts {
   main: HTMLElement;
   tree: HTMLElement;
   inspector: HTMLElement;
-  legend: HTMLDetailsElement;
   changed: (tree: boolean, inspector: boolean) => void;
 }
 
@@ -24,6 +23,11 @@ export class Panels {
   get covered(): number {
     const { view, inspector } = this.parts;
     return view.dataset['size'] === 'wide' ? 0 : inspector.offsetWidth;
+  }
+
+  /** Whether the legend can be open beside the drawing's trunk, never over it. */
+  get roomy(): boolean {
+    return this.parts.main.clientWidth >= ROOM_FOR_LEGEND;
   }
 
   toggle(panel: 'tree' | 'inspector'): void {
@@ -51,7 +55,7 @@ export class Panels {
 
   /** Follows the size of the view; what a person chose stays until the size class changes. */
   resize(): void {
-    const { view, main, legend } = this.parts;
+    const { view } = this.parts;
     const width = view.clientWidth || 1000;
     const size = width < NARROW ? 'narrow' : width < MEDIUM ? 'medium' : 'wide';
     if (view.dataset['size'] === size) return;
@@ -59,7 +63,5 @@ export class Panels {
     // one attribute for all that gives way to the drawing
     view.toggleAttribute('data-small', size !== 'wide');
     this.set({ tree: size !== 'narrow', inspector: size === 'wide' });
-    // open only beside the drawing's trunk, never over it
-    legend.open = main.clientWidth >= ROOM_FOR_LEGEND;
   }
 }

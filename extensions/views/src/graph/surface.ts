@@ -2,6 +2,7 @@
 import { Camera } from './camera';
 import { h } from './dom';
 import type { Box } from './layout';
+import { LEGEND_BUTTON } from './legend';
 import { paint } from './paint';
 import { pick } from './pick';
 import type { Drawing } from './drawing';
@@ -39,7 +40,7 @@ export class Surface {
   }
 
   /** What to draw, and in which colours. */
-  use(state: Drawing | null, palette: Palette): void {
+  use(state: Drawing | null, palette: Palette | null): void {
     this.#state = state;
     this.#palette = palette;
     this.#hovered = null;
@@ -100,7 +101,16 @@ export class Surface {
     camera.open(root, root.axis);
     const top = root.children.filter(({ y }) => (y - camera.y) * camera.zoom < height);
     const right = Math.max(...top.map((box) => box.x + box.width));
-    return camera.clear({ ...root, width: right - root.x }, width);
+    const { x } = camera;
+    const free = camera.clear({ ...root, width: right - root.x }, width);
+    if (!free) {
+      camera.x = x;
+      // Closed it is a button, and nothing is under that either.
+      const beside = camera.clear({ ...root, width: right - root.x }, LEGEND_BUTTON.width);
+      if (!beside) camera.y -= LEGEND_BUTTON.height / camera.zoom;
+    }
+    this.redraw();
+    return free;
   }
 
   /** Shows the whole drawing, beside what covers its right where there is room. */

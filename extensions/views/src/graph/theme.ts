@@ -54,7 +54,7 @@ const TOKENS: Partial<Record<string, string>> = {
   select: 'sel',
 };
 
-/** Reads the tokens as they apply to `element`. */
+/** Reads the tokens as they apply to `element`, which must be in the page. */
 export function readPalette(element: HTMLElement): Palette {
   const style = getComputedStyle(element);
   const get = (name: string): string => style.getPropertyValue(name).trim() || '#888';
@@ -78,12 +78,22 @@ export function readPalette(element: HTMLElement): Palette {
   };
 }
 
-/** Marks `element` as light or dark by the surface it lies on, now and whenever the theme changes. */
-export function followTheme(element: HTMLElement, onChange: () => void): () => void {
+/**
+ * Marks `element` as light or dark by the surface it lies on and hands out its colours: now,
+ * whenever the theme changes, and whenever the element comes into sight. Nothing is read from an
+ * element outside the page, which has no style: JupyterLab takes cells far from view out of it, and
+ * may fill them there.
+ */
+export function followTheme(
+  element: HTMLElement,
+  onPalette: (palette: Palette) => void,
+): () => void {
   const apply = (): void => {
+    if (!element.isConnected) return;
     element.dataset['wbTheme'] = isDark(element) ? 'dark' : 'light';
-    onChange();
+    onPalette(readPalette(element));
   };
+  const sight = watchSight(element, apply);
   const observer = new MutationObserver(() => requestAnimationFrame(apply));
   const filter = ['class', 'data-jp-theme-name', 'data-jp-theme-light', 'data-theme', 'style'];
   for (const node of [document.documentElement, document.body])
@@ -94,9 +104,23 @@ export function followTheme(element: HTMLElement, onChange: () => void): () => v
   for (const query of media) query?.addEventListener('change', apply);
   apply();
   return () => {
+    sight();
     observer.disconnect();
     for (const query of media) query?.removeEventListener('change', apply);
   };
+}
+
+/** Calls `onSeen` whenever the element gets a size after it had none. */
+function watchSight(element: HTMLElement, onSeen: () => void): () => void {
+  if (typeof ResizeObserver !== 'function') return () => {};
+  let seen = element.isConnected && element.clientWidth > 0;
+  const observer = new ResizeObserver(() => {
+    const before = seen;
+    seen = element.isConnected && element.clientWidth > 0;
+    if (seen && !before) onSeen();
+  });
+  observer.observe(element);
+  return () => observer.disconnect();
 }
 
 /** JupyterLab says so itself; elsewhere the surface behind the element decides. */

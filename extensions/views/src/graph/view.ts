@@ -9,6 +9,7 @@ import { shorten } from './format';
 import type { Group, Item } from './groups';
 import { inspect } from './inspector';
 import { Finder } from './finder';
+import { FirstLook } from './first-look';
 import { handleKey } from './keyboard';
 import { LEGEND } from './legend';
 import { minimap } from './minimap';
@@ -17,7 +18,7 @@ import { Panels } from './panels';
 import { showMessage } from './status';
 import { Surface } from './surface';
 import { showTable } from './table';
-import { followTheme, readPalette, type Palette } from './theme';
+import { followTheme, type Palette } from './theme';
 import { toolbar, type Toolbar } from './toolbar';
 import { treePanel, type TreePanel } from './tree-panel';
 
@@ -28,10 +29,12 @@ export class GraphView<S extends Drawing> {
   table = false;
   readonly canvas: HTMLCanvasElement;
   #shown: GraphColumns | null = null;
-  #palette: Palette;
+  /** Null, and nothing drawn, until the view is in the page. */
+  #palette: Palette | null = null;
   readonly #cleanup: (() => void)[] = [];
   readonly #surface: Surface;
   readonly #panels: Panels;
+  readonly #look: FirstLook;
   readonly #banner = h('div', { class: 'wv-banner', role: 'alert', hidden: true });
   readonly #lit = h('div', { class: 'wv-lit', hidden: true });
   readonly #main = h('div', { class: 'wv-main' });
@@ -65,7 +68,10 @@ export class GraphView<S extends Drawing> {
       {
         select: (box) => this.select(box?.item ?? null, false),
         toggle: (box) => this.toggle(box.item as Group),
-        moved: () => this.#drawAround(),
+        moved: () => {
+          this.#look.take();
+          this.#drawAround();
+        },
       },
       face.label,
     );
@@ -80,15 +86,14 @@ export class GraphView<S extends Drawing> {
       main: this.#main,
       tree: this.#tree.element,
       inspector: this.#inspector,
-      legend: this.#legend,
       changed: (tree, inspector) => this.#bar.panels(tree, inspector),
     });
-    this.#palette = readPalette(this.element);
+    this.#look = new FirstLook(this.#surface, this.#legend, () => this.#panels.roomy);
   }
 
   start(): void {
     this.element.addEventListener('keydown', (event) => handleKey(this, event));
-    const theme = followTheme(this.element, () => this.#retheme());
+    const theme = followTheme(this.element, (palette) => this.#retheme(palette));
     this.#cleanup.push(
       theme,
       this.store.subscribe(() => this.#update()),
@@ -113,6 +118,7 @@ export class GraphView<S extends Drawing> {
     const { state } = this;
     if (!state) return;
     state.select(item);
+    this.#look.take();
     if (item) this.#panels.selected();
     const box = state.box(item);
     if (box && item !== state.tree.root) this.#surface.show(box, reveal, this.#panels.covered);
@@ -127,6 +133,7 @@ export class GraphView<S extends Drawing> {
     if (!state) return;
     const before = state.box(group);
     state.toggle(group);
+    this.#look.take();
     this.#surface.follow(before, state.box(group));
     this.refresh(`${shorten(group.title, 80)} ${state.open.has(group) ? 'opened' : 'closed'}`);
   };
@@ -165,22 +172,13 @@ export class GraphView<S extends Drawing> {
 
   #resize(): void {
     this.#panels.resize();
-    const before = this.#surface.camera.width;
     this.#surface.resize(this.#main.clientWidth, this.#main.clientHeight);
-    // The first real size: only now can the opening view be chosen.
-    if (before <= 1) this.#openCamera();
+    this.#look.choose();
     this.#drawAround();
   }
 
-  /** The legend stays open only where the drawing leaves it room. */
-  #openCamera(): void {
-    if (this.#surface.camera.width <= 1) return;
-    const { open } = this.#legend;
-    this.#legend.open = this.#surface.open(open ? LEGEND.width : 0, LEGEND.height) && open;
-  }
-
-  #retheme(): void {
-    this.#palette = readPalette(this.element);
+  #retheme(palette: Palette): void {
+    this.#palette = palette;
     this.#surface.use(this.state, this.#palette);
     this.refresh();
   }
@@ -212,7 +210,7 @@ export class GraphView<S extends Drawing> {
     // The side panels appear with the first record, and what is left decides the first look.
     this.#panels.fill(true);
     this.#resize();
-    this.#openCamera();
+    this.#look.begin();
   }
 
   /** Everything that depends on the selection, the colouring or what is open. */
@@ -228,7 +226,7 @@ export class GraphView<S extends Drawing> {
     if (state) {
       inspect(this.#inspector, face.inspect(this, state));
       this.#tree.update();
-      face.legend(this.#legend, state, this.#palette);
+      if (this.#palette) face.legend(this.#legend, state, this.#palette);
       if (this.table) this.#showTable(state);
     }
     this.#drawAround();

@@ -1,7 +1,7 @@
 /** The memory view: live bytes by category over a step, the peak explained, and who holds it. */
 import { button, h } from '../graph/dom';
 import { formatBytes, formatCount, plural, shorten } from '../graph/format';
-import { followTheme, readPalette, type Palette } from '../graph/theme';
+import { followTheme, type Palette } from '../graph/theme';
 import type { Dispose, Store } from '../store';
 import { holdersAt } from './blocks';
 import { Chart } from './chart';
@@ -44,7 +44,8 @@ export class MemoryView {
   private hidden = new Set<number>();
   private table = false;
   private segments: SegmentMap | null = null;
-  private palette: Palette;
+  /** Null, and nothing drawn, until the view is in the page. */
+  private palette: Palette | null = null;
   private readonly cleanup: (() => void)[] = [];
   private readonly title = h('span', { class: 'wv-title' });
   private readonly sentence = h('p', { class: 'wv-peak', style: 'margin:0' });
@@ -104,15 +105,14 @@ export class MemoryView {
     );
     const body = h('div', { class: 'wv-body' }, this.main, this.inspector, this.message);
     this.element.append(h('style', {}, STYLE), bar, body, this.live);
-    this.palette = readPalette(this.element);
   }
 
   start(): void {
     this.element.addEventListener('keydown', (event) => handleKey(this, event));
     this.search.addEventListener('input', () => this.refresh());
     this.cleanup.push(
-      followTheme(this.element, () => {
-        this.palette = readPalette(this.element);
+      followTheme(this.element, (palette) => {
+        this.palette = palette;
         this.drawAll();
       }),
     );
@@ -298,6 +298,7 @@ export class MemoryView {
   }
 
   private drawAll(): void {
+    if (!this.palette) return;
     this.chart.show(this.chartView, this.palette);
     this.segments?.draw(this.palette, Math.max(200, this.main.clientWidth - 2));
   }
