@@ -7,10 +7,12 @@ forms; `mime_bundle` decides what the output holds.
 
 from __future__ import annotations
 
+import base64
+import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 
 MimeBundle = tuple[dict[str, Any], dict[str, Any]]
+
+_DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+_TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def mime_bundle(
@@ -38,11 +44,13 @@ def mime_bundle(
         bundle: name of the front-end module, without ``.js``.
         traits: what the widget carries to the browser.
         text: the ``text/plain`` form.
-        html: the ``text/html`` form; it stands in where widgets do not run (GitHub, nbconvert).
+        html: the ``text/html`` form; it stands in where widgets do not run (GitHub, nbconvert). Its
+            drawings become images (`with_images`).
         options: what Jupyter passed to ``_repr_mimebundle_``.
         beside: more mime types, for front ends that draw the view by themselves.
         on_message: called with (widget, content) for every custom message of the browser.
     """
+    html = with_images(html)
     static = {"text/plain": text, "text/html": html}
     if not (STATIC / f"{bundle}.js").exists():
         hint = f"{bundle}.js is not built, so this picture is static: run `make lab`."
@@ -62,6 +70,28 @@ def mime_bundle(
         return static, {}
     data, metadata = shown
     return {**data, **(beside or {}), **static}, metadata
+
+
+def with_images(html: str) -> str:
+    """``html`` with each inline ``<svg>`` as an ``<img>`` of the same drawing, on white.
+
+    JupyterLab takes the tags out of an inline drawing in a notebook it does not trust yet, and
+    leaves a soup of its labels; an image it shows.
+    """
+    return _DRAWING.sub(lambda found: _image(found[0]), html)
+
+
+def _image(drawing: str) -> str:
+    named = (
+        "" if "xmlns=" in drawing[: drawing.index(">")] else ' xmlns="http://www.w3.org/2000/svg"'
+    )
+    opening, body = drawing.split(">", 1)
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    alone = _NOT_XML.sub("\ufffd", f'{opening}{named} color="#1f1f1f">{paper}{body}')
+    data = base64.b64encode(alone.encode("utf-8")).decode("ascii")
+    title = _TITLE.search(drawing)
+    alt = escape(unescape(title[1]) if title else "")
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}" style="max-width:100%">'
 
 
 def someone_is_looking() -> bool:

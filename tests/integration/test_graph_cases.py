@@ -149,5 +149,5 @@ def test_the_smallest_graph_is_shown_by_every_view():
     view = wb.graph(weight.exp())
     assert [node.type for node in view.record.nodes] == ["AccumulateGrad", "ExpBackward0"]
     assert "exp" in str(view).lower()
-    assert "<svg" in view._repr_mimebundle_()[0]["text/html"]
+    assert "data:image/svg+xml;base64," in view._repr_mimebundle_()[0]["text/html"]
     assert view.figure().axes

@@ -41,7 +41,7 @@ def test_a_stored_notebook_reads_well_without_a_kernel(path: Path) -> None:
     assert all(output.output_type != "error" for output in found)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code), "run notebooks/refresh.py"
-    pictures = [o for o in found if "<svg" in str(o.get("data", {}).get("text/html", ""))]
+    pictures = [o for o in found if "data:image/svg+xml;base64," in str(o.get("data", {}).get("text/html", ""))]
     assert len(pictures) >= 3
     assert all(len(o["data"]["text/plain"]) > 80 for o in pictures), "a summary beside each picture"
 
@@ -69,7 +69,7 @@ def stored_bytes(notebook: nbformat.NotebookNode) -> int:
 
 
 def num_pictures(notebook: nbformat.NotebookNode) -> int:
-    return sum("<svg" in str(o.get("data", {}).get("text/html", "")) for o in outputs(notebook))
+    return sum("data:image/svg+xml;base64," in str(o.get("data", {}).get("text/html", "")) for o in outputs(notebook))
 
 
 def test_the_first_notebook_runs_headless_in_two_minutes(tmp_path: Path) -> None:

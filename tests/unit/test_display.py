@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import base64
+import re
 import sys
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import anywidget  # pyright: ignore[reportUnusedImport]  # noqa: F401 - before IPython is replaced
 import pytest
@@ -89,3 +93,35 @@ def test_messages_of_the_browser_arrive(monkeypatch: pytest.MonkeyPatch) -> None
     )
     made[0]._handle_custom_msg({"type": "connect"}, [])
     assert heard == [(made[0], {"type": "connect"})]
+
+
+def image_in(html: str) -> tuple[ET.Element, str]:
+    """The one drawing in ``html``, parsed, and its alternative text."""
+    found = re.fullmatch(
+        r'<p><img src="data:image/svg\+xml;base64,([^"]*)" alt="([^"]*)"[^>]*></p>', html
+    )
+    assert found, html
+    return ET.fromstring(base64.b64decode(found[1])), unescape(found[2])
+
+
+@pytest.mark.parametrize("named", ["", ' xmlns="http://www.w3.org/2000/svg"'])
+def test_a_drawing_becomes_an_image_that_stands_alone(named: str) -> None:
+    drawing = (
+        f'<svg{named} viewBox="0 0 9 4" width="9"><title>a &lt;b&gt;</title><path d="M0"/></svg>'
+    )
+    root, alt = image_in(display.with_images(f"<p>{drawing}</p>"))
+    assert alt == "a <b>"
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert (root.get("width"), root.get("color")) == ("9", "#1f1f1f")
+    assert [child.tag.split("}")[1] for child in root] == ["rect", "title", "path"]
+
+
+def test_what_no_image_may_hold_is_replaced() -> None:
+    root, _ = image_in(display.with_images("<p><svg><text>a\x00b\ud800c\x1b</text></svg></p>"))
+    assert "".join(root.itertext()) == "a\ufffdb\ufffdc\ufffd"
+
+
+def test_several_drawings_stay_apart() -> None:
+    html = display.with_images("<svg><g/></svg> and <svg><g/></svg>")
+    assert html.count("<img ") == 2
+    assert "> and <" in html

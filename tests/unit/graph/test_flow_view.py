@@ -107,7 +107,7 @@ def test_the_widget_carries_the_record(tmp_path: Path, monkeypatch: pytest.Monke
         view = GradientFlowView(sample())
         data, _ = view._repr_mimebundle_()
         assert "application/vnd.jupyter.widget-view+json" in data
-        assert "<svg" in data["text/html"]
+        assert "data:image/svg+xml;base64," in data["text/html"]
         assert "old steps are thinned out" in data["text/html"]
     finally:
         display._widget_class.cache_clear()

@@ -18,7 +18,7 @@ def test_text_and_picture_are_always_there(step_record, tmp_path: Path, monkeypa
     data, _ = memory(step_record)._repr_mimebundle_()
     assert set(data) == {"text/plain", "text/html"}
     assert data["text/plain"].startswith("Recorded block: peak")
-    assert "<svg" in data["text/html"]
+    assert "data:image/svg+xml;base64," in data["text/html"]
     assert "memory.js is not built" in data["text/html"]
 
 
@@ -32,7 +32,7 @@ def test_with_the_bundle_there_is_a_widget_that_carries_the_record_once(
     try:
         data, _ = memory(step_record)._repr_mimebundle_()
         assert WIDGET in data
-        assert "<svg" in data["text/html"]
+        assert "data:image/svg+xml;base64," in data["text/html"]
         kinds = (("record", bytes), ("error", str))
         widget = display._widget_class("memory", kinds)(record=step_record.to_bytes())
         assert read_record(widget.get_state()["record"]).peak_bytes == step_record.peak_bytes
