@@ -7,6 +7,7 @@ whole but says something else, Python and the browser must agree on whether to r
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import shutil
@@ -118,9 +119,9 @@ def _damage(plain: Any, chance: random.Random) -> None:
             case 0:
                 del inside[key]
             case 1 if isinstance(inside, list):
-                inside.append(inside[key])
+                inside.append(copy.deepcopy(inside[key]))
             case _:
-                inside[key] = chance.choice(JUNK)
+                inside[key] = copy.deepcopy(chance.choice(JUNK))
         return
 
 

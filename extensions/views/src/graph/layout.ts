@@ -14,6 +14,7 @@ import {
   type VisibleEdge,
 } from './edges';
 import { size, type Group, type Item, type Tree } from './groups';
+import { crossings, endBeside, gapBefore } from './header';
 import { HEADER, headerRoom, leafExtent, PADDING, type Chip } from './nodes';
 import type { Flow } from './operations';
 import { place, type Extent, type Link, type Placement } from './place';
@@ -186,6 +187,10 @@ function frame(
     const arrow = part.to !== null && part.to === part.target;
     return { points, edges: part.edges, bytes: part.bytes, arrow };
   });
+  const crossed = header > 0 ? crossings(lines, 0) : [];
+  const room = `${size(group)} ops · 1000 KiB`.length * 6.2;
+  if (gapBefore(crossed, 0, right - PADDING, room) === null)
+    right = Math.max(right, endBeside(crossed, room) + PADDING);
   const children = items.map((item, index) => ({
     item,
     local: locals[index] ?? leaf(extents[index]),

@@ -7,6 +7,8 @@ import type { Palette } from './theme';
 
 /** Pixels that the open legend takes at the top right of the drawing. */
 export const LEGEND = { width: 292, height: 270 };
+/** Pixels that the closed legend takes there, beyond the margin around the drawing. */
+export const LEGEND_BUTTON = { width: 112, height: 32 };
 
 const TITLES: Record<Colouring, string> = {
   bytes: 'Bytes saved for backward, per operation',

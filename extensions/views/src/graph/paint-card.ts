@@ -2,6 +2,7 @@
 import type { Shade } from './colour';
 import { plural } from './format';
 import { countRepeats, size, type Group } from './groups';
+import { crossings, gapBefore } from './header';
 import type { Box } from './layout';
 import { CARD_HEIGHT, HEADER } from './nodes';
 import { round, type Scene } from './paint';
@@ -130,7 +131,7 @@ function paintChip(
   return width + 8;
 }
 
-/** Class, count and figure at the right end; returns the room they take. */
+/** Class, count and figure at the right end, beside lines that come in; returns their room. */
 function paintDetails(
   scene: Scene,
   box: Box,
@@ -141,30 +142,26 @@ function paintDetails(
 ): number {
   const { context, palette } = scene;
   const { figure } = shade;
-  const text = summary(group, figure);
-  const right = box.x + box.width - 10;
-  const room = (open ? box.x + box.width - box.axis : box.width * 0.6) - 20;
-  font(scene, 11, true);
-  context.textAlign = 'right';
-  const figureWidth = figure ? context.measureText(figure).width + 4 : 0;
-  if (figureWidth > room) return 0;
-  font(scene, 11);
   const short = `${plural(size(group), 'op')}${figure ? ' ·' : ''}`;
-  const fits = (line: string): boolean => context.measureText(line).width <= room - figureWidth;
-  const line = !open || !fits(text) ? short : text;
-  const lineWidth = fits(line) ? context.measureText(line).width : 0;
-  const used = figureWidth + lineWidth;
-  if (open) {
-    // An edge into the box may cross its header here; it goes on behind the text.
-    context.fillStyle = palette.level[(box.depth + 1) % 2] ?? palette.raise;
-    context.fillRect(right - used - 3, y - 8, used + 6, 16);
-  }
-  context.fillStyle = shade.ink2;
-  if (lineWidth > 0) context.fillText(line, right - figureWidth, y);
+  const lines = open ? [summary(group, figure), short, ''] : [short, ''];
+  const crossed = open ? crossings(box.lines, box.y) : [];
+  const left = open ? box.axis + 10 : box.x + box.width * 0.4 + 10;
   font(scene, 11, true);
-  context.fillStyle = shade.bad ? palette.bad : shade.ink;
-  if (figure) context.fillText(figure, right, y);
-  return used + 10;
+  const figureWidth = figure ? context.measureText(figure).width + 4 : 0;
+  for (const line of lines) {
+    font(scene, 11);
+    const used = figureWidth + context.measureText(line).width;
+    const right = gapBefore(crossed, left, box.x + box.width - 10, used);
+    if (right === null) continue;
+    context.textAlign = 'right';
+    context.fillStyle = shade.ink2;
+    context.fillText(line, right - figureWidth, y);
+    font(scene, 11, true);
+    context.fillStyle = shade.bad ? palette.bad : shade.ink;
+    context.fillText(figure, right, y);
+    return used + 10;
+  }
+  return 0;
 }
 
 function chevron(scene: Scene, colour: string, x: number, y: number, open: boolean): void {

@@ -7,6 +7,9 @@ import { round, type Scene } from './paint';
 import { fillBox, strengthOf } from './shade';
 import { drawText } from './text';
 
+/** Left and right of a node's text; a common name and its figure just fit at 90 %. */
+const INSET = 7;
+
 /** Sets the font; text never gets smaller than 11 pixels. Returns its size in drawing units. */
 export function font(scene: Scene, pixels: number, bold = false): number {
   const size = Math.max(pixels, 11 * scene.pixel);
@@ -61,21 +64,21 @@ function paintLabels(
   font(scene, 12, true);
   const nameWidth = context.measureText(operation.op.slice(0, 60)).width;
   font(scene, 11);
-  const rightWidth = figure ? context.measureText(figure).width + 8 : 0;
+  const rightWidth = figure ? context.measureText(figure).width + 4 : 0;
   const under = shade.detail ?? operation.shape;
   const shapeWidth = context.measureText(under.slice(0, 60)).width;
   // The figure belongs beside the name; a long name sends them to the line below where they fit.
-  const room = width - 18;
+  const room = width - 2 * INSET;
   const below = nameWidth + rightWidth > room && shapeWidth + rightWidth <= room;
   context.fillStyle = shade.bad ? palette.bad : below ? ink2 : ink;
   context.textAlign = 'right';
-  context.fillText(figure, x + width - 9, below ? y + 24 : y + 11.5);
+  context.fillText(figure, x + width - INSET, below ? y + 24 : y + 11.5);
   context.textAlign = 'left';
   context.fillStyle = ink2;
-  drawText(context, under, x + 9, y + 24, below ? room - rightWidth : room);
+  drawText(context, under, x + INSET, y + 24, below ? room - rightWidth : room);
   font(scene, 12, true);
   context.fillStyle = ink;
-  drawText(context, operation.op, x + 9, y + 11.5, below ? room : room - rightWidth);
+  drawText(context, operation.op, x + INSET, y + 11.5, below ? room : room - rightWidth);
 }
 
 /** Full bar: the largest operation. Hatched: bytes an earlier operation already held. */
@@ -90,15 +93,15 @@ function paintBar(
   const { context, state } = scene;
   const most = state.fullBar;
   if (most <= 0 || operation.saved + operation.shared <= 0) return;
-  const full = width - 18;
+  const full = width - 2 * INSET;
   const own = Math.min(full, (operation.saved / most) * full);
   const held = Math.min(full - own, (operation.shared / most) * full);
   context.fillStyle = ink;
   context.globalAlpha *= 0.18;
-  context.fillRect(x + 9, y + 31, full, 2.5);
+  context.fillRect(x + INSET, y + 31, full, 2.5);
   context.globalAlpha /= 0.18;
-  if (own > 0) context.fillRect(x + 9, y + 31, Math.max(1.5, own), 2.5);
-  for (let at = own; at < own + held; at += 3) context.fillRect(x + 9 + at, y + 31, 1.5, 2.5);
+  if (own > 0) context.fillRect(x + INSET, y + 31, Math.max(1.5, own), 2.5);
+  for (let at = own; at < own + held; at += 3) context.fillRect(x + INSET + at, y + 31, 1.5, 2.5);
 }
 
 function paintChip(scene: Scene, box: Box, chip: Chip): void {

@@ -10,17 +10,17 @@ export const STYLE = scoped(
 .wv-crumbs button{max-width:180px;flex:0 1 auto;min-width:18px}
 .wv-crumbs b{font-weight:600;flex:0 1 auto;min-width:30px}
 .wv-body{flex:1;display:flex;min-height:0;position:relative}
-.wv-tree{width:216px;flex:none;border-right:1px solid $line;display:flex;flex-direction:column;min-height:0;background:$surface}
+.wv-tree{width:228px;flex:none;border-right:1px solid $line;display:flex;flex-direction:column;min-height:0;background:$surface}
 .wv-tree header{padding:8px 12px;display:flex;justify-content:space-between;color:$ink2;font-size:12px}
 .wv-tree header b{font-weight:600}
 .wv-rows{flex:1;overflow:auto;min-height:0}
-.wv-row{height:24px;display:flex;align-items:center;padding-right:12px;gap:4px;white-space:nowrap;cursor:pointer}
+.wv-row{height:24px;display:flex;align-items:center;padding-right:8px;gap:4px;white-space:nowrap;cursor:pointer}
 .wv-row:hover{background:$lvl1}
 .wv-row[aria-selected=true]{background:$selbg;box-shadow:inset 3px 0 $sel}
 .wv-row .twist{width:16px;flex:none;text-align:center;color:$ink2;font-size:10px;transition:none}
 .wv-row .name{flex:1}
 .wv-row .bytes{font-size:12px}
-.wv-row .meter{width:26px;height:6px;border-radius:3px;background:$lvl2;overflow:hidden;flex:none}
+.wv-row .meter{width:20px;height:6px;border-radius:3px;background:$lvl2;overflow:hidden;flex:none}
 .wv-row .meter i{display:block;height:6px;background:$s6}
 .wv-foot{padding:10px 12px;font-size:12px;color:$ink2;border-top:1px solid $line}
 .wv-foot p{margin:0 0 6px}.wv-foot p:last-child{margin:0}
