@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 
+_COMPILED = (
+    "Compiled autograd ran the backward, so what it handed to each node is not known; to see "
+    "gradients, capture a step whose backward is not compiled "
+    "(torch._dynamo.config.compiled_autograd = False)."
+)
+
+
 def with_gradients(
     record: GraphRecord, watch: GradientWatch, *, unscale: bool = False
 ) -> GraphRecord:
@@ -29,8 +36,10 @@ def with_gradients(
         unscale: whether the gradient that the loss got is a gradient scaler's scale, to be divided
             out of norms and magnitudes.
     """
+    if watch.is_compiled:
+        return dataclasses.replace(record, notes=(*record.notes, _COMPILED))
     if not watch.begun:
-        return record
+        return dataclasses.replace(record, notes=(*record.notes, *_faults(watch)))
     found = watch.statistics()
     scale = _scale(found.get(record.root))
     columns = _columns(len(record.node_type), found, scale if unscale else 1.0)
@@ -91,5 +100,8 @@ def _notes(record: GraphRecord, watch: GradientWatch, scale: float, *, unscale: 
             "Gradients are as backward computed them: it gave this loss a gradient of "
             f"{scale:,.6g} (a gradient scaler's scale, or the weight of the loss)."
         )
-    found += [f"Some gradients could not be measured: {fault}" for fault in watch.faults[:3]]
-    return found
+    return found + _faults(watch)
+
+
+def _faults(watch: GradientWatch) -> list[str]:
+    return [f"Some gradients could not be measured: {fault}" for fault in watch.faults[:3]]

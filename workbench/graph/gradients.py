@@ -30,6 +30,7 @@ from workbench.graph.pending import Pending
 from workbench.graph.statistics import Statistics, combine, is_finite, is_strided, measure, parts_of
 from workbench.graph.torch_private import (
     at_end_of_backward,
+    in_compiled_autograd,
     version_of,
     without_dispatch,
     without_functions,
@@ -60,6 +61,8 @@ class GradientWatch:
         """Whether a backward from the root has started."""
         self.done = False
         """Whether it has run to its end."""
+        self.is_compiled = False
+        """Whether compiled autograd ran it, whose gradients have no values to look at."""
         self.faults: list[str] = []
         """What could not be measured: one message for each."""
         self._giver = givers(graph)
@@ -115,15 +118,20 @@ class GradientWatch:
             return
         if row == self._root:  # again, where the backward before this one raised
             self._forget()
-            self.begun = True
+            self.begun, self.is_compiled = True, False
             watch: weakref.ref[GradientWatch] = weakref.ref(self)
-            at_end_of_backward(lambda: _end(watch))
-        if not self.begun or self._order[row] >= 0:
+            at_end_of_backward(lambda: _look(watch, GradientWatch.end))
+        if not self.begun or self.is_compiled or self._order[row] >= 0:
             return
         self._order[row] = next(self._count)
         for gradient in gradients:
             if gradient is not None:
                 self._measure(row, gradient)
+
+    def see_compiled(self, row: int) -> None:
+        """Compiled autograd is about to run a node, with gradients that may have no values."""
+        if row == self._root and not self.done:
+            self.begun = self.is_compiled = True
 
     def see_made(self, row: int, slots: Sequence[tuple[int, int]], made: Any) -> None:
         """A node has run; ``slots`` are (index, row of the maker) of the gradients in question."""
@@ -202,41 +210,26 @@ class GradientWatch:
 
 
 def _before(watch: weakref.ref[GradientWatch], row: int) -> Callable[[Any], None]:
-    def hook(gradients: tuple[Tensor | None, ...]) -> None:
-        alive = watch()
-        if alive is None:
-            return
-        try:
-            with without_functions(), without_dispatch():
-                alive.see(row, gradients)
-        except Exception as error:  # noqa: BLE001 - it must never end the user's backward
-            alive.fault(error)
-
-    return hook
+    return lambda gradients: _look(watch, lambda alive: alive.see(row, gradients), row)
 
 
 def _after(
     watch: weakref.ref[GradientWatch], row: int, slots: Sequence[tuple[int, int]]
 ) -> Callable[[Any, Any], None]:
-    def hook(made: tuple[Tensor | None, ...], _: Any) -> None:
-        alive = watch()
-        if alive is None:
-            return
-        try:
-            with without_functions(), without_dispatch():
-                alive.see_made(row, slots, made)
-        except Exception as error:  # noqa: BLE001 - it must never end the user's backward
-            alive.fault(error)
-
-    return hook
+    return lambda made, _: _look(watch, lambda alive: alive.see_made(row, slots, made))
 
 
-def _end(watch: weakref.ref[GradientWatch]) -> None:
+def _look(
+    watch: weakref.ref[GradientWatch], look: Callable[[GradientWatch], None], row: int = -1
+) -> None:
     alive = watch()
     if alive is None:
         return
     try:
+        if in_compiled_autograd():  # first: Dynamo reads this, and no further
+            alive.see_compiled(row)
+            return
         with without_functions(), without_dispatch():
-            alive.end()
+            look(alive)
     except Exception as error:  # noqa: BLE001 - it must never end the user's backward
         alive.fault(error)

@@ -89,6 +89,8 @@ class CallRecorder(TorchFunctionMode):
         torch_private.without_mode(self)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # a compiled step: Dynamo reads this, no further
+            return func(*args, **(kwargs or {}))
         before = torch_private.current_sequence()
         if before > self._last:
             self._record_custom_function(before)

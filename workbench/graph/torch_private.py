@@ -209,6 +209,17 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     engine.queue_callback(callback)
 
 
+def in_compiled_autograd() -> bool:
+    """Whether compiled autograd runs, or traces, the hook that asks.
+
+    Dynamo answers the first question itself while it traces.
+    """
+    if torch.compiler.is_dynamo_compiling():
+        return True
+    module = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(module, "in_compiled_autograd_region", False))
+
+
 without_functions: Callable[[], AbstractContextManager[None]] = cast(
     Any, torch._C.DisableTorchFunction
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
@@ -190,3 +191,22 @@ def test_the_parameters_that_fsdp_gathers_are_found():
         assert any(tensor is bias for *_, tensor in found)
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+def test_a_hook_can_tell_that_compiled_autograd_runs_it():
+    from torch._dynamo import compiled_autograd
+
+    torch._dynamo.reset()
+    said = []
+    for is_compiled in (False, True):
+        w = torch.ones(2, requires_grad=True)
+        loss = (w * 2).sum()
+        loss.grad_fn.register_prehook(lambda _: said.append(private.in_compiled_autograd()))
+        if is_compiled:
+            with compiled_autograd._enable(lambda graph: torch.compile(graph, backend="eager")):
+                loss.backward()
+        else:
+            loss.backward()
+    assert said == [False, True]
+    assert not private.in_compiled_autograd()
