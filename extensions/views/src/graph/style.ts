@@ -20,8 +20,8 @@ export const STYLE = scoped(
 .wv-row .twist{width:16px;flex:none;text-align:center;color:$ink2;font-size:10px;transition:none}
 .wv-row .name{flex:1}
 .wv-row .bytes{font-size:12px}
-.wv-row .meter{width:20px;height:6px;border-radius:3px;background:$lvl2;overflow:hidden;flex:none}
-.wv-row .meter i{display:block;height:6px;background:$s6}
+.wv-row .meter{position:absolute;right:8px;bottom:1px;width:44px;height:3px;border-radius:2px;background:$lvl2;overflow:hidden}
+.wv-row .meter i{display:block;height:3px;background:$s6}
 .wv-foot{padding:10px 12px;font-size:12px;color:$ink2;border-top:1px solid $line}
 .wv-foot p{margin:0 0 6px}.wv-foot p:last-child{margin:0}
 .wv-main{flex:1;position:relative;min-width:0;background:$canvas}

@@ -89,7 +89,7 @@ export function treePanel<S extends Drawing>(
         const line = rowOf(row, open, row.item === shown.selected, toggle, onSelect);
         line.append(...face.figures(row.item, shown));
         line.style.cssText = `position:absolute;left:0;right:0;top:${(first + index) * ROW}px`;
-        line.style.paddingLeft = `${4 + row.depth * 10}px`;
+        line.style.paddingLeft = `${4 + row.depth * 9}px`;
         return line;
       }),
     );
