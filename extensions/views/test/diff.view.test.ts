@@ -88,8 +88,12 @@ describe('the diff view', () => {
   it('has a table with both captures', () => {
     press('t');
     const head = [...host.querySelectorAll('.wv-table th')].map((cell) => cell.textContent);
-    expect(head).toEqual(expect.arrayContaining(['Change', 'Dtype A', 'Dtype B', 'B − A']));
-    expect(query(host, '.wv-table tbody').textContent).toContain('− removed');
+    expect(head).toEqual(
+      expect.arrayContaining(['Change', 'Dtype', 'Saved A', 'Saved B', 'B − A']),
+    );
+    const text = query(host, '.wv-table tbody').textContent;
+    expect(text).toContain('− removed');
+    expect(text).toContain('float32 → bfloat16');
   });
 });
 

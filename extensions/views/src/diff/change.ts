@@ -44,31 +44,71 @@ export interface Change {
   growth: number;
 }
 
-/** Reads the change of an operation: of the rows that it is made of, the last one stands for it. */
-export function readChange(record: DiffColumns, { rows }: Operation): Change {
-  const [inA, inB] = [record.node_a, record.node_b].map((column) =>
-    rows.filter((row) => Number(column[row]) >= 0),
-  ) as [number[], number[]];
-  const states = new Set(rows.map((row) => stateOf(record, row)));
-  const [only = 'same'] = states;
-  const change: Change = {
-    state: states.size === 1 ? only : 'changed',
-    a: sideOf(record, inA, A),
-    b: sideOf(record, inB, B),
-    left: [],
-    joined: [],
+/** What is known of every operation at once; `readChange` tells the rest of one. */
+export interface Glance {
+  state: DiffState;
+  savedA: number;
+  savedB: number;
+  casts: boolean;
+  growth: number;
+  /** Whether both captures know the gradient of its output. */
+  measured: boolean;
+}
+
+/** Reads a glance. A large diff has many operations: one loop, and nothing but numbers. */
+export function glanceAt(record: DiffColumns, { rows }: Operation): Glance {
+  const found: Glance = {
+    state: 'same',
+    savedA: 0,
+    savedB: 0,
     casts: false,
     growth: 0,
+    measured: false,
   };
-  for (const row of rows) {
+  let [lastA, lastB] = [-1, -1];
+  rows.forEach((row, at) => {
     const state = stateOf(record, row);
-    if (state !== 'removed' && state !== 'added') continue;
-    const type = record.strings[Number(record.node_type[row])] ?? '';
-    change.casts ||= isCast(type);
-    if (states.size > 1) (state === 'removed' ? change.left : change.joined).push(type);
-  }
-  change.growth = growth(change.a?.norm ?? null, change.b?.norm ?? null);
-  return change;
+    found.state = at === 0 || state === found.state ? state : 'changed';
+    if (state !== 'added') {
+      lastA = row;
+      found.savedA += Number(record.node_saved_bytes[row]);
+    }
+    if (state !== 'removed') {
+      lastB = row;
+      found.savedB += Number(record.node_saved_bytes_b[row]);
+    }
+    if (state === 'added' || state === 'removed') found.casts ||= isCast(typeOf(record, row));
+  });
+  if (lastA < 0 || lastB < 0) return found;
+  const [a, b] = [normOf(record, lastA, A), normOf(record, lastB, B)];
+  found.measured = a !== null && b !== null;
+  found.growth = growth(a, b);
+  return found;
+}
+
+/** Reads the change of an operation: of the rows that it is made of, the last one stands for it. */
+export function readChange(record: DiffColumns, operation: Operation): Change {
+  const { state, casts, growth: log } = glanceAt(record, operation);
+  const of = (unlike: DiffState): number[] =>
+    operation.rows.filter((row) => stateOf(record, row) !== unlike);
+  const [inA, inB] = [of('added'), of('removed')];
+  const types = (rows: readonly number[], other: readonly number[]): string[] =>
+    state === 'changed'
+      ? rows.filter((row) => !other.includes(row)).map((row) => typeOf(record, row))
+      : [];
+  return {
+    state,
+    casts,
+    growth: log,
+    a: sideOf(record, inA, A),
+    b: sideOf(record, inB, B),
+    left: types(inA, inB),
+    joined: types(inB, inA),
+  };
+}
+
+function typeOf(record: DiffColumns, row: number): string {
+  return record.strings[Number(record.node_type[row])] ?? '';
 }
 
 /** What became of one row. */
@@ -82,7 +122,7 @@ export function isCast(type: string): boolean {
 }
 
 /** Whether a gradient changed by more than `BEYOND`. */
-export function isBeyond({ growth: log }: Change): boolean {
+export function isBeyond({ growth: log }: Pick<Change, 'growth'>): boolean {
   return Math.abs(log) > Math.log(BEYOND);
 }
 
@@ -116,15 +156,22 @@ function sideOf(record: DiffColumns, rows: readonly number[], names: Names): Sid
   const value = (field: Field, row = last): number =>
     Number((record[field] as Column | undefined)?.[row]);
   const sum = (field: Field): number => rows.reduce((total, row) => total + value(field, row), 0);
-  const [norm, bad] = [value(names.norm), value(names.bad)];
   return {
     shape: record.strings[value(names.shape)] ?? '',
     dtype: record.strings[value(names.dtype)] ?? '',
     source: value(names.source),
     saved: sum(names.saved),
     shared: sum(names.shared),
-    norm: bad > 0 ? Infinity : bad < 0 || Number.isNaN(norm) ? null : norm,
+    norm: normOf(record, last, names),
   };
+}
+
+/** The norm of a row's gradient; infinite where values are not finite, null where unknown. */
+function normOf(record: DiffColumns, row: number, names: Names): number | null {
+  const norm = Number((record[names.norm] as Column)[row]);
+  const bad = Number((record[names.bad] as Column)[row]);
+  if (bad > 0) return Infinity;
+  return bad < 0 || Number.isNaN(norm) ? null : norm;
 }
 
 function growth(a: number | null, b: number | null): number {

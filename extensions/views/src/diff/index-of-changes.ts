@@ -2,7 +2,7 @@
 import { DIFF_STATES, type DiffState } from '@torch-workbench/records';
 import { size, type Item } from '../graph/groups';
 import type { Operation } from '../graph/operations';
-import { isBeyond, readChange, type Change } from './change';
+import { glanceAt, isBeyond, readChange, type Change, type Glance } from './change';
 import type { DiffColumns } from './columns';
 
 /** What a filter can leave lit. */
@@ -17,35 +17,58 @@ export const FILTERS: readonly Filter[] = [
 ];
 
 export class ChangeIndex {
-  readonly changes: readonly Change[];
   /** Whether anything was removed, added or changed. */
   readonly isEqual: boolean;
+  /** Operations whose gradient both captures know. */
+  readonly numMeasured: number;
   readonly #before: Record<Filter, Int32Array>;
   readonly #bytes: Record<'a' | 'b', Float64Array>;
+  readonly #glances: readonly Glance[];
+  readonly #changes = new Map<number, Change>();
 
-  constructor(record: DiffColumns, operations: readonly Operation[]) {
-    this.changes = operations.map((operation) => readChange(record, operation));
+  constructor(
+    private readonly record: DiffColumns,
+    private readonly operations: readonly Operation[],
+  ) {
+    this.#glances = operations.map((operation) => glanceAt(record, operation));
+    this.numMeasured = this.#glances.filter(({ measured }) => measured).length;
     const count = operations.length;
     this.#before = Object.fromEntries(
       FILTERS.map((filter) => [filter, sums(count, (id) => Number(this.fits(id, filter)))]),
     ) as Record<Filter, Int32Array>;
-    const bytes = (side: 'a' | 'b') => (id: number) => this.of(id)[side]?.saved ?? 0;
-    this.#bytes = { a: running(count, bytes('a')), b: running(count, bytes('b')) };
+    this.#bytes = {
+      a: running(count, (id) => this.#glance(id).savedA),
+      b: running(count, (id) => this.#glance(id).savedB),
+    };
     this.isEqual = DIFF_STATES.every(
       (state) => state === 'same' || (this.#before[state][count] ?? 0) === 0,
     );
   }
 
-  of(operation: number): Change {
-    const found = this.changes[operation];
-    if (!found) throw new RangeError(`no operation ${operation}`);
-    return found;
+  /** Everything about the change of an operation; read when first asked for. */
+  of(id: number): Change {
+    const operation = this.operations[id];
+    if (!operation) throw new RangeError(`no operation ${id}`);
+    const change = this.#changes.get(id) ?? readChange(this.record, operation);
+    this.#changes.set(id, change);
+    return change;
   }
 
-  fits(operation: number, filter: Filter): boolean {
-    const change = this.of(operation);
-    if (filter === 'gradient') return isBeyond(change);
-    return filter === 'casts' ? change.casts : change.state === filter;
+  /** What became of an operation. */
+  stateOf(id: number): DiffState {
+    return this.#glance(id).state;
+  }
+
+  fits(id: number, filter: Filter): boolean {
+    const glance = this.#glance(id);
+    if (filter === 'gradient') return isBeyond(glance);
+    return filter === 'casts' ? glance.casts : glance.state === filter;
+  }
+
+  #glance(id: number): Glance {
+    const found = this.#glances[id];
+    if (!found) throw new RangeError(`no operation ${id}`);
+    return found;
   }
 
   /** Operations of an item that a filter leaves lit. */
@@ -55,7 +78,7 @@ export class ChangeIndex {
 
   /** The state that all operations of an item share; `changed` where they differ. */
   state(item: Item): DiffState {
-    if (item.kind === 'operation') return this.of(item.id).state;
+    if (item.kind === 'operation') return this.stateOf(item.id);
     const whole = size(item);
     return DIFF_STATES.find((state) => this.count(item, state) === whole) ?? 'changed';
   }

@@ -5,7 +5,7 @@ import { size, type Item } from '../graph/groups';
 import { itemLink, table, type Cell } from '../graph/inspector';
 import { nameOf } from '../graph/tree-panel';
 import type { GraphView } from '../graph/view';
-import { isBeyond, SIGNS } from './change';
+import { SIGNS } from './change';
 import type { DiffState } from './state';
 import { totalsOf } from './totals';
 import { bytesArrow, detailOf, growthText, signedBytes } from './words';
@@ -92,15 +92,12 @@ function whatOf(state: DiffState, item: Item): string {
 /** Operations whose gradient changed by more than `BEYOND`, the largest change first. */
 function beyond(view: View, state: DiffState): Node | null {
   if (!state.record.gradients) return null;
-  const shared = state.operations.filter(({ id }) => {
-    const { a, b } = state.index.of(id);
-    return a && b && a.norm !== null && b.norm !== null;
-  });
-  const found = shared
-    .map((item) => ({ item, change: state.index.of(item.id) }))
-    .filter(({ change }) => isBeyond(change))
+  const { index } = state;
+  const found = state.operations
+    .filter(({ id }) => index.fits(id, 'gradient'))
+    .map((item) => ({ item, change: index.of(item.id) }))
     .sort((x, y) => Math.abs(y.change.growth) - Math.abs(x.change.growth));
-  const count = `${found.length} of ${formatCount(shared.length)} shared`;
+  const count = `${found.length} of ${formatCount(index.numMeasured)} shared`;
   const norm = (value: number | null | undefined): string => formatNumber(value ?? NaN);
   const rows = found
     .slice(0, MOST)

@@ -9,7 +9,7 @@ export function showLegend(element: HTMLDetailsElement, state: DiffState): void 
   element.append(
     key('removed', FILTER_TEXTS.removed.sign, 'removed: only in A'),
     key('added', FILTER_TEXTS.added.sign, 'added: only in B'),
-    key('changed', FILTER_TEXTS.changed.sign, 'changed: shape, dtype, bytes or nodes'),
+    key('changed', FILTER_TEXTS.changed.sign, 'changed: shape, dtype or bytes'),
   );
   if (state.record.gradients) element.append(key('text', '▲ × 3.4', 'gradient norm, B over A'));
   if (state.onlyChanges) element.append(key('text', '= a … b', 'unchanged, folded into one card'));

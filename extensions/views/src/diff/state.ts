@@ -41,13 +41,14 @@ export class DiffState extends Drawing {
     const { operations } = read;
     const index = new ChangeIndex(diff, operations);
     for (const operation of operations) {
-      const { state, a, b } = index.of(operation.id);
-      operation.sides = (a ? 1 : 0) + (b ? 2 : 0);
-      operation.tag = `${state} ${b?.shape} ${b?.dtype}`;
+      const state = index.stateOf(operation.id);
+      const row = operation.rows[operation.rows.length - 1] ?? 0;
+      operation.sides = state === 'removed' ? 1 : state === 'added' ? 2 : 3;
+      operation.tag = `${state} ${diff.node_shape_b[row]} ${diff.node_dtype_b[row]}`;
       operation.loss = [diff.a.root, diff.b.root].some((root) => operation.rows.includes(root));
     }
     const onlyChanges = options.onlyChanges ?? (operations.length > MANY && !index.isEqual);
-    const isSame = (id: number): boolean => index.of(id).state === 'same';
+    const isSame = (id: number): boolean => index.stateOf(id) === 'same';
     super(diff, read, {
       limit: options.limit,
       closed: (group) => index.state(group) === 'same',

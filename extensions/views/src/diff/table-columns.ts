@@ -5,16 +5,16 @@ import { size, type Item } from '../graph/groups';
 import type { Columns } from '../graph/table';
 import { SIGNS, type Side } from './change';
 import type { DiffState } from './state';
-import { growthText, signedBytes } from './words';
+import { arrow, growthText, signedBytes } from './words';
 
-const HEADINGS = ['Change', 'Call', 'Operations', 'Output A', 'Output B', 'Dtype A', 'Dtype B'];
+const HEADINGS = ['Change', 'Call', 'Operations', 'Output', 'Dtype'];
 const BYTES = ['Saved A', 'Saved B', 'B − A'];
 const GRADIENTS = ['Gradient A', 'Gradient B', 'B / A'];
 
 export function diffColumns(state: DiffState): Columns {
   const { gradients } = state.record;
   return {
-    headings: [...HEADINGS, ...BYTES, ...(gradients ? GRADIENTS : []), 'Line A', 'Line B'],
+    headings: [...HEADINGS, ...BYTES, ...(gradients ? GRADIENTS : []), 'Line'],
     cells: (item) => cellsOf(state, item, gradients),
   };
 }
@@ -34,13 +34,12 @@ function cellsOf(state: DiffState, item: Item, gradients: boolean): string[] {
     `${SIGNS[what]} ${what}`,
     shorten(item.kind === 'operation' ? item.op : item.cls, 40),
     formatCount(size(item)),
-    ...[a, b].map((side) => shorten(side?.shape ?? '', 40)),
-    ...[a, b].map((side) => shorten(side?.dtype ?? '', 24)),
+    shorten(arrow(a?.shape, b?.shape), 60),
+    shorten(arrow(a?.dtype, b?.dtype), 50),
     what === 'added' ? '' : formatBytes(savedA),
     what === 'removed' ? '' : formatBytes(savedB),
     signedBytes(savedB - savedA),
     ...(gradients ? [norm(a), norm(b), change ? growthText(change) : ''] : []),
-    line(a),
-    line(b),
+    arrow(a ? line(a) : undefined, b ? line(b) : undefined),
   ];
 }

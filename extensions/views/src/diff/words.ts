@@ -89,8 +89,8 @@ export function named(types: readonly string[]): string {
 /** The text of the pill beside an operation that made a loss. */
 export function lossText({ a, b }: DiffColumns, { rows }: Operation): string {
   const [ofA, ofB] = [a, b].map(({ root }) => rows.includes(root));
-  const value = (loss: number | null): string => (loss === null ? 'loss' : formatNumber(loss));
-  if (ofA && ofB)
-    return a.loss === b.loss ? `loss ${value(a.loss)}` : arrow(value(a.loss), value(b.loss));
+  const value = (loss: number | null): string => (loss === null ? '' : formatNumber(loss));
+  const both = arrow(value(a.loss), value(b.loss));
+  if (ofA && ofB) return both.includes('→') ? both : `loss ${both}`;
   return ofA ? `A loss ${value(a.loss)}` : ofB ? `B loss ${value(b.loss)}` : '';
 }
