@@ -19,13 +19,19 @@ from workbench.experiment import (
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: ("not a model", batchless()), TypeError, "model is a str; it must be"),
+        (
+            lambda: ("not a model", batchless()),
+            TypeError,
+            "model must be a torch.nn.Module, got str",
+        ),
         (lambda: (nn.Linear, batchless()), TypeError, r"class Linear; give an instance"),
         (lambda: (nn.ReLU(), batchless()), ValueError, "ReLU has no parameters"),
         (lambda: (net().requires_grad_(False), batchless()), ValueError, "no trainable parameters"),
         (lambda: (nn.LazyLinear(3), batchless()), ValueError, "lazy parameters"),
         (lambda: (net(), None), ValueError, "train is None"),
         (lambda: (net(), 5), DataError, "train is a int; valid:"),
+        (lambda: (net(), []), DataError, "train is an empty list"),
+        (lambda: (net(), torch.ones(4, 6)), DataError, "train is a Tensor; valid:"),
         (lambda: (net(), (torch.zeros(0, 6), torch.zeros(0))), DataError, "no samples"),
         (lambda: (net(), (torch.zeros(4, 6), torch.zeros(3))), DataError, "4 inputs and 3 labels"),
     ],

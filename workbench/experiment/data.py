@@ -117,8 +117,8 @@ def data_source(
     """The `DataSource` of anything an experiment accepts.
 
     Args:
-        data: a pair of arrays or tensors, a `Dataset`, a `DataLoader`, a Hugging Face dataset, or
-            any iterable of batches that can be iterated more than once.
+        data: a pair of arrays or tensors, a `Dataset`, a `DataLoader`, a Hugging Face dataset, a
+            list of samples, or any iterable of batches that can be iterated more than once.
         batch_size: samples per batch where ``data`` does not say so itself.
         seed: of the order of samples.
         shuffle: whether the order changes with the epoch, where it is ours to choose.
@@ -144,15 +144,18 @@ def data_source(
     if isinstance(data, (Dataset, IterableDataset)) or _is_map_style(data):
         name = type(cast(Any, data)).__name__
         return _of_dataset(data, name, batch_size, seed, shuffle=shuffle, what=what)
+    if isinstance(data, list):
+        return _of_list(cast("list[Any]", data), batch_size, seed, shuffle=shuffle, what=what)
     if (
         hasattr(data, "__iter__")
+        and not isinstance(data, torch.Tensor)
         and not hasattr(data, "__next__")
         and not isinstance(data, Mapping)
     ):
         return ForeignSource(data, type(data).__name__, "an iterable of batches")
     raise DataError(
         f"{what} is a {type(data).__name__}; valid: a Dataset, a DataLoader, a pair of arrays or "
-        f"tensors (inputs, labels), a Hugging Face Dataset, or a list of batches"
+        f"tensors (inputs, labels), a Hugging Face Dataset, or a list of samples or of batches"
     )
 
 
@@ -207,6 +210,22 @@ def _of_arrays(
     if targets.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
         targets = targets.long()  # cross entropy takes int64 classes only
     return ArraySource(inputs, targets, batch_size, seed, shuffle)
+
+
+def _of_list(
+    items: list[Any], batch_size: int, seed: int, *, shuffle: bool, what: str
+) -> DataSource:
+    """A list of batches if the first one has as many labels as inputs; else one of samples.
+
+    Torch takes a list for a dataset of samples too.
+    """
+    if not items:
+        raise DataError(f"{what} is an empty list; give at least one sample or batch")
+    inputs, targets = split(items[0])
+    labels = _shape(targets)
+    if labels and labels[0] == _leading(inputs):
+        return ForeignSource(items, "list", "a list of batches")
+    return _of_dataset(items, "list", batch_size, seed, shuffle=shuffle, what=what)
 
 
 def _of_dataset(
@@ -279,6 +298,20 @@ def _tensor(array: Any, what: str) -> torch.Tensor:
 def _are_arrays(pair: Any) -> bool:
     shaped = all(hasattr(item, "shape") and hasattr(item, "dtype") for item in pair)
     return len(pair) == 2 and (shaped or (hasattr(pair[0], "shape") and isinstance(pair[1], list)))
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
+
+
+def _leading(inputs: Any) -> int | None:
+    """The first dimension of a batch's inputs, or of the first of them; None without any."""
+    if isinstance(inputs, Mapping):
+        inputs = next(iter(cast("Mapping[str, Any]", inputs).values()), None)
+    elif isinstance(inputs, (tuple, list)):
+        inputs = cast("list[Any]", inputs)[0] if inputs else None
+    shape = _shape(inputs)
+    return shape[0] if shape else None
 
 
 def _is_map_style(data: Any) -> bool:

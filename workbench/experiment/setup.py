@@ -24,7 +24,7 @@ def check_model(model: Any) -> nn.Module:
             f"model is the class {model.__name__}; give an instance: {model.__name__}()"
         )
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}; it must be a torch.nn.Module")
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     name = type(model).__name__
     parameters = list(model.parameters())
     if not parameters:

@@ -29,12 +29,18 @@ class StepTimings:
         self._order = count()
         self._modes: str | None = None
         self._append: Callable[[float], None] = deque[float](maxlen=0).append
+        self._fresh = 0
+        """How many steps still belong to the first window of the modes in use."""
 
     def add(self, modes: str, seconds: float) -> None:
         """Add one steady step. Called on the training thread, once a step."""
         if modes != self._modes:
             self._enter(modes)
         self._append(seconds)
+        if self._fresh:
+            self._fresh -= 1
+            if not self._fresh:
+                self._append = self._sets[modes].late.append
 
     def first_step(self, modes: str, seconds: float) -> None:
         """Note how long the first step after a switch to ``modes`` took; it is no steady step."""
@@ -48,14 +54,17 @@ class StepTimings:
         self._set(modes).delta_logit = max_abs_delta_logit
 
     def count(self, modes: str) -> int:
-        """Steady steps remembered under ``modes``."""
-        measured = self._sets.get(modes)
-        return len(measured.steps) if measured else 0
+        """Steady steps that `spread` goes by."""
+        return len(self._steps(modes))
 
     def spread(self, modes: str) -> Spread | None:
-        """The steps under ``modes``, or None while they are too few to say anything."""
-        measured = self._sets.get(modes)
-        steps = list(measured.steps) if measured else []
+        """The steps under ``modes``, or None while they are too few to say anything.
+
+        Of the modes in use the first window since they were switched to, of others the last one
+        before they were left: what is compared lies as close in time as it can, and a comparison
+        does not change because the machine got busy meanwhile.
+        """
+        steps = self._steps(modes)
         return spread(steps) if len(steps) >= MIN_STEPS else None
 
     def first_step_seconds(self, modes: str) -> float | None:
@@ -84,9 +93,18 @@ class StepTimings:
         measured.entered = next(self._order)
         if modes != self._modes:
             measured.came_from, measured.delta_logit = self._modes, None
-        self._append = measured.steps.append
+            measured.early.clear()
+            measured.late.clear()
+            self._append, self._fresh = measured.early.append, WINDOW
         self._modes = modes
         return measured
+
+    def _steps(self, modes: str) -> list[float]:
+        measured = self._sets.get(modes)
+        if measured is None:
+            return []
+        early = list(measured.early)
+        return early if modes == self._modes else [*early, *measured.late][-WINDOW:]
 
     def _set(self, modes: str) -> _Measured:
         measured = self._sets.get(modes)
@@ -98,10 +116,13 @@ class StepTimings:
 class _Measured:
     """What is known of one set of modes."""
 
-    __slots__ = ("came_from", "delta_logit", "entered", "first_s", "steps")
+    __slots__ = ("came_from", "delta_logit", "early", "entered", "first_s", "late")
 
     def __init__(self) -> None:
-        self.steps: deque[float] = deque(maxlen=WINDOW)
+        self.early: deque[float] = deque(maxlen=WINDOW)
+        """The first window since the last switch to them."""
+        self.late: deque[float] = deque(maxlen=WINDOW)
+        """What came after it, the newest."""
         self.first_s: float | None = None
         self.delta_logit: float | None = None
         self.came_from: str | None = None

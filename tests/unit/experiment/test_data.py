@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,26 @@ def test_a_list_of_batches_is_a_loader_too() -> None:
     source = data_source([pair(4), pair(2)], **OPTIONS)
     assert [len(y) for _, y in source.batches(0)] == [4, 2]
     assert source.steps_per_epoch == 2
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        lambda i: (torch.full((3,), float(i)), i % 2),
+        lambda i: (torch.full((3,), float(i)), torch.tensor(i % 2)),
+        lambda i: (torch.full((3,), float(i)), torch.tensor([0.0, 1.0])),
+        lambda i: {"a": torch.full((3,), float(i)), "b": torch.ones(2), "labels": i % 2},
+    ],
+)
+def test_a_list_of_samples_is_a_dataset(sample: Callable[[int], Any]) -> None:
+    source = data_source([sample(i) for i in range(10)], **OPTIONS)
+    assert (source.num_samples, source.steps_per_epoch) == (10, 3)
+    assert [len(split(batch)[1]) for batch in source.batches(0)] == [4, 4, 2]
+
+
+def test_a_list_of_mappings_may_be_one_of_batches() -> None:
+    batches = [{"a": torch.ones(4, 3), "labels": torch.zeros(4)} for _ in range(2)]
+    assert data_source(batches, **OPTIONS).steps_per_epoch == 2
 
 
 class Mappings(Dataset[dict[str, Any]]):

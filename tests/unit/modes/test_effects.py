@@ -31,15 +31,37 @@ def test_sets_are_kept_apart_and_the_latest_is_known() -> None:
     assert timings.latest(["fp32", "fp16", "bf16"]) == "bf16"
     assert timings.latest(["compile"]) is None
     assert timings.spread("fp32").median == 3.0
-    assert timings.count("bf16") == 2 * MIN_STEPS
+    assert timings.count("bf16") == MIN_STEPS, "those of its second stretch"
 
 
-def test_memory_is_bounded_and_old_steps_make_room() -> None:
+def test_what_is_compared_lies_on_both_sides_of_the_switch() -> None:
     timings = StepTimings()
     for step in range(10 * WINDOW):
         timings.add("fp32", float(step))
+    for step in range(10 * WINDOW):
+        timings.add("bf16", float(step))
+    assert timings.count("fp32") == timings.count("bf16") == WINDOW
+    assert timings.spread("fp32").low >= 9 * WINDOW, "its last steps"
+    assert timings.spread("bf16").high < WINDOW, "its first ones"
+
+
+def test_a_comparison_does_not_move_when_the_machine_gets_busy() -> None:
+    timings = StepTimings()
+    for modes in ("fp32", "bf16"):
+        for _ in range(WINDOW):
+            timings.add(modes, 1.0)
+    before = timings.spread("fp32"), timings.spread("bf16")
+    for _ in range(10 * WINDOW):
+        timings.add("bf16", 20.0)
+    assert (timings.spread("fp32"), timings.spread("bf16")) == before
+
+
+def test_few_late_steps_are_filled_up_with_early_ones() -> None:
+    timings = StepTimings()
+    for _ in range(WINDOW + MIN_STEPS // 2):
+        timings.add("fp32", 1.0)
+    timings.add("bf16", 1.0)
     assert timings.count("fp32") == WINDOW
-    assert timings.spread("fp32").median >= 9 * WINDOW
 
 
 def test_parity_belongs_to_the_switch_it_was_measured_at() -> None:
