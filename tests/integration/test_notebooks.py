@@ -41,9 +41,15 @@ def test_a_stored_notebook_reads_well_without_a_kernel(path: Path) -> None:
     assert all(output.output_type != "error" for output in found)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code), "run notebooks/refresh.py"
-    pictures = [o for o in found if "data:image/svg+xml;base64," in str(o.get("data", {}).get("text/html", ""))]
+    pictures = with_pictures(found)
     assert len(pictures) >= 3
     assert all(len(o["data"]["text/plain"]) > 80 for o in pictures), "a summary beside each picture"
+
+
+def with_pictures(found: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """The outputs that hold a static drawing."""
+    drawing = "data:image/svg+xml;base64,"
+    return [output for output in found if drawing in str(output.get("data", {}).get("text/html"))]
 
 
 def run(name: str, folder: Path) -> tuple[nbformat.NotebookNode, float]:
@@ -69,7 +75,7 @@ def stored_bytes(notebook: nbformat.NotebookNode) -> int:
 
 
 def num_pictures(notebook: nbformat.NotebookNode) -> int:
-    return sum("data:image/svg+xml;base64," in str(o.get("data", {}).get("text/html", "")) for o in outputs(notebook))
+    return len(with_pictures(outputs(notebook)))
 
 
 def test_the_first_notebook_runs_headless_in_two_minutes(tmp_path: Path) -> None:
