@@ -4,7 +4,7 @@
  *
  * Bundled and driven by `graph_browser.py`.
  */
-import { readRecordAs, type GraphRecord } from '@torch-workbench/records';
+import { GRAPH_RECORD, readRecordAs, type GraphRecord } from '@torch-workbench/records';
 import { mount } from '@torch-workbench/views/graph';
 
 interface Opened {
@@ -38,7 +38,7 @@ async function open(url: string): Promise<Opened> {
   let record: GraphRecord | null = null;
   let error: string | null = null;
   try {
-    record = readRecordAs('workbench.graph/2', bytes);
+    record = readRecordAs(GRAPH_RECORD, bytes);
   } catch (reason) {
     error = reason instanceof Error ? reason.message : String(reason);
   }

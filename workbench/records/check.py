@@ -83,7 +83,8 @@ def check_record(record: Any, tables: Sequence[str]) -> None:
                 sizes.check_length(name, rule)
     for name, values in columns.items():
         if values.dtype == np.int64:
-            _refuse(name, values, _outside(values, -EXACT, EXACT), "less than 2^53 in size")
+            wrong = _outside(values, -EXACT, EXACT)
+            _refuse(f"{name}[{{row}}]", values, wrong, "less than 2^53 in size")
     _check_rows("{name}[{row}]", columns, fields.rules, sizes)
     _check_part("", record, (), sizes)
 
