@@ -23,7 +23,7 @@ test.describe('Captures in tabs', () => {
         (request.postData() ?? '').includes('workbench-capture'),
     );
     await execute(page, 'workbench:capture-graph');
-    const tab = page.getByRole('tab', { name: /Graph of looked-at, step \d+/ });
+    const tab = page.getByRole('tab', { name: /Step \d+ · graph of looked-at/ });
     await expect(tab).toBeVisible();
     await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
     await page.screenshot({ path: picture('graph-tab.png') });
@@ -45,7 +45,7 @@ test.describe('Captures in tabs', () => {
     await runNotebook(page, `${tmpPath}/memory.ipynb`, [experimentCode('looked-at')]);
     await experimentKnown(page);
     await execute(page, 'workbench:capture-memory');
-    await expect(page.getByRole('tab', { name: /Memory of looked-at, step \d+/ })).toBeVisible();
+    await expect(page.getByRole('tab', { name: /Step \d+ · memory of looked-at/ })).toBeVisible();
     await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
     await page.screenshot({ path: picture('memory-tab.png') });
   });

@@ -34,7 +34,7 @@ export async function captured(page: IJupyterLabPageFixture, path: string): Prom
   await experimentKnown(page);
   await page.sidebar.close('left');
   await execute(page, 'workbench:capture-graph');
-  await expect(page.getByRole('tab', { name: /Graph of asked, step/ })).toBeVisible(PATIENT);
+  await expect(page.getByRole('tab', { name: /graph of asked/i })).toBeVisible(PATIENT);
   const view = page.locator('.jp-Workbench-document:visible');
   await expect(view.getByRole('treeitem').filter({ hasText: 'head' })).toBeVisible(PATIENT);
   return view;

@@ -6,11 +6,15 @@ import {
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { CaptureInfo, CaptureKind } from '@torch-workbench/records';
+import { oneLine } from '@torch-workbench/views';
 import { CaptureView, type ICaptureAddress } from '../documents/capture';
 import { captureNext, capturesOf, compareGraphs } from '../documents/choose';
 import { CAPTURE_ICONS } from '../icons';
 import { reporting } from '../report';
 import { CommandIDs, IWorkbenchConnections } from '../tokens';
+
+/** JupyterLab's status bar shows a label in full. */
+const LONGEST_NAME = 40;
 
 type CaptureTab = MainAreaWidget<CaptureView>;
 
@@ -149,19 +153,23 @@ export const documents: JupyterFrontEndPlugin<void> = {
   },
 };
 
+/** What tells tabs apart comes first: the end of a label is what a narrow tab cuts. */
 function labelOf(
   kind: CaptureKind,
-  name: string,
+  experiment: string,
   info: CaptureInfo | undefined,
   trans: TranslationBundle,
 ): string {
+  const name = oneLine(experiment, LONGEST_NAME);
   if (kind === 'diff') {
     return info === undefined
       ? trans.__('Graphs of %1', name)
-      : trans.__('Graphs of %1, steps %2 and %3', name, info.against_step ?? 0, info.step);
+      : trans.__('Steps %1 → %2 · graphs of %3', info.against_step ?? 0, info.step, name);
   }
-  const what = kind === 'graph' ? trans.__('Graph') : trans.__('Memory');
-  return info === undefined
-    ? trans.__('%1 of %2', what, name)
-    : trans.__('%1 of %2, step %3', what, name, info.step);
+  if (info === undefined) {
+    return kind === 'graph' ? trans.__('Graph of %1', name) : trans.__('Memory of %1', name);
+  }
+  return kind === 'graph'
+    ? trans.__('Step %1 · graph of %2', info.step, name)
+    : trans.__('Step %1 · memory of %2', info.step, name);
 }

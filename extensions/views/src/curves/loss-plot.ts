@@ -168,10 +168,14 @@ export class LossPlot {
     this.drawValidation(val, inside);
     const lastStep = steps[length - 1];
     const lastValue = smooth[length - 1] ?? NaN;
-    const live = data.live && lastStep !== undefined && Number.isFinite(lastValue);
-    for (const circle of [this.halo, this.dot]) {
-      setShown(circle, live);
-      if (!live) continue;
+    const known = lastStep !== undefined && Number.isFinite(lastValue);
+    // A line needs two points: the first one is drawn as the dot.
+    for (const [circle, shown] of [
+      [this.halo, known && data.live],
+      [this.dot, known && (data.live || length === 1)],
+    ] as const) {
+      setShown(circle, shown);
+      if (!shown) continue;
       setAttr(circle, 'cx', this.x(lastStep).toFixed(1));
       setAttr(circle, 'cy', inside(lastValue).toFixed(1));
     }

@@ -33,7 +33,8 @@ export class Sparkline {
     setAttr(this.svg, 'class', live ? 'wb-spark is-live' : 'wb-spark');
     const smooth = curve ? smoothed(curve) : new Float32Array(0);
     const range = valueRange(undefined, smooth, []);
-    setShown(this.dot, live && range !== null);
+    // A line needs two points: the first one is drawn as the dot.
+    setShown(this.dot, (live || curve?.length === 1) && range !== null);
     if (!curve || !range) return setAttr(this.path, 'd', '');
     const edge = Math.max(Math.min(totalSteps, 3 * last), last, 1);
     const x = linear(0, edge, 2, WIDTH - 4);

@@ -49,36 +49,50 @@ interface ViewButton {
   update(state: RowState): void;
 }
 
-/** Opens the newest capture of its kind; without one, captures the next step and opens that. */
+/** What a press waits for: a capture that was not held when it came. */
+interface Wait {
+  readonly held: ReadonlySet<string>;
+  /** Whether a run was under way, whose end ends the wait too. */
+  readonly training: boolean;
+}
+
+/**
+ * While a run trains, captures the next step and opens that; else opens the newest capture of its
+ * kind. With none at all it captures the next step, which the kernel then runs.
+ */
 function viewButton(kind: 'graph' | 'memory', context: PanelContext): ViewButton {
   const word = kind === 'graph' ? 'Graph' : 'Memory';
-  let newest: CaptureInfo | null = null;
-  let waiting = false;
+  let captures: readonly CaptureInfo[] = [];
+  let training = false;
+  let wait: Wait | null = null;
+  const open = ({ id }: CaptureInfo): void => void context.open({ kind, capture: id });
   const button = new Button('is-quiet', { label: word, icon: kind }, () => {
-    if (newest) {
-      context.open({ kind, capture: newest.id });
-      return;
-    }
-    waiting = true;
+    if (wait) return;
+    const newest = newestCapture(captures, kind);
+    if (newest && !training) return open(newest);
+    wait = { held: new Set(captures.map(({ id }) => id)), training };
     void context.run('capture', { what: kind }).then((done) => {
-      waiting &&= done;
+      if (!done) wait = null;
     });
   });
   return {
     button,
     update({ model, locked }) {
-      const { captures, status, step } = model.state;
-      newest = newestCapture(captures, kind);
-      if (waiting && newest) {
-        waiting = false;
-        context.open({ kind, capture: newest.id });
-      }
+      const { status, step } = model.state;
+      captures = model.state.captures;
+      training = status === 'training' && !locked;
+      const newest = newestCapture(captures, kind);
+      const come = wait && newest && !wait.held.has(newest.id);
+      const over = wait?.training && status !== 'training';
+      if (come || over) wait = null;
+      if ((come || over) && newest) open(newest);
       const nothing = newest === null && status === 'idle' && step === 0;
       const unable = nothing ? 'Run one step first' : newest === null && locked;
-      const title = newest
-        ? `${word} of step ${count(newest.step)}`
-        : `Capture the next step and show its ${kind === 'graph' ? 'graph' : 'memory'}`;
-      button.set({ disabled: unable || false, title });
+      const title =
+        newest && !training
+          ? `Open the ${kind} of step ${count(newest.step)}, the newest captured`
+          : `Capture the next step and open its ${kind}`;
+      button.set({ disabled: unable || false, title: wait ? 'Capturing the next step' : title });
     },
   };
 }

@@ -21,6 +21,7 @@ export function mountExperiments(
   const list = h('div', { class: 'wb wb-list', role: 'listbox', 'aria-label': 'Experiments' });
   el.append(list);
   const rows = new Map<string, ExperimentRow>();
+  let shown: string | null = null;
   const buttons = (): HTMLElement[] => [...rows.values()].map((row) => row.el);
   roving(list, buttons);
   const draw = (): void => {
@@ -31,6 +32,8 @@ export function mountExperiments(
       rows.delete(id);
     }
     const current = options.current();
+    const chosen = current !== shown;
+    shown = current;
     for (const [id, model] of experiments) {
       let row = rows.get(id);
       if (!row) {
@@ -43,6 +46,9 @@ export function mountExperiments(
       }
       row.update(model, id === current);
     }
+    // The list scrolls to what was chosen elsewhere: by another notebook, say.
+    const row = chosen && current !== null ? rows.get(current) : undefined;
+    row?.el.scrollIntoView?.({ block: 'nearest' });
     const stop = (current !== null && rows.get(current)?.el) || buttons()[0];
     if (stop && !list.contains(document.activeElement)) setStop(buttons(), stop);
   };

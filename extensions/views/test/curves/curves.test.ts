@@ -126,6 +126,24 @@ describe('the charts', () => {
     chart.dispose();
   });
 
+  it('draw the first step as a point: a line needs two', () => {
+    const chart = lossChart('cross entropy', 164);
+    document.body.append(chart.el);
+    const data = { markers: [], totalSteps: 30, live: false, nanFrom: null, val: undefined };
+    const dots = (): string[] =>
+      [...chart.el.querySelectorAll('svg.plot > circle:not([hidden])')].map(
+        (one) => one.getAttribute('class') ?? '',
+      );
+    chart.update({ ...data, train: curve([2]) });
+    expect(dots()).toEqual(['live-dot']);
+    chart.update({ ...data, train: curve([2, 1]) });
+    expect(dots()).toEqual([]);
+    chart.update({ ...data, train: curve([2, 1]), live: true });
+    expect(dots()).toEqual(['live-halo', 'live-dot']);
+    chart.dispose();
+    chart.el.remove();
+  });
+
   it('tell the loss in words, and as a table on demand', () => {
     const chart = lossChart('cross entropy', 164);
     document.body.append(chart.el);

@@ -155,16 +155,45 @@ describe('views and status', () => {
   });
 
   it('captures the next step first when there is nothing to open', async () => {
-    panel = await Mounted.panel({ step: 4, status: 'training' });
+    panel = await Mounted.panel({ step: 4, status: 'paused' });
     const seen = vi.fn((event: Event) => event.preventDefault());
     panel.host.addEventListener('workbench:open', seen);
     panel.button('Graph').click();
     expect(panel.asked).toEqual(['capture', { what: 'graph' }]);
     panel.kernel.reply();
-    await panel.say({ step: 5, status: 'training', captures: [CAPTURE] });
+    await panel.say({ step: 5, status: 'paused', captures: [CAPTURE] });
     expect((seen.mock.calls[0]?.[0] as CustomEvent).detail.capture).toBe('c9');
-    await panel.say({ step: 6, status: 'training', captures: [CAPTURE] });
+    await panel.say({ step: 5, status: 'paused', captures: [CAPTURE] });
     expect(seen).toHaveBeenCalledOnce();
+  });
+
+  it('captures the next step of a run that trains, whatever is held', async () => {
+    panel = await Mounted.panel({ step: 40, status: 'training', captures: [CAPTURE] });
+    const seen = vi.fn((event: Event) => event.preventDefault());
+    panel.host.addEventListener('workbench:open', seen);
+    expect(panel.button('Graph').title).toBe('Capture the next step and open its graph');
+    panel.button('Graph').click();
+    expect(panel.asked).toEqual(['capture', { what: 'graph' }]);
+    panel.kernel.reply();
+    await panel.say({ step: 41, status: 'training', captures: [CAPTURE] });
+    expect(panel.button('Graph').title).toBe('Capturing the next step');
+    expect(seen).not.toHaveBeenCalled();
+    const later = { ...CAPTURE, id: 'c10', step: 42, created_at: CAPTURE.created_at + 1 };
+    await panel.say({ step: 42, status: 'training', captures: [CAPTURE, later] });
+    expect((seen.mock.calls[0]?.[0] as CustomEvent).detail.capture).toBe('c10');
+    await panel.say({ step: 42, status: 'finished', captures: [CAPTURE, later] });
+    expect(panel.button('Graph').title).toBe('Open the graph of step 42, the newest captured');
+    expect(seen).toHaveBeenCalledOnce();
+  });
+
+  it('opens the newest capture when the run ends before another step', async () => {
+    panel = await Mounted.panel({ step: 40, status: 'training', captures: [CAPTURE] });
+    const seen = vi.fn((event: Event) => event.preventDefault());
+    panel.host.addEventListener('workbench:open', seen);
+    panel.button('Graph').click();
+    panel.kernel.reply();
+    await panel.say({ step: 40, status: 'finished', captures: [CAPTURE] });
+    expect((seen.mock.calls[0]?.[0] as CustomEvent).detail.capture).toBe('c9');
   });
 
   it('speaks at most one status every five seconds, the newest', async () => {

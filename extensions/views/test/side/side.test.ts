@@ -49,6 +49,25 @@ describe('experiments', () => {
     await settle();
     expect(host.querySelectorAll('[role=option]')).toHaveLength(1);
   });
+
+  it('scrolls to the chosen one when another is chosen, and only then', async () => {
+    const seen: string[] = [];
+    Element.prototype.scrollIntoView = function (this: Element) {
+      seen.push(this.textContent ?? '');
+    };
+    kernel.say('state', { experiment: 'e1', state: state({ name: 'one', step: 1 }) });
+    kernel.say('state', { experiment: 'e2', state: state({ id: 'e2', name: 'two', step: 2 }) });
+    let current = 'e1';
+    dispose = mountExperiments(host, store, { current: () => current, onSelect: () => {} });
+    kernel.say('state', { experiment: 'e1', state: state({ name: 'one', step: 3 }) });
+    await settle();
+    expect(seen).toHaveLength(1);
+    current = 'e2';
+    kernel.say('state', { experiment: 'e1', state: state({ name: 'one', step: 4 }) });
+    await settle();
+    expect(seen).toHaveLength(2);
+    expect(seen[1]).toContain('two');
+  });
 });
 
 describe('modes', () => {
