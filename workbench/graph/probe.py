@@ -25,7 +25,8 @@ class GraphProbe(StepProbe):
 
     Compiled regions are watched from outside only (see `workbench.graph.trace`), so a capture
     never makes Dynamo compile again. The loss of an experiment is the root of its backward, so the
-    only factor its gradients can carry is a gradient scaler's, and that is divided out.
+    only factor its gradients can carry is a gradient scaler's, and that is divided out. Of a run's
+    very first step no module times are kept.
 
     Args:
         gradients: whether to watch the backward too.
@@ -56,6 +57,8 @@ class GraphProbe(StepProbe):
         if context is None or trace is None:
             return
         watched = trace.stop()
+        if context.step == 1:  # it warms caches up: its times are no other step's
+            watched = dataclasses.replace(watched, forward_s=())
         batch = tuple(weak_storages(context.batch))
         origin = Origin(
             models={"": context.model},

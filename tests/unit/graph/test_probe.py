@@ -112,6 +112,14 @@ def test_the_batch_is_not_counted_as_saved():
     assert record.title == "Sequential, step 7"
 
 
+def test_a_first_step_that_warms_up_gives_no_module_times(experiment):
+    exp = experiment()
+    first, second = wb.graph(exp).record, wb.graph(exp).record
+    assert (first.step, second.step) == (1, 2)
+    assert {module.forward_s for module in first.modules} == {None}
+    assert all(m.forward_s > 0 for m in second.modules if m.path.isdigit())
+
+
 def test_the_backward_of_the_captured_step_is_watched(experiment):
     record = wb.graph(experiment()).record
     assert record.gradients
