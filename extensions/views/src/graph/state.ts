@@ -91,7 +91,7 @@ export class GraphState extends Drawing {
     if (colouring === 'gradient' && !this.record.gradients)
       return 'Backward was not watched: capture a step, or run backward inside `with wb.graph(model):`.';
     if (colouring === 'time' && this.mostSeconds === 0)
-      return 'Forward was not watched: capture a step, or run it inside `with wb.graph(model):`.';
+      return 'Modules were not timed: capture a step after the first, or run forward inside `with wb.graph(model):`.';
     return '';
   }
 
