@@ -30,7 +30,6 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from workbench.records.check import DamagedError, check_record
 from workbench.records.plain import fields_from_json, to_json
@@ -108,6 +107,8 @@ def read_record(data: bytes) -> Record:
             of another type, or a column points to what is not there. The message is one sentence
             that names what was found and what is valid.
     """
+    from safetensors import SafetensorError
+
     try:
         metadata, arrays = _unpack(data)
     except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
