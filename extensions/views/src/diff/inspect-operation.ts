@@ -109,7 +109,7 @@ function parameters({ diff }: DiffState, { leaves }: Operation): HTMLElement {
       ...(diff.gradients ? [norm(a), norm(Number(inB[leaf.row]))] : []),
     ];
   });
-  const headings = ['Name', '', 'Shape', ...(diff.gradients ? ['Gradient A', 'Gradient B'] : [])];
+  const headings = ['Name', '', 'Shape', ...(diff.gradients ? ['Norm A', 'Norm B'] : [])];
   const parts: Node[] = [table(headings, rows)];
   if (leaves.length > MOST) parts.push(note(`and ${leaves.length - MOST} more`));
   return section('Parameters', '', ...parts);

@@ -2,6 +2,7 @@
 import type { Box } from '../graph/layout';
 import { CARD_HEIGHT, NODE_HEIGHT } from '../graph/nodes';
 import { round, type Scene } from '../graph/paint';
+import { strengthOf } from '../graph/shade';
 import type { Palette } from '../graph/theme';
 import { stateOf, type DiffState } from './change';
 import type { DiffColumns } from './columns';
@@ -37,6 +38,8 @@ export function paintMark(scene: Scene, box: Box, state: DiffState, record: Diff
       if (of !== 'same') outline(scene, of, { x, y, width, height: 18, radius: 9 }, true);
     }
   if (state === 'same' || (item.kind !== 'operation' && state === 'changed')) return;
+  // An open box is drawn at full strength, whatever is lit inside.
+  if (box.open) scene.context.globalAlpha = strengthOf(scene.state, item);
   const height = item.kind === 'operation' ? NODE_HEIGHT : box.open ? box.height : CARD_HEIGHT;
   const radius = item.kind === 'operation' ? 6 : 8;
   const { x, width } = box.node;
@@ -45,6 +48,7 @@ export function paintMark(scene: Scene, box: Box, state: DiffState, record: Diff
   // From far away a sign would cover what it stands on.
   const room = Math.min(width, height) * scene.camera.zoom;
   if (scene.detail !== 'box' || room > 40) badge(scene, state, x, box.y);
+  if (box.open) scene.context.globalAlpha = 1;
 }
 
 interface Shape {

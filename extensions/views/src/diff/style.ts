@@ -33,6 +33,7 @@ const OWN = scoped(
 .wv-legend .key{margin:3px 0}
 .wv-view .wv-inspector td{max-width:120px}.wv-view .wv-inspector td:first-child{max-width:130px}
 .wv-bar .wv-seg span{padding:0 8px}
+.wv-view[data-small] [aria-label=Zoom],.wv-view[data-small] .wv-chips .wv-btn:disabled{display:none}
 `,
 );
 

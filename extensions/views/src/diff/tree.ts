@@ -7,7 +7,7 @@ import type { DiffState } from './state';
 import { signedBytes } from './words';
 
 export const TREE: TreeFace<DiffState> = {
-  heading: 'saved bytes, B − A',
+  heading: 'saved, B − A',
   figures,
   foot: (state) => [
     state.onlyChanges

@@ -126,8 +126,11 @@ function paintLines(scene: Scene, box: Box): void {
   context.globalAlpha = 0.25;
   for (const line of box.lines) if (!isLit(line)) paintPlain(scene, line);
   context.globalAlpha = 1;
-  for (const line of box.lines)
-    if (isLit(line)) paintLine(scene, line, palette.select, palette.select);
+  for (const line of box.lines) {
+    if (!isLit(line)) continue;
+    if (highlight.kind === 'filter') paintPlain(scene, line);
+    else paintLine(scene, line, palette.select, palette.select);
+  }
 }
 
 /** A line in its own tone. */
