@@ -125,7 +125,7 @@ describe('colour by time', () => {
 
   it('cannot be chosen where forward was not watched', () => {
     const state = stateOf(nodes);
-    expect(state.missing('time')).toContain('Forward was not watched');
+    expect(state.missing('time')).toContain('Modules were not timed');
     expect(stateOf(nodes, { seconds }).missing('time')).toBe('');
   });
 });
