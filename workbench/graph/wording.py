@@ -53,11 +53,14 @@ def plural(count: int, noun: str) -> str:
 
 
 def summary(record: GraphRecord) -> str:
-    """``23 operations, 16 parameters, 56.1 MiB saved for backward``."""
+    """``41 autograd nodes, 16 parameters, 56.1 MiB saved for backward``.
+
+    The browser counts operations, of which one may have made several nodes.
+    """
     kinds = record.node_kind.tolist()
     leaves = [(kinds.count(1), "parameter"), (kinds.count(2), "input")]
-    num_operations = len(kinds) - sum(count for count, _ in leaves)
-    parts = [plural(num_operations, "operation")]
+    num_nodes = len(kinds) - sum(count for count, _ in leaves)
+    parts = [plural(num_nodes, "autograd node")]
     parts += [plural(count, noun) for count, noun in leaves if count]
     return ", ".join([*parts, f"{byte_size(record.saved_bytes)} saved for backward"])
 

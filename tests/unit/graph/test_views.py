@@ -24,7 +24,7 @@ def test_the_table_names_modules_calls_and_bytes(record):
     text = str(GraphView(record))
     lines = text.splitlines()
     assert re.match(r"EarlyExit: loss \d", lines[0])
-    assert "operations, 14 parameters" in lines[1]
+    assert "autograd nodes, 14 parameters" in lines[1]
     (norm,) = [line for line in lines if line.startswith("    norm") and "BatchNorm2d" in line][:1]
     assert "batch_norm" in norm
     assert "4×8×8×8" in norm
