@@ -32,6 +32,9 @@ def first_step(training: Training, batch: Any) -> StepResult:
     training.detach_modes()
     training.modeset.attach(training.model)
     training.attached = training.modeset
+    if training.modeset.compiled:
+        step = training.step_count + 1
+        training.board.say(f"step {step}: compiling, which may take a minute", step)
     started = time.perf_counter()
     result = training.run_step(batch)
     if training.device.type == "cuda":
@@ -41,8 +44,8 @@ def first_step(training: Training, batch: Any) -> StepResult:
     if reference is not None and reference.shape == result.logits.shape:
         difference = float((result.logits.detach().float() - reference).abs().max())
         training.timings.parity(training.modes, difference)
-    if leaving is not None:
-        _report(training, leaving, seconds)
+    if leaving is not None or training.modeset.compiled:
+        _report(training, leaving or training.modeset, seconds)
     return result
 
 

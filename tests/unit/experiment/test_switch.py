@@ -61,6 +61,20 @@ def test_looking_at_the_parity_changes_nothing(tmp_path: Path) -> None:
     assert sequences[0] == sequences[1]
 
 
+@pytest.mark.skipif(missing_for_compile(CPU) is not None, reason="no C++ compiler here")
+def test_compiling_is_said_while_it_lasts(tmp_path: Path) -> None:
+    exp = experiment(tmp_path)
+    said: list[str] = []
+    exp.subscribe(lambda event: said.append(exp.message))
+    exp.modes = "compile"
+    exp.run(steps=2, wait=True)
+    exp.close()
+    assert "step 1: compiling, which may take a minute" in said
+    assert any(
+        text.startswith("step 1: switched to compile blocks; first step took ") for text in said
+    )
+
+
 def test_fp16_keeps_its_scaler_through_a_visit_to_fp32(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     exp.modes = "fp16"
