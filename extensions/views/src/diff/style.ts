@@ -1,5 +1,5 @@
 /** What the diff view adds to the graph view's stylesheet: the colours of the three states. */
-import { STYLE as GRAPH } from '../graph/style';
+import { SHARED } from '../graph/style';
 import { scoped } from '../graph/tokens';
 
 const OWN = scoped(
@@ -37,4 +37,4 @@ const OWN = scoped(
 `,
 );
 
-export const STYLE = GRAPH + OWN;
+export const STYLE = SHARED + OWN;

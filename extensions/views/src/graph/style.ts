@@ -1,10 +1,13 @@
-/** The graph view's stylesheet, scoped so that no rule reaches another view on the page. */
+/**
+ * The graph view's stylesheet, scoped so that no rule reaches another view on the page: what every
+ * face needs, and what only a capture shows.
+ */
 import { scoped, TOKENS } from './tokens';
 
-export const STYLE = scoped(
+export const SHARED = scoped(
   'graph',
   `${TOKENS}
-.wv-crumbs{display:flex;align-items:center;gap:2px;min-width:0;overflow:hidden;white-space:nowrap;flex:0 1 auto}
+.wv-crumbs{display:flex;align-items:center;gap:2px;min-width:48px;overflow:hidden;white-space:nowrap;flex:0 1 auto}
 .wv-crumbs span{color:$ink2}
 .wv-crumbs button,.wv-crumbs b,.wv-row .name{overflow:hidden;text-overflow:ellipsis}
 .wv-crumbs button{max-width:180px;flex:0 1 auto;min-width:18px}
@@ -20,8 +23,6 @@ export const STYLE = scoped(
 .wv-row .twist{width:16px;flex:none;text-align:center;color:$ink2;font-size:10px;transition:none}
 .wv-row .name{flex:1}
 .wv-row .bytes{font-size:12px}
-.wv-row .meter{position:absolute;right:8px;bottom:1px;width:44px;height:3px;border-radius:2px;background:$lvl2;overflow:hidden}
-.wv-row .meter i{display:block;height:3px;background:$s6}
 .wv-foot{padding:10px 12px;font-size:12px;color:$ink2;border-top:1px solid $line}
 .wv-foot p{margin:0 0 6px}.wv-foot p:last-child{margin:0}
 .wv-main{flex:1;position:relative;min-width:0;background:$canvas}
@@ -31,15 +32,10 @@ export const STYLE = scoped(
 .wv-legend:not([open]){width:auto;padding:5px 10px}.wv-legend:not([open]) b::after{content:'Legend';font-size:12px}.wv-legend:not([open]) b{font-size:0}
 .wv-legend b{font-weight:600}.wv-legend[open] b{font-size:12px}
 .wv-legend summary{cursor:pointer;list-style-position:outside;margin-left:12px}
-.wv-legend .ramp{display:flex;margin:8px 0 2px;height:9px;border:1px solid $stroke}
-.wv-legend .ramp i{flex:1}
-.wv-legend .ticks{display:flex;justify-content:space-between;margin-bottom:6px}
 .wv-legend .key{display:flex;align-items:center;gap:10px;min-height:18px}
 .wv-legend .key>i{flex:none;width:40px;height:0;border-top:2.5px solid currentColor}
-.wv-legend .key>i.held{border-top:2.5px dashed currentColor}
 .wv-legend .key>i.flow{border-color:$flow}
 .wv-legend .key>i.chip{height:12px;border:1px solid $stroke;border-radius:6px;width:26px;background:radial-gradient(circle at 7px 5px,$c-parameters 3.5px,transparent 4px);margin-right:14px}
-.wv-legend .key>i.swatch{width:14px;height:14px;border:1px solid $stroke2;border-radius:3px}
 .wv-legend p{margin:4px 0 0;color:$ink2}
 .wv-map{flex:none;align-self:center;margin:0 0 12px;border:1px solid $stroke;border-radius:4px;background:$raise;cursor:pointer}
 .wv-inspector{width:336px;flex:none;border-left:1px solid $line;overflow:auto;min-height:0;background:$surface}
@@ -52,17 +48,39 @@ export const STYLE = scoped(
 .wv-view[data-size=narrow] .wv-bar{flex-wrap:wrap}
 .wv-view[data-small] .wv-bar kbd{display:none}
 .wv-view[data-small] .wv-seg button,.wv-view[data-small] .wv-bar .wv-btn{padding:0 8px}
-.wv-table{position:absolute;inset:0;overflow:auto;background:$surface;padding:0 16px 16px}
-.wv-view .wv-table th{position:sticky;top:0;background:$surface;padding:8px 0 6px 12px;border-bottom:1px solid $stroke2}
+.wv-table{position:absolute;inset:0;overflow:auto;background:$surface;padding:0 16px 16px 0}
+.wv-view .wv-table th{position:sticky;top:0;background:$surface;padding:8px 0 6px 12px;border-bottom:1px solid $stroke2;white-space:normal;vertical-align:bottom;min-width:44px}
+.wv-view .wv-table th:first-child{left:0;z-index:1;padding-left:22px;white-space:nowrap}
+.wv-view .wv-table td:first-child{position:sticky;left:0;background:$surface}
+.wv-table .twist{display:inline-block;width:14px;color:$ink2}
 .wv-view .wv-table td{padding:4px 0 4px 12px;border-bottom:1px solid $grid}
 .wv-view .wv-table td:first-child{max-width:320px}
-.wv-table tr[aria-selected=true] td{background:$selbg}
+.wv-view .wv-table tr[aria-selected=true] td{background:$selbg}
 .wv-table tbody tr{cursor:pointer}
-.wv-table tbody tr:hover td{background:$lvl1}
+.wv-view .wv-table tbody tr:not([aria-selected=true]):hover td{background:$lvl1}
 .wv-banner{flex:none;display:flex;align-items:center;gap:10px;padding:6px 12px;border-bottom:1px solid $line;background:$badbg;box-shadow:inset 3px 0 $bad}
 .wv-banner .text{flex:1;min-width:0;overflow-wrap:anywhere}.wv-banner>span:first-child{color:$bad}
 .wv-lit{position:absolute;right:12px;bottom:12px;display:flex;align-items:center;gap:12px;max-width:calc(100% - 24px);padding:5px 5px 5px 14px;border:1px solid $sel;border-radius:6px;background:$selbg;box-shadow:$shadow}
 .wv-seg button[aria-disabled=true]{color:$ink2;opacity:.6;cursor:default}
+.wv-sec details{margin:0 0 6px}.wv-sec summary{cursor:pointer}
+.wv-sec code{font:12px/16px $code-font;background:none;padding:0;color:inherit}
+.wv-view .wv-inspector td{max-width:104px}.wv-view .wv-inspector td:nth-child(2){max-width:132px}
+.wv-inspector ul{margin:0;padding-left:18px}
+`,
+);
+
+export const STYLE =
+  SHARED +
+  scoped(
+    'graph',
+    `
+.wv-row .meter{position:absolute;right:8px;bottom:1px;width:44px;height:3px;border-radius:2px;background:$lvl2;overflow:hidden}
+.wv-row .meter i{display:block;height:3px;background:$s6}
+.wv-legend .ramp{display:flex;margin:8px 0 2px;height:9px;border:1px solid $stroke}
+.wv-legend .ramp i{flex:1}
+.wv-legend .ticks{display:flex;justify-content:space-between;margin-bottom:6px}
+.wv-legend .key>i.held{border-top:2.5px dashed currentColor}
+.wv-legend .key>i.swatch{width:30px;height:13px;border:1px solid $stroke2;border-radius:4px;margin-right:10px}
 .wv-legend .key>i.sign{border:0}.wv-legend .key>i.sign::before{content:'0';display:block;font-style:normal;font-weight:600;text-align:center;width:14px}
 .wv-legend .key>i.sign{width:14px;height:14px}
 .wv-legend .key>i.hatched{background:repeating-linear-gradient(-45deg,$hatch 0 1px,$hatchbg 1px 4px)}
@@ -70,14 +88,10 @@ export const STYLE = scoped(
 .wv-questions{display:flex;flex-direction:column;gap:8px}
 .wv-questions .wv-btn{justify-content:space-between;width:100%}
 .wv-questions p,.wv-questions ul{margin:0}
-.wv-view .wv-primary{width:100%;height:auto;flex-direction:column;align-items:flex-start;gap:0;padding:6px 12px;background:#1565c0;border-color:transparent;color:#fff;white-space:normal;text-align:left}
+.wv-view .wv-primary{width:100%;margin-bottom:8px;height:auto;flex-direction:column;align-items:flex-start;gap:0;padding:6px 12px;background:#1565c0;border-color:transparent;color:#fff;white-space:normal;text-align:left}
 .wv-view .wv-primary:hover{background:#0d47a1}.wv-view .wv-primary b{font-weight:600}
 .wv-view .wv-wrap{white-space:pre-wrap;overflow-wrap:anywhere;padding:3px 8px;margin:6px 0}
-.wv-sec details{margin:0 0 6px}.wv-sec summary{cursor:pointer}
-.wv-sec code{font:12px/16px $code-font;background:none;padding:0;color:inherit}
 .wv-unreached li{margin:4px 0;overflow-wrap:anywhere}
 .wv-unreached li[data-found]{background:$selbg;box-shadow:-4px 0 $selbg,4px 0 $selbg}
-.wv-view .wv-inspector td{max-width:104px}.wv-view .wv-inspector td:nth-child(2){max-width:132px}
-.wv-inspector ul{margin:0;padding-left:18px}
 `,
-);
+  );
