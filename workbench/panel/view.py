@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LAB_MIME = "application/vnd.torch-workbench.panel+json"
 """What the JupyterLab extension draws, over its own connection, in place of the widget."""
 
-_VIEWS = frozenset({"graph", "memory"})
+_VIEWS = frozenset({"graph", "diff", "memory"})
 
 
 def display_bundle(experiment: Experiment, **options: Any) -> MimeBundle:
