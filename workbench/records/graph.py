@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,13 @@ class Unreached:
     """One sentence that names the cut."""
     source: Annotated[int, Index("sources", none=True)]
     """Line of the cut, an index into `GraphRecord.sources`; -1 where there is none."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """What a notebook shows of it as the value of a cell."""
+        printer.text(self.text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from IPython.lib.pretty import pretty
 from torch import nn
 
 import workbench as wb
@@ -30,6 +31,7 @@ def backward_watched(model):
 def test_a_parameter_without_a_gradient_has_its_reason():
     answer = why_no_gradient(backward_watched(Branch(detach)), "lost.weight")
     assert answer.reason == "detached"
+    assert str(answer) == pretty(answer) == answer.text
 
 
 def test_a_parameter_with_a_gradient_has_its_norm():
