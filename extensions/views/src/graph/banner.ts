@@ -1,6 +1,5 @@
 /** Lines at the edges of the drawing: the first value that is not finite, and what is lit. */
-import { button, h } from './dom';
-import { oneLine } from './format';
+import { button, h, sentence } from './dom';
 import type { Item } from './groups';
 import type { Drawing } from './drawing';
 
@@ -14,8 +13,7 @@ export function showNonFinite(
   const found = state?.record.non_finite;
   element.hidden = !found;
   if (!state || !found) return;
-  const text = oneLine(found.text.slice(0, 600));
-  const line = h('span', { class: 'text' }, text);
+  const line = h('span', { class: 'text' }, ...sentence(found.text));
   element.replaceChildren(h('span', { 'aria-hidden': 'true' }, '⚠'), line);
   const operation = state.firstNonFinite;
   if (operation) element.append(button('Show the node', () => select(operation), {}, key));

@@ -1,5 +1,6 @@
 /** Controls and parts of inspectors. Text always goes in as text, never as markup. */
 import { h, type Attrs } from '../dom';
+import { oneLine } from './format';
 
 export { h };
 
@@ -68,9 +69,17 @@ export function facts(rows: readonly (readonly [string, string])[]): HTMLElement
   return list;
 }
 
+/** A sentence of the record's on one line: what stands between backticks is set as code. */
+export function sentence(text: string, limit = 600): (Node | string)[] {
+  const parts = oneLine(text.slice(0, limit)).split('`');
+  // An odd number of backticks is not markup.
+  if (parts.length % 2 === 0) return [parts.join('`')];
+  return parts.map((part, at) => (at % 2 ? h('code', {}, part) : part));
+}
+
 /** A remark in the second ink. */
 export function note(text: string, ...more: Node[]): HTMLElement {
-  return h('p', { class: 'wv-note' }, text, ...more);
+  return h('p', { class: 'wv-note' }, ...sentence(text, text.length), ...more);
 }
 
 /** A titled part of an inspector. */

@@ -66,7 +66,9 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
   if (!estimate) return null;
   const { freed, inputs, modules, seconds, path } = estimate;
   const several = modules > 1;
-  const what = several ? `each of the ${modules}` : shorten(path.split('.').pop() ?? path, 40);
+  // The name of a list comes with a place in it: `layer.0`.
+  const name = /[^.]*[^.\d][^.]*(\.\d+)*$/.exec(path)?.[0] ?? path;
+  const what = several ? `each of the ${modules}` : shorten(name, 40);
   const time = seconds === null ? '' : ` for about +${formatSeconds(seconds)} a step`;
   const { code, where } = checkpointCall(path, modules);
   const copied = h('span', { role: 'status' }, 'Copy the call');

@@ -1,5 +1,5 @@
 /** The inspector's page for the whole capture. */
-import { facts, h, section } from './dom';
+import { facts, h, section, sentence } from './dom';
 import { formatBytes, formatCount, formatNumber, oneLine, plural, shorten } from './format';
 import { parameterNorm } from './gradients';
 import { largestSavers } from './inspect-group';
@@ -24,7 +24,7 @@ export function inspectCapture(inspection: Inspection): Node[] {
   parts.push(largestSavers(inspection, [...state.operations]));
   parts.push(section('What is counted', '', ...totals(state).map((text) => h('p', {}, text))));
   if (record.notes.length > 0) {
-    const notes = record.notes.map((text) => h('li', {}, oneLine(text.slice(0, 600))));
+    const notes = record.notes.map((text) => h('li', {}, ...sentence(text)));
     parts.push(section('What this capture could not know', '', h('ul', {}, ...notes)));
   }
   return parts;
@@ -46,7 +46,7 @@ function captureFacts(state: GraphState): [string, string][] {
 function nonFinite({ state, select }: Inspection): HTMLElement | null {
   const found = state.record.non_finite;
   if (!found) return null;
-  const parts: Node[] = [h('p', {}, oneLine(found.text.slice(0, 600)))];
+  const parts: Node[] = [h('p', {}, ...sentence(found.text))];
   const operation = state.firstNonFinite;
   if (operation) {
     const path = state.record.modules[operation.module]?.path ?? '';

@@ -1,6 +1,7 @@
 /** The inspector's page for a module, a rolled-up card or a stretch of a long list. */
 import { button, facts, h, note, section } from './dom';
 import { formatBytes, formatCount, formatNumber, formatSeconds, oneLine } from './format';
+import { fullName } from './full-name';
 import { outputGradient, parameterNorm } from './gradients';
 import { countRepeats, size, type Group } from './groups';
 import { checkpointCard, questions } from './inspect-actions';
@@ -42,7 +43,7 @@ function moduleFacts(state: GraphState, item: Group): [string, string][] {
   if (item.seconds !== null) rows.push(['Forward', `${formatSeconds(item.seconds)}, all calls`]);
   const norm = parameterNorm(item, state.operations);
   if (norm !== null) rows.push(['Gradient norm', `${formatNumber(norm)}, its parameters`]);
-  if (item.path) rows.push(['Path', oneLine(item.path.slice(0, 400))]);
+  if (item.path) rows.push(['Path', oneLine(fullName(item, state.record).slice(0, 400))]);
   const last = state.operations[item.end - 1];
   if (last) rows.push(['Out', `${last.shape} ${last.dtype}`]);
   return rows;

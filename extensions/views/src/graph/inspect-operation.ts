@@ -58,11 +58,11 @@ function saved({ state, select }: Inspection, item: Operation): HTMLElement {
   const body = table(['Tensor', 'Shape', 'Held by', 'Bytes'], rows);
   const parts: Node[] = [body];
   if (held.length > 40) parts.push(note(`and ${formatCount(held.length - 40)} more`));
-  parts.push(note(`${formatCount(item.saved)} B held first by this operation.`));
+  if (item.saved > 0) parts.push(note(`Held here first: ${formatCount(item.saved)} B.`));
   return section('Saved for backward', counted, ...parts);
 }
 
-/** `here only`, `parameter`, or the other operation that holds the storage, as a link. */
+/** `here only`, `parameter`, or who else holds the storage, as a link: after `here` if this is the first. */
 function heldBy(
   state: GraphState,
   one: Saved,
@@ -70,10 +70,11 @@ function heldBy(
   select: (item: Item) => void,
 ): Cell {
   if (one.kind !== 'activation') return { text: one.kind };
-  const others = state.storages.holdersOf(one.storage).filter((other) => other !== item);
+  const holders = state.storages.holdersOf(one.storage);
+  const others = holders.filter((other) => other !== item);
   const [first] = others;
   if (!first) return { text: 'here only' };
-  const node = h('span', {}, itemLink(first, select, 16));
+  const node = h('span', {}, holders[0] === item ? 'here, ' : '', itemLink(first, select, 16));
   if (others.length > 1) node.append(` + ${others.length - 1}`);
   return {
     node,

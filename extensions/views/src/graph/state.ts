@@ -5,12 +5,12 @@ import type { GraphColumns } from './columns';
 import { Drawing } from './drawing';
 import { oneLine, plural } from './format';
 import { normRange } from './gradients';
+import { fullName } from './full-name';
 import type { Group, Item } from './groups';
 import { holdersOf, parametersOf, pathToParameters, type HighlightKind } from './highlight';
 import { readOperations, type Operation } from './operations';
 import { Storages } from './storages';
 import type { Palette } from './theme';
-import { nameOf } from './tree-panel';
 import { UnreachedIndex } from './unreached';
 
 export type Colouring = 'bytes' | 'gradient' | 'time' | 'dtype' | 'none';
@@ -64,9 +64,9 @@ export class GraphState extends Drawing {
   }
 
   override litText(): string {
-    const { highlight, operations } = this;
+    const { highlight, operations, record } = this;
     if (!highlight) return '';
-    const name = oneLine(nameOf(highlight.from).slice(0, 80));
+    const name = oneLine(fullName(highlight.from, record).slice(0, 120));
     return highlight.kind === 'path'
       ? `Path of the gradient from ${name} to ${plural(parametersOf(highlight, operations).length, 'parameter')}`
       : `${plural(highlight.lit.size, 'operation holds', 'operations hold')} what ${name} holds for backward`;

@@ -52,6 +52,9 @@ export const SHARED = scoped(
 .wv-view .wv-table th{position:sticky;top:0;background:$surface;padding:8px 0 6px 12px;border-bottom:1px solid $stroke2;white-space:normal;vertical-align:bottom;min-width:44px}
 .wv-view .wv-table th:first-child{left:0;z-index:1;padding-left:22px;white-space:nowrap}
 .wv-view .wv-table td:first-child{position:sticky;left:0;background:$surface}
+.wv-view .wv-table tr:focus-visible{outline:none}
+.wv-view .wv-table tr:focus-visible td{box-shadow:inset 0 2px $sel,inset 0 -2px $sel}
+@media (forced-colors:active){.wv-view .wv-table tr:focus-visible td{outline:2px solid Highlight;outline-offset:-2px}}
 .wv-table .twist{display:inline-block;width:14px;color:$ink2}
 .wv-view .wv-table td{padding:4px 0 4px 12px;border-bottom:1px solid $grid}
 .wv-view .wv-table td:first-child{max-width:320px}
@@ -91,7 +94,7 @@ export const STYLE =
 .wv-view .wv-primary{width:100%;margin-bottom:8px;height:auto;flex-direction:column;align-items:flex-start;gap:0;padding:6px 12px;background:#1565c0;border-color:transparent;color:#fff;white-space:normal;text-align:left}
 .wv-view .wv-primary:hover{background:#0d47a1}.wv-view .wv-primary b{font-weight:600}
 .wv-view .wv-wrap{white-space:pre-wrap;overflow-wrap:anywhere;padding:3px 8px;margin:6px 0}
-.wv-unreached li{margin:4px 0;overflow-wrap:anywhere}
+.wv-unreached li{margin:4px 0;overflow-wrap:anywhere}.wv-unreached .wv-note{display:block}
 .wv-unreached li[data-found]{background:$selbg;box-shadow:-4px 0 $selbg,4px 0 $selbg}
 `,
   );

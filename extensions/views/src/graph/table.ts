@@ -69,12 +69,12 @@ export function showTable(
 
 function rowOf(state: Drawing, columns: Columns, item: Item, depth: number): HTMLElement {
   const group = item.kind === 'operation' ? null : item;
-  const mark = group ? (state.open.has(group) ? '▾ ' : '▸ ') : '';
+  const mark = group ? (state.open.has(group) ? '▾' : '▸') : '';
   const name = h('td', {
     style: `padding-left:${depth * 16 - 8}px`,
     title: shorten(nameOf(item), 300),
   });
-  name.append(mark + shorten(nameOf(item), 60));
+  name.append(h('span', { class: 'twist' }, mark), shorten(nameOf(item), 60));
   return h(
     'tr',
     {
