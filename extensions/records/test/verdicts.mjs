@@ -28,7 +28,7 @@ function verdict(bytes) {
 
 const all = readFileSync(process.argv[2]);
 const verdicts = [];
-for (let at = 0; at < all.length; ) {
+for (let at = 0; at < all.length;) {
   const start = at + 8;
   at = start + Number(all.readBigUInt64LE(at));
   verdicts.push(verdict(all.subarray(start, at)));
