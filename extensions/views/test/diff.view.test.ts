@@ -38,7 +38,7 @@ describe('the diff view', () => {
   it('goes to the next and the previous change by keyboard and tells what it is', () => {
     press('n');
     expect(title()).toBe('linear');
-    expect(said()).toContain('linear, changed, float32 → bfloat16');
+    expect(said()).toContain('linear, changed from A to B, float32 → bfloat16');
     press('n');
     expect(title()).toBe('late');
     expect(query(host, '[aria-label=Changes]').textContent).toContain('2 of 4');

@@ -8,14 +8,7 @@ import type { GraphView } from '../graph/view';
 import { SIGNS, stateOf, type Change, type DiffState as State, type Side } from './change';
 import type { DiffState } from './state';
 import type { Total } from './totals';
-import { growthText, signedBytes } from './words';
-
-const STATES: Record<State, string> = {
-  same: 'the same in both',
-  removed: 'removed: only in A',
-  added: 'added: only in B',
-  changed: 'changed from A to B',
-};
+import { growthText, signedBytes, STATES } from './words';
 
 export function inspectOperation(
   view: GraphView<DiffState>,

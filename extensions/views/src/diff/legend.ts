@@ -2,13 +2,13 @@
 import { h } from '../graph/dom';
 import { formatBytes } from '../graph/format';
 import type { DiffState } from './state';
-import { FILTER_TEXTS } from './words';
+import { FILTER_TEXTS, STATES } from './words';
 
 export function showLegend(element: HTMLDetailsElement, state: DiffState): void {
   element.replaceChildren(h('summary', {}, h('b', {}, 'A to B')));
   element.append(
-    key('removed', FILTER_TEXTS.removed.sign, 'removed: only in A'),
-    key('added', FILTER_TEXTS.added.sign, 'added: only in B'),
+    key('removed', FILTER_TEXTS.removed.sign, STATES.removed),
+    key('added', FILTER_TEXTS.added.sign, STATES.added),
     key('changed', FILTER_TEXTS.changed.sign, 'changed: shape, dtype or bytes'),
   );
   if (state.record.gradients) element.append(key('text', '▲ × 3.4', 'gradient norm, B over A'));

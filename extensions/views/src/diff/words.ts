@@ -1,9 +1,17 @@
 /** How a diff writes changes: signs, arrows, differences and ratios. */
 import { formatBytes, formatNumber } from '../graph/format';
 import type { Operation } from '../graph/operations';
-import { BEYOND, isCast, SIGNS, type Change } from './change';
+import { BEYOND, isCast, SIGNS, type Change, type DiffState } from './change';
 import type { DiffColumns } from './columns';
 import type { Filter } from './index-of-changes';
+
+/** Each state in words. */
+export const STATES: Record<DiffState, string> = {
+  same: 'the same in both',
+  removed: 'removed: only in A',
+  added: 'added: only in B',
+  changed: 'changed from A to B',
+};
 
 /** What the chip of a filter says, and what is said of what it leaves lit. */
 export const FILTER_TEXTS: Record<Filter, { sign: string; text: string; lit: string }> = {
