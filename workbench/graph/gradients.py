@@ -27,6 +27,7 @@ import torch
 
 from workbench.graph.handing_on import doubtful, givers
 from workbench.graph.pending import Pending
+from workbench.graph.small import SmallGradients
 from workbench.graph.statistics import Statistics, combine, is_finite, is_strided, measure, parts_of
 from workbench.graph.torch_private import (
     at_end_of_backward,
@@ -100,6 +101,7 @@ class GradientWatch:
         self._found: dict[int, list[Statistics]] = defaultdict(list)
         self._made: dict[tuple[int, int], bool] = {}
         self._pending = Pending()
+        self._small = SmallGradients()
         self._memory: dict[int, tuple[int, int, int]] = {}
         """Row -> where the gradient that it was handed lies, while it may be handed on."""
 
@@ -163,7 +165,10 @@ class GradientWatch:
     def _measure(self, row: int, gradient: Tensor) -> None:
         if self._is_known(row, gradient):
             return
-        rows_of = gradient if self._has_rows(gradient) else None
+        has_rows = self._has_rows(gradient)
+        if _is_plain(gradient) and self._small.add(row, gradient, has_rows=has_rows):
+            return
+        rows_of = gradient if has_rows else None
         for part in parts_of(gradient):
             if part.values.device.type == "cpu":
                 found = measure(part, rows_of)
@@ -176,11 +181,7 @@ class GradientWatch:
 
         The giver's memory was alive while it handed this on, and has been since if this is it.
         """
-        if (
-            gradient.device.type != "cpu"
-            or type(gradient) is not torch.Tensor
-            or not is_strided(gradient)
-        ):
+        if not _is_plain(gradient):
             return False
         memory = self._memory[row] = (
             gradient.data_ptr(), gradient.numel(), version_of(gradient)
@@ -202,11 +203,18 @@ class GradientWatch:
         return not any(one.non_finite for one in self._found.get(row, ()))
 
     def _read(self) -> None:
+        for row, found in self._small.read():
+            self._found[row].append(found)
         for key, found in self._pending.read():
             if isinstance(key, int):
                 self._found[key].append(found)
             else:
                 self._made[key] = self._made.get(key, True) and not found.non_finite
+
+
+def _is_plain(gradient: Tensor) -> bool:
+    """Whether it is an ordinary tensor in this machine's memory."""
+    return gradient.device.type == "cpu" and type(gradient) is torch.Tensor and is_strided(gradient)
 
 
 def _before(watch: weakref.ref[GradientWatch], row: int) -> Callable[[Any], None]:

@@ -151,11 +151,11 @@ def test_a_fault_of_ours_is_a_note_and_no_error(monkeypatch):
         raise RuntimeError("measured wrongly")
 
     monkeypatch.setattr(gradients, "measure", broken)
-    w = torch.ones(2, requires_grad=True)
+    w = torch.ones(3000, requires_grad=True)
     loss = (w * 2).sum()
     view = wb.graph(loss)
     loss.backward()
-    assert w.grad.tolist() == [2, 2]
+    assert w.grad.unique().tolist() == [2]
     assert any("measured wrongly" in note for note in view.record.notes)
 
 
