@@ -6,6 +6,7 @@ import { files } from './plugins/files';
 import { launcher } from './plugins/launcher';
 import { open } from './plugins/open';
 import { output } from './plugins/output';
+import { save } from './plugins/save';
 import { settings } from './plugins/settings';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
@@ -19,6 +20,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   sidebar,
   documents,
   files,
+  save,
   tensorboard,
   open,
   output,

@@ -100,6 +100,7 @@ export const CommandIDs = {
   compareGraphs: 'workbench:compare-graphs',
   openGraph: 'workbench:open-graph',
   openMemory: 'workbench:open-memory',
+  saveCapture: 'workbench:save-capture',
   openTensorBoard: 'workbench:open-tensorboard',
   openRunTensorBoard: 'workbench:open-run-tensorboard',
   reloadTensorBoard: 'workbench:reload-tensorboard',

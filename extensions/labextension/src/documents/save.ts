@@ -1,0 +1,48 @@
+import type { Contents } from '@jupyterlab/services';
+import { PathExt } from '@jupyterlab/coreutils';
+import type { CaptureKind } from '@torch-workbench/records';
+
+const CHUNK = 0x8000;
+/** As many names are tried before the person is told. */
+const MOST_NAMES = 1000;
+
+/** `Step 42 · graph of early exit` -> `step-42-graph-of-early-exit.graph.safetensors`. */
+export function fileName(label: string, kind: CaptureKind, number: number): string {
+  const words = label.normalize('NFC').match(/[\p{L}\p{N}_]+/gu) ?? [];
+  const stem = words.join('-').toLowerCase().slice(0, 80) || kind;
+  return `${stem}${number > 1 ? `-${number}` : ''}.${kind}.safetensors`;
+}
+
+/** Writes a record into a folder under a name that is free, and resolves with its path. */
+export async function saveRecord(
+  contents: Contents.IManager,
+  folder: string,
+  label: string,
+  kind: CaptureKind,
+  bytes: ArrayBuffer,
+): Promise<string> {
+  const taken = new Set(
+    (await contents.get(folder)).content.map((one: Contents.IModel) => one.name),
+  );
+  for (let number = 1; number <= MOST_NAMES; number += 1) {
+    const name = fileName(label, kind, number);
+    if (!taken.has(name)) {
+      const path = PathExt.join(folder, name);
+      await contents.save(path, { type: 'file', format: 'base64', content: base64(bytes) });
+      return path;
+    }
+  }
+  throw new Error(
+    `${folder || 'This folder'} has ${MOST_NAMES} files named ${fileName(label, kind, 1)}.`,
+  );
+}
+
+/** The bytes as base64, a piece at a time: a call takes only so many arguments. */
+export function base64(bytes: ArrayBuffer): string {
+  const all = new Uint8Array(bytes);
+  const pieces: string[] = [];
+  for (let at = 0; at < all.length; at += CHUNK) {
+    pieces.push(String.fromCharCode(...all.subarray(at, at + CHUNK)));
+  }
+  return btoa(pieces.join(''));
+}
