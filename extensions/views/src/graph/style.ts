@@ -45,7 +45,7 @@ export const SHARED = scoped(
 .wv-view[data-size=narrow] .wv-tree{left:0;width:min(240px,80%)}
 .wv-view[data-small] .wv-label,.wv-view[data-size=narrow] .wv-crumbs{display:none}
 .wv-view[data-small] .wv-bar{gap:6px;padding:5px 8px}
-.wv-view[data-size=narrow] .wv-bar{flex-wrap:wrap}
+.wv-view[data-small] .wv-bar{flex-wrap:wrap}.wv-view[data-small] .wv-find{flex:1 9999 110px;max-width:228px}
 .wv-view[data-small] .wv-bar kbd{display:none}
 .wv-view[data-small] .wv-seg button,.wv-view[data-small] .wv-bar .wv-btn{padding:0 8px}
 .wv-table{position:absolute;inset:0;overflow:auto;background:$surface;padding:0 16px 16px 0}

@@ -93,7 +93,10 @@ export class Surface {
     this.#animation = requestAnimationFrame(tick);
   }
 
-  /** The first look at a drawing; returns whether the corner at the top right stays free. */
+  /**
+   * The first look at a drawing; returns whether `width` by `height` pixels at the top right stay
+   * free. A width of 0 asks for no more than the closed legend takes.
+   */
   open(width: number, height: number): boolean {
     const root = this.#state?.layout.root;
     if (!root) return true;
@@ -101,13 +104,16 @@ export class Surface {
     camera.open(root, root.axis);
     const top = root.children.filter(({ y }) => (y - camera.y) * camera.zoom < height);
     const right = Math.max(...top.map((box) => box.x + box.width));
+    const rect = { ...root, width: right - root.x };
     const { x } = camera;
-    const free = camera.clear({ ...root, width: right - root.x }, width);
+    const free = width > 0 && camera.clear(rect, width);
     if (!free) {
       camera.x = x;
       // Closed it is a button, and nothing is under that either.
-      const beside = camera.clear({ ...root, width: right - root.x }, LEGEND_BUTTON.width);
-      if (!beside) camera.y -= LEGEND_BUTTON.height / camera.zoom;
+      if (!camera.clear(rect, LEGEND_BUTTON.width)) {
+        camera.x = x;
+        camera.y -= LEGEND_BUTTON.height / camera.zoom;
+      }
     }
     this.redraw();
     return free;
