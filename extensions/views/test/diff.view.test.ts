@@ -123,4 +123,24 @@ describe('a diff without changes', () => {
     pressOn(host, 't');
     expect(host.querySelector('img')).toBeNull();
   });
+
+  it('draws or refuses a diff that points nowhere, and never throws', () => {
+    const record = diffOf(EARLY_EXIT);
+    const far = (column: ArrayLike<unknown>): number[] => Array.from(column, () => 1_000_000);
+    const broken: Partial<DiffColumns>[] = [
+      { edge_from: far(record.edge_from) },
+      { edge_from: record.edge_to, edge_to: record.edge_from },
+      { node_state: far(record.node_state) },
+      { node_shape_b: far(record.node_shape_b), node_source_b: far(record.node_source_b) },
+      { node_module: far(record.node_module) },
+      { a: { ...record.a, root: 1_000_000 }, root: 1_000_000 },
+      { cause_source: 1_000_000 },
+      { node_saved_bytes_b: [], node_gradient_norm_b: [] },
+    ];
+    for (const change of broken) {
+      const host = shown({ ...record, ...change });
+      for (const key of ['n', 'n', 'o', 't']) pressOn(host, key);
+      expect(host.querySelector('.wv-diff')).not.toBeNull();
+    }
+  });
 });
