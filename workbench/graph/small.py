@@ -66,9 +66,9 @@ class SmallGradients:
         return True
 
     def read(self) -> list[tuple[int, Statistics]]:
-        """(row, statistics) of everything that was added."""
+        """(row, statistics) of everything that was added; lets go of the buffer."""
         self._measure()
-        found, self._found = self._found, []
+        found, self._found, self._buffer = self._found, [], None
         return found
 
     def _measure(self) -> None:

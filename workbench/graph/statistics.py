@@ -4,9 +4,11 @@ A gradient on the CPU is measured at once: reading a number there costs nothing,
 costly questions (how many values are not finite, and in which rows of the batch) are asked only
 when the norm says so. On an accelerator the answers stay there: see `workbench.graph.pending`.
 
-What is read per gradient on the CPU is one pass for the norm, one for the largest magnitude, and at
-most `EXACT_ZEROS` values for the share of zeros: counting all of them would take four times as long
-as the norm (torch 2.13, two cores).
+What is read per gradient on the CPU is one pass for the norm, one for the largest and one for the
+smallest value, piece by piece so that memory is read once, and at most `EXACT_ZEROS` values for the
+share of zeros: counting all of them would take four times as long as the norm (torch 2.13, two
+cores). Most of the time is the memory's: 45 million values of a ResNet-50 take about as long as
+reading them twice. Small gradients go through `workbench.graph.small`.
 """
 
 from __future__ import annotations
