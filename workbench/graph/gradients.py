@@ -3,8 +3,8 @@
 Every node gets a hook that is handed the gradient of the node's output right before the node runs;
 a leaf's is what backward gave it. What the hook notes are numbers (of small gradients a copy until
 the buffer for these is full; on an accelerator, scalars that stay there until the backward has
-ended). A hook refers to its row, never to a node, and to its
-watch weakly: hooks whose watch is gone do nothing, and a watch goes with its view.
+ended). A hook refers to its row, never to a node, and to its watch weakly: hooks whose watch is
+gone do nothing, and a watch goes with its view.
 
 Backward of *this* loss begins when the root's hook is called: a backward of another loss that
 shares some nodes, or of a part of the graph, before that is none of ours. The first one is watched,
