@@ -97,16 +97,16 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-    view.save(folder / "real_exit.wb")
+    view.record.save(folder / "real_exit.wb")
     recording.save(folder / "real_memory.wb")
     net = Classifier()
     with graph(net) as traced:
         loss = F.cross_entropy(net(torch.randint(1000, (32, 20))), labels)
-    graph(loss).save(folder / "real_transformer.wb")
+    graph(loss).record.save(folder / "real_transformer.wb")
     del traced
     cells = Recurrent(40)
     loss = F.cross_entropy(cells(torch.randn(32, 40, 16)), labels)
-    graph(loss, model=cells).save(folder / "real_lstm.wb")
+    graph(loss, model=cells).record.save(folder / "real_lstm.wb")
 
 
 if __name__ == "__main__":

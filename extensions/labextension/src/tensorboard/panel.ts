@@ -5,6 +5,7 @@ import { IFrame } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import { Signal } from '@lumino/signaling';
 import { Panel } from '@lumino/widgets';
+import { oneLine } from '@torch-workbench/views';
 import type { IDashboard, WorkbenchServer } from '../server';
 import { Notice } from '../notice';
 import { tensorboardIcon } from '../icons';
@@ -31,7 +32,7 @@ export class TensorBoardPanel extends Panel {
     this.addClass('jp-Workbench-tensorboard');
     this.title.label = trans.__(
       'TensorBoard: %1',
-      PathExt.basename(logdir) || trans.__('all runs'),
+      oneLine(PathExt.basename(logdir), 40) || trans.__('all runs'),
     );
     this.title.caption = trans.__('TensorBoard of %1', logdir || '/');
     this.title.icon = tensorboardIcon;

@@ -164,6 +164,7 @@ export class Surface {
   }
 
   #draw(): void {
+    cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     const context = this.element.getContext('2d');
     if (!context || !this.#state || !this.#palette) return;

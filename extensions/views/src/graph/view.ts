@@ -171,6 +171,8 @@ export class GraphView<S extends Drawing> {
   }
 
   #resize(): void {
+    // Out of sight, in a tab behind or a cell far away: everything stays as it was.
+    if (this.#surface.camera.width > 1 && this.#main.clientWidth === 0) return;
     this.#panels.resize();
     this.#surface.resize(this.#main.clientWidth, this.#main.clientHeight);
     this.#look.choose();
