@@ -66,7 +66,10 @@ async function theme(name) {
 
 const bundle = (name) => outputFiles.find(({ path }) => path.endsWith(`/${name}.js`)).text;
 
-const page = (name, view) => `<!doctype html><html data-jp-theme-name="${name}"><meta charset="utf-8">
+const page = (
+  name,
+  view,
+) => `<!doctype html><html data-jp-theme-name="${name}"><meta charset="utf-8">
 <link rel="stylesheet" href="/theme/${name}.css">
 <style>body{margin:0;height:100vh;font:13px sans-serif}#host{height:100%}</style>
 <body data-jp-theme-light="${name === 'light'}"><div id="host"></div>

@@ -88,7 +88,9 @@ describe('what holds these bytes', () => {
     const text = query(host, '.wv-questions').textContent ?? '';
     expect(text).toContain('8 B are held by this operation alone and would be freed');
     expect(text).toContain('256 B are held elsewhere too');
-    expect(query(host, '.wv-lit').textContent).toContain('2 operations hold what norm in block holds');
+    expect(query(host, '.wv-lit').textContent).toContain(
+      '2 operations hold what norm in block holds',
+    );
     find(host, 'relu');
     press(host, 'h');
     expect(query(host, '.wv-questions').textContent).toContain(

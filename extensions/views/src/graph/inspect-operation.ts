@@ -58,7 +58,8 @@ function saved({ state, select }: Inspection, item: Operation): HTMLElement {
   const body = table(['Tensor', 'Shape', 'Held by', 'Bytes'], rows);
   const parts: Node[] = [body];
   if (held.length > 40) parts.push(note(`and ${formatCount(held.length - 40)} more`));
-  if (item.saved > 0) parts.push(note(`Held here first: ${formatCount(item.saved)} B.`));
+  // Below a KiB the heading has the exact figure already.
+  if (item.saved >= 1024) parts.push(note(`Held here first: ${formatCount(item.saved)} B.`));
   return section('Saved for backward', counted, ...parts);
 }
 

@@ -48,7 +48,7 @@ export function operationRow(
   const path = record.modules[operation.module]?.path ?? '';
   return [
     { node: itemLink(operation, select, 16), title: operation.op },
-    { text: shorten(path, 22), title: path },
+    { text: shorten(path, 18), title: path },
     formatBytes(bytes),
   ];
 }
