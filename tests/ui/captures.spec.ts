@@ -1,4 +1,4 @@
-import { expect, test } from '@jupyterlab/galata';
+import { expect, test } from "@jupyterlab/galata";
 import {
   execute,
   experimentCode,
@@ -6,104 +6,175 @@ import {
   picture,
   reloadPage,
   runNotebook,
-} from './helpers';
+} from "./helpers";
 
-test.describe('Captures in tabs', () => {
-  test('a graph opens, is found again, and comes back after a reload', async ({
+test.describe("Captures in tabs", () => {
+  test("a graph opens, is found again, and comes back after a reload", async ({
     page,
     tmpPath,
   }) => {
-    await runNotebook(page, `${tmpPath}/graphs.ipynb`, [experimentCode('looked-at')]);
+    await runNotebook(page, `${tmpPath}/graphs.ipynb`, [
+      experimentCode("looked-at"),
+    ]);
     await experimentKnown(page);
     // JupyterLab saves its layout a moment after it changed; a reload before that knows no tab.
     const saved = page.waitForRequest(
       (request) =>
-        request.method() === 'PUT' &&
-        request.url().includes('/api/workspaces/') &&
-        (request.postData() ?? '').includes('workbench-capture'),
+        request.method() === "PUT" &&
+        request.url().includes("/api/workspaces/") &&
+        (request.postData() ?? "").includes("workbench-capture"),
     );
-    await execute(page, 'workbench:capture-graph');
-    const tab = page.getByRole('tab', { name: /Step \d+ · graph of looked-at/ });
+    await execute(page, "workbench:capture-graph");
+    const tab = page.getByRole("tab", {
+      name: /Step \d+ · graph of looked-at/,
+    });
     await expect(tab).toBeVisible();
-    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
-    await page.screenshot({ path: picture('graph-tab.png') });
+    await expect(
+      page.locator(".jp-Workbench-document canvas:visible").first(),
+    ).toBeVisible();
+    await page.screenshot({ path: picture("graph-tab.png") });
 
     // The same capture again activates its tab instead of opening another one.
-    await execute(page, 'workbench:open-graph');
+    await execute(page, "workbench:open-graph");
     await expect(tab).toHaveCount(1);
 
     await saved;
     await reloadPage(page);
     await expect(tab).toBeVisible();
     await tab.click();
-    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible({
+    await expect(
+      page.locator(".jp-Workbench-document canvas:visible").first(),
+    ).toBeVisible({
       timeout: 60_000,
     });
   });
 
-  test('memory opens beside it', async ({ page, tmpPath }) => {
-    await runNotebook(page, `${tmpPath}/memory.ipynb`, [experimentCode('looked-at')]);
+  test("two graphs are compared from the list of captures", async ({
+    page,
+    tmpPath,
+  }) => {
+    await runNotebook(page, `${tmpPath}/compare.ipynb`, [
+      experimentCode("compared"),
+    ]);
     await experimentKnown(page);
-    await execute(page, 'workbench:capture-memory');
-    await expect(page.getByRole('tab', { name: /Step \d+ · memory of looked-at/ })).toBeVisible();
-    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
-    await page.screenshot({ path: picture('memory-tab.png') });
+    for (const step of [1, 2]) {
+      await execute(page, "workbench:capture-graph");
+      const tab = page.getByRole("tab", {
+        name: `Step ${step} · graph of compared`,
+      });
+      await expect(tab).toBeVisible();
+    }
+    await execute(page, "workbench:show-side-panel");
+    const offer = page.getByRole("button", {
+      name: "Compare the graphs of steps 1 and 2",
+    });
+    await offer.hover();
+    await page.screenshot({ path: picture("compare-offer.png") });
+    await offer.click();
+    const tab = page.getByRole("tab", {
+      name: "Steps 1 → 2 · graphs of compared",
+    });
+    await expect(tab).toBeVisible();
+    await expect(
+      page.locator(".jp-Workbench-document canvas:visible").first(),
+    ).toBeVisible();
+    await expect(page.getByRole("button", { name: /^Same \d+/ })).toBeVisible();
+    await page.screenshot({ path: picture("compare-tab.png") });
+
+    // The diff is held beside the graphs: asked for again, it is the same tab.
+    await offer.click();
+    await expect(
+      page.getByRole("button", { name: /diff steps 1 → 2/ }),
+    ).toHaveCount(1);
+    await expect(tab).toHaveCount(1);
   });
 
-  test('a saved record opens from the file browser without its kernel', async ({
+  test("memory opens beside it", async ({ page, tmpPath }) => {
+    await runNotebook(page, `${tmpPath}/memory.ipynb`, [
+      experimentCode("looked-at"),
+    ]);
+    await experimentKnown(page);
+    await execute(page, "workbench:capture-memory");
+    await expect(
+      page.getByRole("tab", { name: /Step \d+ · memory of looked-at/ }),
+    ).toBeVisible();
+    await expect(
+      page.locator(".jp-Workbench-document canvas:visible").first(),
+    ).toBeVisible();
+    await page.screenshot({ path: picture("memory-tab.png") });
+  });
+
+  test("a saved record opens from the file browser without its kernel", async ({
     page,
     tmpPath,
   }) => {
     await runNotebook(page, `${tmpPath}/save.ipynb`, [
-      experimentCode('saved'),
+      experimentCode("saved"),
       'wb.graph(exp).save("step.graph.safetensors")',
     ]);
-    await execute(page, 'kernelmenu:shutdown').catch(() => undefined);
-    await execute(page, 'docmanager:open', {
+    await execute(page, "kernelmenu:shutdown").catch(() => undefined);
+    await execute(page, "docmanager:open", {
       path: `${tmpPath}/step.graph.safetensors`,
     });
-    await expect(page.getByRole('tab', { name: 'step.graph.safetensors' })).toBeVisible();
-    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
+    await expect(
+      page.getByRole("tab", { name: "step.graph.safetensors" }),
+    ).toBeVisible();
+    await expect(
+      page.locator(".jp-Workbench-document canvas:visible").first(),
+    ).toBeVisible();
   });
 
-  test('a damaged record says what is wrong with it', async ({ page, tmpPath }) => {
-    await page.contents.uploadContent('not a record', 'text', `${tmpPath}/bad.graph.safetensors`);
-    await execute(page, 'docmanager:open', {
+  test("a damaged record says what is wrong with it", async ({
+    page,
+    tmpPath,
+  }) => {
+    await page.contents.uploadContent(
+      "not a record",
+      "text",
+      `${tmpPath}/bad.graph.safetensors`,
+    );
+    await execute(page, "docmanager:open", {
       path: `${tmpPath}/bad.graph.safetensors`,
     });
-    await expect(page.getByRole('alert')).toContainText('not a Workbench record');
+    await expect(page.getByRole("alert")).toContainText(
+      "not a Workbench record",
+    );
   });
 
-  test('a view leads to the line of its cell', async ({ page, tmpPath }) => {
+  test("a view leads to the line of its cell", async ({ page, tmpPath }) => {
     await runNotebook(page, `${tmpPath}/lines.ipynb`, [
-      'first = 1',
-      'second = 2\nthird = 3',
-      'last = 4',
+      "first = 1",
+      "second = 2\nthird = 3",
+      "last = 4",
     ]);
     await page.evaluate(() => {
       const source = {
-        filename: '<cell>',
+        filename: "<cell>",
         cell: 2,
         line: 2,
-        text: 'third = 3',
+        text: "third = 3",
       };
-      const event = new CustomEvent('workbench:open', {
+      const event = new CustomEvent("workbench:open", {
         bubbles: true,
         composed: true,
         cancelable: true,
-        detail: { kind: 'goto', source },
+        detail: { kind: "goto", source },
       });
-      const taken = !document.querySelector('.jp-Notebook')?.dispatchEvent(event);
+      const taken = !document
+        .querySelector(".jp-Notebook")
+        ?.dispatchEvent(event);
       if (!taken) {
-        throw new Error('nobody took the event');
+        throw new Error("nobody took the event");
       }
     });
-    const active = page.locator('.jp-Notebook .jp-Cell.jp-mod-active');
-    await expect(active).toContainText('third = 3');
-    await expect(active.locator('.cm-content')).toBeFocused();
+    const active = page.locator(".jp-Notebook .jp-Cell.jp-mod-active");
+    await expect(active).toContainText("third = 3");
+    await expect(active.locator(".cm-content")).toBeFocused();
     const line = await page.evaluate(() => {
       const panel = window.jupyterapp.shell.currentWidget as unknown as {
-        content: { activeCell: { editor: { getCursorPosition(): { line: number } } } };
+        content: {
+          activeCell: { editor: { getCursorPosition(): { line: number } } };
+        };
       };
       return panel.content.activeCell.editor.getCursorPosition().line;
     });
