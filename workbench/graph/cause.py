@@ -45,7 +45,7 @@ def explain(diff: GraphDiff, frozen_a: AbstractSet[str], frozen_b: AbstractSet[s
     """
     is_operation = operations(diff)
     if not (diff.node_state != SAME).any() and not (diff.edge_state != SAME).any():
-        count = plural(int(is_operation.sum()), "operation")
+        count = plural(int(is_operation.sum()), "node")
         return f"A and B are the same graph: {count}, equal shapes, dtypes and saved bytes.", -1
     rules: tuple[Callable[[GraphDiff], _Cause | None], ...] = (
         _other_model,
@@ -70,7 +70,7 @@ def _other_model(diff: GraphDiff) -> _Cause | None:
         return None
     return (
         f"A and B are different models ({short(diff.a.model, 40)} and {short(diff.b.model, 40)}): "
-        f"of {plural(diff.a.num_operations, 'operation')} in A and {diff.b.num_operations:,} in B, "
+        f"of {plural(diff.a.num_operations, 'node')} in A and {diff.b.num_operations:,} in B, "
         f"{shared:,} correspond."
     ), -1
 
@@ -108,9 +108,9 @@ def _precision(diff: GraphDiff) -> _Cause | None:
     if not counts:
         return None
     (before, after), count = counts.most_common(1)[0]
-    operation = plural(count, "operation")
+    nodes = plural(count, "node")
     before, after = diff.strings[before], diff.strings[after]
-    return f"B computed in {after} what A computed in {before}, in {operation}.", -1
+    return f"B computed in {after} what A computed in {before}, in {nodes}.", -1
 
 
 def _branch(diff: GraphDiff) -> _Cause | None:

@@ -72,12 +72,12 @@ def _module_name(diff: GraphDiff, module: int) -> str:
 
 
 def consequences(diff: GraphDiff) -> str:
-    """Like ``8 operations, all of head, left the graph; 1 operation (div) joined the graph.``."""
+    """Like ``8 nodes, all of head, left the graph; 1 node (div) joined the graph.``."""
     parts: list[str] = []
     for state, verb in ((REMOVED, "left"), (ADDED, "joined")):
         rows = np.flatnonzero(operations(diff) & (diff.node_state == state))
         if len(rows):
-            count = plural(len(rows), "operation")
+            count = plural(len(rows), "node")
             parts.append(f"{count}{_which(diff, state, rows)} {verb} the graph")
     parts += _changed(diff)
     if not parts:
@@ -117,7 +117,7 @@ def _changed(diff: GraphDiff) -> list[str]:
     alike = (diff.node_shape[rows] == diff.node_shape_b[rows]) & (
         diff.node_dtype[rows] == diff.node_dtype_b[rows]
     )
-    count = plural(len(rows), "operation")
+    count = plural(len(rows), "node")
     if not alike.all():
         return [f"{count} changed"]
     return [f"{count} of equal shape and dtype hold{'s' * (len(rows) == 1)} other bytes"]

@@ -47,7 +47,7 @@ def describe_diff(diff: GraphDiff) -> str:
 
 def _totals(a: DiffSide, b: DiffSide) -> list[_Row]:
     rows: list[_Row] = [
-        _count("Operations", a.num_operations, b.num_operations),
+        _count("Nodes", a.num_operations, b.num_operations),
         _count("Parameters with gradient", a.num_parameters, b.num_parameters),
         (
             "Saved for backward",
@@ -78,7 +78,7 @@ def _section(name: str, diff: GraphDiff, state: int, rows: list[_Row]) -> list[s
     if not rows:
         return []
     of_state = diff.node_state == state
-    counts = [plural(int(np.count_nonzero(operations(diff) & of_state)), "operation")]
+    counts = [plural(int(np.count_nonzero(operations(diff) & of_state)), "node")]
     parameters = int(np.count_nonzero((diff.node_kind == 1) & of_state))
     counts += [plural(parameters, "parameter")] if parameters else []
     return ["", f"{name}: {', '.join(counts)}", *_columns(_cut(_rolled(rows)))]
@@ -120,7 +120,7 @@ def _gone_or_new(diff: GraphDiff, state: int, names: list[str]) -> list[_Row]:
     for module, rows in rows_of.items():
         leaves = [diff.strings[diff.node_name[row]] for row in rows if diff.node_kind[row] == 1]
         made = [row for row in rows if diff.node_kind[row] not in (1, 2)]
-        counts = [plural(len(made), "operation")] if made else []
+        counts = [plural(len(made), "node")] if made else []
         counts += [plural(len(leaves), "parameter")] if leaves else []
         what = _ops(diff, names, made) if made else ", ".join(leaves)
         found.append((_name(diff, module), short(what, 60), ", ".join(counts), _line(diff, made)))

@@ -109,9 +109,7 @@ def _factor(factor: float) -> str:
 
 
 def diff_summary(diff: GraphDiff) -> str:
-    """``− 12 removed, + 1 added, ≠ 3 changed, 13 same`` operations."""
+    """``− 12 removed, + 1 added, ≠ 3 changed, 13 same nodes``."""
     states = diff.node_state[(diff.node_kind == 0) | (diff.node_kind == 3)].tolist()
     same, removed, added, changed = (states.count(state) for state in range(4))
-    return (
-        f"− {removed:,} removed, + {added:,} added, ≠ {changed:,} changed, {same:,} same operations"
-    )
+    return f"− {removed:,} removed, + {added:,} added, ≠ {changed:,} changed, {same:,} same nodes"

@@ -83,7 +83,7 @@ def test_one_operation_for_another_is_named():
             loss = model(x).sum()
         records.append(wb.graph(loss).record)
     found = diff_records(*records)
-    assert "1 operation (relu) left the graph; 1 operation (gelu) joined" in found.sentence
+    assert "1 node (relu) left the graph; 1 node (gelu) joined" in found.sentence
     module = next(module for module in found.modules if module.path == "1")
     assert module.cls == "ReLU → GELU"
 

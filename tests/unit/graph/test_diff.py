@@ -31,7 +31,7 @@ def test_a_capture_is_the_same_as_itself_and_as_the_next_step(images):
         assert not found.node_state.any()
         assert not found.edge_state.any()
         np.testing.assert_array_equal(found.node_a, found.node_b)
-        assert found.sentence.startswith("A and B are the same graph: 18 operations")
+        assert found.sentence.startswith("A and B are the same graph: 18 nodes")
 
 
 def test_an_early_exit_stands_out_and_its_line_is_the_cause(both_exits):
@@ -205,6 +205,6 @@ def test_a_record_out_of_order_is_refused(both_exits):
 def test_the_smallest_graphs_have_a_diff():
     x = torch.ones(3, requires_grad=True)
     one = wb.graph(x.sum()).record
-    assert "same graph: 1 operation," in diff_records(one, one).sentence
+    assert "same graph: 1 node," in diff_records(one, one).sentence
     found = diff_records(one, wb.graph((x * 2).sum()).record)
-    assert found.sentence.startswith("1 operation (Mul) joined the graph.")
+    assert found.sentence.startswith("1 node (Mul) joined the graph.")

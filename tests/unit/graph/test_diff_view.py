@@ -95,12 +95,12 @@ def gradients(model):
 def test_the_table_is_readable(both_exits):
     lines = str(diff(*both_exits)).splitlines()
     assert lines[0] == "A: EarlyExit"
-    (operations,) = [line for line in lines if line.startswith("Operations")]
-    assert operations.split() == ["Operations", "18", "10", "−8"]
+    (nodes,) = [line for line in lines if line.startswith("Nodes")]
+    assert nodes.split() == ["Nodes", "18", "10", "−8"]
     text = "\n".join(lines)
     assert "− Removed: " in text
-    assert re.search(r"block2 +conv2d, batch_norm, relu +3 operations, 4 parameters", text)
-    assert re.search(r"EarlyExit +div +1 operation, 1 parameter +diff_models.py:\d+", text)
+    assert re.search(r"block2 +conv2d, batch_norm, relu +3 nodes, 4 parameters", text)
+    assert re.search(r"EarlyExit +div +1 node, 1 parameter +diff_models.py:\d+", text)
 
 
 def test_the_picture_shows_states_by_more_than_colour(both_exits):
@@ -129,9 +129,7 @@ def test_the_view_has_every_form(both_exits, tmp_path):
     graph = json.loads((tmp_path / "diff.json").read_text())["graphs"][0]
     values = [pair["value"] for node in graph["nodes"] for pair in node["attrs"]]
     assert {"removed", "added", "same"} <= set(values)
-    assert repr(view) == (
-        "EarlyExit: A → B: − 9 removed, + 1 added, ≠ 0 changed, 9 same operations"
-    )
+    assert repr(view) == ("EarlyExit: A → B: − 9 removed, + 1 added, ≠ 0 changed, 9 same nodes")
 
 
 def test_views_are_taken_and_other_things_refused(both_exits):
