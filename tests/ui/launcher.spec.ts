@@ -16,6 +16,7 @@ test.describe('Launcher', () => {
       'torch-workbench:sidebar': true,
       'torch-workbench:documents': true,
       'torch-workbench:files': true,
+      'torch-workbench:save': true,
       'torch-workbench:tensorboard': true,
       'torch-workbench:launcher': true,
       'torch-workbench:statusbar': true,
