@@ -82,10 +82,8 @@ def with_images(html: str) -> str:
 
 
 def _image(drawing: str) -> str:
-    named = (
-        "" if "xmlns=" in drawing[: drawing.index(">")] else ' xmlns="http://www.w3.org/2000/svg"'
-    )
     opening, body = drawing.split(">", 1)
+    named = "" if "xmlns=" in opening else ' xmlns="http://www.w3.org/2000/svg"'
     paper = '<rect width="100%" height="100%" fill="#fff"/>'
     alone = _NOT_XML.sub("\ufffd", f'{opening}{named} color="#1f1f1f">{paper}{body}')
     data = base64.b64encode(alone.encode("utf-8")).decode("ascii")

@@ -74,9 +74,9 @@ def test_the_record_is_made_in_ten_milliseconds() -> None:
     print(row("wb.graph(loss), clock", [one.wall for one in loss_alone], "ms"))
     print(row("wb.graph(loss), processor", [one.cpu for one in loss_alone], "ms"))
     print(f"{'':34} best {min(one.wall for one in loss_alone):.2f} ms;", versions("torch"))
-    if not is_quiet(loop):
-        pytest.skip("the machine is shared now: the figures stand, but judge nothing")
-    assert median([one.wall for one in loss_alone]) <= RECORD_MS
+    quiet = is_quiet(loop)
+    times = [one.wall if quiet else one.cpu for one in loss_alone]
+    assert median(times) <= RECORD_MS
 
 
 def test_only_the_captured_step_pays() -> None:
@@ -112,7 +112,7 @@ def test_only_the_captured_step_pays() -> None:
     print(versions("torch"), f"{torch.get_num_threads()} threads")
     quiet = is_quiet(loop)
     over, around = found["wall" if quiet else "cpu"]
-    print("judged by", "the clock" if quiet else "processor time: the machine is shared now")
+    print("judged by", "the clock" if quiet else "processor time: others use the machine")
     assert median(over) <= CAPTURED
     low, _ = quartiles(around)
     assert low <= AROUND

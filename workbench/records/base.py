@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from workbench.records.check import DamagedError, check_record
 from workbench.records.plain import fields_from_json, to_json
+from workbench.records.rules import element_type
 
 U8 = Annotated[npt.NDArray[np.uint8], "uint8"]
 I32 = Annotated[npt.NDArray[np.int32], "int32"]
@@ -164,13 +165,8 @@ def _one_line(error: BaseException) -> str:
 def columns(cls: type[Record]) -> dict[str, np.dtype[Any]]:
     """Field name -> dtype of every array field of a record class."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    found: dict[str, np.dtype[Any]] = {}
-    for field in dataclasses.fields(cls):
-        hint = hints[field.name]
-        notes = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
-        if notes and isinstance(notes[0], str):
-            found[field.name] = np.dtype(notes[0])
-    return found
+    elements = {field.name: element_type(hints[field.name]) for field in dataclasses.fields(cls)}
+    return {name: np.dtype(element) for name, element in elements.items() if element}
 
 
 def _frozen_column(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -18,7 +18,15 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.records.rules import After, Ascending, Index, Least, Length, Rule
+from workbench.records.rules import (
+    After,
+    Ascending,
+    Index,
+    Least,
+    Length,
+    Rule,
+    element_type,
+)
 
 Values = npt.NDArray[Any]
 Rules = Sequence[Rule]
@@ -50,19 +58,14 @@ def fields_of(cls: type) -> Fields:
     rules: dict[str, Rules] = {}
     hints = typing.get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
-        hint, *notes = _parts_of(hints[field.name])
+        hint = hints[field.name]
+        plain, *notes = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
         rules[field.name] = [note for note in notes if isinstance(note, Rule)]
-        kinds[_kind(hint, notes)].append(field.name)
+        kinds["columns" if element_type(hint) else _kind(plain)].append(field.name)
     return Fields(tuple(kinds["columns"]), tuple(kinds["integers"]), tuple(kinds["parts"]), rules)
 
 
-def _parts_of(hint: Any) -> tuple[Any, ...]:
-    return typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-
-
-def _kind(hint: Any, notes: Sequence[Any]) -> str:
-    if notes and isinstance(notes[0], str):
-        return "columns"
+def _kind(hint: Any) -> str:
     if hint is int:
         return "integers"
     return "parts" if any(map(dataclasses.is_dataclass, (hint, *typing.get_args(hint)))) else ""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from workbench.records.check import EXACT, DamagedError
+from workbench.records.rules import element_type
 
 Reader = Callable[[Any], Any]
 
@@ -98,13 +99,9 @@ def _field_readers(cls: type) -> dict[str, Reader | None]:
     """Field -> its reader; None for a column, which does not travel as JSON."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return {
-        field.name: None if _is_column(hints[field.name]) else _reader(hints[field.name])
+        field.name: None if element_type(hints[field.name]) else _reader(hints[field.name])
         for field in dataclasses.fields(cls)
     }
-
-
-def _is_column(hint: Any) -> bool:
-    return typing.get_origin(hint) is Annotated and isinstance(typing.get_args(hint)[1], str)
 
 
 def _read_fields(cls: type, value: Any, given: dict[str, Any]) -> Any:

@@ -12,7 +12,15 @@ a list or a column (its length), or of a whole number (itself).
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+def element_type(hint: Any) -> str:
+    """``int32`` for the annotation of a column of them, ``""`` for that of any other field."""
+    notes = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+    return notes[0] if notes and isinstance(notes[0], str) else ""
 
 
 class Rule:
