@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import frontend
 import numpy as np
 import pytest
 from safetensors.numpy import load, save
@@ -178,9 +179,8 @@ def test_a_damaged_file_is_read_or_refused_in_one_sentence(
 
 def browser_verdicts(files: list[bytes], folder: Path) -> list[str | None]:
     """What the browser's reader says of the same files."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("the browser's reader needs node")
+    node = shutil.which("node", path=frontend.environment()["PATH"])
+    assert node is not None, "the front end was built with one"
     path = folder / "files"
     path.write_bytes(b"".join(struct.pack("<Q", len(data)) + data for data in files))
     run = subprocess.run(
