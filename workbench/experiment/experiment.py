@@ -23,7 +23,7 @@ from torch import nn
 from workbench.experiment.checkpoint import CheckpointWriter
 from workbench.experiment.data import data_source
 from workbench.experiment.events import Closed, Observer
-from workbench.experiment.facts import facts, model_facts, run_facts
+from workbench.experiment.facts import facts, model_facts
 from workbench.experiment.failure import without_own_frames
 from workbench.experiment.losses import Loss
 from workbench.experiment.optimizers import Schedule, make_optimizer
@@ -32,6 +32,7 @@ from workbench.experiment.probing import CaptureHandle, Probing
 from workbench.experiment.renew import renew_classes
 from workbench.experiment.run import Run
 from workbench.experiment.rundir import RunFolder, remove_if_empty, slug
+from workbench.experiment.runfile import RunFile
 from workbench.experiment.runner import Plan, Runner
 from workbench.experiment.setup import check_model, find_device, find_modes, move, positive, whole
 from workbench.experiment.training import Training
@@ -152,6 +153,7 @@ class Experiment(Delegates):
 
     def _settle(self) -> None:
         folder, this = self._folder, weakref.ref(self)
+        self._run_file = run_file = RunFile(folder)
         checkpoints = CheckpointWriter(folder.path)
         scalars, flow = self._training.scalars, self._training.measures.flow
 
@@ -160,11 +162,10 @@ class Experiment(Delegates):
             flow.flush()
             experiment = this()
             if experiment is not None:
-                experiment._write_facts()
+                run_file.update(experiment)
 
         self._runner = Runner(self._training, checkpoints, beat)
         self._context = contextvars.copy_context()
-        self._written: tuple[Any, ...] = ()
         self._facts: tuple[Any, str, str] = (None, "", "")
         self._closed = False
         self.dropped_points = 0
@@ -309,7 +310,7 @@ class Experiment(Delegates):
             self._stop_paused()
         self._training.cursor.release()
         self._training.detach_modes()
-        self._write_facts()
+        self._run_file.update(self)
         self._folder.remove_if_empty()
         if not self._closed:
             self._closed = True
@@ -381,20 +382,7 @@ class Experiment(Delegates):
             self._training.board.change(
                 "stopped", f"step {self.step_count}: stopped", self.step_count
             )
-            self._write_facts()
-
-    def _write_facts(self) -> None:
-        """Write ``run.json`` if something in it changed, at most once a second while training."""
-        now = (self.status, self.modes, self.epoch, self.step_count, id(self.model))
-        recent = self._written and time.monotonic() - self._written[0] < 1
-        if self.status == "idle" or self._written[1:] == now:
-            return
-        if recent and self.status == "training":
-            return
-        self._written = (time.monotonic(), *now)
-        if not self._folder.write(run_facts(self)) and self._folder.problem not in self.notes:
-            self._training.board.notes.append(self._folder.problem)
-            self._training.board.say(self._folder.problem, self.step_count)
+            self._run_file.update(self)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         displayer = type(self).displayer
