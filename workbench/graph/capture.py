@@ -7,6 +7,7 @@ its wrapper lives. What comes out holds numbers and strings only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -148,11 +149,13 @@ def read_outputs(nodes: Sequence[Node]) -> Outputs:
     names: dict[Any, str] = {}
     for node in nodes:
         metadata = output_metadata(node)
+        sizes = [() if one.is_nested_tensor else one.shape for one in metadata]
         first = metadata[0] if metadata else None
-        result.shape.append(_shape_text(first))
+        nested = first is not None and first.is_nested_tensor
+        result.shape.append("nested" if nested else shape_text(sizes[0]) if sizes else "")
         result.dtype.append(_cached_name(names, getattr(first, "dtype", "")))
         result.device.append(_cached_name(names, getattr(first, "device", "")))
-        result.num_bytes.append(tuple(_num_bytes(output) for output in metadata))
+        result.num_bytes.append(tuple(map(_num_bytes, metadata, sizes)))
     return result
 
 
@@ -163,21 +166,15 @@ def _cached_name(names: dict[Any, str], value: Any) -> str:
     return found
 
 
-def _shape_text(metadata: Any) -> str:
-    if metadata is None:
-        return ""
-    if metadata.is_nested_tensor:
-        return "nested"
-    return "×".join(map(str, metadata.shape)) or "scalar"
+def shape_text(shape: Sequence[int]) -> str:
+    """``8×3×224×224``."""
+    return "×".join(map(str, shape)) or "scalar"
 
 
-def _num_bytes(metadata: Any) -> int:
+def _num_bytes(metadata: Any, shape: Sequence[int]) -> int:
     if metadata.is_nested_tensor:
         return 0
-    count = 1
-    for size in metadata.shape:
-        count *= int(size)
-    return count * cast(int, metadata.dtype.itemsize)
+    return math.prod(map(int, shape)) * cast(int, metadata.dtype.itemsize)
 
 
 def edge_bytes(graph: Walk, outputs: Outputs) -> Ints:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.graph.names import plain_tensors
+from workbench.graph.capture import shape_text
+from workbench.graph.names import has_own_storage, plain_tensors
 from workbench.graph.torch_private import (
     forward_class,
     is_freed,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from workbench.graph.capture import Ints
 
+_KIND_ROW = {kind: row for row, kind in enumerate(STORAGE_KINDS)}
 _CHECKPOINT_HOLDER = "torch.utils.checkpoint"
 
 
@@ -128,11 +130,11 @@ def _count_node(
         if storage is None:
             storage = seen[key] = len(holds.storage_bytes)
             holds.storage_bytes.append(size)
-            holds.storage_kind.append(STORAGE_KINDS.index(kind))
+            holds.storage_kind.append(_KIND_ROW[kind])
         holds.node.append(row)
         holds.storage.append(storage)
         holds.name.append(name)
-        holds.shape.append("×".join(map(str, tensor.shape)) or "scalar")
+        holds.shape.append(shape_text(tensor.shape))
         if key in own:
             continue
         own.add(key)
@@ -154,6 +156,8 @@ def _held(
         for value in raw_values(node, slot):
             if value is None:
                 empty = empty or slot
+            elif has_own_storage(value):
+                yield name, value
             else:
                 for tensor in _parts(result, value):
                     yield name, tensor

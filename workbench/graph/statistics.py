@@ -28,8 +28,8 @@ EXACT_ZEROS = 2**13
 """Gradients of at most this many values have their zeros counted, larger ones are sampled."""
 NUM_SAMPLES = 2**12
 """Evenly spaced values looked at in a larger one: a standard error of at most 0.8 %."""
-PIECE = 2**17
-"""Values that are read together."""
+PIECE = 2**19
+"""Values that are read together: few calls, and two megabytes of float32 stay in a cache."""
 MOST_ROWS = 64
 """Rows of a batch that are named at most."""
 CHUNK = 2**24
@@ -184,22 +184,19 @@ def _scan(values: Tensor) -> tuple[float, float, float]:
     if _is_dense(values):
         flat = values.as_strided((count,), (1,))
         pieces = flat.split(PIECE) if count > PIECE else (flat,)
-        found = [_scan_piece(piece, piece[::step]) for piece in pieces]
+        samples = [piece[::step] for piece in pieces]
     else:
-        found = [_scan_piece(values, values if step == 1 else _evenly_spaced(values, step))]
-    largest = [one[1] for one in found]
-    stands_for = count / sum(one[3] for one in found)
+        pieces = values.split(max(1, len(values) * PIECE // count))
+        samples = [values if step == 1 else _evenly_spaced(values, step)]
+    found = [_norm_and_largest(piece) for piece in pieces]
+    largest = [one for _, one in found]
+    num_samples = sum(sample.numel() for sample in samples)
+    num_zeros = num_samples - sum(int(torch.count_nonzero(sample).item()) for sample in samples)
     return (
-        math.hypot(*(one[0] for one in found)),
+        math.hypot(*(norm for norm, _ in found)),
         math.nan if any(map(math.isnan, largest)) else max(largest),
-        sum(one[2] for one in found) * stands_for,
+        num_zeros * count / num_samples,
     )
-
-
-def _scan_piece(values: Tensor, sample: Tensor) -> tuple[float, float, int, int]:
-    norm, largest = _norm_and_largest(values)
-    num_zeros = sample.numel() - int(torch.count_nonzero(sample).item())
-    return norm, largest, num_zeros, sample.numel()
 
 
 def _norm_and_largest(values: Tensor) -> tuple[float, float]:
