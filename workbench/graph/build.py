@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from workbench.graph.absent import no_gradients, no_inner
 from workbench.graph.calls import Calls, Table
 from workbench.graph.capture import (
     COMPILED_TYPE,
@@ -126,7 +127,9 @@ def build_record(
         root=len(types) - 1,
         **_edge_columns(graph, outputs),
         **_saved_columns(saved, strings),
-        **_no_gradients(len(types)),
+        **no_gradients(len(types)),
+        **no_inner(),
+        branches=(),
         unreached=unreached,
         strings=tuple(strings.items),
     )
@@ -153,19 +156,6 @@ def _saved_columns(saved: SavedBytes, strings: Table[str]) -> dict[str, Any]:
         "node_shared_bytes": saved.shared,
         "saved_bytes": int(saved.first.sum()),
         **{f"{kind}_bytes": size for kind, size in saved.totals.items()},
-    }
-
-
-def _no_gradients(num_nodes: int) -> dict[str, Any]:
-    """The gradient columns of a record whose backward nobody has watched (yet)."""
-    unknown = np.full(num_nodes, np.nan, dtype=np.float32)
-    return {
-        "node_gradient_norm": unknown,
-        "node_gradient_max": unknown,
-        "node_gradient_zeros": unknown,
-        "node_gradient_non_finite": np.full(num_nodes, -1, dtype=np.int64),
-        "gradients": False,
-        "non_finite": None,
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from workbench.graph.absent import no_bins, no_inner
 from workbench.graph.align import align
 from workbench.graph.cause import explain
 from workbench.graph.diff_side import side_of
@@ -78,6 +79,9 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
         **_node_columns(union),
         **_edge_columns(union),
         **_hold_columns(union),
+        **no_bins(),
+        **no_inner(),
+        branches=(),
     )
     sentence, source = explain(found, _frozen(a), _frozen(b))
     return dataclasses.replace(found, sentence=sentence, cause_source=source)

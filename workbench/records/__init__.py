@@ -5,6 +5,7 @@ from workbench.records.flow import NOT_MEASURED, FlowRow, GradientFlow
 from workbench.records.graph import (
     NODE_KINDS,
     STORAGE_KINDS,
+    Branch,
     GraphModule,
     GraphNode,
     GraphRecord,
@@ -43,6 +44,7 @@ __all__ = [
     "NOT_MEASURED",
     "STORAGE_KINDS",
     "Badge",
+    "Branch",
     "CaptureInfo",
     "CarryRow",
     "CodeLine",

@@ -6,7 +6,7 @@ so keeping a record cannot keep a user's memory alive.
 
 One byte format serves every reader. The bytes are a safetensors file: every column is stored as an
 array under its field name, everything else is JSON in the metadata entry ``record``, and the
-metadata entry ``schema`` names the type and its version (``workbench.graph/2``). The same bytes are
+metadata entry ``schema`` names the type and its version (``workbench.graph/3``). The same bytes are
 sent to the browser, written to disk by ``view.save(path)`` and opened again by ``wb.open(path)``.
 JSON has no NaN or infinity, so such floats in plain fields travel as ``null``; in columns they
 survive.

@@ -69,6 +69,28 @@ class NonFinite:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Branch:
+    """A Python ``if`` or ``while`` that asked a tensor, and so chose what the graph became.
+
+    No gradient flows through it; it says why these nodes are there and others are not.
+    """
+
+    condition: str
+    """Its test as it is written (``sure > self.threshold``); empty where the code is not there."""
+    values: str
+    """The same with the numbers that were compared (``0.730 > 0.750``); empty where unknown."""
+    taken: bool
+    """What the test came to."""
+    module: Annotated[int, Index("modules", none=True)]
+    """The module that asked."""
+    source: Annotated[int, Index("sources", none=True)]
+    before: Annotated[int, Index("node", none=True)]
+    """The node that made what was tested; -1 where that is none of this graph."""
+    after: Annotated[int, Index("node", none=True)]
+    """The first node of this graph that was made after the test; -1 where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class GraphModule:
     """A module that owns nodes. ``parent`` is an index into `GraphRecord.modules`, -1 for the root.
 
@@ -96,8 +118,10 @@ class GraphRecord(Record):
     totals only.
     """
 
-    schema: ClassVar[str] = "workbench.graph/2"
-    tables: ClassVar[tuple[str, ...]] = ("node", "edge", "storage", "hold")
+    schema: ClassVar[str] = "workbench.graph/3"
+    tables: ClassVar[tuple[str, ...]] = (
+        "node", "edge", "storage", "hold", "bin", "inner", "link"
+    )  # fmt: skip
 
     title: str
     model: str
@@ -166,11 +190,36 @@ class GraphRecord(Record):
     spaced values where it has more than 8,192 (standard error at most 0.008)."""
     node_gradient_non_finite: Annotated[I64, Least(-1)]
     """Number of NaN and infinite values in it; -1 where none was measured."""
+    bin_node: Annotated[I32, Index("node"), Ascending()]
+    """The histogram of each measured gradient, one row per power of ten that occurs in it; of the
+    same values as ``node_gradient_zeros``."""
+    bin_power: I32
+    """Magnitudes from ``10**power`` up to, not including, ``10**(power + 1)``."""
+    bin_share: F32
+    """Share of all values of the gradient, zeros included, that lie there, above 0 up to 1."""
     gradients: bool
     """Whether backward was watched: only then do the ``node_gradient_*`` columns say anything."""
     non_finite: NonFinite | None
     unreached: tuple[Unreached, ...]
     """Parameters of the model that this loss does not reach, in the model's order."""
+
+    branches: tuple[Branch, ...]
+    """What Python asked of tensors in the forward, in that order."""
+
+    inner_node: Annotated[I32, Index("node"), Ascending()]
+    """One row per operation of the backward graph that AOTAutograd made for a compiled node, in the
+    order in which backward runs them: the node. No rows where that graph is not to be had."""
+    inner_op: Annotated[I32, Index("strings")]
+    """``convolution_backward``"""
+    inner_module: Annotated[I32, Index("modules")]
+    """The module whose forward it is the backward of; the compiled node's own where unknown."""
+    inner_shape: Annotated[I32, Index("strings")]
+    inner_dtype: Annotated[I32, Index("strings")]
+    inner_source: Annotated[I32, Index("sources", none=True)]
+    """The line of the forward."""
+    link_from: Annotated[I32, Index("inner")]
+    """One row per value that one of them hands to another, in the direction of backward."""
+    link_to: Annotated[I32, Index("inner"), After("link_from")]
 
     root: Annotated[int, Index("node")]
     """Row of the loss."""

@@ -55,10 +55,11 @@ class GraphDiff(GraphRecord):
 
     ``title`` names both, ``loss`` and ``step`` are null (see ``a`` and ``b``), ``notes`` say which
     capture they are about, ``unreached`` are the parameters that neither loss reaches, and
-    ``root`` is A's loss. ``gradients`` says whether both backwards were watched.
+    ``root`` is A's loss. ``gradients`` says whether both backwards were watched. Histograms,
+    branches and the insides of compiled nodes are left to the captures.
     """
 
-    schema: ClassVar[str] = "workbench.graph_diff/1"
+    schema: ClassVar[str] = "workbench.graph_diff/2"
 
     a: DiffSide
     b: DiffSide

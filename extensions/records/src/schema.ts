@@ -33,7 +33,7 @@ export interface RecordFields {
   readonly columns: Readonly<Record<string, Readonly<Record<string, Words>>>>;
 }
 
-/** The name and version of a record's type, `workbench.graph/2`; `R` is what it is the name of. */
+/** The name and version of a record's type, `workbench.graph/3`; `R` is what it is the name of. */
 export type Schema<R> = string & { readonly of?: R };
 
 /** Bytes that are not a record this version can read; the message is one sentence. */

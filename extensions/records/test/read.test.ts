@@ -23,7 +23,7 @@ function fixture(name: string): Uint8Array {
 describe('records written by Python', () => {
   it('reads a graph: columns, the string table, hostile text, a NaN as null', () => {
     const graph = readRecordAs(GRAPH_RECORD, fixture('graph'));
-    expect(graph.schema).toBe('workbench.graph/2');
+    expect(graph.schema).toBe('workbench.graph/3');
     expect(graph.node_type).toBeInstanceOf(Int32Array);
     expect(graph.strings[graph.node_shape[0] as number]).toBe('128×10');
     expect(graph.strings.at(-1)).toBe('Größe\n<b>');
@@ -80,7 +80,7 @@ describe('bytes that are no record', () => {
   it('says what it was given', () => {
     const graph = fixture('graph');
     expect(() => readRecordAs(MEMORY_RECORD, graph)).toThrow(
-      'expected a workbench.memory/1 record, got workbench.graph/2',
+      'expected a workbench.memory/1 record, got workbench.graph/3',
     );
     for (const read of [readRecord, (bytes: Uint8Array) => readRecordAs(GRAPH_RECORD, bytes)]) {
       expect(() => read(new Uint8Array(3))).toThrow('it has 3 bytes, which cannot hold its header');
@@ -91,7 +91,7 @@ describe('bytes that are no record', () => {
 
   it('refuses a schema it does not know, and names those it does', () => {
     const newer = edited('memory_chart', (text) => text.replace('_chart/1', '_chart/7'));
-    expect(() => readRecord(newer)).toThrow(/memory_chart\/7; this version reads: .*graph\/2/);
+    expect(() => readRecord(newer)).toThrow(/memory_chart\/7; this version reads: .*graph\/3/);
   });
 
   it('never fails in another way, whichever byte is wrong', () => {
@@ -112,7 +112,7 @@ describe('records that contradict themselves', () => {
   it('names the row, what it is and what is valid', () => {
     const off = edited('graph', (text) => text.replace('\\"root\\": 2', '\\"root\\": 3'));
     expect(() => readRecord(off)).toThrow(
-      'damaged workbench.graph/2 record: root is 3, expected 0 to 2 (rows of node)',
+      'damaged workbench.graph/3 record: root is 3, expected 0 to 2 (rows of node)',
     );
   });
 

@@ -64,7 +64,7 @@ def test_columns_are_copies_that_nobody_can_change() -> None:
 
 def test_reading_another_kind_says_which_was_found() -> None:
     with pytest.raises(
-        RecordError, match=r"expected a workbench.graph/2 record, got workbench.memory/1"
+        RecordError, match=r"expected a workbench.graph/3 record, got workbench.memory/1"
     ):
         GraphRecord.from_bytes(memory_record().to_bytes())
 
@@ -83,7 +83,7 @@ def with_metadata(record: Record, /, **changes: str | None) -> bytes:
 
 def test_a_newer_version_is_refused_with_the_versions_that_can_be_read() -> None:
     data = with_metadata(memory_chart(), schema="workbench.memory_chart/99")
-    with pytest.raises(RecordError, match=r"memory_chart/99.*this version reads: .*graph/2"):
+    with pytest.raises(RecordError, match=r"memory_chart/99.*this version reads: .*graph/3"):
         read_record(data)
 
 

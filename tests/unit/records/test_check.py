@@ -96,7 +96,7 @@ def test_a_plain_field_of_another_type_is_refused_by_its_place(
     data = with_metadata(graph_record(), record=json.dumps({**plain, field: value}))
     with pytest.raises(RecordError) as error:
         read_record(data)
-    assert str(error.value).startswith(f"damaged workbench.graph/2 record: {sentence}")
+    assert str(error.value).startswith(f"damaged workbench.graph/3 record: {sentence}")
 
 
 def test_json_too_deep_to_read_is_refused() -> None:
@@ -113,7 +113,7 @@ def test_a_number_that_json_does_not_know_is_refused() -> None:
 
 def test_a_column_of_another_type_or_shape_is_refused() -> None:
     with pytest.raises(RecordError, match="the column node_state is missing"):
-        read_record(with_metadata(graph_record(), schema="workbench.graph_diff/1"))
+        read_record(with_metadata(graph_record(), schema="workbench.graph_diff/2"))
     from safetensors.numpy import load, save
 
     data = graph_record().to_bytes()

@@ -11,9 +11,9 @@ import { mount as mountMemory } from '@torch-workbench/views/memory';
 export function mountRecord(node: HTMLElement, bytes: ArrayBuffer): () => void {
   const record = readRecord(bytes);
   switch (record.schema) {
-    case 'workbench.graph/2':
+    case 'workbench.graph/3':
       return mountGraph(node, fixed(record));
-    case 'workbench.graph_diff/1':
+    case 'workbench.graph_diff/2':
       return mountDiff(node, fixed(record));
     case 'workbench.memory/1':
       return mountMemory(node, fixed(record));

@@ -6,6 +6,16 @@ import type { GradientFlow, GraphRecord, MemoryChart, MemoryRecord, GraphDiff } 
 
 export type AnyRecord = GradientFlow | GraphRecord | MemoryChart | MemoryRecord | GraphDiff;
 
+const BRANCH: Shape = {
+  condition: 'str',
+  values: 'str',
+  taken: 'bool',
+  module: 'int @modules?',
+  source: 'int @sources?',
+  before: 'int @node?',
+  after: 'int @node?',
+};
+
 const DIFF_SIDE: Shape = {
   title: 'str',
   model: 'str',
@@ -105,6 +115,7 @@ const GRAPH_RECORD: RecordFields = {
     gradients: 'bool',
     'non_finite?': NON_FINITE,
     unreached: [UNREACHED],
+    branches: [BRANCH],
     root: 'int @node',
     saved_bytes: 'int >=0',
     parameter_bytes: 'int >=0',
@@ -145,6 +156,23 @@ const GRAPH_RECORD: RecordFields = {
       storage: 'I32 @storage',
       name: 'I32 @strings',
       shape: 'I32 @strings',
+    },
+    bin: {
+      node: 'I32 @node sorted',
+      power: 'I32',
+      share: 'F32',
+    },
+    inner: {
+      node: 'I32 @node sorted',
+      op: 'I32 @strings',
+      module: 'I32 @modules',
+      shape: 'I32 @strings',
+      dtype: 'I32 @strings',
+      source: 'I32 @sources?',
+    },
+    link: {
+      from: 'I32 @inner',
+      to: 'I32 @inner >link_from',
     },
   },
 };
@@ -251,8 +279,8 @@ const GRAPH_DIFF: RecordFields = {
 /** Schema -> fields of every packed record. */
 export const FIELDS = new Map<string, RecordFields>([
   ['workbench.gradient_flow/1', GRADIENT_FLOW],
-  ['workbench.graph/2', GRAPH_RECORD],
+  ['workbench.graph/3', GRAPH_RECORD],
   ['workbench.memory_chart/1', MEMORY_CHART],
   ['workbench.memory/1', MEMORY_RECORD],
-  ['workbench.graph_diff/1', GRAPH_DIFF],
+  ['workbench.graph_diff/2', GRAPH_DIFF],
 ]);

@@ -11,6 +11,27 @@ export const STORAGE_KINDS = ['activation', 'parameter', 'buffer', 'input'] as c
 export type StorageKind = (typeof STORAGE_KINDS)[number];
 
 /**
+ * A Python ``if`` or ``while`` that asked a tensor, and so chose what the graph became.
+ *
+ * No gradient flows through it; it says why these nodes are there and others are not.
+ */
+export interface Branch {
+  /** Its test as it is written (``sure > self.threshold``); empty where the code is not there. */
+  readonly condition: string;
+  /** The same with the numbers that were compared (``0.730 > 0.750``); empty where unknown. */
+  readonly values: string;
+  /** What the test came to. */
+  readonly taken: boolean;
+  /** The module that asked. */
+  readonly module: number;
+  readonly source: number;
+  /** The node that made what was tested; -1 where that is none of this graph. */
+  readonly before: number;
+  /** The first node of this graph that was made after the test; -1 where there is none. */
+  readonly after: number;
+}
+
+/**
  * A module that owns nodes. ``parent`` is an index into `GraphRecord.modules`, -1 for the root.
  *
  * Parents come before their children. ``path`` is the qualified name (``encoder.layer.3``); the
@@ -38,7 +59,7 @@ export interface GraphModule {
  * totals only.
  */
 export interface GraphRecord {
-  readonly schema: 'workbench.graph/2';
+  readonly schema: 'workbench.graph/3';
   readonly title: string;
   readonly model: string;
   readonly experiment: string | null;
@@ -105,11 +126,38 @@ export interface GraphRecord {
   readonly node_gradient_zeros: Float32Array;
   /** Number of NaN and infinite values in it; -1 where none was measured. */
   readonly node_gradient_non_finite: Float64Array;
+  /**
+   * The histogram of each measured gradient, one row per power of ten that occurs in it; of the
+   * same values as ``node_gradient_zeros``.
+   */
+  readonly bin_node: Int32Array;
+  /** Magnitudes from ``10**power`` up to, not including, ``10**(power + 1)``. */
+  readonly bin_power: Int32Array;
+  /** Share of all values of the gradient, zeros included, that lie there, above 0 up to 1. */
+  readonly bin_share: Float32Array;
   /** Whether backward was watched: only then do the ``node_gradient_*`` columns say anything. */
   readonly gradients: boolean;
   readonly non_finite: NonFinite | null;
   /** Parameters of the model that this loss does not reach, in the model's order. */
   readonly unreached: ReadonlyArray<Unreached>;
+  /** What Python asked of tensors in the forward, in that order. */
+  readonly branches: ReadonlyArray<Branch>;
+  /**
+   * One row per operation of the backward graph that AOTAutograd made for a compiled node, in the
+   * order in which backward runs them: the node. No rows where that graph is not to be had.
+   */
+  readonly inner_node: Int32Array;
+  /** ``convolution_backward`` */
+  readonly inner_op: Int32Array;
+  /** The module whose forward it is the backward of; the compiled node's own where unknown. */
+  readonly inner_module: Int32Array;
+  readonly inner_shape: Int32Array;
+  readonly inner_dtype: Int32Array;
+  /** The line of the forward. */
+  readonly inner_source: Int32Array;
+  /** One row per value that one of them hands to another, in the direction of backward. */
+  readonly link_from: Int32Array;
+  readonly link_to: Int32Array;
   /** Row of the loss. */
   readonly root: number;
   /** Sum of ``node_saved_bytes``: what the graph alone keeps alive for backward. */
@@ -142,4 +190,4 @@ export interface Unreached {
   readonly source: number;
 }
 
-export const GRAPH_RECORD: Schema<GraphRecord> = 'workbench.graph/2';
+export const GRAPH_RECORD: Schema<GraphRecord> = 'workbench.graph/3';

@@ -39,10 +39,11 @@ export interface DiffSide {
  *
  * ``title`` names both, ``loss`` and ``step`` are null (see ``a`` and ``b``), ``notes`` say which
  * capture they are about, ``unreached`` are the parameters that neither loss reaches, and
- * ``root`` is A's loss. ``gradients`` says whether both backwards were watched.
+ * ``root`` is A's loss. ``gradients`` says whether both backwards were watched. Histograms,
+ * branches and the insides of compiled nodes are left to the captures.
  */
 export interface GraphDiff extends Omit<GraphRecord, 'schema'> {
-  readonly schema: 'workbench.graph_diff/1';
+  readonly schema: 'workbench.graph_diff/2';
   readonly a: DiffSide;
   readonly b: DiffSide;
   /** What changed, the cause first where the lines that ran tell it. */
@@ -72,4 +73,4 @@ export interface GraphDiff extends Omit<GraphRecord, 'schema'> {
   readonly edge_bytes_b: Float64Array;
 }
 
-export const GRAPH_DIFF: Schema<GraphDiff> = 'workbench.graph_diff/1';
+export const GRAPH_DIFF: Schema<GraphDiff> = 'workbench.graph_diff/2';

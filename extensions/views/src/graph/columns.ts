@@ -1,5 +1,11 @@
 /** The columns of a `GraphRecord` that the view reads; 64-bit columns may hold bigints. */
-import type { GraphModule, NonFinite, SourceLine, Unreached } from '@torch-workbench/records';
+import type {
+  Branch,
+  GraphModule,
+  NonFinite,
+  SourceLine,
+  Unreached,
+} from '@torch-workbench/records';
 
 export type Column = ArrayLike<number | bigint>;
 export type SourceText = SourceLine;
@@ -40,9 +46,21 @@ export interface GraphColumns {
   hold_storage: Column;
   hold_name: Column;
   hold_shape: Column;
+  bin_node: Column;
+  bin_power: Column;
+  bin_share: Column;
   gradients: boolean;
   non_finite: NonFinite | null;
   unreached: readonly Unreached[];
+  branches: readonly Branch[];
+  inner_node: Column;
+  inner_op: Column;
+  inner_module: Column;
+  inner_shape: Column;
+  inner_dtype: Column;
+  inner_source: Column;
+  link_from: Column;
+  link_to: Column;
   root: number;
   saved_bytes: number;
   parameter_bytes: number;

@@ -1,0 +1,39 @@
+"""The columns of a record for what nobody has looked at (yet)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+_BIN = ("node", "power")
+_INNER = ("node", "op", "module", "shape", "dtype", "source")
+
+
+def no_gradients(num_nodes: int) -> dict[str, Any]:
+    """Of a record whose backward was not watched."""
+    unknown = np.full(num_nodes, np.nan, dtype=np.float32)
+    return {
+        "node_gradient_norm": unknown,
+        "node_gradient_max": unknown,
+        "node_gradient_zeros": unknown,
+        "node_gradient_non_finite": np.full(num_nodes, -1, dtype=np.int64),
+        "gradients": False,
+        "non_finite": None,
+        **no_bins(),
+    }
+
+
+def no_bins() -> dict[str, Any]:
+    """Of a record without histograms of its gradients."""
+    return {**_empty(f"bin_{name}" for name in _BIN), "bin_share": np.zeros(0, dtype=np.float32)}
+
+
+def no_inner() -> dict[str, Any]:
+    """Of a record that does not know what its compiled nodes run inside, or has none."""
+    return _empty([*(f"inner_{name}" for name in _INNER), "link_from", "link_to"])
+
+
+def _empty(names: Iterable[str]) -> dict[str, Any]:
+    return {name: np.zeros(0, dtype=np.int32) for name in names}
