@@ -16,6 +16,17 @@ export interface GraphViewState {
 export interface GraphViewOptions {
   /** More visible nodes than this and the smallest modules start collapsed. */
   visibleLimit?: number;
+  slots?: Slots;
+}
+
+/** Elements of the host's own that stand in the view: it knows of captures, kernels and files. */
+export interface Slots {
+  /** At the left end of the toolbar. */
+  lead?: readonly HTMLElement[];
+  /** At its right end. */
+  tail?: readonly HTMLElement[];
+  /** Below drawing and panels, over the whole width. */
+  foot?: HTMLElement;
 }
 
 /** Mounts the view into `el`; the returned function takes it out again. */

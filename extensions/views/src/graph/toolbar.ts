@@ -25,8 +25,14 @@ export interface Toolbar {
   panels: (tree: boolean, inspector: boolean) => void;
 }
 
-/** Makes the bar, with the controls of a view's own in the middle. */
-export function toolbar(view: ToolbarHost, own: readonly Node[]): Toolbar {
+/** Controls that are not the bar's own: the host's at both ends, the face's in the middle. */
+export interface BarSlots {
+  lead: readonly Node[];
+  middle: readonly Node[];
+  tail: readonly Node[];
+}
+
+export function toolbar(view: ToolbarHost, { lead, middle, tail }: BarSlots): Toolbar {
   const crumbs = h('nav', { class: 'wv-crumbs', 'aria-label': 'Selected module' });
   const tree = button('Modules', () => view.togglePanel('tree'), { 'aria-pressed': 'false' });
   const inspector = button('Details', () => view.togglePanel('inspector'), {
@@ -62,13 +68,14 @@ export function toolbar(view: ToolbarHost, own: readonly Node[]): Toolbar {
   zoom.append(step('Zoom out', '−', 1 / 1.25), percent, step('Zoom in', '+', 1.25));
   const table = button('Table', () => view.toggleTable(), { 'aria-pressed': 'false' }, 'T');
   const element = h('div', { class: 'wv-bar', role: 'toolbar', 'aria-label': 'Graph' });
-  element.append(tree, crumbs, h('span', { class: 'wv-space' }), ...own);
+  element.append(...lead, tree, crumbs, h('span', { class: 'wv-space' }), ...middle);
   element.append(
     find,
     zoom,
     button('Fit', () => view.fit(), {}, 'F'),
     table,
     inspector,
+    ...tail,
   );
 
   const showZoom = (scale: number): void => {

@@ -63,7 +63,8 @@ export class GraphView<S extends Drawing> {
     this.element.className = `wv-view ${face.classes}`;
     this.#tree = treePanel(face.tree, this.#map.element, this.show);
     this.#own = face.controls(this);
-    this.#bar = toolbar(this, this.#own.bar);
+    const { lead = [], tail = [], foot } = options.slots ?? {};
+    this.#bar = toolbar(this, { lead, middle: this.#own.bar, tail });
     this.#surface = new Surface(
       {
         select: (box) => this.select(box?.item ?? null, false),
@@ -80,7 +81,7 @@ export class GraphView<S extends Drawing> {
     this.#main.append(this.#grid, this.#message);
     const body = h('div', { class: 'wv-body' }, this.#tree.element, this.#main, this.#inspector);
     this.element.append(h('style', {}, face.style), this.#bar.element, ...this.#own.below);
-    this.element.append(this.#banner, body, this.#live);
+    this.element.append(this.#banner, body, ...(foot ? [foot] : []), this.#live);
     this.#panels = new Panels({
       view: this.element,
       main: this.#main,
