@@ -17,7 +17,7 @@ from workbench.records import NOT_MEASURED, FlowRow
 
 CAPACITY = 4096
 """Columns that are kept; one of 24 rows takes 104 bytes."""
-_NEWEST = 1024
+NEWEST = 1024
 """Columns that thinning never touches."""
 _MAX_ROWS = 4 * MAX_ROWS
 """Rows, those of models that were swapped out included."""
@@ -81,7 +81,7 @@ class FlowHistory:
         return {_name(row): at for at, row in enumerate(self._rows)}
 
     def _thin_out(self) -> None:
-        count, old = len(self._steps), len(self._steps) - _NEWEST
+        count, old = len(self._steps), len(self._steps) - NEWEST
         keep = np.ones(count, bool)
         bad = np.asarray(np.isposinf(self._norms[:old]).any(axis=1))
         keep[1:old:2] = bad[1::2]

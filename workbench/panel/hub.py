@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.experiment.events import Closed
 from workbench.panel import commands, curves, state
 from workbench.panel.channel import PROTOCOL, Client, Sender, comm_sender, listen
+from workbench.panel.flow import flow_since
 from workbench.records import to_json
 
 if TYPE_CHECKING:
@@ -212,6 +213,8 @@ class Hub:
         try:
             if name == "fetch":
                 return self._fetch(client, experiment, args)
+            if name == "flow":
+                return self._flow(client, experiment, args)
             commands.execute(experiment, name, dict(args) if isinstance(args, dict) else {})
         except Exception as error:  # whatever goes wrong is the reply
             log.debug("command %s failed", name, exc_info=True)
@@ -228,6 +231,13 @@ class Hub:
             data = experiment.captures.get(wanted).to_bytes()
             fields = {"experiment": experiment.id, "capture": wanted, "kind": info.kind}
             self._send(client, "record", [data], **fields)
+        return ""
+
+    def _flow(self, client: Client | None, experiment: Experiment, args: Any) -> str:
+        found = flow_since(experiment, args)
+        if client is not None and found is not None:
+            known, data = found
+            self._send(client, "flow", [data], experiment=experiment.id, known=known)
         return ""
 
     def _publish(self) -> None:
