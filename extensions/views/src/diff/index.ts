@@ -1,1 +1,1 @@
-export { mount, type DiffViewState } from './mount';
+export { mount, open, type DiffViewState } from './mount';

@@ -7,6 +7,7 @@ import { GraphView } from '../graph/view';
 import type { Dispose, Store } from '../store';
 import type { DiffColumns } from './columns';
 import { DIFF } from './face';
+import type { DiffState } from './state';
 
 /** What the view shows; `error` is one sentence, shown beside what still works. */
 export interface DiffViewState {
@@ -20,8 +21,18 @@ export function mount(
   store: Store<DiffViewState, never>,
   options: GraphViewOptions = {},
 ): Dispose {
+  const view = open(el, store, options);
+  return () => view.dispose();
+}
+
+/** The same for a host that asks the view for more: a picture of it (`graph/picture.ts`). */
+export function open(
+  el: HTMLElement,
+  store: Store<DiffViewState, never>,
+  options: GraphViewOptions = {},
+): GraphView<DiffState> {
   const view = new GraphView(store, options, DIFF);
   el.append(view.element);
   view.start();
-  return () => view.dispose();
+  return view;
 }

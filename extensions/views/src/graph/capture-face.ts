@@ -7,6 +7,7 @@ import { inspectGroup } from './inspect-group';
 import { inspectOperation } from './inspect-operation';
 import { showLegend } from './legend';
 import { GraphState, type Colouring } from './state';
+import { leaveStep, showStep } from './step-colours';
 import { describe } from './status';
 import { STYLE } from './style';
 import { captureColumns } from './table-columns';
@@ -43,8 +44,16 @@ export const CAPTURE: Face<GraphState> = {
   legend: showLegend,
   columns: captureColumns,
   describe,
+  colour(state, colours) {
+    state.colours = colours;
+  },
   key(view, key) {
-    if (key === 'n') return view.showNonFinite();
+    const { state } = view;
+    if (key === 'Escape' && state?.colours && !view.table && !state.highlight && !state.query) {
+      leaveStep(view.element);
+      return true;
+    }
+    if (key === 'n') return showNonFinite(view);
     if (key === 'p') return light(view, 'path');
     return key === 'h' && light(view, 'holders');
   },
@@ -63,16 +72,19 @@ function controls(view: View): Controls<GraphState> {
     'bytes',
     (value) => {
       if (view.state) view.state.colouring = value;
+      leaveStep(view.element);
       view.refresh();
     },
   );
+  const step = h('div', { class: 'wv-lit wv-step', hidden: true });
   return {
     bar: [h('span', { class: 'wv-label' }, 'Colour by'), colour.element],
     below: [],
-    over: [],
+    over: [step],
     update(state) {
+      showStep(step, state);
       if (!state) return;
-      colour.set(state.colouring);
+      colour.set(state.colours ? null : state.colouring);
       for (const value of ['gradient', 'time'] as const) colour.allow(value, state.missing(value));
     },
   };
@@ -85,4 +97,11 @@ function light(view: View, kind: HighlightKind): boolean {
   state.light(kind, state.selected);
   view.refresh(state.litText());
   return true;
+}
+
+/** Selects the first node that made a value which is not finite. */
+function showNonFinite(view: View): boolean {
+  const operation = view.state?.firstNonFinite ?? null;
+  if (operation) view.show(operation);
+  return Boolean(operation);
 }

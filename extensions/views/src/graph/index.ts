@@ -1,1 +1,2 @@
-export { mount, type GraphViewOptions, type GraphViewState } from './mount';
+export { mount, open, type GraphViewOptions, type GraphViewState, type Slots } from './mount';
+export { pngOf, svgOf, type Shown } from './picture';

@@ -5,12 +5,16 @@
 import type { Dispose, Store } from '../store';
 import type { GraphColumns } from './columns';
 import { CAPTURE } from './capture-face';
+import type { GraphState } from './state';
+import type { StepColours } from './step-colours';
 import { GraphView } from './view';
 
 /** What the view shows; `error` is one sentence, shown beside what still works. */
 export interface GraphViewState {
   readonly record: GraphColumns | null;
   readonly error: string | null;
+  /** Gradient norms of another step, to colour by; null or left out: those of the capture. */
+  readonly colours?: StepColours | null;
 }
 
 export interface GraphViewOptions {
@@ -35,8 +39,18 @@ export function mount(
   store: Store<GraphViewState, never>,
   options: GraphViewOptions = {},
 ): Dispose {
+  const view = open(el, store, options);
+  return () => view.dispose();
+}
+
+/** The same for a host that asks the view for more: a picture of it (`picture.ts`). */
+export function open(
+  el: HTMLElement,
+  store: Store<GraphViewState, never>,
+  options: GraphViewOptions = {},
+): GraphView<GraphState> {
   const view = new GraphView(store, options, CAPTURE);
   el.append(view.element);
   view.start();
-  return () => view.dispose();
+  return view;
 }

@@ -8,12 +8,13 @@ import type { Box, Line } from './layout';
 import { paintCard, paintHeader } from './paint-card';
 import { paintOperation, paintSpeck } from './paint-node';
 import type { Drawing } from './drawing';
+import type { Pen } from './pen';
 import type { Palette } from './theme';
 
 export type Detail = 'all' | 'name' | 'block' | 'box';
 
 export interface Scene {
-  context: CanvasRenderingContext2D;
+  context: Pen;
   camera: Camera;
   palette: Palette;
   state: Drawing;
@@ -33,7 +34,7 @@ export function detailAt(zoom: number): Detail {
 
 /** Draws one frame; `ratio` is the device's pixels per CSS pixel. Returns the number of boxes drawn. */
 export function paint(
-  context: CanvasRenderingContext2D,
+  context: Pen,
   camera: Camera,
   palette: Palette,
   state: Drawing,
@@ -237,7 +238,7 @@ function reach(points: readonly number[], at: number): number {
 
 /** A rounded rectangle as the current path. */
 export function round(
-  context: CanvasRenderingContext2D,
+  context: Pen,
   x: number,
   y: number,
   width: number,

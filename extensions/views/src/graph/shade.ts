@@ -1,6 +1,7 @@
 /** Fills of nodes and cards: colour, hatch and outline as the colouring says, faded where not lit. */
 import type { Shade } from './colour';
 import type { Item } from './groups';
+import type { Pen } from './pen';
 import type { Scene } from './paint';
 import { round } from './paint';
 import type { Drawing } from './drawing';
@@ -35,9 +36,10 @@ export function fillBox(
 }
 
 const SIZE = 7;
-const patterns = new WeakMap<CanvasRenderingContext2D, { colour: string; fill: CanvasPattern }>();
+const patterns = new WeakMap<Pen, { colour: string; fill: CanvasPattern }>();
 
-function hatch(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
+/** A fill of thin diagonal lines. */
+export function hatch(context: Pen, colour: string): CanvasPattern | string {
   const known = patterns.get(context);
   if (known?.colour === colour) return known.fill;
   const tile = document.createElement('canvas');

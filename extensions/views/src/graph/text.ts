@@ -1,23 +1,18 @@
 /** Text on a canvas: one line, cut to the room there is. */
 import { oneLine } from './format';
+import type { Pen } from './pen';
 
 const cleaned = new Map<string, string>();
 
 /** Draws `text` cut to `room`; the end is replaced by `…` where it does not fit. */
-export function drawText(
-  context: CanvasRenderingContext2D,
-  text: string,
-  x: number,
-  y: number,
-  room: number,
-): number {
+export function drawText(context: Pen, text: string, x: number, y: number, room: number): number {
   const line = fitText(context, text, room);
   if (line) context.fillText(line, x, y);
   return line ? context.measureText(line).width : 0;
 }
 
 /** The longest beginning of `text` that fits, marked by `…` when it is not all of it. */
-export function fitText(context: CanvasRenderingContext2D, text: string, room: number): string {
+export function fitText(context: Pen, text: string, room: number): string {
   if (room <= 4) return '';
   const line = clean(text);
   if (context.measureText(line).width <= room) return line;

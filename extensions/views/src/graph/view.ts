@@ -15,6 +15,7 @@ import { LEGEND } from './legend';
 import { minimap } from './minimap';
 import type { GraphViewOptions, GraphViewState } from './mount';
 import { Panels } from './panels';
+import type { Shown } from './picture';
 import { showMessage } from './status';
 import { Surface } from './surface';
 import { showTable } from './table';
@@ -92,6 +93,15 @@ export class GraphView<S extends Drawing> {
     this.#look = new FirstLook(this.#surface, this.#legend, () => this.#panels.roomy);
   }
 
+  /** What a picture of the view is made of; null while nothing is drawn. */
+  get shown(): Shown | null {
+    const { state } = this;
+    const palette = this.#palette;
+    return (
+      state && palette && { state, palette, camera: this.#surface.camera, legend: this.#legend }
+    );
+  }
+
   start(): void {
     this.element.addEventListener('keydown', (event) => handleKey(this, event));
     const theme = followTheme(this.element, (palette) => this.#retheme(palette));
@@ -145,13 +155,6 @@ export class GraphView<S extends Drawing> {
     this.refresh();
   }
 
-  /** Selects the first node that made a value which is not finite. */
-  showNonFinite(): boolean {
-    const operation = this.state?.firstNonFinite ?? null;
-    if (operation) this.select(operation, true);
-    return Boolean(operation);
-  }
-
   zoom(factor: number): void {
     this.#surface.animate((camera) => camera.zoomAt(factor));
   }
@@ -187,7 +190,7 @@ export class GraphView<S extends Drawing> {
   }
 
   #update(): void {
-    const { record, error } = this.store.get();
+    const { record, error, colours = null } = this.store.get();
     let problem = error;
     if (record !== this.#shown) {
       this.#shown = record;
@@ -199,6 +202,7 @@ export class GraphView<S extends Drawing> {
         problem = `This record cannot be drawn: ${String(reason)}`;
       }
     }
+    if (this.state) this.face.colour?.(this.state, colours);
     this.#panels.fill(this.state !== null);
     showMessage(this.#message, problem, this.state !== null, this.face.empty);
     this.refresh();
@@ -230,15 +234,11 @@ export class GraphView<S extends Drawing> {
       inspect(this.#inspector, face.inspect(this, state));
       this.#tree.update();
       if (this.#palette) face.legend(this.#legend, state, this.#palette);
-      if (this.table) this.#showTable(state);
+      const pick = (item: Item): void => this.select(item, false);
+      if (this.table) showTable(this.#grid, state, face.columns(state), pick, this.toggle);
     }
     this.#drawAround();
     this.#surface.redraw();
-  }
-
-  #showTable(state: S): void {
-    const select = (item: Item): void => this.select(item, false);
-    showTable(this.#grid, state, this.face.columns(state), select, this.toggle);
   }
 
   #drawAround(): void {

@@ -1,0 +1,26 @@
+/** What of a canvas the drawing uses; a picture as SVG offers the same (`picture-svg.ts`). */
+export type Pen = Pick<
+  CanvasRenderingContext2D,
+  | 'arc'
+  | 'arcTo'
+  | 'beginPath'
+  | 'bezierCurveTo'
+  | 'createPattern'
+  | 'fill'
+  | 'fillRect'
+  | 'fillStyle'
+  | 'fillText'
+  | 'font'
+  | 'globalAlpha'
+  | 'lineTo'
+  | 'lineWidth'
+  | 'measureText'
+  | 'moveTo'
+  | 'roundRect'
+  | 'setLineDash'
+  | 'setTransform'
+  | 'stroke'
+  | 'strokeStyle'
+  | 'textAlign'
+  | 'textBaseline'
+>;
