@@ -32,7 +32,8 @@ def no_bins() -> dict[str, Any]:
 
 def no_inner() -> dict[str, Any]:
     """Of a record that does not know what its compiled nodes run inside, or has none."""
-    return _empty([*(f"inner_{name}" for name in _INNER), "link_from", "link_to"])
+    columns = _empty([*(f"inner_{name}" for name in _INNER), "link_from", "link_to"])
+    return {**columns, "inner_ends": np.zeros(0, dtype=np.uint8)}
 
 
 def _empty(names: Iterable[str]) -> dict[str, Any]:

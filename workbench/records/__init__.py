@@ -3,6 +3,7 @@
 from workbench.records.base import Record, RecordError, read_record
 from workbench.records.flow import NOT_MEASURED, FlowRow, GradientFlow
 from workbench.records.graph import (
+    INNER_ENDS,
     NODE_KINDS,
     STORAGE_KINDS,
     Branch,
@@ -40,6 +41,7 @@ __all__ = [
     "BLOCK_STATES",
     "CATEGORIES",
     "DIFF_STATES",
+    "INNER_ENDS",
     "NODE_KINDS",
     "NOT_MEASURED",
     "STORAGE_KINDS",

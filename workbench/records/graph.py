@@ -25,6 +25,10 @@ STORAGE_KINDS = ("activation", "parameter", "buffer", "input")
 """What a storage that a node holds is; ``storage_kind`` holds the index. Only activations would be
 freed with the graph."""
 
+INNER_ENDS = ("inside", "takes", "gives", "both")
+"""Whether an operation inside a compiled node takes a gradient that comes into the node, gives one
+that leaves it, or both; ``inner_ends`` holds the index."""
+
 UnreachedReason = Literal[
     "frozen", "unused", "detached", "no_grad", "not_differentiable", "off_path"
 ]
@@ -217,6 +221,8 @@ class GraphRecord(Record):
     inner_dtype: Annotated[I32, Index("strings")]
     inner_source: Annotated[I32, Index("sources", none=True)]
     """The line of the forward."""
+    inner_ends: Annotated[U8, Index(INNER_ENDS)]
+    """Index into `INNER_ENDS`."""
     link_from: Annotated[I32, Index("inner")]
     """One row per value that one of them hands to another, in the direction of backward."""
     link_to: Annotated[I32, Index("inner"), After("link_from")]

@@ -29,6 +29,7 @@ TARGET = Path(__file__).parents[2] / "extensions" / "records" / "src" / "generat
 CONSTANTS = {
     "CATEGORIES": ("Category", "memory"),
     "NODE_KINDS": ("NodeKind", "graph"),
+    "INNER_ENDS": ("InnerEnd", "graph"),
     "STORAGE_KINDS": ("StorageKind", "graph"),
     "BLOCK_STATES": ("BlockState", "memory"),
     "DIFF_STATES": ("DiffState", "graph_diff"),

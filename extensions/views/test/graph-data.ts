@@ -118,6 +118,7 @@ export function graphOf(nodes: readonly NodeSpec[], spec: RecordSpec | string = 
     inner_shape: [],
     inner_dtype: [],
     inner_source: [],
+    inner_ends: [],
     link_from: [],
     link_to: [],
     root: nodes.length - 1,

@@ -98,6 +98,7 @@ def graph_record() -> GraphRecord:
         inner_shape=np.array([3, 3]),
         inner_dtype=np.array([4, 4]),
         inner_source=np.array([0, -1]),
+        inner_ends=np.array([1, 2]),
         link_from=np.array([0]),
         link_to=np.array([1]),
         root=2,

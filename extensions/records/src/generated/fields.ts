@@ -169,6 +169,7 @@ const GRAPH_RECORD: RecordFields = {
       shape: 'I32 @strings',
       dtype: 'I32 @strings',
       source: 'I32 @sources?',
+      ends: 'U8 @4',
     },
     link: {
       from: 'I32 @inner',

@@ -7,6 +7,9 @@ import type { SourceLine } from './source';
 export const NODE_KINDS = ['operation', 'parameter', 'input', 'compiled'] as const;
 export type NodeKind = (typeof NODE_KINDS)[number];
 
+export const INNER_ENDS = ['inside', 'takes', 'gives', 'both'] as const;
+export type InnerEnd = (typeof INNER_ENDS)[number];
+
 export const STORAGE_KINDS = ['activation', 'parameter', 'buffer', 'input'] as const;
 export type StorageKind = (typeof STORAGE_KINDS)[number];
 
@@ -155,6 +158,8 @@ export interface GraphRecord {
   readonly inner_dtype: Int32Array;
   /** The line of the forward. */
   readonly inner_source: Int32Array;
+  /** Index into `INNER_ENDS`. */
+  readonly inner_ends: Uint8Array;
   /** One row per value that one of them hands to another, in the direction of backward. */
   readonly link_from: Int32Array;
   readonly link_to: Int32Array;

@@ -59,6 +59,7 @@ export interface GraphColumns {
   inner_shape: Column;
   inner_dtype: Column;
   inner_source: Column;
+  inner_ends: Column;
   link_from: Column;
   link_to: Column;
   root: number;
