@@ -26,7 +26,7 @@ _FEW = 5
 _ENOUGH = 12
 """Rows from which a long list stays closed rather than being cut into stretches."""
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
-_WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")
+_WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
 """Submodules that are named by a wrapper and not by the user; left out of paths."""
 
 

@@ -10,8 +10,8 @@ export const STYLE = scoped(
 .wv-read[data-on=true]{color:var(--wb-ink)}
 .wv-head .wv-btn{height:24px;padding:0 8px;align-self:center}
 .wv-flow-body{flex:1;min-height:0;display:flex;gap:16px;padding:0 16px 8px;overflow:auto;align-items:flex-start}
-.wv-main{flex:1 1 auto;min-width:0;position:relative}
-.wv-main canvas{display:block;width:100%;cursor:pointer}
+.wv-strip{flex:1 1 auto;min-width:0;position:relative}
+.wv-strip canvas{display:block;width:100%;cursor:pointer}
 .wv-key{flex:none;width:180px;font-size:12px;line-height:16px;color:var(--wb-ink2);padding-top:10px}
 .wv-key b{display:block;font-weight:400;margin-bottom:4px}
 .wv-ramp{display:flex;height:11px;border:1px solid var(--wb-stroke)}
@@ -23,10 +23,10 @@ export const STYLE = scoped(
 .wv-key .zero{border:1px solid var(--wb-stroke);background:var(--wb-raise)}
 .wv-key .bad{color:var(--wb-bad);font-weight:700}
 .wv-key .captured{border:2px solid var(--wb-sel);border-radius:3px;width:12px!important;margin:0 4px}
-.wv-table{width:100%;overflow:auto}
-.wv-view .wv-table th{position:sticky;top:0;background:var(--wb-surface);padding:4px 0 4px 12px;border-bottom:1px solid var(--wb-stroke2)}
-.wv-view .wv-table td,.wv-view .wv-table tbody th{padding:4px 0 4px 12px;border-bottom:1px solid var(--wb-grid);font-weight:400;color:var(--wb-ink);position:static}
-.wv-view .wv-table th:first-child{text-align:left;padding-left:0;max-width:260px}
+.wv-norms{width:100%;overflow:auto}
+.wv-view .wv-norms th{position:sticky;top:0;background:var(--wb-surface);padding:4px 0 4px 12px;border-bottom:1px solid var(--wb-stroke2)}
+.wv-view .wv-norms td,.wv-view .wv-norms tbody th{padding:4px 0 4px 12px;border-bottom:1px solid var(--wb-grid);font-weight:400;color:var(--wb-ink);position:static}
+.wv-view .wv-norms th:first-child{text-align:left;padding-left:0;max-width:260px}
 .wv-notes{padding:0 16px 8px;margin:0;font-size:12px;color:var(--wb-ink2);overflow-wrap:anywhere}
 .wv-view[data-size=narrow] .wv-flow-body{flex-direction:column;align-items:stretch}
 .wv-view[data-size=narrow] .wv-read{order:1;flex-basis:100%}

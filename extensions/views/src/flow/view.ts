@@ -52,7 +52,7 @@ export class FlowView {
   private readonly reading = h('span', { class: 'wv-read' });
   private readonly tableButton = button('Table', () => this.toggleTable(), {}, 'T');
   private readonly controls = [this.stepButton(-1), this.stepButton(1), this.tableButton];
-  private readonly main = h('div', { class: 'wv-main' }, this.drawing.element);
+  private readonly main = h('div', { class: 'wv-strip' }, this.drawing.element);
   private readonly body = h('div', { class: 'wv-flow-body' }, this.main);
   private readonly notes = h('p', { class: 'wv-notes', hidden: true });
   private readonly message = h('div', { class: 'wv-empty', hidden: true });
@@ -205,9 +205,9 @@ export class FlowView {
   private showTable(): void {
     this.tableButton.setAttribute('aria-pressed', String(this.table));
     this.drawing.element.hidden = this.table;
-    this.main.querySelector('.wv-table')?.remove();
+    this.main.querySelector('.wv-norms')?.remove();
     if (!this.table || !this.record) return;
-    this.main.append(h('div', { class: 'wv-table' }, flowTable(this.record, this.column)));
+    this.main.append(h('div', { class: 'wv-norms' }, flowTable(this.record, this.column)));
   }
 
   private showKey(): void {

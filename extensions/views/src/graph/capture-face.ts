@@ -1,13 +1,15 @@
 /** The face of one capture: coloured by bytes, gradients, time or dtype, with its questions. */
 import { choices, h } from './dom';
 import type { Controls, Face } from './face';
+import type { Item } from './groups';
 import type { HighlightKind } from './highlight';
 import { inspectCapture } from './inspect-capture';
 import { inspectGroup } from './inspect-group';
 import { inspectOperation } from './inspect-operation';
+import type { Inspection } from './inspection';
 import { showLegend } from './legend';
 import { GraphState, type Colouring } from './state';
-import { leaveStep, showStep } from './step-colours';
+import { leaveStep, showStep, stepSection } from './step-colours';
 import { describe } from './status';
 import { STYLE } from './style';
 import { captureColumns } from './table-columns';
@@ -30,16 +32,16 @@ export const CAPTURE: Face<GraphState> = {
   },
   controls,
   inspect(view, state) {
-    const { selected, tree } = state;
+    const { colours, selected, tree } = state;
     const inspection = {
       state,
       select: view.show,
       toggle: view.toggle,
       light: (kind: HighlightKind) => light(view, kind),
     };
-    if (!selected || selected === tree.root) return inspectCapture(inspection);
-    if (selected.kind === 'operation') return inspectOperation(inspection, selected);
-    return inspectGroup(inspection, selected);
+    const item = selected ?? tree.root;
+    const [head, ...rest] = pageOf(inspection, item);
+    return [head, ...(colours ? [stepSection(state, colours, item)] : []), ...rest] as Node[];
   },
   legend: showLegend,
   columns: captureColumns,
@@ -58,6 +60,12 @@ export const CAPTURE: Face<GraphState> = {
     return key === 'h' && light(view, 'holders');
   },
 };
+
+function pageOf(inspection: Inspection, item: Item): Node[] {
+  if (item === inspection.state.tree.root) return inspectCapture(inspection);
+  if (item.kind === 'operation') return inspectOperation(inspection, item);
+  return inspectGroup(inspection, item);
+}
 
 function controls(view: View): Controls<GraphState> {
   const colour = choices<Colouring>(

@@ -4,6 +4,7 @@ import { outputGradient, type Gradient } from './gradients';
 import type { Item } from './groups';
 import type { Operation } from './operations';
 import type { GraphState } from './state';
+import { normText, type StepColours } from './step-colours';
 import type { Palette } from './theme';
 
 /** How an item is filled, and the figure at its right end. */
@@ -26,6 +27,7 @@ export interface Shade {
 export function shadeOf(item: Item, state: GraphState, palette: Palette): Shade {
   const figure = item.kind === 'operation' ? bytesOf(item) : formatBytes(item.saved);
   const plain = { ...plainShade(palette), figure };
+  if (state.colours) return stepShade(item, state, state.colours, palette);
   switch (state.colouring) {
     case 'gradient':
       return gradientShade(outputGradient(item, state.operations), state, palette);
@@ -78,6 +80,20 @@ function gradientShade(gradient: Gradient | null, state: GraphState, palette: Pa
   };
 }
 
+/** By the norm of the module's parameters, whose figure stands once: at the outermost box with it. */
+function stepShade(item: Item, state: GraphState, colours: StepColours, palette: Palette): Shade {
+  const plain = plainShade(palette);
+  const found = colours.normOf(item, state);
+  if (!found) return plain;
+  const { norm, name } = found;
+  const around = state.parent(item);
+  const again = around !== null && colours.normOf(around, state)?.name === name;
+  const figure = again ? '' : normText(norm);
+  const bad = norm === Infinity;
+  if (bad || Number.isNaN(norm)) return { ...plain, bad, hatched: !bad, figure };
+  return { ...onScale(normStep(norm, colours.range), palette), figure };
+}
+
 /** Step of the square-root scale, 0 to 8; -1 for nothing. */
 export function stepOf(value: number, most: number): number {
   if (value <= 0 || most <= 0) return -1;
@@ -108,12 +124,14 @@ export function dtypeSwatch(
 /** Values at the four ticks of the scale in use; empty where there is none. */
 export function scaleTicks(state: GraphState): string[] {
   const parts = [0, 1 / 3, 2 / 3, 1];
-  if (state.colouring === 'bytes')
+  const { colours } = state;
+  if (!colours && state.colouring === 'bytes')
     return parts.map((part) => formatBytes(state.mostSaved * part * part));
-  if (state.colouring === 'time')
+  if (!colours && state.colouring === 'time')
     return parts.map((part) => formatSeconds(state.mostSeconds * part * part));
-  if (state.colouring !== 'gradient' || !state.norms) return [];
-  const [low, high] = state.norms;
+  const norms = colours ? colours.range : state.colouring === 'gradient' ? state.norms : null;
+  if (!norms) return [];
+  const [low, high] = norms;
   if (low === high) return [formatNumber(10 ** low)];
   return parts.map((part) => formatNumber(10 ** (low + (high - low) * part)));
 }

@@ -19,7 +19,7 @@ export function button(
 
 export interface Choices<T> {
   element: HTMLElement;
-  set: (value: T) => void;
+  set: (value: T | null) => void;
   /** Turns a value off with the reason as its tooltip, or, without one, on. */
   allow: (value: T, reason: string) => void;
 }
@@ -47,7 +47,7 @@ export function choices<T extends string>(
     element.append(one);
     return { value, one };
   });
-  const set = (value: T): void => {
+  const set = (value: T | null): void => {
     for (const { value: own, one } of buttons)
       one.setAttribute('aria-pressed', String(own === value));
   };

@@ -5,6 +5,7 @@
 import type { GraphColumns } from './columns';
 import type { Drawing } from './drawing';
 import type { Item } from './groups';
+import type { StepColours } from './step-colours';
 import type { Columns } from './table';
 import type { Palette } from './theme';
 import type { TreeFace } from './tree-panel';
@@ -38,6 +39,8 @@ export interface Face<S extends Drawing> {
   inspect(view: GraphView<S>, state: S): Node[];
   legend(element: HTMLDetailsElement, state: S, palette: Palette): void;
   columns(state: S): Columns;
+  /** Takes the gradient norms of another step, or gives them up. */
+  colour?(state: S, colours: StepColours | null): void;
   /** What a screen reader says of an item. */
   describe(state: S, item: Item): string;
   /** Carries out a key of its own; whether it was one. */

@@ -3,6 +3,7 @@ import { dtypeSwatch, scaleTicks } from './colour';
 import { h } from './dom';
 import { formatBytes, oneLine } from './format';
 import type { Colouring, GraphState } from './state';
+import { stepName } from './step-colours';
 import type { Palette } from './theme';
 
 /** Pixels that the open legend takes at the top right of the drawing. */
@@ -20,7 +21,7 @@ const TITLES: Record<Colouring, string> = {
 
 /** Fills the legend for the colouring in use. */
 export function showLegend(element: HTMLDetailsElement, state: GraphState, palette: Palette): void {
-  element.replaceChildren(h('summary', {}, h('b', {}, TITLES[state.colouring])));
+  element.replaceChildren(h('summary', {}, h('b', {}, titleOf(state))));
   const texts = scaleTicks(state);
   if (texts.length > 0) {
     const ramp = h('div', { class: 'ramp' });
@@ -41,7 +42,17 @@ export function showLegend(element: HTMLDetailsElement, state: GraphState, palet
   element.append(h('p', {}, 'Arrows follow the data; gradients run back.'));
 }
 
+function titleOf({ colours, colouring }: GraphState): string {
+  return colours ? `Gradient norm per module, ${stepName(colours)} (log)` : TITLES[colouring];
+}
+
 function keysOf(state: GraphState, palette: Palette): HTMLElement[] {
+  if (state.colours)
+    return [
+      key('swatch', 'no parameters of its own'),
+      key('swatch hatched', 'module did not run at this step'),
+      key('swatch bad', '⚠ a gradient was not finite'),
+    ];
   switch (state.colouring) {
     case 'bytes':
       return [

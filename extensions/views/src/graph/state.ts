@@ -10,6 +10,7 @@ import type { Group, Item } from './groups';
 import { holdersOf, parametersOf, pathToParameters, type HighlightKind } from './highlight';
 import { readOperations, type Operation } from './operations';
 import { Storages } from './storages';
+import type { StepColours } from './step-colours';
 import type { Palette } from './theme';
 import { UnreachedIndex } from './unreached';
 
@@ -25,6 +26,8 @@ export class GraphState extends Drawing {
   readonly mostSeconds: number;
   readonly unreached: UnreachedIndex;
   colouring: Colouring = 'bytes';
+  /** Another step's gradient norms, which take the place of `colouring` while they are there. */
+  colours: StepColours | null = null;
   #held: Storages | null = null;
 
   constructor(record: GraphColumns, limit?: number) {
@@ -54,7 +57,8 @@ export class GraphState extends Drawing {
   }
 
   override get fullBar(): number {
-    return this.colouring === 'gradient' || this.colouring === 'time' ? 0 : this.mostSaved;
+    const { colouring, colours } = this;
+    return colours || colouring === 'gradient' || colouring === 'time' ? 0 : this.mostSaved;
   }
 
   override lossOf(operation: Operation): string {

@@ -4,6 +4,7 @@ import { formatBytes, formatNumber, formatSeconds, plural, shorten } from './for
 import { outputGradient } from './gradients';
 import type { Item } from './groups';
 import type { GraphState } from './state';
+import { normText, stepName } from './step-colours';
 import { nameOf } from './tree-panel';
 
 /** Shows an error as a card over what still works, or what to do while there is nothing. */
@@ -39,6 +40,11 @@ export function describe(state: GraphState, item: Item): string {
 }
 
 function coloured(state: GraphState, item: Item): string {
+  const { colours } = state;
+  if (colours) {
+    const found = colours.normOf(item, state);
+    return found ? `gradient norm ${normText(found.norm)} at ${stepName(colours)}` : '';
+  }
   if (state.colouring === 'time')
     return item.seconds === null ? '' : `forward ${formatSeconds(item.seconds)}`;
   if (state.colouring !== 'gradient') return '';

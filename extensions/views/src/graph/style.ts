@@ -77,6 +77,8 @@ export const STYLE =
   scoped(
     'graph',
     `
+.wv-step{left:12px;right:auto}
+.wv-lit:not([hidden])~.wv-step{bottom:54px}
 .wv-row .meter{position:absolute;right:8px;bottom:1px;width:44px;height:3px;border-radius:2px;background:$lvl2;overflow:hidden}
 .wv-row .meter i{display:block;height:3px;background:$s6}
 .wv-legend .ramp{display:flex;margin:8px 0 2px;height:9px;border:1px solid $stroke}

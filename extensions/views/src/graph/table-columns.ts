@@ -4,16 +4,19 @@ import { formatBytes, formatCount, formatNumber, formatSeconds, shorten } from '
 import { outputGradient } from './gradients';
 import { size, type Item } from './groups';
 import type { GraphState } from './state';
+import { normText, stepName } from './step-colours';
 import type { Columns } from './table';
 
 const HEADINGS = ['Call', 'Operations', 'Output', 'Dtype', 'Saved here first', 'Held before'];
 
 export function captureColumns(state: GraphState): Columns {
+  const { colours } = state;
+  const step = colours ? [`Gradient norm of the module, ${stepName(colours)}`] : [];
   const gradient = state.missing('gradient') ? [] : ['Gradient norm', 'Non-finite'];
   const time = state.missing('time') ? [] : ['Forward'];
   const unreached = state.record.unreached.length > 0 ? ['Without gradient'] : [];
   return {
-    headings: [...HEADINGS, ...gradient, ...time, ...unreached, 'Source'],
+    headings: [...HEADINGS, ...step, ...gradient, ...time, ...unreached, 'Source'],
     cells: (item) => cellsOf(state, item),
   };
 }
@@ -35,6 +38,10 @@ function cellsOf(state: GraphState, item: Item): string[] {
 
 function knownCells(state: GraphState, item: Item): string[] {
   const cells: string[] = [];
+  if (state.colours) {
+    const found = state.colours.normOf(item, state);
+    cells.push(found ? normText(found.norm) : '');
+  }
   if (!state.missing('gradient')) {
     const gradient = outputGradient(item, state.operations);
     cells.push(gradient ? formatNumber(gradient.norm) : 'did not run');
