@@ -147,7 +147,9 @@ describe('the view', () => {
     const went: unknown[] = [];
     host.addEventListener('workbench:step', (event) => went.push((event as CustomEvent).detail));
     press(host, 'Enter');
-    expect(went).toEqual([{ step: 2, path: 'head', label: 'head', experiment: 'exp-1' }]);
+    expect(went).toEqual([
+      { step: 2, passing: false, path: 'head', label: 'head', experiment: 'exp-1' },
+    ]);
     press(host, 'Escape');
     expect(reading(host)).toContain('steps 1 to 4');
   });

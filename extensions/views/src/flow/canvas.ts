@@ -10,12 +10,15 @@ const MAX_CELL = 24;
 const MAX_LABEL = 200;
 
 export class StripCanvas {
-  readonly element = h('canvas', { tabindex: 0, role: 'application' });
+  /** One value, the step, along a track: a slider, whose text says what the cell holds. */
+  readonly element = h('canvas', { tabindex: 0, role: 'slider' });
   record: FlowColumns | null = null;
   strip: Strip | null = null;
   cursor: Spot | null = null;
   hover: Spot | null = null;
   captured: readonly number[] = [];
+  /** The step that another view shows beside this one. */
+  shown: number | null = null;
   private place: Place = { width: 0, left: 0, cell: 0 };
   /** Null, and nothing drawn, until the strip is in the page. */
   palette: Palette | null = null;
@@ -29,14 +32,15 @@ export class StripCanvas {
     const cell = Math.min(MAX_CELL, room / Math.max(1, strip.cells));
     this.record = record;
     this.strip = strip;
-    this.hover = null;
+    const { hover } = this;
+    if (hover && (hover.row >= strip.rows || hover.cell >= strip.cells)) this.hover = null;
     this.place = { width, left, cell: cell > 8 ? Math.floor(cell) : cell };
     this.element.style.height = `${TOP + record.rows.length * ROW + BOTTOM}px`;
-    this.element.setAttribute(
-      'aria-label',
-      `Gradient norms of ${record.rows.length} modules, ${stepsText(record)}. Arrows move, Enter ` +
-        'goes to the step, T shows a table.',
-    );
+    const { element } = this;
+    const label = `Gradient norms of ${record.rows.length} modules, ${stepsText(record)}.`;
+    element.setAttribute('aria-label', `${label} Arrows choose a step, T shows a table.`);
+    element.setAttribute('aria-valuemin', String(record.step[0] ?? 0));
+    element.setAttribute('aria-valuemax', String(record.step[record.step.length - 1] ?? 0));
     this.draw();
     return strip;
   }
@@ -49,6 +53,13 @@ export class StripCanvas {
     const cell = Math.floor((event.clientX - box.left - place.left) / place.cell);
     const inside = strip && row >= 0 && row < strip.rows && cell >= 0 && cell < strip.cells;
     return inside ? { row, cell } : null;
+  }
+
+  /** The cell nearest to the pointer. */
+  cellAt(event: MouseEvent): number {
+    const { strip, place } = this;
+    const x = event.clientX - this.element.getBoundingClientRect().left - place.left;
+    return Math.max(0, Math.min((strip?.cells ?? 1) - 1, Math.floor(x / place.cell)));
   }
 
   draw(): void {
@@ -77,16 +88,20 @@ export class StripCanvas {
     element.width = Math.round(width * ratio);
     element.height = Math.round(height * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const captured = this.captured
-      .map((step) => ({ step, column: columnOf(record, step) }))
-      .filter(({ column }) => column >= 0)
-      .map(({ step, column }) => ({ step, cell: cellOf(strip, column) }));
+    const marked = (steps: readonly number[]): { step: number; cell: number }[] =>
+      steps
+        .map((step) => ({ step, column: columnOf(record, step) }))
+        .filter(({ column }) => column >= 0)
+        .map(({ step, column }) => ({ step, cell: cellOf(strip, column) }));
+    const { captured, shown } = this;
     paintStrip(context, palette, {
       record,
       strip,
       limits: limitsOf(record),
       place: { ...this.place, width },
-      captured,
+      // Without a view beside it, every captured step is marked alike.
+      captured: shown === null ? [] : marked(captured.filter((step) => step !== shown)),
+      shown: marked(shown === null ? captured : [shown]),
       cursor: this.cursor,
       hover: this.hover,
     });

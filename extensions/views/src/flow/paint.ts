@@ -1,15 +1,13 @@
 /** Draws the strip: labels, cells, the marks above them, the steps below. */
-import { formatCount } from '../graph/format';
 import { fitText } from '../graph/text';
 import type { Palette } from '../graph/theme';
-import { levelOf, partialRows, ticksOf, type FlowColumns, type Limits, type Strip } from './strip';
+import { paintCaptured, paintCursor, paintMarks, paintShown, paintSteps } from './paint-marks';
+import { levelOf, type FlowColumns, type Limits, type Strip } from './strip';
 
 export const TOP = 14;
 export const BOTTOM = 22;
 export const RIGHT = 10;
 export const ROW = 16;
-/** Pixels between the steps that are written below. */
-const TICK_ROOM = 84;
 
 /** Where a strip lies in its canvas, in CSS pixels. */
 export interface Place {
@@ -25,13 +23,21 @@ export interface Spot {
   readonly cell: number;
 }
 
+/** A step that is marked, and the cell that holds it. */
+export interface Mark {
+  readonly cell: number;
+  readonly step: number;
+}
+
 export interface Picture {
   readonly record: FlowColumns;
   readonly strip: Strip;
   readonly limits: Limits;
   readonly place: Place;
-  /** Cells that are outlined: captured steps. */
-  readonly captured: readonly { readonly cell: number; readonly step: number }[];
+  /** Captured steps: outlined, their number below. */
+  readonly captured: readonly Mark[];
+  /** The step that is looked at: outlined, its number on a pill. */
+  readonly shown: readonly Mark[];
   readonly cursor: Spot | null;
   readonly hover: Spot | null;
 }
@@ -49,7 +55,8 @@ export function paintStrip(
       paintCell(context, palette, picture, row, cell, hatch);
   paintMarks(context, palette, picture);
   paintSteps(context, palette, picture);
-  paintCaptured(context, palette, picture);
+  for (const mark of picture.captured) paintCaptured(context, palette, picture, mark);
+  for (const mark of picture.shown) paintShown(context, palette, picture, mark);
   paintCursor(context, palette, picture);
 }
 
@@ -129,91 +136,6 @@ function paintBad(context: CanvasRenderingContext2D, palette: Palette, x: number
     context.lineTo(x + 2.5, y + 2.5 * side);
   }
   context.stroke();
-}
-
-/** ▼ above every cell in which a module did not run that runs at other steps: an early exit, say. */
-function paintMarks(
-  context: CanvasRenderingContext2D,
-  palette: Palette,
-  { strip, place }: Picture,
-): void {
-  context.fillStyle = palette.ink2;
-  const rows = partialRows(strip);
-  for (let cell = 0; cell < strip.cells; cell += 1) {
-    if (!rows.some((row) => (strip.missing[row * strip.cells + cell] ?? 0) > 0)) continue;
-    const x = place.left + (cell + 0.5) * place.cell;
-    const half = Math.min(4, Math.max(2, place.cell / 2));
-    context.beginPath();
-    context.moveTo(x - half, TOP - 9);
-    context.lineTo(x + half, TOP - 9);
-    context.lineTo(x, TOP - 3);
-    context.fill();
-  }
-}
-
-function paintSteps(
-  context: CanvasRenderingContext2D,
-  palette: Palette,
-  { record, strip, place, captured }: Picture,
-): void {
-  context.font = `11px ${palette.font}`;
-  context.fillStyle = palette.ink2;
-  context.textAlign = 'center';
-  const y = TOP + strip.rows * ROW + 11;
-  const taken = captured.map(({ cell }) => place.left + (cell + 0.5) * place.cell);
-  let free = -Infinity;
-  for (const { cell, step } of ticksOf(record, strip, TICK_ROOM / place.cell)) {
-    const text = formatCount(step);
-    const half = context.measureText(text).width / 2;
-    const x = Math.max(place.left + half, place.left + (cell + 0.5) * place.cell);
-    if (x - half < free || x + half > place.width) continue;
-    if (taken.some((at) => Math.abs(at - x) < half + 24)) continue;
-    context.fillText(text, x, y);
-    free = x + half + 12;
-  }
-}
-
-/** Captured steps: outlined through all rows, their number as a pill below. */
-function paintCaptured(
-  context: CanvasRenderingContext2D,
-  palette: Palette,
-  { strip, place, captured }: Picture,
-): void {
-  for (const { cell, step } of captured) {
-    const x = place.left + cell * place.cell;
-    context.strokeStyle = context.fillStyle = palette.select;
-    context.lineWidth = 2;
-    context.beginPath();
-    context.roundRect(x - 1.5, TOP - 1.5, Math.max(place.cell + 2, 5), strip.rows * ROW + 2, 3);
-    context.stroke();
-    context.font = `600 11px ${palette.font}`;
-    const text = formatCount(step);
-    const width = context.measureText(text).width + 10;
-    const left = Math.min(place.width - width, x + place.cell / 2 - width / 2);
-    context.beginPath();
-    context.roundRect(left, TOP + strip.rows * ROW + 3, width, 16, 4);
-    context.fill();
-    context.fillStyle = palette.canvas;
-    context.textAlign = 'center';
-    context.fillText(text, left + width / 2, TOP + strip.rows * ROW + 11.5);
-  }
-}
-
-function paintCursor(
-  context: CanvasRenderingContext2D,
-  palette: Palette,
-  { place, cursor, hover }: Picture,
-): void {
-  for (const [at, colour, line] of [
-    [hover, palette.ink2, 1],
-    [cursor, palette.ink, 2],
-  ] as const) {
-    if (!at) continue;
-    context.strokeStyle = colour;
-    context.lineWidth = line;
-    const [x, y] = [place.left + at.cell * place.cell, TOP + at.row * ROW];
-    context.strokeRect(x - 0.5, y - 0.5, Math.max(place.cell, 3), ROW);
-  }
 }
 
 function hatchOf(context: CanvasRenderingContext2D, palette: Palette): CanvasPattern | string {

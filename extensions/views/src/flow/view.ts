@@ -2,43 +2,20 @@
 import { button, h } from '../graph/dom';
 import { formatCount, shorten } from '../graph/format';
 import { followTheme } from '../graph/theme';
-import type { Dispose, Store } from '../store';
+import type { Store } from '../store';
 import { StripCanvas } from './canvas';
 import { handleKey } from './keyboard';
 import { keyOf } from './key';
+import type { FlowViewOptions, FlowViewState, StepDetail } from './mount';
 import type { Spot } from './paint';
+import { followPointer } from './pointer';
 import { cellOf, check, columnOf, type FlowColumns } from './strip';
 import { STYLE } from './style';
 import { flowTable } from './table';
 import { cellText, stepsText } from './words';
 
-/** What the view shows; `error` is one sentence. */
-export interface FlowViewState {
-  readonly record: FlowColumns | null;
-  readonly error: string | null;
-  /** Steps of which there is a capture: they are outlined. */
-  readonly captured?: readonly number[];
-}
-
-/** Detail of the bubbling `workbench:step` event: a person wants to see this step. */
-export interface StepDetail {
-  readonly step: number;
-  /** Path and label of the row. */
-  readonly path: string;
-  readonly label: string;
-  readonly experiment: string | null;
-}
-
 const NARROW = 620;
 const EMPTY = 'Nothing yet. Up to ten steps a second are sampled while the experiment trains.';
-
-/** Mounts the strip into `el`; the returned function takes it out again. */
-export function mount(el: HTMLElement, store: Store<FlowViewState, never>): Dispose {
-  const view = new FlowView(store);
-  el.append(view.element);
-  view.start();
-  return () => view.dispose();
-}
 
 /** Everything on screen and what it does; `keyboard.ts` calls the public part. */
 export class FlowView {
@@ -56,10 +33,16 @@ export class FlowView {
   private readonly body = h('div', { class: 'wv-flow-body' }, this.main);
   private readonly notes = h('p', { class: 'wv-notes', hidden: true });
   private readonly message = h('div', { class: 'wv-empty', hidden: true });
-  private readonly live = h('div', { class: 'wv-sr', role: 'status', 'aria-live': 'polite' });
+  private readonly live = h('output', { class: 'wv-sr', 'aria-live': 'polite' });
+  private open: boolean;
 
-  constructor(private readonly store: Store<FlowViewState, never>) {
-    const title = h('h2', {}, 'Gradient flow');
+  constructor(
+    private readonly store: Store<FlowViewState, never>,
+    { foot }: FlowViewOptions,
+  ) {
+    this.open = foot?.open ?? true;
+    this.element.toggleAttribute('data-foot', foot !== undefined);
+    const title = h('h2', {}, foot ? this.toggle(foot.onToggle) : 'Gradient flow');
     const head = h('div', { class: 'wv-head' }, title, this.reading, ...this.controls);
     this.element.append(h('style', {}, STYLE), head, this.body, this.notes, this.message);
     this.element.append(this.live);
@@ -68,16 +51,7 @@ export class FlowView {
   start(): void {
     const { element, drawing } = this;
     element.addEventListener('keydown', (event) => handleKey(this, event));
-    drawing.element.addEventListener('pointermove', (event) =>
-      this.setHover(drawing.spotAt(event)),
-    );
-    drawing.element.addEventListener('pointerleave', () => this.setHover(null));
-    drawing.element.addEventListener('click', (event) => {
-      const spot = drawing.spotAt(event);
-      if (!spot) return;
-      this.setCursor(spot);
-      this.goToCursor();
-    });
+    followPointer(this);
     this.cleanup.push(
       followTheme(element, (palette) => {
         drawing.palette = palette;
@@ -100,7 +74,7 @@ export class FlowView {
   }
 
   private update(): void {
-    const { record, error, captured = [] } = this.store.get();
+    const { record, error, captured = [], shown = null } = this.store.get();
     let problem = error;
     if (record !== this.record) {
       const step = this.record?.step[this.column];
@@ -116,14 +90,18 @@ export class FlowView {
       const found = this.record && step !== undefined ? columnOf(this.record, step) : -1;
       this.column = newest && !this.drawing.cursor ? last : found < 0 ? last : found;
     }
-    this.drawing.captured = captured;
+    const { drawing, open } = this;
+    drawing.captured = captured;
+    // The view beside went to another step: the cursor is not there any more.
+    if (shown !== drawing.shown && shown !== this.record?.step[this.column]) drawing.cursor = null;
+    drawing.shown = shown;
     const drawn = this.record !== null && this.record.step.length > 0;
-    this.body.hidden = !drawn;
-    for (const control of this.controls) control.hidden = !drawn;
-    this.message.hidden = drawn && problem === null;
+    this.body.hidden = !drawn || !open;
+    for (const control of this.controls) control.hidden = !drawn || !open;
+    this.message.hidden = (drawn && problem === null) || !open;
     this.message.replaceChildren(problem === null ? EMPTY : errorCard(problem));
     const notes = this.record?.notes ?? [];
-    this.notes.hidden = notes.length === 0;
+    this.notes.hidden = notes.length === 0 || !open;
     this.notes.textContent = notes.map((note) => shorten(note, 300)).join(' · ');
     this.showKey();
     this.resize();
@@ -146,7 +124,20 @@ export class FlowView {
     return button(by < 0 ? '‹' : '›', () => this.moveStep(by), attributes);
   }
 
-  private setHover(spot: Spot | null): void {
+  /** The title as what opens and closes the strip. */
+  private toggle(onToggle: (open: boolean) => void): HTMLElement {
+    const toggle = (): void => {
+      this.open = !this.open;
+      one.setAttribute('aria-expanded', String(this.open));
+      onToggle(this.open);
+      this.update();
+    };
+    const one = h('button', { type: 'button', class: 'wv-link', onclick: toggle }, 'Gradient flow');
+    one.setAttribute('aria-expanded', String(this.open));
+    return one;
+  }
+
+  setHover(spot: Spot | null): void {
     this.drawing.hover = spot;
     this.read();
     this.drawing.draw();
@@ -172,6 +163,7 @@ export class FlowView {
     const jump = cursor || !Number.isFinite(cells) ? cells : 0;
     this.setCursor({ row, cell: within(from + jump, strip.cells - 1) });
     this.live.textContent = this.reading.textContent;
+    this.tell(true);
   }
 
   /** One sampled step back or on. */
@@ -181,17 +173,27 @@ export class FlowView {
     this.column = Math.max(0, Math.min(this.record.step.length - 1, this.column + by));
     this.setCursor({ row: cursor?.row ?? 0, cell: cellOf(strip, this.column) });
     this.live.textContent = `step ${formatCount(this.record.step[this.column] ?? 0)}`;
+    this.tell(true);
   }
 
-  /** Tells the page which step is wanted: within a cell the one with the largest norm. */
-  goToCursor(): void {
-    const { record, drawing } = this;
-    const { strip, cursor } = drawing;
-    if (!record || !strip || !cursor) return;
-    const column = strip.peak[cursor.row * strip.cells + cursor.cell] ?? 0;
-    const { path = '', label = '' } = record.rows[cursor.row] ?? {};
-    const step = record.step[column] ?? 0;
-    const detail: StepDetail = { step, path, label, experiment: record.experiment };
+  /** Tells the page which step is wanted. */
+  tell(passing: boolean): void {
+    const { record, drawing, column } = this;
+    const { path = '', label = '' } = record?.rows[drawing.cursor?.row ?? -1] ?? {};
+    if (!record || !drawing.cursor) return;
+    this.dispatch({ step: record.step[column] ?? 0, passing, path, label });
+  }
+
+  /** Back to the captured step; whether another one was chosen. */
+  leave(): boolean {
+    if (!this.drawing.cursor) return false;
+    this.setCursor(null);
+    this.dispatch({ step: null, passing: false, path: '', label: '' });
+    return true;
+  }
+
+  private dispatch(wanted: Omit<StepDetail, 'experiment'>): void {
+    const detail: StepDetail = { ...wanted, experiment: this.record?.experiment ?? null };
     const how = { bubbles: true, cancelable: true, composed: true };
     this.element.dispatchEvent(new CustomEvent('workbench:step', { detail, ...how }));
   }
@@ -217,13 +219,16 @@ export class FlowView {
   }
 
   private read(): void {
-    const { strip, hover, cursor } = this.drawing;
-    const { record } = this;
+    const { record, drawing } = this;
+    const { strip, hover, cursor } = drawing;
     const spot = hover ?? cursor;
     const about = record && `norm of all parameter gradients of a module, ${stepsText(record)}`;
     this.reading.dataset['on'] = String(spot !== null);
-    this.reading.textContent =
-      record && strip && spot ? cellText(record, strip, spot.row, spot.cell) : (about ?? '');
+    const text = record && strip && spot ? cellText(record, strip, spot.row, spot.cell) : about;
+    this.reading.textContent = text || '';
+    const step = record?.step[this.column] ?? 0;
+    drawing.element.setAttribute('aria-valuenow', String(step));
+    drawing.element.setAttribute('aria-valuetext', cursor ? text || '' : `step ${step}`);
   }
 }
 
