@@ -1,0 +1,188 @@
+"""What the compiled nodes of a graph run inside, as rows of a record.
+
+A compiled region is one node of the autograd graph. Its backward graph is read from the node, with
+the modules, shapes and lines of the forward that each operation is the backward of
+(`backward_graph`); nothing is run, unpacked or compiled for it, and nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.experiment.source import source_line
+from workbench.graph.absent import no_inner
+from workbench.graph.backward_graph import BackwardGraph, plain_graph, read_graph
+from workbench.graph.calls import Table
+from workbench.graph.capture import COMPILED_TYPE
+from workbench.graph.inner_modules import owners_inside
+from workbench.graph.torch_private_aot import (
+    backward_graph,
+    is_from_cache,
+    keep_when_cached,
+    kept,
+)
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
+
+    from workbench.graph.backward_graph import BackwardOperation
+    from workbench.graph.capture import Ints, Walk
+    from workbench.graph.lines import Place
+    from workbench.graph.names import Leaves, ModelNames
+    from workbench.records import SourceLine
+
+DROPPED = (
+    "Of what runs inside {nodes} only the operations are known: torch dropped their modules, "
+    "shapes and lines when it wrote them to its cache on disk. They are kept of what is compiled "
+    "while Workbench is in use: by an Experiment, or from the first `with wb.graph(model):` on."
+)
+FROM_CACHE = (
+    "What runs inside {nodes} is not known: torch read the compiled code from its cache on disk, "
+    "which was written without Workbench. Compile it anew (torch.compiler.reset(), with "
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 set before torch is imported) to see it."
+)
+UNREADABLE = "What runs inside {nodes} could not be read ({why})."
+
+
+def watch_compiler() -> None:
+    """From now on, keep what is known of a region's backward graph when torch would drop it.
+
+    Does nothing before torch's compiler is imported; costs a dictionary look-up when called again.
+    """
+    keep_when_cached(plain_graph)
+
+
+@dataclass
+class Inside:
+    """The operations inside all compiled nodes, one entry each, in the order of the rows."""
+
+    node: list[int] = field(default_factory=list[int])
+    operations: list[BackwardOperation] = field(default_factory=list["BackwardOperation"])
+    owner: list[int] = field(default_factory=list[int])
+    """Row of the table of names, negative as in `owners`."""
+    ends: list[int] = field(default_factory=list[int])
+    links: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    notes: tuple[str, ...] = ()
+    _unknown: dict[str, int] = field(default_factory=dict[str, int])
+    """Note -> of how many nodes it is true."""
+
+    @classmethod
+    def of(
+        cls, graph: Walk, types: Sequence[str], names: ModelNames, leaves: Leaves, owner: Ints
+    ) -> Inside:
+        """Look into every compiled node of ``graph``; ``owner`` is complete."""
+        found = cls()
+        rows = [row for row, name in enumerate(types) if name == COMPILED_TYPE]
+        if rows:
+            watch_compiler()
+        read = _Regions()
+        for row in rows:
+            inside, unknown = read.region(graph.nodes[row])
+            if unknown:
+                found._unknown[unknown] = found._unknown.get(unknown, 0) + 1
+            if inside is None:
+                continue
+            makers = graph.edge_from[graph.edge_to == row]
+            parameters = [at for at in leaves.owner[makers].tolist() if at >= 0]
+            own = int(owner[row])
+            found._add(
+                row, inside, owners_inside(inside.operations, names.modules, own, parameters)
+            )
+        found.notes = tuple(
+            text.replace("{nodes}", "a compiled node" if n == 1 else f"{n:,} compiled nodes")
+            for text, n in found._unknown.items()
+        )
+        return found
+
+    def _add(self, row: int, inside: BackwardGraph, owners: list[int]) -> None:
+        first = len(self.node)
+        self.node += [row] * len(owners)
+        self.operations += inside.operations
+        self.owner += owners
+        self.ends += inside.ends
+        self.links += [(start + first, end + first) for start, end in inside.links]
+
+    def columns(
+        self, modules: npt.NDArray[np.int32], strings: Table[str], sources: tuple[SourceLine, ...]
+    ) -> tuple[dict[str, Any], tuple[SourceLine, ...]]:
+        """The record's columns, and ``sources`` with their lines added.
+
+        Args:
+            modules: ``owner`` as rows of the record's modules.
+            strings: the record's table; grows.
+            sources: the record's lines so far.
+        """
+        if not self.node:
+            return no_inner(), sources
+        lines = Table(sources)
+        places = [_place_now(one) for one in self.operations]
+        row_of = {place: lines.row(source_line(*place)) for place in dict.fromkeys(places) if place}
+        links = np.array(self.links, dtype=np.int32).reshape(-1, 2)
+        columns = {
+            "inner_node": np.array(self.node, dtype=np.int32),
+            "inner_op": strings.rows([one.op for one in self.operations]),
+            "inner_module": modules,
+            "inner_shape": strings.rows([one.shape for one in self.operations]),
+            "inner_dtype": strings.rows([one.dtype for one in self.operations]),
+            "inner_source": np.array([row_of.get(p, -1) if p else -1 for p in places], np.int32),
+            "inner_ends": np.array(self.ends, dtype=np.uint8),
+            "link_from": links[:, 0],
+            "link_to": links[:, 1],
+        }
+        return columns, tuple(lines.items)
+
+
+class _Regions:
+    """Backward graphs of compiled nodes; equal blocks share a region, which is read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, tuple[BackwardGraph | None, str]] = {}
+
+    def region(self, node: Node) -> tuple[BackwardGraph | None, str]:
+        """The graph, and what must be said about it."""
+        graph = backward_graph(node)
+        key = id(graph if graph is not None else node)
+        if key not in self._read:
+            try:
+                self._read[key] = _region(node)
+            except Exception as error:  # noqa: BLE001 - a private format of torch's: never the user's error
+                why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                self._read[key] = None, UNREADABLE.replace("{why}", why)
+        return self._read[key]
+
+
+def _region(node: Node) -> tuple[BackwardGraph | None, str]:
+    known = kept(node)
+    if known is not None:
+        return BackwardGraph.from_plain(known), ""
+    graph = backward_graph(node)
+    if graph is not None:
+        found = read_graph(graph)
+        return found, "" if found.is_described or not found.operations else DROPPED
+    if is_from_cache(node):
+        return None, FROM_CACHE
+    return None, UNREADABLE.replace("{why}", "torch keeps no backward graph for it")
+
+
+def _place_now(operation: BackwardOperation) -> Place | None:
+    """The line of an operation, where it still reads as it did when the region was compiled."""
+    for filename in (operation.filename, _cell_like(operation.filename)):
+        text = linecache.getline(filename, operation.line).strip() if filename else ""
+        if text and text == operation.text:
+            return filename, operation.line, operation.function
+    return None
+
+
+def _cell_like(filename: str) -> str:
+    """The file name of the same cell in this kernel: ipykernel names cells by process and hash."""
+    path = PurePath(filename)
+    if "ipykernel_" not in path.parent.name:
+        return ""
+    return next((name for name in list(linecache.cache) if name.endswith(path.name)), "")
