@@ -2,6 +2,7 @@ import type {
   Command,
   Curve,
   ExperimentModel,
+  FlowPiece,
   KernelModel,
   KernelStore,
   Store,
@@ -37,6 +38,10 @@ export class PacedStore implements Store<KernelModel, Command> {
 
   fetchRecord(experiment: string, capture: string): Promise<ArrayBuffer> {
     return this.store.fetchRecord(experiment, capture);
+  }
+
+  fetchFlow(experiment: string, known: number): Promise<FlowPiece | null> {
+    return this.store.fetchFlow(experiment, known);
   }
 
   dispose(): void {

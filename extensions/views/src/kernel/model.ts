@@ -58,6 +58,7 @@ export interface CommandArgs {
   capture: { what: 'graph' | 'memory' | 'both' };
   compare: { a: string; b: string };
   fetch: { capture: string };
+  flow: { known: number };
   resume_from_failure: { modes?: string; learning_rate?: number };
   probe_modes: Record<string, never>;
   snapshot: Record<string, never>;
@@ -71,6 +72,12 @@ export type Command = {
     readonly args: CommandArgs[Name];
   };
 }[keyof CommandArgs];
+
+/** Columns of a gradient flow, and how many samples lie before them. */
+export interface FlowPiece {
+  readonly bytes: ArrayBuffer;
+  readonly known: number;
+}
 
 export const EMPTY_MODEL: KernelModel = {
   connection: 'connecting',

@@ -1,7 +1,7 @@
 import type { Store } from '../store';
 import type { Buffer, Channel, ChannelData, Connect } from './channel';
 import { aligned } from './curves';
-import { EMPTY_MODEL, PROTOCOL, type Command, type KernelModel } from './model';
+import { EMPTY_MODEL, PROTOCOL, type Command, type FlowPiece, type KernelModel } from './model';
 import { PendingReplies } from './pending';
 import { reduce } from './reducer';
 
@@ -33,6 +33,7 @@ export class KernelStore implements Store<KernelModel, Command> {
   private readonly listeners = new Set<() => void>();
   private readonly replies = new PendingReplies();
   private readonly records = new Map<string, ArrayBuffer>();
+  private readonly flows = new Map<string, FlowPiece>();
   private readonly fetching = new Map<string, Promise<ArrayBuffer>>();
   private channel: Channel | null = null;
   private expected = -1;
@@ -91,6 +92,17 @@ export class KernelStore implements Store<KernelModel, Command> {
     return request;
   }
 
+  /**
+   * The gradient flow behind its first `known` samples, as the bytes of a record; `known` is 0 in
+   * the answer where it is all of it. Null: nothing was sampled since.
+   */
+  async fetchFlow(experiment: string, known: number): Promise<FlowPiece | null> {
+    await this.send({ name: 'flow', experiment, args: { known } });
+    const piece = this.flows.get(experiment) ?? null;
+    this.flows.delete(experiment);
+    return piece;
+  }
+
   /** Opens the channel anew, now. Hosts call it when their kernel is back. */
   async reconnect(): Promise<void> {
     if (this.disposed) return;
@@ -133,6 +145,7 @@ export class KernelStore implements Store<KernelModel, Command> {
     this.channel = null;
     this.expected = -1;
     this.records.clear();
+    this.flows.clear();
     channel?.close();
     this.replies.rejectAll(reason);
   }
@@ -153,6 +166,9 @@ export class KernelStore implements Store<KernelModel, Command> {
       this.replies.settle(String(message['id']), message['ok'] === true, String(message['error']));
     } else if (type === 'record' && buffers[0]) {
       this.records.set(String(message['capture']), aligned(buffers[0]));
+    } else if (type === 'flow' && buffers[0]) {
+      const piece = { bytes: aligned(buffers[0]), known: Number(message['known']) };
+      this.flows.set(String(message['experiment']), piece);
     }
     if (type === 'hello') {
       if (message['protocol'] !== PROTOCOL) return this.lost(mismatch(message['protocol']), true);

@@ -162,6 +162,19 @@ describe('commands', () => {
     void store.fetchRecord('e1', 'c1').catch(() => undefined);
     expect(kernel.commands()).toEqual(['fetch', 'fetch']);
   });
+
+  it('asks for what was sampled since, and tells nothing new from a whole record', async () => {
+    greet();
+    const piece = store.fetchFlow('e1', 5);
+    expect(kernel.sent.at(-1)).toMatchObject({ name: 'flow', args: { known: 5 } });
+    kernel.say('flow', { experiment: 'e1', known: 5 }, [Uint8Array.of(4, 5)]);
+    kernel.reply();
+    const { bytes, known } = (await piece) ?? { bytes: new ArrayBuffer(0), known: -1 };
+    expect([known, ...new Uint8Array(bytes)]).toEqual([5, 4, 5]);
+    const nothing = store.fetchFlow('e1', 7);
+    kernel.reply();
+    expect(await nothing).toBeNull();
+  });
 });
 
 describe('connection', () => {
