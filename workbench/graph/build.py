@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.graph.absent import no_gradients, no_inner
+from workbench.graph.absent import no_gradients
+from workbench.graph.branch_rows import branch_rows
 from workbench.graph.calls import Calls, Table
 from workbench.graph.capture import (
     COMPILED_TYPE,
@@ -23,6 +24,7 @@ from workbench.graph.capture import (
     root_of,
     walk,
 )
+from workbench.graph.compiled import Inside
 from workbench.graph.names import Leaves, ModelNames
 from workbench.graph.owners import NOWHERE, OUTSIDE, owners_by_parameters, owners_by_sequence
 from workbench.graph.reentrant import has_reentrant, recomputed_names, recomputed_notes
@@ -91,7 +93,8 @@ def build_record(
     saved = count_saved(graph.nodes, _held_anyway(names, leaves, origin))
     owner, notes = _owners(graph, types, leaves, names, origin.trace)
     seconds = {} if origin.trace is None else origin.trace.seconds()
-    table = _ModuleTable(names.modules, owner, seconds)
+    inside = Inside.of(graph, types, names, leaves, owner)
+    table = _ModuleTable(names.modules, np.append(owner, inside.owner).astype(np.int64), seconds)
     calls = Calls.of(graph, types, origin.trace)
     recomputed = recomputed_names(origin.trace, graph)
     reached = reached_names(leaves, names, owner) | recomputed
@@ -99,7 +102,9 @@ def build_record(
     missing = explain(names, reached, graph.sequence, origin.trace, has_checkpoint=in_doubt)
     notes += recomputed_notes(names, recomputed)
     unreached, sources = unreached_rows(missing, calls.sources)
+    branches = branch_rows(origin.trace, graph.sequence, table.modules, sources)
     strings = Table([""])
+    inner, sources = inside.columns(table.rows[len(types) :], strings, branches.sources)
     title = names.title or "loss"
     return GraphRecord(
         title=title if origin.step is None else f"{title}, step {origin.step}",
@@ -110,13 +115,13 @@ def build_record(
         device=str(loss.device),
         torch_version=str(torch.__version__),
         captured_at=time.time(),
-        notes=(*notes, *saved.notes(), *trace_notes(origin.trace)),
+        notes=(*notes, *saved.notes(), *trace_notes(origin.trace), *branches.notes, *inside.notes),
         modules=table.modules,
         sources=sources,
         node_type=strings.rows(types),
         node_op=strings.rows(calls.op),
         node_kind=_kinds(types, leaves),
-        node_module=table.rows,
+        node_module=table.rows[: len(types)],
         node_call=np.array(calls.number, dtype=np.int32),
         node_sequence=graph.sequence,
         node_shape=strings.rows(outputs.shape),
@@ -128,8 +133,8 @@ def build_record(
         **_edge_columns(graph, outputs),
         **_saved_columns(saved, strings),
         **no_gradients(len(types)),
-        **no_inner(),
-        branches=(),
+        **inner,
+        branches=branches.rows,
         unreached=unreached,
         strings=tuple(strings.items),
     )

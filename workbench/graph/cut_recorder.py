@@ -23,7 +23,7 @@ from workbench.graph import torch_private
 from workbench.graph.cut_graph import parameters_behind
 from workbench.graph.cuts import CHECKPOINT, Cut, CutsSeen
 from workbench.graph.lines import LineFinder, applied_function
-from workbench.graph.look import Look, Made, TorchCall, gather, look_at, why_cut
+from workbench.graph.look import ESCAPES, Look, Made, TorchCall, gather, look_at, why_cut
 from workbench.graph.marks import Marks
 from workbench.graph.reentrant import Checkpoints
 
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 
     from workbench.graph.lines import Place
     from workbench.records.graph import UnreachedReason
-
-_ESCAPES = {
-    **dict.fromkeys(("item", "float", "int", "complex"), "a Python number"),
-    "tolist": "Python numbers",
-    "numpy": "a NumPy array",
-    "array": "a NumPy array",
-}
-"""Calls after which a value is no tensor any more, and what it is then."""
 
 
 class CutRecorder:
@@ -85,6 +77,11 @@ class CutRecorder:
             recomputed=self.checkpoints.seen(),
             fault=self._fault,
         )
+
+    def maker(self, tensor: torch.Tensor) -> Node | None:
+        """The node whose value left the graph on the way to ``tensor``, while that is held."""
+        mask = self._marks.of((tensor,)) if self._marks.any else 0
+        return next((node for node, row in reversed(self._pending) if mask >> row & 1), None)
 
     def before(self, call: TorchCall) -> Node | None:
         """The node that ``detach_`` is about to take from its tensor."""
@@ -153,7 +150,7 @@ class CutRecorder:
                 self._pending.append((detached, row))
                 self._marks.put(given, 1 << row)
                 look.mask |= 1 << row
-            elif look.op in _ESCAPES and not given:
+            elif look.op in ESCAPES and not given:
                 self._escape(look)
             else:
                 self._look_for_cut(func, look, made)
@@ -232,7 +229,7 @@ class CutRecorder:
             escaped |= 1 << row
         for row, cut in enumerate(self._cuts):
             if escaped >> row & 1 and not cut.escapes_as:
-                self._cuts[row] = replace(cut, escapes_as=_ESCAPES[look.op])
+                self._cuts[row] = replace(cut, escapes_as=ESCAPES[look.op])
 
     def _flow(self, look: Look, made: Made | None) -> None:
         """What comes from a cut goes into everything that is computed from it."""

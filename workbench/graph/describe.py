@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from workbench.graph.branch_rows import branch_lines
 from workbench.graph.no_gradient import unreached_lines
 from workbench.graph.wording import byte_size, heading, held_anyway, plural, short, summary
 from workbench.records import NODE_KINDS
@@ -38,7 +39,9 @@ def describe(record: GraphRecord) -> str:
         shown.append((f"… {rest:,} more modules", *[""] * (len(_COLUMNS) - 1)))
     lines = [heading(record), f"{summary(record)}.", *gradient_lines(record), ""]
     lines += _table([_COLUMNS, *shown], without=() if record.gradients else (4,))
-    notes = (held_anyway(record), *unreached_lines(record), *record.notes)
+    notes = (
+        held_anyway(record), *unreached_lines(record), *branch_lines(record), *record.notes
+    )  # fmt: skip
     said = [note for note in notes if note]
     return "\n".join([*lines, *(["", *said] if said else [])])
 

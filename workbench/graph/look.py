@@ -19,6 +19,13 @@ _WRITES = frozenset({"__setitem__", "__set__"})
 """Calls that return nothing and change their first argument."""
 _DETACHED = frozenset({"detach", "detach_", "data", "tensor"})
 _CASTS = frozenset({"to", "type", "long", "int", "short", "char", "byte", "bool", "type_as"})
+ESCAPES = {
+    **dict.fromkeys(("item", "float", "int", "complex"), "a Python number"),
+    "tolist": "Python numbers",
+    "numpy": "a NumPy array",
+    "array": "a NumPy array",
+}
+"""Calls after which a value is no tensor any more, and what it is then."""
 _LONG = 64
 """A sequence this long that starts with a number or a string holds no tensors."""
 

@@ -11,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from workbench.graph import torch_private
+from workbench.graph.branch_recorder import BranchRecorder
 from workbench.graph.cut_recorder import CutRecorder
 from workbench.graph.lines import LineFinder, Place, applied_function, op_name
 from workbench.graph.look import Made, TorchCall
@@ -64,16 +65,22 @@ class CallRecorder(TorchFunctionMode):
     Args:
         on_backward: called when a backward begins.
         cuts: is shown every torch function as well.
+        branches: and so is this.
         lines: finds the line of the user's code.
     """
 
     def __init__(
-        self, on_backward: Callable[[BackwardCall], None], cuts: CutRecorder, lines: LineFinder
+        self,
+        on_backward: Callable[[BackwardCall], None],
+        cuts: CutRecorder,
+        branches: BranchRecorder,
+        lines: LineFinder,
     ) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self._on_backward = on_backward
         self._cuts = cuts
+        self._branches = branches
         self._lines = lines
         self._last = torch_private.current_sequence()
         self._suspended: list[list[TorchFunctionMode]] = []
@@ -99,6 +106,7 @@ class CallRecorder(TorchFunctionMode):
             self._on_backward(backward)
         call = TorchCall(func, args, kwargs or {})
         detached = self._cuts.before(call)
+        self._branches.before(func)
         result = func(*args, **(kwargs or {}))
         after = torch_private.current_sequence()
         made = None
@@ -107,6 +115,7 @@ class CallRecorder(TorchFunctionMode):
             made = Made(before, after, len(self.calls))
             self.calls.append(Call(before, after, op_name(func), place))
         self._cuts.after(call, result, made, detached)
+        self._branches.after(call, result)
         self._last = self._numbers_taken(after)
         return result
 

@@ -13,6 +13,7 @@ from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from workbench.graph.branch_rows import branch_lines
 from workbench.graph.diff_marks import (
     COLOURS,
     REMOVED,
@@ -77,7 +78,7 @@ def heading_lines(record: GraphRecord, letters: int) -> list[str]:
 def graph_html(record: GraphRecord) -> str:
     """The picture and the notes, as HTML that needs no style sheet."""
     anyway = "" if isinstance(record, GraphDiff) else held_anyway(record)
-    said = [note for note in (anyway, *record.notes) if note]
+    said = [note for note in (anyway, *branch_lines(record), *record.notes) if note]
     notes = "".join(
         f'<p style="margin:2px 16px;font-size:12px;opacity:0.75">{_text(note, 400)}</p>'
         for note in said

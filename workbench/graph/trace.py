@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.graph import torch_private
+from workbench.graph.branch_recorder import BranchRecorder
+from workbench.graph.branches import BranchesSeen
 from workbench.graph.cut_recorder import CutRecorder
 from workbench.graph.cuts import CutsSeen
 from workbench.graph.lines import LineFinder
@@ -64,6 +66,7 @@ class Trace:
         """Module -> what takes its hooks off."""
         self._compiled: set[int] = set()
         self._cuts: CutRecorder | None = None
+        self._branches: BranchRecorder | None = None
         self._calls: CallRecorder | None = None
 
     def start(self) -> None:
@@ -82,7 +85,8 @@ class Trace:
         lines = LineFinder()
         parameters = {key: name for key, (name, _) in names.parameters.items()}
         self._cuts = CutRecorder(parameters, self._running_module, lines)
-        self._calls = CallRecorder(self._on_backward, self._cuts, lines)
+        self._branches = BranchRecorder(self._running_module, self._cuts.maker)
+        self._calls = CallRecorder(self._on_backward, self._cuts, self._branches, lines)
         self._calls.__enter__()
         self.active = True
 
@@ -111,6 +115,7 @@ class Trace:
             ran_elsewhere=self._ran_elsewhere,
             forward_s=tuple(self._forward_s),
             cuts=self._cuts.seen() if self._cuts is not None else CutsSeen(),
+            branches=self._branches.seen() if self._branches is not None else BranchesSeen(),
             compiled=frozenset(self._paths[row] for row in self._compiled),
         )
 
@@ -186,6 +191,8 @@ class Trace:
             return
         if not self._stack:
             self._inputs += weak_storages(inputs)
+            if self._branches is not None:
+                self._branches.new_forward()
         if under_dynamo:  # compiled from outside, as by torch.compile(model)
             self._unwatch_below(row)
         self._stack.append((row, is_compiled or under_dynamo, time.perf_counter()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from workbench.graph.branches import BranchesSeen
 from workbench.graph.cuts import CutsSeen
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class TraceResult:
     """Per path, seconds its forwards took, all they contain included; 0 where it never ran."""
     cuts: CutsSeen = field(default_factory=CutsSeen)
     """Where values left the graph."""
+    branches: BranchesSeen = field(default_factory=BranchesSeen)
+    """What Python asked of tensors."""
     compiled: frozenset[str] = frozenset()
     """Paths that ran as compiled code: what lies inside was not watched."""
 
