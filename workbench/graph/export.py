@@ -1,7 +1,8 @@
-"""The ways out: one file in the form that its suffix names."""
+"""The ways out: a graph in the form that a suffix names, as a file or as bytes."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -33,39 +34,42 @@ def save(record: GraphRecord, path: str | Path) -> Path:
             of a capture that has none.
     """
     target = Path(path).expanduser()
-    name = target.name.lower()
-    known = [suffix for suffix in _WRITERS if name.endswith(suffix)]
-    if not known:
-        got = f"the suffix {target.suffix!r}" if target.suffix else "no suffix"
-        raise ValueError(f"{target.name!r} has {got}; a graph is saved as {', '.join(_WRITERS)}")
-    _WRITERS[max(known, key=len)](record, target)
+    target.write_bytes(encode(record, target.name))
     return target
 
 
-def _save_record(record: GraphRecord, path: Path) -> None:
-    record.save(path)
+def encode(record: GraphRecord, name: str) -> bytes:
+    """What `save` would write into a file called ``name``; raises the same."""
+    known = [suffix for suffix in _FORMS if name.lower().endswith(suffix)]
+    if not known:
+        suffix = Path(name).suffix
+        got = f"the suffix {suffix!r}" if suffix else "no suffix"
+        raise ValueError(f"{name!r} has {got}; a graph is saved as {', '.join(_FORMS)}")
+    return _FORMS[max(known, key=len)](record)
 
 
-def _save_figure(record: GraphRecord, path: Path) -> None:
-    graph_figure(record).savefig(path, dpi=150, format=path.suffix[1:].lower())
+def _figure(form: str) -> Callable[[GraphRecord], bytes]:
+    def draw(record: GraphRecord) -> bytes:
+        page = io.BytesIO()
+        graph_figure(record).savefig(page, dpi=150, format=form)
+        return page.getvalue()
+
+    return draw
 
 
-def _text(form: Callable[[GraphRecord], str]) -> Callable[[GraphRecord, Path], None]:
-    def write(record: GraphRecord, path: Path) -> None:
-        path.write_text(form(record), encoding="utf-8")
-
-    return write
+def _text(form: Callable[[GraphRecord], str]) -> Callable[[GraphRecord], bytes]:
+    return lambda record: form(record).encode("utf-8")
 
 
-def _json(form: Callable[[GraphRecord], Any]) -> Callable[[GraphRecord, Path], None]:
+def _json(form: Callable[[GraphRecord], Any]) -> Callable[[GraphRecord], bytes]:
     return _text(lambda record: json.dumps(form(record), ensure_ascii=False, allow_nan=False))
 
 
-_WRITERS: dict[str, Callable[[GraphRecord, Path], None]] = {
-    ".safetensors": _save_record,
+_FORMS: dict[str, Callable[[GraphRecord], bytes]] = {
+    ".safetensors": lambda record: record.to_bytes(),
     ".svg": _text(graph_svg),
-    ".png": _save_figure,
-    ".pdf": _save_figure,
+    ".png": _figure("png"),
+    ".pdf": _figure("pdf"),
     ".dot": _text(graph_dot),
     ".json": _json(graph_collection),
     ".saved_bytes.json": _json(saved_bytes_data),

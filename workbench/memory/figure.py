@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,13 @@ def to_figure(record: MemoryRecord) -> Figure:
         return figure
     _draw(axes, record)
     return figure
+
+
+def picture(record: MemoryRecord, form: str) -> bytes:
+    """The figure as a file's bytes; ``form`` is one that matplotlib writes, ``png`` or ``pdf``."""
+    page = io.BytesIO()
+    to_figure(record).savefig(page, dpi=150, format=form)
+    return page.getvalue()
 
 
 def _draw(axes: Axes, record: MemoryRecord) -> None:

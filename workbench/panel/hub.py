@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.experiment.events import Closed
-from workbench.panel import commands, curves, state
+from workbench.panel import commands, curves, exports, state
 from workbench.panel.channel import PROTOCOL, Client, Sender, comm_sender, listen
 from workbench.panel.flow import flow_since
 from workbench.records import to_json
@@ -53,7 +53,7 @@ class Hub:
         )
         self._clients: dict[str, Client] = {}
         self._heard: dict[str, float] = {}
-        self._requests: deque[_Request] = deque()
+        self._requests: deque[_Request | exports.Made] = deque()
         self._joined: deque[Client] = deque()
         self._removed: deque[str] = deque()
         self._dirty: set[str] = set()
@@ -190,17 +190,23 @@ class Hub:
         while self._requests:
             request = self._requests.popleft()
             client = self._clients.get(request.client)
+            if isinstance(request, exports.Made):
+                self._hand_over(client, request)
+                continue
             kind = request.message.get("type")
             if kind == "command":
                 error = self._command(client, request.message)
-                if client is not None:
-                    fields = {"id": request.message.get("id"), "ok": not error, "error": error}
-                    self._send(client, "reply", **fields)
+                if error is not None:
+                    self._reply(client, request.message.get("id"), error)
             elif kind == "alive" and client is not None and client.seq == 0:
                 self._welcome(client)
 
-    def _command(self, client: Client | None, message: dict[str, Any]) -> str:
-        """Carry out one command; the error's sentence, or ``""``."""
+    def _reply(self, client: Client | None, request: object, error: str) -> None:
+        if client is not None:
+            self._send(client, "reply", id=request, ok=not error, error=error)
+
+    def _command(self, client: Client | None, message: dict[str, Any]) -> str | None:
+        """Carry out one command; the error's sentence, or ``""``. None: the reply comes later."""
         name, key = str(message.get("name")), str(message.get("experiment", ""))
         args = message.get("args")
         if name == "snapshot":
@@ -215,6 +221,8 @@ class Hub:
                 return self._fetch(client, experiment, args)
             if name == "flow":
                 return self._flow(client, experiment, args)
+            if name == "export":
+                return self._export(client, experiment, message)
             commands.execute(experiment, name, dict(args) if isinstance(args, dict) else {})
         except Exception as error:  # whatever goes wrong is the reply
             log.debug("command %s failed", name, exc_info=True)
@@ -239,6 +247,29 @@ class Hub:
             known, data = found
             self._send(client, "flow", [data], experiment=experiment.id, known=known)
         return ""
+
+    def _export(
+        self, client: Client | None, experiment: Experiment, message: dict[str, Any]
+    ) -> str | None:
+        args = message.get("args")
+        export = exports.asked(experiment, args if isinstance(args, dict) else {})
+        if client is not None:
+            exports.start(export, client.id, message.get("id"), self._made)
+        return None
+
+    def _made(self, made: exports.Made) -> None:
+        """On the thread that made it: queue it, nothing else."""
+        with self._wake:
+            self._requests.append(made)
+            self._start()
+            self._wake.notify()
+
+    def _hand_over(self, client: Client | None, made: exports.Made) -> None:
+        if client is not None and not made.error:
+            export = made.export
+            fields = {"experiment": export.experiment, "capture": export.capture}
+            self._send(client, "file", [made.data], format=export.format, **fields)
+        self._reply(client, made.request, made.error)
 
     def _publish(self) -> None:
         removed = [self._removed.popleft() for _ in range(len(self._removed))]

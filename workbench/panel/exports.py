@@ -1,0 +1,114 @@
+"""A capture in another form for a browser: a picture, Graphviz, Model Explorer.
+
+A picture of a large graph takes seconds to draw, so each is made on a thread of its own: the hub's
+goes on answering, and a Stop never waits for a PDF. What was made goes back to the hub, which alone
+sends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from workbench.panel.commands import CommandError
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+    from workbench.records import GraphRecord, MemoryRecord, Record
+
+MAX_BYTES = 64 * 2**20
+"""As much as an experiment keeps of captures; a browser saves it over the same connection."""
+
+FORMATS: dict[str, tuple[str, ...]] = {
+    "graph": ("svg", "png", "pdf", "dot", "json"),
+    "diff": ("svg", "png", "pdf", "dot", "json"),
+    "memory": ("png", "pdf"),
+}
+"""What a capture of each kind can be written as, besides the record itself."""
+
+_one_at_a_time = threading.Lock()
+
+log = logging.getLogger("workbench")
+
+
+@dataclass(frozen=True)
+class Export:
+    """A capture that was asked for in another form; what is in it is checked already."""
+
+    experiment: str
+    capture: str
+    kind: str
+    format: str
+    record: Record
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of an `Export`: bytes, or one sentence."""
+
+    client: str
+    request: object
+    """Id of the command that asked."""
+    export: Export
+    data: bytes
+    error: str
+
+
+def asked(experiment: Experiment, args: Mapping[str, Any]) -> Export:
+    """Read the arguments of an ``export`` command.
+
+    Raises:
+        CommandError: the capture is not held any more, or its kind has no such format.
+    """
+    wanted, form = str(args.get("capture", "")), args.get("format")
+    info = next((one for one in experiment.captures.infos() if one.id == wanted), None)
+    if info is None:
+        raise CommandError("this capture is no longer held: capture the next step")
+    valid = FORMATS[info.kind]
+    if form not in valid:
+        raise CommandError(
+            f"a {info.kind} cannot be written as {str(form)[:64]!r}; valid: {', '.join(valid)}"
+        )
+    record = experiment.captures.get(wanted)
+    return Export(experiment.id, wanted, info.kind, str(form), record)
+
+
+def make(export: Export) -> bytes:
+    """Write a capture in its new form.
+
+    Raises:
+        CommandError: it came out larger than `MAX_BYTES`.
+    """
+    if export.kind == "memory":
+        from workbench.memory.figure import picture
+
+        data = picture(cast("MemoryRecord", export.record), export.format)
+    else:
+        from workbench.graph.export import encode
+
+        data = encode(cast("GraphRecord", export.record), f".{export.format}")
+    if len(data) > MAX_BYTES:
+        raise CommandError(
+            f"the {export.format.upper()} is {len(data) / 2**20:,.0f} MiB and at most "
+            f"{MAX_BYTES // 2**20} MiB are sent to a browser: write it with the view's .save(path)"
+        )
+    return data
+
+
+def start(export: Export, client: str, request: object, done: Callable[[Made], None]) -> None:
+    """Make it on a thread of its own; ``done`` is called there, once, whatever happens."""
+
+    def run() -> None:
+        data, error = b"", ""
+        try:
+            with _one_at_a_time:
+                data = make(export)
+        except Exception as reason:  # whatever goes wrong is the reply
+            log.debug("export as %s failed", export.format, exc_info=True)
+            error = str(reason) or type(reason).__name__
+        done(Made(client, request, export, data, error))
+
+    threading.Thread(target=run, name="workbench-export", daemon=True).start()
