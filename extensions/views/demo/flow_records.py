@@ -16,8 +16,9 @@ from torch import nn
 
 from workbench.experiment import Experiment, measures
 from workbench.experiment.flow import gradient_flow
+from workbench.graph import GraphProbe
 from workbench.metrics.flow import draw_flow
-from workbench.records import GradientFlow
+from workbench.records import GradientFlow, GraphRecord
 
 
 class Block(nn.Module):
@@ -74,17 +75,25 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     return x, torch.tensor(labels)
 
 
-def trained(model: nn.Module, name: str, folder: Path, steps: int) -> Experiment:
+def trained(model: nn.Module, name: str, folder: Path, steps: int, captured: int = 0) -> Experiment:
     exp = Experiment(model, digits(), name=name, runs=folder, device="cpu", seed=1)
-    exp.run(steps=steps)
+    if captured:
+        exp.run(steps=captured - 1, wait=True)
+        exp.capture(GraphProbe())
+    exp.run(steps=steps - exp.step_count)
     exp.wait()
     return exp
 
 
-def save(exp: Experiment, folder: Path, file: str) -> None:
+def save(exp: Experiment, folder: Path, file: str, graph: str = "") -> None:
     found: GradientFlow = gradient_flow(exp)
     found.save(folder / f"{file}.wb")
     (folder / f"{file}.png").write_bytes(draw_flow(found)[0])
+    if graph:
+        newest = next(info for info in exp.captures.infos() if info.kind == "graph")
+        record = exp.captures.get(newest.id)
+        assert isinstance(record, GraphRecord)
+        record.save(folder / f"{graph}.wb")
     exp.close()
 
 
@@ -94,8 +103,8 @@ def main() -> None:
     measures.PER_SECOND = float("inf")  # every step: a demo has no hours
     with tempfile.TemporaryDirectory() as runs:
         torch.manual_seed(0)
-        exp = trained(EarlyExitCNN(), "early exit", Path(runs), 64)
-        save(exp, folder, "flow_exit")
+        exp = trained(EarlyExitCNN(), "early exit", Path(runs), 64, 42)
+        save(exp, folder, "flow_exit", "flow_graph")
         exp = trained(EarlyExitCNN(), "early exit, long", Path(runs), 200)
         exp.model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
         exp.run(steps=60, wait=True)
@@ -111,7 +120,9 @@ def main() -> None:
             *[nn.Sequential(nn.Tanh(), nn.Linear(32, 32)) for _ in range(40)],
             nn.Linear(32, 10),
         )
-        save(trained(deep, "vanishing", Path(runs), 120), folder, "flow_deep")
+        save(
+            trained(deep, "vanishing", Path(runs), 120, 60), folder, "flow_deep", "flow_deep_graph"
+        )
 
 
 if __name__ == "__main__":

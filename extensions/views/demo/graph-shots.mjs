@@ -14,7 +14,7 @@ const [records, out, ...wanted] = process.argv.slice(2);
 const CHROMIUM = '/usr/bin/chromium';
 const VENV = process.env.VIRTUAL_ENV ?? join(here, '../../../.venv');
 
-/** Words are typed into the search, `text=` and CSS selectors are clicked, `key:` is pressed. */
+/** `graph+flow` is a graph with a strip below. Words are typed into the search, `text=` and CSS selectors are clicked, `key:` is pressed. */
 const SCENES = {
   exit: ['early_exit'],
   exit_node: ['early_exit', 'find:norm block2', 'click:.wv-legend summary'],
@@ -34,6 +34,12 @@ const SCENES = {
   non_finite: ['non_finite', 'text=Gradient norm', 'click:.wv-banner button'],
   chain: ['chain'],
   hostile: ['hostile', 'find:img', 'text=Gradient norm'],
+  strip: ['flow_graph+flow_exit'],
+  strip_step: ['flow_graph+flow_exit', 'strip:Home ArrowDown Shift+ArrowRight'],
+  strip_gone: ['flow_graph+flow_exit', 'find:block3', 'strip:End Shift+ArrowLeft'],
+  strip_table: ['flow_graph+flow_exit', 'strip:End', 'key:t'],
+  strip_deep: ['flow_deep_graph+flow_deep', 'strip:Home'],
+  strip_long: ['flow_graph+flow_long', 'strip:End'],
   diff_exit: ['diff_early_exit'],
   diff_exit_node: ['diff_early_exit', 'key:n', 'key:n', 'key:n'],
   diff_exit_removed: ['diff_early_exit', 'text=Removed'],
@@ -49,7 +55,7 @@ const SCENES = {
 };
 
 const { outputFiles } = await esbuild.build({
-  entryPoints: [join(here, 'graph.ts'), join(here, 'diff.ts')],
+  entryPoints: ['graph.ts', 'diff.ts', 'scrub.ts'].map((name) => join(here, name)),
   outdir: here,
   bundle: true,
   format: 'esm',
@@ -83,10 +89,11 @@ const server = createServer(async ({ url }, response) => {
   if (themed) send('text/css', await theme(themed[1]));
   else if (record)
     send('application/octet-stream', await readFile(join(records, `${record[1]}.wb`)));
-  else if (/^\/(graph|diff)\.js$/.test(pathname))
+  else if (/^\/(graph|diff|scrub)\.js$/.test(pathname))
     send('text/javascript', bundle(pathname.slice(1, -3)));
   else {
-    const view = searchParams.get('record')?.startsWith('/diff_') ? 'diff' : 'graph';
+    const graph = searchParams.get('record')?.startsWith('/diff_') ? 'diff' : 'graph';
+    const view = searchParams.has('flow') ? 'scrub' : graph;
     send('text/html; charset=utf-8', page(searchParams.get('theme') ?? 'light', view));
   }
 });
@@ -101,6 +108,9 @@ async function act(tab, action) {
   if (verb === 'key') {
     await tab.locator('canvas.wv-surface').focus();
     await tab.keyboard.press(what);
+  } else if (verb === 'strip') {
+    await tab.locator('.wv-flow canvas').focus();
+    for (const key of what.split(' ')) await tab.keyboard.press(key);
   } else if (verb === 'find') {
     await tab.locator('input[type=search]').fill(what);
     await tab.waitForTimeout(250);
@@ -118,7 +128,9 @@ for (const name of wanted.length > 0 ? wanted : Object.keys(SCENES)) {
   for (const mode of ['light', 'dark']) {
     const tab = await browser.newPage({ viewport: { width: 1600, height: 1000 } });
     tab.on('pageerror', (error) => console.error(`${name}: ${error}`));
-    await tab.goto(`${origin}/?theme=${mode}&record=/${record}.wb`);
+    const [graph, flow] = record.split('+');
+    const below = flow ? `&flow=/${flow}.wb` : '';
+    await tab.goto(`${origin}/?theme=${mode}&record=/${graph}.wb${below}`);
     await tab.waitForFunction('document.title.endsWith("ms")');
     for (const action of actions) await act(tab, action);
     await tab.waitForTimeout(300);

@@ -1,13 +1,15 @@
 /** The strip's canvas: fits the cells to the room there is, draws once a frame, finds cells. */
 import { h } from '../graph/dom';
 import type { Palette } from '../graph/theme';
-import { BOTTOM, paintStrip, RIGHT, ROW, TOP, type Place, type Spot } from './paint';
+import { BOTTOM, LOW_ROW, paintStrip, RIGHT, ROW, TOP, type Place, type Spot } from './paint';
 import { cellOf, columnOf, limitsOf, reduce, type FlowColumns, type Strip } from './strip';
 import { stepsText } from './words';
 
 const MIN_CELL = 4;
 const MAX_CELL = 24;
 const MAX_LABEL = 200;
+/** Rows that are not made lower. */
+const FEW = 8;
 
 export class StripCanvas {
   /** One value, the step, along a track: a slider, whose text says what the cell holds. */
@@ -17,9 +19,11 @@ export class StripCanvas {
   cursor: Spot | null = null;
   hover: Spot | null = null;
   captured: readonly number[] = [];
+  /** Below another view, which needs the height. */
+  low = false;
   /** The step that another view shows beside this one. */
   shown: number | null = null;
-  private place: Place = { width: 0, left: 0, cell: 0 };
+  private place: Place = { width: 0, left: 0, cell: 0, row: ROW };
   /** Null, and nothing drawn, until the strip is in the page. */
   palette: Palette | null = null;
   private frame = 0;
@@ -34,8 +38,9 @@ export class StripCanvas {
     this.strip = strip;
     const { hover } = this;
     if (hover && (hover.row >= strip.rows || hover.cell >= strip.cells)) this.hover = null;
-    this.place = { width, left, cell: cell > 8 ? Math.floor(cell) : cell };
-    this.element.style.height = `${TOP + record.rows.length * ROW + BOTTOM}px`;
+    const row = this.low && record.rows.length > FEW ? LOW_ROW : ROW;
+    this.place = { width, left, cell: cell > 8 ? Math.floor(cell) : cell, row };
+    this.element.style.height = `${TOP + record.rows.length * row + BOTTOM}px`;
     const { element } = this;
     const label = `Gradient norms of ${record.rows.length} modules, ${stepsText(record)}.`;
     element.setAttribute('aria-label', `${label} Arrows choose a step, T shows a table.`);
@@ -49,7 +54,7 @@ export class StripCanvas {
   spotAt(event: MouseEvent): Spot | null {
     const { strip, place } = this;
     const box = this.element.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top - TOP) / ROW);
+    const row = Math.floor((event.clientY - box.top - TOP) / place.row);
     const cell = Math.floor((event.clientX - box.left - place.left) / place.cell);
     const inside = strip && row >= 0 && row < strip.rows && cell >= 0 && cell < strip.cells;
     return inside ? { row, cell } : null;

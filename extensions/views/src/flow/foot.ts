@@ -30,7 +30,7 @@ export interface FootState {
 
 export class FlowFoot implements Store<FlowViewState, never> {
   /** For the graph view's slot. */
-  readonly element = h('div', { class: 'wv-flow-foot' });
+  readonly element = h('div', { style: 'display:contents' });
   private state: FootState = { record: null, error: null, captured: [], current: null };
   private view: FlowViewState = { record: null, error: null };
   /** The step scrubbed to; null while the graph shows its own. */

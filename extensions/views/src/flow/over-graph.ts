@@ -118,10 +118,12 @@ function isBesideOthers({ path }: Row, rows: readonly Row[]): boolean {
 }
 
 /** Paths of the modules a row stands for: one, or neighbours from its path to its label's last. */
-function membersOf({ path, label, num_modules: count }: Row, modules: Modules): string[] {
+function membersOf({ path, label, cls, num_modules: count }: Row, modules: Modules): string[] {
   if (count <= 1) return [path];
   const stem = path.slice(0, path.lastIndexOf('.') + 1);
-  const last = stem + label.slice(label.lastIndexOf('–') + 1);
+  // `3–4 Block` where the path is a bare number.
+  const plain = cls !== '' && label.endsWith(` ${cls}`) ? label.slice(0, -cls.length - 1) : label;
+  const last = stem + plain.slice(plain.lastIndexOf('–') + 1);
   const siblings = modules
     .map((module) => module.path)
     .filter((one) => one.startsWith(stem) && !one.slice(stem.length).includes('.'));

@@ -1,7 +1,7 @@
 /** Draws what stands around the strip's cells: what was left out, steps, captures, the cursor. */
 import { formatCount } from '../graph/format';
 import type { Palette } from '../graph/theme';
-import { ROW, TOP, type Mark, type Picture } from './paint';
+import { TOP, type Mark, type Picture } from './paint';
 import { partialRows, ticksOf } from './strip';
 
 /** Pixels between the steps that are written below. */
@@ -35,7 +35,7 @@ export function paintSteps(
   context.font = `11px ${palette.font}`;
   context.fillStyle = palette.ink2;
   context.textAlign = 'center';
-  const y = TOP + strip.rows * ROW + 11;
+  const y = TOP + strip.rows * place.row + 11;
   const taken = [...captured, ...shown].map(({ cell }) => place.left + (cell + 0.5) * place.cell);
   let free = -Infinity;
   for (const { cell, step } of ticksOf(record, strip, TICK_ROOM / place.cell)) {
@@ -59,7 +59,7 @@ function outline(
   const x = place.left + cell * place.cell;
   context.lineWidth = width;
   context.beginPath();
-  context.roundRect(x - 1.5, TOP - 1.5, Math.max(place.cell + 2, 5), strip.rows * ROW + 2, 3);
+  context.roundRect(x - 1.5, TOP - 1.5, Math.max(place.cell + 2, 5), strip.rows * place.row + 2, 3);
   context.stroke();
 }
 
@@ -81,7 +81,7 @@ export function paintCaptured(
   const before = captured.slice(0, captured.indexOf(mark));
   if (before.some(taken) || shown.some(taken)) return;
   const x = place.left + (mark.cell + 0.5) * place.cell;
-  context.fillText(text, x, TOP + strip.rows * ROW + 11);
+  context.fillText(text, x, TOP + strip.rows * place.row + 11);
 }
 
 /** The step looked at, its number on a pill below. */
@@ -100,11 +100,11 @@ export function paintShown(
   const middle = place.left + (mark.cell + 0.5) * place.cell;
   const left = Math.min(place.width - width, middle - width / 2);
   context.beginPath();
-  context.roundRect(left, TOP + strip.rows * ROW + 3, width, 16, 4);
+  context.roundRect(left, TOP + strip.rows * place.row + 3, width, 16, 4);
   context.fill();
   context.fillStyle = palette.canvas;
   context.textAlign = 'center';
-  context.fillText(text, left + width / 2, TOP + strip.rows * ROW + 11.5);
+  context.fillText(text, left + width / 2, TOP + strip.rows * place.row + 11.5);
 }
 
 export function paintCursor(
@@ -119,7 +119,7 @@ export function paintCursor(
     if (!at) continue;
     context.strokeStyle = colour;
     context.lineWidth = line;
-    const [x, y] = [place.left + at.cell * place.cell, TOP + at.row * ROW];
-    context.strokeRect(x - 0.5, y - 0.5, Math.max(place.cell, 3), ROW);
+    const [x, y] = [place.left + at.cell * place.cell, TOP + at.row * place.row];
+    context.strokeRect(x - 0.5, y - 0.5, Math.max(place.cell, 3), place.row);
   }
 }

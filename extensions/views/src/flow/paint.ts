@@ -7,7 +7,9 @@ import { levelOf, type FlowColumns, type Limits, type Strip } from './strip';
 export const TOP = 14;
 export const BOTTOM = 22;
 export const RIGHT = 10;
+/** Height of a row; that of a strip of many rows below another view. */
 export const ROW = 16;
+export const LOW_ROW = 12;
 
 /** Where a strip lies in its canvas, in CSS pixels. */
 export interface Place {
@@ -15,6 +17,8 @@ export interface Place {
   /** Left edge of the cells. */
   readonly left: number;
   readonly cell: number;
+  /** Height of a row. */
+  readonly row: number;
 }
 
 /** A cell of the strip. */
@@ -65,12 +69,12 @@ function paintLabels(
   palette: Palette,
   { record, place }: Picture,
 ): void {
-  context.font = `12px ${palette.font}`;
+  context.font = `${Math.min(12, place.row - 1)}px ${palette.font}`;
   context.fillStyle = palette.ink;
   context.textAlign = 'right';
   record.rows.forEach(({ label }, row) => {
     const text = fitText(context, label, place.left - 14);
-    context.fillText(text, place.left - 6, TOP + row * ROW + ROW / 2);
+    context.fillText(text, place.left - 6, TOP + (row + 0.5) * place.row);
   });
 }
 
@@ -86,8 +90,8 @@ function paintCell(
   const missing = strip.missing[at] ?? NaN;
   if (Number.isNaN(missing)) return;
   const gap = place.cell >= 5 ? 1 : 0;
-  const [x, y] = [place.left + cell * place.cell, TOP + row * ROW];
-  const [width, height] = [place.cell - gap, ROW - 1];
+  const [x, y] = [place.left + cell * place.cell, TOP + row * place.row];
+  const [width, height] = [place.cell - gap, place.row - 1];
   const norm = strip.norm[at] ?? NaN;
   const level = levelOf(norm, limits);
   context.fillStyle = level < 0 ? palette.raise : (palette.scale[level] ?? palette.raise);

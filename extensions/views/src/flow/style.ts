@@ -34,7 +34,7 @@ export const STYLE = scoped(
 .wv-view[data-size=narrow] .wv-head kbd{display:none}
 .wv-view[data-size=narrow] .wv-key{width:auto;padding-top:0}
 .wv-empty{min-height:80px;display:flex;flex-direction:column;align-items:center;justify-content:center;padding:16px;text-align:center;color:var(--wb-ink2)}
-.wv-view[data-foot]{height:auto;flex:none;max-height:min(46%,340px);border-top:1px solid var(--wb-line)}
+.wv-view[data-foot]{height:auto;flex:none;max-height:min(40%,340px);border-top:1px solid var(--wb-line)}
 .wv-view[data-foot] .wv-head{padding:4px 16px;min-height:32px;align-items:center}
 .wv-view[data-foot] .wv-empty{min-height:0;padding:2px 16px 12px;align-items:flex-start;text-align:left}
 .wv-head .wv-link{font-weight:600;color:inherit!important}

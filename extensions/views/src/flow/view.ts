@@ -42,6 +42,7 @@ export class FlowView {
   ) {
     this.open = foot?.open ?? true;
     this.element.toggleAttribute('data-foot', foot !== undefined);
+    this.drawing.low = foot !== undefined;
     const title = h('h2', {}, foot ? this.toggle(foot.onToggle) : 'Gradient flow');
     const head = h('div', { class: 'wv-head' }, title, this.reading, ...this.controls);
     this.element.append(h('style', {}, STYLE), head, this.body, this.notes, this.message);

@@ -87,7 +87,8 @@ function stepShade(item: Item, state: GraphState, colours: StepColours, palette:
   if (!found) return plain;
   const { norm, name } = found;
   const around = state.parent(item);
-  const again = around !== null && colours.normOf(around, state)?.name === name;
+  const inside = around !== null && around !== state.tree.root;
+  const again = inside && colours.normOf(around, state)?.name === name;
   const figure = again ? '' : normText(norm);
   const bad = norm === Infinity;
   if (bad || Number.isNaN(norm)) return { ...plain, bad, hatched: !bad, figure };

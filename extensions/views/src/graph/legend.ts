@@ -43,13 +43,13 @@ export function showLegend(element: HTMLDetailsElement, state: GraphState, palet
 }
 
 function titleOf({ colours, colouring }: GraphState): string {
-  return colours ? `Gradient norm per module, ${stepName(colours)} (log)` : TITLES[colouring];
+  return colours ? `Gradient norm at ${stepName(colours)} (log)` : TITLES[colouring];
 }
 
 function keysOf(state: GraphState, palette: Palette): HTMLElement[] {
   if (state.colours)
     return [
-      key('swatch', 'no parameters of its own'),
+      key('swatch', 'no parameters, or not trained then'),
       key('swatch hatched', 'module did not run at this step'),
       key('swatch bad', '⚠ a gradient was not finite'),
     ];

@@ -19,7 +19,7 @@ export interface StepColours {
   readonly step: number;
   /** Logarithms (base 10) of the ends of the scale, over all steps. */
   readonly range: readonly [number, number];
-  /** The norm that an item is coloured by; null where it has no parameters. Called while drawing. */
+  /** The norm that colours an item; null: no parameters, or not trained then. Called while drawing. */
   normOf(item: Item, state: GraphState): StepNorm | null;
 }
 
@@ -41,7 +41,7 @@ export function stepSection(state: GraphState, colours: StepColours, item: Item)
         ['Norm', normText(found.norm)],
         ['Of', found.name],
       ])
-    : note('No parameters of its own.');
+    : note('No parameters of its own, or not trained at that step.');
   return section('Gradient of the parameters', stepName(colours), body);
 }
 
