@@ -73,7 +73,9 @@ def dispatches_itself(kind: type) -> bool:
 def generated_modules() -> list[ModuleType]:
     """The modules of Python that Inductor has generated in this process so far."""
     cache = sys.modules.get("torch._inductor.codecache")
-    return [] if cache is None else list(cache.PyCodeCache.modules)
+    # another thread may be importing it right now: then nothing has been generated yet
+    known = getattr(cache, "PyCodeCache", None)
+    return [] if known is None else list(known.modules)
 
 
 def original_module(module: nn.Module) -> nn.Module:
