@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from workbench.experiment.source import source_line
 from workbench.graph.absent import no_inner
+from workbench.graph.backward_code import read_code
 from workbench.graph.backward_graph import BackwardGraph, plain_graph, read_graph
 from workbench.graph.calls import Table
 from workbench.graph.capture import COMPILED_TYPE
 from workbench.graph.inner_modules import owners_inside
 from workbench.graph.torch_private_aot import (
     backward_graph,
-    is_from_cache,
+    cached_code,
     keep_when_cached,
     kept,
 )
@@ -40,13 +41,8 @@ if TYPE_CHECKING:
 
 DROPPED = (
     "Of what runs inside {nodes} only the operations are known: torch dropped their modules, "
-    "shapes and lines when it wrote them to its cache on disk. They are kept of what is compiled "
-    "while Workbench is in use: by an Experiment, or from the first `with wb.graph(model):` on."
-)
-FROM_CACHE = (
-    "What runs inside {nodes} is not known: torch read the compiled code from its cache on disk, "
-    "which was written without Workbench. Compile it anew (torch.compiler.reset(), with "
-    "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 set before torch is imported) to see it."
+    "shapes and lines when it put the region into its cache on disk. They are kept of what is "
+    "first compiled while Workbench is in use: by an Experiment, or after `wb.graph` was called."
 )
 UNREADABLE = "What runs inside {nodes} could not be read ({why})."
 
@@ -166,8 +162,9 @@ def _region(node: Node) -> tuple[BackwardGraph | None, str]:
     if graph is not None:
         found = read_graph(graph)
         return found, "" if found.is_described or not found.operations else DROPPED
-    if is_from_cache(node):
-        return None, FROM_CACHE
+    code = cached_code(node)
+    if code:
+        return read_code(code), DROPPED
     return None, UNREADABLE.replace("{why}", "torch keeps no backward graph for it")
 
 

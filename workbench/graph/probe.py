@@ -10,6 +10,7 @@ from workbench.graph.after_backward import with_gradients
 from workbench.graph.batches import batch_size
 from workbench.graph.build import Origin, build_record
 from workbench.graph.capture import root_of, walk
+from workbench.graph.compiled import watch_compiler
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
 from workbench.graph.trace import Trace, weak_storages
@@ -48,6 +49,7 @@ class GraphProbe(StepProbe):
     def before_forward(self) -> None:
         """Start watching the forward."""
         if self._context is not None:
+            watch_compiler()
             self._trace = Trace({"": self._context.model})
             self._trace.start()
 
@@ -71,7 +73,7 @@ class GraphProbe(StepProbe):
         record = build_record(loss, origin, graph=graph)
         self._record = with_forward_trail(record, graph, loss, rows)
         if self._gradients:
-            self._watch = GradientWatch(graph, rows)
+            self._watch = GradientWatch(graph, rows, unscale=True)
 
     def finish(self) -> GraphRecord:
         """The record; nothing of the step is kept.

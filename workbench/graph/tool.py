@@ -12,6 +12,7 @@ from workbench.graph.batches import held_batch_size
 from workbench.graph.build import Origin, build_record
 from workbench.graph.caller import caller_variables, held_tensors, models_of
 from workbench.graph.capture import root_of, walk
+from workbench.graph.compiled import watch_compiler
 from workbench.graph.diff_view import GraphDiffView
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
@@ -57,6 +58,7 @@ def graph(
         FileNotFoundError: no file at the path.
         RecordError: the file holds no graph record.
     """
+    watch_compiler()
     given: Any = model  # notebooks are not type-checked
     if given is not None and not isinstance(given, nn.Module):
         raise TypeError(f"model= takes an nn.Module, got {type(given).__name__}")

@@ -37,11 +37,6 @@ def backward_graph(node: Node) -> GraphModule | None:
     return getattr(_lazy_backward(node), "bw_module", None)
 
 
-def is_from_cache(node: Node) -> bool:
-    """Whether torch read the region behind a compiled node from its cache on disk."""
-    return hasattr(_lazy_backward(node), "bw_module_fn")
-
-
 def kept(node: Node) -> Any:
     """What `keep_when_cached` kept of a compiled node's backward graph, None for nothing."""
     graph = backward_graph(node)

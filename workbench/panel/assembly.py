@@ -72,6 +72,24 @@ def _capture_first_step(experiment: Experiment) -> None:
     experiment.subscribe(on_event)
 
 
-_experiment.assembly_hooks.extend([_stream_to_tensorboard, _publish, _capture_first_step])
+def _keep_compiled_insides(experiment: Experiment) -> None:
+    """What a step compiles without being captured is to open in later captures all the same.
+
+    A run says that it compiles, once the compiler is imported and before it begins.
+    """
+    from workbench.experiment.events import StatusChanged
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, StatusChanged):
+            from workbench.graph.compiled import watch_compiler
+
+            watch_compiler()
+
+    experiment.subscribe(on_event)
+
+
+_experiment.assembly_hooks.extend(
+    [_stream_to_tensorboard, _publish, _capture_first_step, _keep_compiled_insides]
+)
 Experiment.displayer = staticmethod(_display)
 _free_the_cores_after_cells()
