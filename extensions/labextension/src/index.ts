@@ -1,4 +1,5 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { captures } from './plugins/captures';
 import { commands } from './plugins/commands';
 import { connection } from './plugins/connection';
 import { documents } from './plugins/documents';
@@ -19,6 +20,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   connection,
   sidebar,
   documents,
+  captures,
   files,
   save,
   tensorboard,

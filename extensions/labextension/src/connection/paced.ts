@@ -44,6 +44,10 @@ export class PacedStore implements Store<KernelModel, Command> {
     return this.store.fetchFlow(experiment, known);
   }
 
+  fetchExport(experiment: string, capture: string, format: string): Promise<ArrayBuffer> {
+    return this.store.fetchExport(experiment, capture, format);
+  }
+
   dispose(): void {
     this.stop();
     window.clearTimeout(this.timer);

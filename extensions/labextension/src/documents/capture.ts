@@ -1,13 +1,18 @@
+import { PathExt } from '@jupyterlab/coreutils';
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
 import { UUID } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
-import { Panel, Widget } from '@lumino/widgets';
-import type { CaptureKind } from '@torch-workbench/records';
-import { Notice } from '../notice';
+import { type ISignal, Signal } from '@lumino/signaling';
+import type { CaptureInfo, CaptureKind } from '@torch-workbench/records';
+import type { Slots } from '@torch-workbench/views/graph';
 import { CAPTURE_ICONS } from '../icons';
 import type { PacedStore } from '../connection/paced';
 import type { IWorkbenchConnections } from '../tokens';
-import { mountRecord } from './mount';
+import { CaptureBar } from './capture-bar';
+import { capturesOf } from './choose';
+import { labelOf } from './label';
+import { type IPlace, RecordPanel } from './record-panel';
 import { NOTEBOOK_ATTRIBUTE } from './request';
 
 /** Which capture a tab shows; plain data, so that a reloaded page can ask for it again. */
@@ -19,33 +24,94 @@ export interface ICaptureAddress {
   capture: string;
   /** What the tab is called. */
   label: string;
+  /** The tab itself: it stays the same while captures come and go in it. */
+  tab?: string;
 }
 
-/** A capture of a live kernel, in a tab. */
-export class CaptureView extends Panel {
+/** A capture of a live kernel, in a tab; others of its kind can be shown in its place. */
+export class CaptureView extends RecordPanel {
   constructor(
-    readonly address: ICaptureAddress,
+    address: ICaptureAddress,
     private readonly connections: IWorkbenchConnections,
-    private readonly openNotebook: (path: string) => void,
+    private readonly commands: CommandRegistry,
     private readonly trans: TranslationBundle,
   ) {
     super();
-    this.id = `workbench-capture-${UUID.uuid4()}`;
-    this.addClass('jp-Workbench-document');
+    this._address = { ...address, tab: address.tab ?? UUID.uuid4() };
+    this.id = `workbench-capture-${this._address.tab}`;
+    this.wanted = address.capture;
     this.node.setAttribute(NOTEBOOK_ATTRIBUTE, address.notebook);
-    this.title.label = address.label;
-    this.title.caption = trans.__('%1, captured in %2', address.label, address.notebook);
+    this.node.dataset.kind = address.kind;
     this.title.icon = CAPTURE_ICONS[address.kind];
-    this.addWidget(this.notice);
-    this.addWidget(this.body);
-    this.body.addClass('jp-Workbench-view');
+    this.bar = new CaptureBar(this, commands, trans);
+    this.entitle();
     connections.changed.connect(this.look, this);
     this.look();
   }
 
+  get address(): ICaptureAddress {
+    return this._address;
+  }
+
+  /** Another capture is shown now. */
+  get addressChanged(): ISignal<this, void> {
+    return this._addressChanged;
+  }
+
+  /** The kernel's store; null while there is no open connection to it. */
+  get store(): PacedStore | null {
+    const connection = this.connections.forPath(this._address.notebook);
+    return connection?.status === 'open' ? connection.store : null;
+  }
+
+  /** The captures of this kind that the kernel holds, newest first. */
+  get held(): readonly CaptureInfo[] {
+    const { experiment, kind } = this._address;
+    return this.store === null ? [] : capturesOf(this.store, experiment, kind);
+  }
+
+  /** The captured step; null before it is known. */
+  get step(): number | null {
+    const { record } = this.record.get();
+    return record?.step ?? this.held.find(({ id }) => id === this._address.capture)?.step ?? null;
+  }
+
+  get place(): IPlace {
+    return { folder: PathExt.dirname(this._address.notebook), name: this._address.label };
+  }
+
+  /** The capture before (-1) or after (1) the one that is shown, or on its way. */
+  neighbour(direction: -1 | 1): CaptureInfo | undefined {
+    const { held } = this;
+    const at = held.findIndex(({ id }) => id === this.wanted);
+    return at < 0 ? undefined : held[at - direction];
+  }
+
+  /** Shows another capture of the same kind in this tab, once its bytes are here. */
+  async goTo(capture: string): Promise<void> {
+    const { store } = this;
+    if (store === null) {
+      throw new Error(this.goneSentence());
+    }
+    this.wanted = capture;
+    try {
+      const bytes = await store.fetchRecord(this._address.experiment, capture);
+      // A later wish goes before.
+      if (!this.isDisposed && this.wanted === capture) {
+        this.draw(bytes);
+        this.readdress(capture, store);
+      }
+    } finally {
+      if (this.wanted === capture) {
+        this.wanted = this._address.capture;
+      }
+    }
+  }
+
   override dispose(): void {
     this.connections.changed.disconnect(this.look, this);
-    this.unmount?.();
+    this.unfollow?.();
+    Signal.clearData(this);
     super.dispose();
   }
 
@@ -55,35 +121,67 @@ export class CaptureView extends Panel {
     (target ?? this.node).focus();
   }
 
+  protected override slots(): Slots {
+    return this.bar.slots;
+  }
+
+  private readdress(capture: string, store: PacedStore): void {
+    const { experiment, kind } = this._address;
+    const info = this.held.find(({ id }) => id === capture);
+    const name = store.get().experiments.get(experiment)?.state.name ?? '';
+    const label = labelOf(kind, name, info, this.trans);
+    this._address = { ...this._address, capture, label };
+    this.entitle();
+    this.bar.update();
+    this._addressChanged.emit();
+  }
+
+  private entitle(): void {
+    const { label, notebook } = this._address;
+    this.title.label = label;
+    this.title.caption = this.trans.__('%1, captured in %2', label, notebook);
+  }
+
   /** Once shown, a record stays: it is in the browser, whatever becomes of the kernel. */
   private look(): void {
-    if (this.unmount !== null || this.fetching) {
+    this.follow();
+    this.bar.update();
+    if (this.record.bytes !== null || this.fetching) {
       return;
     }
-    const { notebook } = this.address;
-    const connection = this.connections.forPath(notebook);
-    if (connection === null) {
-      this.tell('status', this.trans.__('This capture is held by the kernel of %1.', notebook), {
+    const { notebook } = this._address;
+    const { store } = this;
+    if (this.connections.forPath(notebook) === null) {
+      this.tell('status', this.goneSentence(), {
         label: this.trans.__('Open the notebook'),
-        run: () => this.openNotebook(notebook),
+        run: () => void this.commands.execute('docmanager:open', { path: notebook }),
       });
-    } else if (connection.status !== 'open' || connection.store === null) {
+    } else if (store === null) {
       this.tell('busy', this.trans.__('Waiting for the kernel of %1…', notebook));
     } else {
-      void this.fetch(connection.store);
+      void this.fetch(store);
+    }
+  }
+
+  /** What the kernel holds changes without a change of the connection. */
+  private follow(): void {
+    const { store } = this;
+    if (store !== this.followed) {
+      this.unfollow?.();
+      this.followed = store;
+      this.unfollow = store?.subscribe(() => this.bar.update());
     }
   }
 
   private async fetch(store: PacedStore): Promise<void> {
-    const { experiment, capture } = this.address;
+    const { experiment, capture } = this._address;
     this.fetching = true;
     this.tell('busy', this.trans.__('Fetching the capture…'));
     try {
       const bytes = await store.fetchRecord(experiment, capture);
       if (!this.isDisposed) {
-        this.unmount = mountRecord(this.body.node, bytes);
-        this.notice.hide();
-        this.body.show();
+        this.draw(bytes);
+        this.bar.update();
       }
     } catch (error) {
       if (!this.isDisposed) {
@@ -97,14 +195,15 @@ export class CaptureView extends Panel {
     }
   }
 
-  private tell(...what: Parameters<Notice['tell']>): void {
-    this.body.hide();
-    this.notice.show();
-    this.notice.tell(...what);
+  private goneSentence(): string {
+    return this.trans.__('This capture is held by the kernel of %1.', this._address.notebook);
   }
 
-  private readonly notice = new Notice();
-  private readonly body = new Widget();
+  private _address: ICaptureAddress;
+  private readonly _addressChanged = new Signal<this, void>(this);
+  private readonly bar: CaptureBar;
+  private wanted: string;
   private fetching = false;
-  private unmount: (() => void) | null = null;
+  private followed: PacedStore | null = null;
+  private unfollow: (() => void) | undefined;
 }

@@ -1,58 +1,66 @@
+import { PathExt } from '@jupyterlab/coreutils';
 import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget } from '@jupyterlab/docregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { Panel, Widget } from '@lumino/widgets';
-import { Notice } from '../notice';
-import { mountRecord } from './mount';
+import type { CommandRegistry } from '@lumino/commands';
+import type { Slots } from '@torch-workbench/views/graph';
+import { fillExports } from './export-menu';
+import { MenuButton } from './menu-button';
+import { type IPlace, RecordPanel } from './record-panel';
 
 /** A record file (`*.graph.safetensors`, `*.diff.safetensors`, `*.memory.safetensors`), drawn without any kernel. */
-export class RecordFileView extends Panel {
+export class RecordFileView extends RecordPanel {
   constructor(
     private readonly context: DocumentRegistry.Context,
+    commands: CommandRegistry,
     trans: TranslationBundle,
   ) {
     super();
-    this.addClass('jp-Workbench-document');
-    this.body.addClass('jp-Workbench-view');
-    this.addWidget(this.notice);
-    this.addWidget(this.body);
-    this.body.hide();
-    this.notice.tell('busy', trans.__('Reading the record…'));
-    void context.ready.then(() => this.draw());
-    context.fileChanged.connect(this.draw, this);
+    this.exports = new MenuButton(commands, (menu) => fillExports(menu, this.record.kind));
+    this.exports.say(trans.__('Export'));
+    this.exports.allow('', trans.__('Save what is shown, or all of it, as a file'));
+    this.tell('busy', trans.__('Reading the record…'));
+    void context.ready.then(() => this.read());
+    context.fileChanged.connect(this.read, this);
+  }
+
+  override get file(): string {
+    return PathExt.basename(this.context.path);
+  }
+
+  get place(): IPlace {
+    const name = this.file.replace(/\.(graph|diff|memory)\.safetensors$/, '');
+    return { folder: PathExt.dirname(this.context.path), name };
   }
 
   override dispose(): void {
-    this.context.fileChanged.disconnect(this.draw, this);
-    this.unmount?.();
+    this.context.fileChanged.disconnect(this.read, this);
     super.dispose();
   }
 
-  private draw(): void {
+  protected override slots(): Slots {
+    return { tail: [this.exports.element] };
+  }
+
+  private read(): void {
     if (this.isDisposed) {
       return;
     }
-    this.unmount?.();
-    this.unmount = null;
     try {
-      this.unmount = mountRecord(this.body.node, decode(this.context.model.toString()));
-      this.notice.hide();
-      this.body.show();
+      this.draw(decode(this.context.model.toString()));
     } catch (error) {
-      this.body.hide();
-      this.notice.show();
-      this.notice.tell('error', error instanceof Error ? error.message : String(error));
+      this.record.clear();
+      this.tell('error', error instanceof Error ? error.message : String(error));
     }
   }
 
-  private readonly notice = new Notice();
-  private readonly body = new Widget();
-  private unmount: (() => void) | null = null;
+  private readonly exports: MenuButton;
 }
 
 /** Opens record files in the main area. */
 export class RecordFileFactory extends ABCWidgetFactory<DocumentWidget<RecordFileView>> {
   constructor(
     options: DocumentRegistry.IWidgetFactoryOptions,
+    private readonly commands: CommandRegistry,
     private readonly trans: TranslationBundle,
   ) {
     super(options);
@@ -61,7 +69,8 @@ export class RecordFileFactory extends ABCWidgetFactory<DocumentWidget<RecordFil
   protected override createNewWidget(
     context: DocumentRegistry.Context,
   ): DocumentWidget<RecordFileView> {
-    return new DocumentWidget({ content: new RecordFileView(context, this.trans), context });
+    const content = new RecordFileView(context, this.commands, this.trans);
+    return new DocumentWidget({ content, context });
   }
 }
 

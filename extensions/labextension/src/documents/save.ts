@@ -1,31 +1,30 @@
 import type { Contents } from '@jupyterlab/services';
 import { PathExt } from '@jupyterlab/coreutils';
-import type { CaptureKind } from '@torch-workbench/records';
 
 const CHUNK = 0x8000;
 /** As many names are tried before the person is told. */
 const MOST_NAMES = 1000;
 
-/** `Step 42 · graph of early exit` -> `step-42-graph-of-early-exit.graph.safetensors`. */
-export function fileName(label: string, kind: CaptureKind, number: number): string {
+/** `Step 42 · graph of early exit`, `graph.pdf` -> `step-42-graph-of-early-exit.graph.pdf`. */
+export function fileName(label: string, ending: string, number: number): string {
   const words = label.normalize('NFC').match(/[\p{L}\p{N}_]+/gu) ?? [];
-  const stem = words.join('-').toLowerCase().slice(0, 80) || kind;
-  return `${stem}${number > 1 ? `-${number}` : ''}.${kind}.safetensors`;
+  const stem = words.join('-').toLowerCase().slice(0, 80) || ending.split('.')[0];
+  return `${stem}${number > 1 ? `-${number}` : ''}.${ending}`;
 }
 
-/** Writes a record into a folder under a name that is free, and resolves with its path. */
-export async function saveRecord(
+/** Writes a file into a folder under a name that is free, and resolves with its path. */
+export async function saveFile(
   contents: Contents.IManager,
   folder: string,
   label: string,
-  kind: CaptureKind,
+  ending: string,
   bytes: ArrayBuffer,
 ): Promise<string> {
   const taken = new Set(
     (await contents.get(folder)).content.map((one: Contents.IModel) => one.name),
   );
   for (let number = 1; number <= MOST_NAMES; number += 1) {
-    const name = fileName(label, kind, number);
+    const name = fileName(label, ending, number);
     if (!taken.has(name)) {
       const path = PathExt.join(folder, name);
       await contents.save(path, { type: 'file', format: 'base64', content: base64(bytes) });
@@ -33,7 +32,7 @@ export async function saveRecord(
     }
   }
   throw new Error(
-    `${folder || 'This folder'} has ${MOST_NAMES} files named ${fileName(label, kind, 1)}.`,
+    `${folder || 'This folder'} has ${MOST_NAMES} files named ${fileName(label, ending, 1)}.`,
   );
 }
 

@@ -4,17 +4,14 @@ import {
   type JupyterFrontEndPlugin,
 } from '@jupyterlab/application';
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
-import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
-import type { CaptureInfo, CaptureKind } from '@torch-workbench/records';
-import { oneLine } from '@torch-workbench/views';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { CaptureKind } from '@torch-workbench/records';
 import { CaptureView, type ICaptureAddress } from '../documents/capture';
 import { captureNext, capturesOf, compareGraphs } from '../documents/choose';
+import { labelOf } from '../documents/label';
 import { CAPTURE_ICONS } from '../icons';
 import { reporting } from '../report';
 import { CommandIDs, IWorkbenchConnections } from '../tokens';
-
-/** JupyterLab's status bar shows a label in full. */
-const LONGEST_NAME = 40;
 
 type CaptureTab = MainAreaWidget<CaptureView>;
 
@@ -59,8 +56,13 @@ export const documents: JupyterFrontEndPlugin<void> = {
     }
 
     function newView(address: ICaptureAddress): CaptureView {
-      const open = (path: string): unknown => commands.execute('docmanager:open', { path });
-      return new CaptureView(address, connections, open, trans);
+      const view = new CaptureView(address, connections, commands, trans);
+      view.addressChanged.connect(() => {
+        const tab = tracker.find(({ content }) => content === view);
+        void (tab && tracker.save(tab));
+        commands.notifyCommandChanged();
+      });
+      return view;
     }
 
     /** The capture asked for, else the newest, else one of the next step. */
@@ -148,28 +150,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
     void restorer?.restore(tracker, {
       command: CommandIDs.openGraph,
       args: (tab) => ({ ...tab.content.address }),
-      name: (tab) => tab.content.address.capture,
+      name: (tab) => tab.content.id,
     });
   },
 };
-
-/** What tells tabs apart comes first: the end of a label is what a narrow tab cuts. */
-function labelOf(
-  kind: CaptureKind,
-  experiment: string,
-  info: CaptureInfo | undefined,
-  trans: TranslationBundle,
-): string {
-  const name = oneLine(experiment, LONGEST_NAME);
-  if (kind === 'diff') {
-    return info === undefined
-      ? trans.__('Graphs of %1', name)
-      : trans.__('Steps %1 → %2 · graphs of %3', info.against_step ?? 0, info.step, name);
-  }
-  if (info === undefined) {
-    return kind === 'graph' ? trans.__('Graph of %1', name) : trans.__('Memory of %1', name);
-  }
-  return kind === 'graph'
-    ? trans.__('Step %1 · graph of %2', info.step, name)
-    : trans.__('Step %1 · memory of %2', info.step, name);
-}

@@ -46,6 +46,7 @@ export const files: JupyterFrontEndPlugin<void> = {
         defaultFor: fileTypes,
         readOnly: true,
       },
+      app.commands,
       trans,
     );
     const tracker = new WidgetTracker<DocumentWidget<RecordFileView>>({

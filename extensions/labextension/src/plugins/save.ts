@@ -1,61 +1,101 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette, MainAreaWidget, Notification } from '@jupyterlab/apputils';
-import { PathExt } from '@jupyterlab/coreutils';
+import { Clipboard, ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { CaptureView } from '../documents/capture';
-import { saveRecord } from '../documents/save';
+import { currentRecord } from '../documents/current';
+import { type IFormat, FORMATS, formatLabel, formatOf } from '../documents/formats';
+import { lineFor, make, whyNot } from '../documents/make';
+import { saveFile } from '../documents/save';
 import { reporting } from '../report';
-import { CommandIDs, IWorkbenchConnections } from '../tokens';
+import { CommandIDs } from '../tokens';
 
 export const save: JupyterFrontEndPlugin<void> = {
   id: 'torch-workbench:save',
-  description: 'Saves the capture of a tab as a file beside its notebook.',
+  description: 'Saves the graph, diff or memory of a tab: as record, picture, Graphviz, JSON.',
   autoStart: true,
-  requires: [IWorkbenchConnections],
   optional: [ICommandPalette, ITranslator],
   activate: (
     app: JupyterFrontEnd,
-    connections: IWorkbenchConnections,
     palette: ICommandPalette | null,
     translator: ITranslator | null,
   ) => {
     const trans = (translator ?? nullTranslator).load('torch-workbench');
     const { commands, shell, serviceManager } = app;
+    const category = trans.__('Workbench');
 
-    /** The capture of the tab in front. */
-    function current(): CaptureView | null {
-      const tab = shell.currentWidget;
-      const content = tab instanceof MainAreaWidget ? (tab.content as unknown) : null;
-      return content instanceof CaptureView ? content : null;
+    function reason(format: IFormat): string {
+      const panel = currentRecord(shell);
+      return panel === null
+        ? trans.__('The tab in front shows no capture.')
+        : whyNot(panel, format, trans);
+    }
+
+    async function saveAs(format: IFormat): Promise<string> {
+      const panel = currentRecord(shell);
+      if (panel === null) {
+        throw new Error(trans.__('The tab in front shows no capture.'));
+      }
+      const { folder, name } = panel.place;
+      const { bytes, ending } = await make(panel, format, trans);
+      const path = await saveFile(serviceManager.contents, folder, name, ending, bytes);
+      const open = { label: trans.__('Open'), callback: () => void openFile(path) };
+      Notification.success(trans.__('Saved as %1', path), { autoClose: 5000, actions: [open] });
+      return path;
+    }
+
+    function openFile(path: string): Promise<unknown> {
+      return commands.execute('docmanager:open', { path });
+    }
+
+    commands.addCommand(CommandIDs.exportAs, {
+      label: (args) => {
+        const label = formatLabel(
+          formatOf(args['format']),
+          currentRecord(shell)?.record.kind ?? null,
+          trans,
+        );
+        return args['isPalette'] === true ? trans.__('Export: %1', label) : label;
+      },
+      caption: (args) => reason(formatOf(args['format'])),
+      isEnabled: (args) => reason(formatOf(args['format'])) === '',
+      execute: reporting((args) => saveAs(formatOf(args['format']))),
+    });
+    for (const { id } of FORMATS) {
+      const args = { format: id, isPalette: true };
+      palette?.addItem({ command: CommandIDs.exportAs, args, category });
     }
 
     commands.addCommand(CommandIDs.saveCapture, {
       label: trans.__('Save Capture as a File'),
-      caption: trans.__('Save the graph, diff or memory of this tab beside its notebook'),
-      isEnabled: () => current() !== null,
-      execute: reporting(async () => {
-        const view = current();
-        if (view === null) {
-          throw new Error(trans.__('The tab in front shows no capture.'));
-        }
-        const { kind, notebook, experiment, capture, label } = view.address;
-        const store = connections.forPath(notebook)?.store;
-        if (!store) {
-          throw new Error(trans.__('This capture is held by the kernel of %1.', notebook));
-        }
-        const bytes = await store.fetchRecord(experiment, capture);
-        const folder = PathExt.dirname(notebook);
-        const path = await saveRecord(serviceManager.contents, folder, label, kind, bytes);
-        Notification.success(trans.__('Saved as %1', path), { autoClose: 5000 });
-        return path;
-      }),
+      caption: trans.__('Save the record of this tab beside its notebook'),
+      isEnabled: () => reason(formatOf('record')) === '',
+      execute: reporting(() => saveAs(formatOf('record'))),
     });
-    palette?.addItem({ command: CommandIDs.saveCapture, category: trans.__('Workbench') });
-    app.contextMenu.addItem({
-      command: CommandIDs.saveCapture,
-      selector: '.jp-Workbench-document',
-      rank: 0,
+    palette?.addItem({ command: CommandIDs.saveCapture, category });
+    const selector = '.jp-Workbench-document';
+    app.contextMenu.addItem({ command: CommandIDs.saveCapture, selector, rank: 0 });
+
+    commands.addCommand(CommandIDs.copyExportLine, {
+      label: trans.__('Copy the Python Line for a PDF'),
+      caption: () => {
+        const panel = currentRecord(shell);
+        return panel === null ? '' : lineFor(panel, formatOf('pdf'));
+      },
+      isEnabled: () => currentRecord(shell)?.record.kind != null,
+      execute: () => {
+        const panel = currentRecord(shell);
+        if (panel !== null) {
+          const line = lineFor(panel, formatOf('pdf'));
+          Clipboard.copyToSystem(line);
+          Notification.success(trans.__('Copied: %1', line), { autoClose: 5000 });
+        }
+      },
     });
-    shell.currentChanged?.connect(() => commands.notifyCommandChanged(CommandIDs.saveCapture));
+    palette?.addItem({ command: CommandIDs.copyExportLine, category });
+
+    shell.currentChanged?.connect(() => {
+      for (const id of [CommandIDs.exportAs, CommandIDs.saveCapture, CommandIDs.copyExportLine]) {
+        commands.notifyCommandChanged(id);
+      }
+    });
   },
 };

@@ -1,14 +1,16 @@
 import type { Contents } from '@jupyterlab/services';
 import { describe, expect, it } from 'vitest';
-import { base64, fileName, saveRecord } from '../../src/documents/save';
+import { base64, fileName, saveFile } from '../../src/documents/save';
 
 describe('fileName', () => {
   it('keeps words and the step, whatever the experiment is called', () => {
-    expect(fileName('Step 42 · graph of early exit', 'graph', 1)).toBe(
+    expect(fileName('Step 42 · graph of early exit', 'graph.safetensors', 1)).toBe(
       'step-42-graph-of-early-exit.graph.safetensors',
     );
-    expect(fileName('../../etc/passwd', 'memory', 1)).toBe('etc-passwd.memory.safetensors');
-    expect(fileName('· / ·', 'diff', 2)).toBe('diff-2.diff.safetensors');
+    expect(fileName('../../etc/passwd', 'memory.safetensors', 1)).toBe(
+      'etc-passwd.memory.safetensors',
+    );
+    expect(fileName('· / ·', 'diff.safetensors', 2)).toBe('diff-2.diff.safetensors');
   });
 });
 
@@ -20,7 +22,7 @@ describe('base64', () => {
   });
 });
 
-describe('saveRecord', () => {
+describe('saveFile', () => {
   it('takes the first free name of the folder', async () => {
     const saved: string[] = [];
     const there = [{ name: 'step-1-graph-of-a.graph.safetensors' }];
@@ -29,7 +31,13 @@ describe('saveRecord', () => {
       save: async (path: string) => saved.push(path),
     } as unknown as Contents.IManager;
     const bytes = new ArrayBuffer(3);
-    const path = await saveRecord(contents, 'notes', 'Step 1 · graph of a', 'graph', bytes);
+    const path = await saveFile(
+      contents,
+      'notes',
+      'Step 1 · graph of a',
+      'graph.safetensors',
+      bytes,
+    );
     expect(path).toBe('notes/step-1-graph-of-a-2.graph.safetensors');
     expect(saved).toEqual([path]);
   });

@@ -58,6 +58,7 @@ export interface CommandArgs {
   capture: { what: 'graph' | 'memory' | 'both' };
   compare: { a: string; b: string };
   fetch: { capture: string };
+  export: { capture: string; format: string };
   flow: { known: number };
   resume_from_failure: { modes?: string; learning_rate?: number };
   probe_modes: Record<string, never>;

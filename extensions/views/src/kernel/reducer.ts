@@ -59,3 +59,17 @@ function hello(model: KernelModel, message: ChannelData): KernelModel {
 function withExperiment(model: KernelModel, key: string, value: ExperimentModel): KernelModel {
   return { ...model, experiments: new Map(model.experiments).set(key, value) };
 }
+
+/** The same; a damaged message must not end the stream of good ones. */
+export function reduceSafely(
+  model: KernelModel,
+  message: ChannelData,
+  buffers: readonly Buffer[],
+): KernelModel | null {
+  try {
+    return reduce(model, message, buffers);
+  } catch (error) {
+    console.warn('workbench: a message could not be read', error);
+    return model;
+  }
+}

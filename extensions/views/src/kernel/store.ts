@@ -3,7 +3,7 @@ import type { Buffer, Channel, ChannelData, Connect } from './channel';
 import { aligned } from './curves';
 import { EMPTY_MODEL, PROTOCOL, type Command, type FlowPiece, type KernelModel } from './model';
 import { PendingReplies } from './pending';
-import { reduce } from './reducer';
+import { reduceSafely } from './reducer';
 
 export interface KernelStoreOptions {
   readonly connect: Connect;
@@ -17,6 +17,8 @@ export interface KernelStoreOptions {
 
 const RETRY_MS = [500, 2_000, 5_000, 15_000];
 const REPLY_LIMIT_MS = 30_000;
+/** A picture of a large graph takes its time, and others may be before it. */
+const EXPORT_LIMIT_MS = 180_000;
 /** The kernel stops sending to a view it has not heard of for five minutes. */
 const ALIVE_MS = 30_000;
 
@@ -62,34 +64,26 @@ export class KernelStore implements Store<KernelModel, Command> {
   }
 
   /** Resolves on the kernel's `ok`; rejects with its sentence, or ours when it cannot be asked. */
-  send(command: Command): Promise<void> {
+  send(command: Command, limitMs = this.options.replyLimitMs ?? REPLY_LIMIT_MS): Promise<void> {
     if (!this.channel || this.model.connection === 'dead') {
       return Promise.reject(new Error(this.model.detail || 'there is no connection to the kernel'));
     }
     this.commands += 1;
     const id = `${this.client}-${this.commands}`;
-    const limit = this.options.replyLimitMs ?? REPLY_LIMIT_MS;
-    const reply = this.replies.wait(id, command.name.replaceAll('_', ' '), limit);
+    const reply = this.replies.wait(id, command.name.replaceAll('_', ' '), limitMs);
     this.post({ type: 'command', id, ...command });
     return reply;
   }
 
   /** The bytes of one capture; concurrent calls for the same one share a request. */
   fetchRecord(experiment: string, capture: string): Promise<ArrayBuffer> {
-    const running = this.fetching.get(capture);
-    if (running) return running;
-    const request = this.send({ name: 'fetch', experiment, args: { capture } })
-      .then(() => {
-        const bytes = this.records.get(capture);
-        if (!bytes) throw new Error('the capture arrived without its bytes: open it again');
-        return bytes;
-      })
-      .finally(() => {
-        this.fetching.delete(capture);
-        this.records.delete(capture);
-      });
-    this.fetching.set(capture, request);
-    return request;
+    return this.fetchBytes(capture, { name: 'fetch', experiment, args: { capture } });
+  }
+
+  /** A capture in another form, which the kernel may take a while to make. */
+  fetchExport(experiment: string, capture: string, format: string): Promise<ArrayBuffer> {
+    const command = { name: 'export', experiment, args: { capture, format } } as const;
+    return this.fetchBytes(`${capture}.${format}`, command, EXPORT_LIMIT_MS);
   }
 
   /**
@@ -126,6 +120,23 @@ export class KernelStore implements Store<KernelModel, Command> {
     globalThis.document?.removeEventListener('visibilitychange', this.sayAlive);
     this.drop('this view was closed');
     this.listeners.clear();
+  }
+
+  private fetchBytes(key: string, command: Command, limitMs?: number): Promise<ArrayBuffer> {
+    const running = this.fetching.get(key);
+    if (running) return running;
+    const request = this.send(command, limitMs)
+      .then(() => {
+        const bytes = this.records.get(key);
+        if (!bytes) throw new Error('the capture arrived without its bytes: open it again');
+        return bytes;
+      })
+      .finally(() => {
+        this.fetching.delete(key);
+        this.records.delete(key);
+      });
+    this.fetching.set(key, request);
+    return request;
   }
 
   private adopt(channel: Channel, generation: number): void {
@@ -166,6 +177,8 @@ export class KernelStore implements Store<KernelModel, Command> {
       this.replies.settle(String(message['id']), message['ok'] === true, String(message['error']));
     } else if (type === 'record' && buffers[0]) {
       this.records.set(String(message['capture']), aligned(buffers[0]));
+    } else if (type === 'file' && buffers[0]) {
+      this.records.set(`${message['capture']}.${message['format']}`, aligned(buffers[0]));
     } else if (type === 'flow' && buffers[0]) {
       const piece = { bytes: aligned(buffers[0]), known: Number(message['known']) };
       this.flows.set(String(message['experiment']), piece);
@@ -215,20 +228,6 @@ export class KernelStore implements Store<KernelModel, Command> {
 
 /** Thrown by a `Connect` that must not be tried again: only a person can go on. */
 export class FinalError extends Error {}
-
-function reduceSafely(
-  model: KernelModel,
-  message: ChannelData,
-  buffers: readonly Buffer[],
-): KernelModel | null {
-  try {
-    return reduce(model, message, buffers);
-  } catch (error) {
-    // A damaged message must not end the stream of good ones.
-    console.warn('workbench: a message could not be read', error);
-    return model;
-  }
-}
 
 function mismatch(found: unknown): string {
   return `the kernel speaks protocol ${String(found)}, this page ${PROTOCOL}: reload the page, or upgrade torch-workbench and restart the kernel`;

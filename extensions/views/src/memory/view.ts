@@ -1,6 +1,7 @@
 /** The memory view: live bytes by category over a step, the peak explained, and who holds it. */
 import { button, h } from '../graph/dom';
 import { formatBytes, formatCount, plural, shorten } from '../graph/format';
+import type { Slots } from '../graph/mount';
 import { followTheme, type Palette } from '../graph/theme';
 import type { Dispose, Store } from '../store';
 import { holdersAt } from './blocks';
@@ -27,8 +28,12 @@ const MEDIUM = 1150;
 const ROWS = 200;
 
 /** Mounts the view into `el`; the returned function takes it out again. */
-export function mount(el: HTMLElement, store: Store<MemoryViewState, never>): Dispose {
-  const view = new MemoryView(store);
+export function mount(
+  el: HTMLElement,
+  store: Store<MemoryViewState, never>,
+  { slots = {} }: { slots?: Slots } = {},
+): Dispose {
+  const view = new MemoryView(store, slots);
   el.append(view.element);
   view.start();
   return () => view.dispose();
@@ -79,8 +84,12 @@ export class MemoryView {
     range: (from, to) => this.range(from, to),
   });
 
-  constructor(private readonly store: Store<MemoryViewState, never>) {
-    const bar = h('div', { class: 'wv-bar', role: 'toolbar', 'aria-label': 'Memory' }, this.title);
+  constructor(
+    private readonly store: Store<MemoryViewState, never>,
+    { lead = [], tail = [] }: Slots,
+  ) {
+    const bar = h('div', { class: 'wv-bar', role: 'toolbar', 'aria-label': 'Memory' });
+    bar.append(...lead, this.title);
     const find = h(
       'label',
       { class: 'wv-find' },
@@ -94,7 +103,7 @@ export class MemoryView {
     bar.append(
       button('All', () => this.range(0, Infinity), { title: 'Show the whole recording' }, 'F'),
     );
-    bar.append(find, this.tableButton, this.details);
+    bar.append(find, this.tableButton, this.details, ...tail);
     this.main.append(
       this.sentence,
       this.keys.element,

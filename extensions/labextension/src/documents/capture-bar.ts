@@ -1,0 +1,88 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import type { Menu } from '@lumino/widgets';
+import { age, count } from '@torch-workbench/views';
+import type { Slots } from '@torch-workbench/views/graph';
+import { CommandIDs } from '../tokens';
+import type { CaptureView } from './capture';
+import { fillExports } from './export-menu';
+import { MenuButton } from './menu-button';
+
+/** The controls of a capture's tab: which capture it shows, what to compare it with, what to save. */
+export class CaptureBar {
+  constructor(
+    private readonly view: CaptureView,
+    commands: CommandRegistry,
+    private readonly trans: TranslationBundle,
+  ) {
+    this.captures = new MenuButton(commands, (menu) => this.fillCaptures(menu));
+    this.compare = new MenuButton(commands, (menu) => this.fillCompare(menu));
+    this.exports = new MenuButton(commands, (menu) => fillExports(menu, view.address.kind));
+    this.compare.say(trans.__('Compare'));
+    this.exports.say(trans.__('Export'));
+    this.exports.allow('', trans.__('Save what is shown, or all of it, as a file'));
+    this.swap = document.createElement('button');
+    this.swap.type = 'button';
+    this.swap.className = 'wv-btn';
+    this.swap.append(trans.__('Swap A and B'), key('X'));
+    this.swap.addEventListener('click', () => void commands.execute(CommandIDs.swapSides));
+  }
+
+  get slots(): Slots {
+    const { captures, compare, exports } = this;
+    switch (this.view.address.kind) {
+      case 'graph':
+        return { lead: [captures.element], tail: [compare.element, exports.element] };
+      case 'memory':
+        return { lead: [captures.element], tail: [exports.element] };
+      case 'diff':
+        return { tail: [this.swap, exports.element] };
+    }
+  }
+
+  /** Follows the tab's capture, and what its kernel holds. */
+  update(): void {
+    const { view, trans } = this;
+    const gone = view.store === null ? trans.__('The kernel that holds the captures is gone.') : '';
+    this.captures.say(trans.__('Capture'), trans.__('step %1', count(view.step ?? 0)));
+    this.captures.allow(gone, trans.__('Show another capture in this tab ([ and ])'));
+    const alone = view.held.some(({ id }) => id !== view.address.capture)
+      ? ''
+      : trans.__('There is no other graph to compare with: capture another step first.');
+    this.compare.allow(gone || alone, trans.__('What changed between this graph and another'));
+    this.swap.setAttribute('aria-disabled', String(gone !== ''));
+    this.swap.title = gone || trans.__('Read the comparison the other way round (X)');
+  }
+
+  private fillCaptures(menu: Menu): void {
+    this.addHeld(menu, CommandIDs.showCapture, true);
+    menu.addItem({ type: 'separator' });
+    menu.addItem({ command: CommandIDs.captureHere });
+  }
+
+  private fillCompare(menu: Menu): void {
+    this.addHeld(menu, CommandIDs.compareWith, false);
+  }
+
+  private addHeld(menu: Menu, command: string, shown: boolean): void {
+    const now = Date.now() / 1000;
+    for (const { id, step, created_at } of this.view.held) {
+      if (shown || id !== this.view.address.capture) {
+        const label = this.trans.__('Step %1 · %2 ago', count(step), age(now, created_at));
+        menu.addItem({ command, args: { capture: id, label } });
+      }
+    }
+  }
+
+  private readonly captures: MenuButton;
+  private readonly compare: MenuButton;
+  private readonly exports: MenuButton;
+  private readonly swap: HTMLButtonElement;
+}
+
+function key(name: string): HTMLElement {
+  const element = document.createElement('kbd');
+  element.setAttribute('aria-hidden', 'true');
+  element.textContent = name;
+  return element;
+}

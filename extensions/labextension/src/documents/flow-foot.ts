@@ -1,0 +1,152 @@
+import { type CaptureInfo, GRADIENT_FLOW, readRecordAs } from '@torch-workbench/records';
+import { FlowFoot, FlowPieces } from '@torch-workbench/views/flow';
+import type { GraphViewState } from '@torch-workbench/views/graph';
+import type { PacedStore } from '../connection/paced';
+
+/** The tab of a graph capture, as the strip below the graph needs it. */
+export interface IGraphTab {
+  readonly node: HTMLElement;
+  /** Null while there is no open connection to the kernel. */
+  readonly store: PacedStore | null;
+  readonly experiment: string;
+  /** The graph captures that the kernel holds, newest first. */
+  readonly held: readonly CaptureInfo[];
+  /** The captured step; null before it is known. */
+  readonly step: number | null;
+  /** Shows another capture in the tab, and says itself when it cannot. */
+  show(capture: string): void;
+  colour(colours: NonNullable<GraphViewState['colours']> | null): void;
+}
+
+/** Milliseconds between two requests while the experiment trains. */
+const PERIOD_MS = 1000;
+const OPEN_KEY = 'torch-workbench:gradient-flow-open';
+
+/**
+ * The gradient flow of a live experiment below the graph of its capture. It is asked for at most
+ * once a second, only after a step, and only while a person can see it.
+ */
+export class CaptureFlow {
+  constructor(private readonly tab: IGraphTab) {
+    this.foot = new FlowFoot(tab.node, {
+      open: this.open,
+      onToggle: (open) => {
+        this.open = open;
+        keepOpen(open);
+        this.update();
+      },
+      colour: (colours) => tab.colour(colours),
+      goTo: (step) => this.goTo(step),
+    });
+    this.observer = new IntersectionObserver((entries) => {
+      this.visible = entries.at(-1)?.isIntersecting ?? false;
+      this.update();
+    });
+    this.observer.observe(this.foot.element.firstElementChild ?? this.foot.element);
+    document.addEventListener('visibilitychange', this.update);
+  }
+
+  /** For the graph view's slot. */
+  get element(): HTMLElement {
+    return this.foot.element;
+  }
+
+  /** The tab's capture, what its kernel holds, or what is in sight has changed. */
+  readonly update = (): void => {
+    const { held, step } = this.tab;
+    const captured = [...new Set(held.map((one) => one.step))];
+    this.foot.update({ captured, current: step });
+    if (this.timer === 0 && this.isDue()) {
+      const wait = this.asked + PERIOD_MS - performance.now();
+      this.timer = window.setTimeout(() => void this.ask(), Math.max(0, wait));
+    }
+  };
+
+  dispose(): void {
+    this.isDisposed = true;
+    window.clearTimeout(this.timer);
+    document.removeEventListener('visibilitychange', this.update);
+    this.observer.disconnect();
+    this.foot.dispose();
+  }
+
+  /** Whether somebody looks, and there was a step since it was last asked for. */
+  private isDue(): boolean {
+    const seen = this.visible && this.open && document.visibilityState === 'visible';
+    return seen && this.trainedTo() !== this.trained;
+  }
+
+  /** How far the experiment has come; null when nobody can be asked. */
+  private trainedTo(): number | null {
+    const { store, experiment } = this.tab;
+    const state = store?.get().experiments.get(experiment)?.state;
+    return state ? state.step : this.trained;
+  }
+
+  private async ask(): Promise<void> {
+    const { store, experiment } = this.tab;
+    const { pieces } = this;
+    const trained = this.trainedTo();
+    try {
+      const piece = (await store?.fetchFlow(experiment, pieces.known)) ?? null;
+      const fits =
+        piece === null || pieces.add(readRecordAs(GRADIENT_FLOW, piece.bytes), piece.known);
+      // What does not continue what is held was begun anew: everything is asked for next.
+      this.trained = fits ? trained : null;
+      this.tell({ record: pieces.record ?? this.last, error: null });
+    } catch (error) {
+      this.trained = trained;
+      this.tell({ error: error instanceof Error ? error.message : String(error) });
+    } finally {
+      this.asked = performance.now();
+      this.timer = 0;
+    }
+    if (!this.isDisposed) {
+      this.update();
+    }
+  }
+
+  private tell(change: Parameters<FlowFoot['update']>[0]): void {
+    if (!this.isDisposed) {
+      this.last = change.record ?? this.last;
+      this.foot.update(change);
+    }
+  }
+
+  private goTo(step: number): boolean {
+    const held = this.tab.held.find((one) => one.step === step);
+    if (held !== undefined) {
+      this.tab.show(held.id);
+    }
+    return held !== undefined;
+  }
+
+  private readonly foot: FlowFoot;
+  private readonly pieces = new FlowPieces();
+  private last: FlowPieces['record'] = null;
+  private readonly observer: IntersectionObserver;
+  private open = wasOpen();
+  private visible = false;
+  private isDisposed = false;
+  private timer = 0;
+  /** When it was last asked for, and how many steps had been trained then. */
+  private asked = -Infinity;
+  private trained: number | null = null;
+}
+
+/** Whether the strip was left open; a page that may keep nothing shows it. */
+function wasOpen(): boolean {
+  try {
+    return window.localStorage.getItem(OPEN_KEY) !== 'no';
+  } catch {
+    return true;
+  }
+}
+
+function keepOpen(open: boolean): void {
+  try {
+    window.localStorage.setItem(OPEN_KEY, open ? 'yes' : 'no');
+  } catch {
+    // Private windows may refuse; the strip then opens with every tab.
+  }
+}
