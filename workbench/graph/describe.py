@@ -14,7 +14,15 @@ import numpy as np
 
 from workbench.graph.branch_rows import branch_lines
 from workbench.graph.no_gradient import unreached_lines
-from workbench.graph.wording import byte_size, heading, held_anyway, plural, short, summary
+from workbench.graph.wording import (
+    byte_size,
+    compiled_line,
+    heading,
+    held_anyway,
+    plural,
+    short,
+    summary,
+)
 from workbench.records import NODE_KINDS
 
 if TYPE_CHECKING:
@@ -37,7 +45,10 @@ def describe(record: GraphRecord) -> str:
     if len(rows) > MAX_ROWS:
         rest = len(rows) - MAX_ROWS
         shown.append((f"… {rest:,} more modules", *[""] * (len(_COLUMNS) - 1)))
-    lines = [heading(record), f"{summary(record)}.", *gradient_lines(record), ""]
+    lines = [heading(record), f"{summary(record)}.", *gradient_lines(record)]
+    if len(record.inner_node):
+        lines.append(compiled_line(record))
+    lines.append("")
     lines += _table([_COLUMNS, *shown], without=() if record.gradients else (4,))
     notes = (
         held_anyway(record), *unreached_lines(record), *branch_lines(record), *record.notes
@@ -54,6 +65,7 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
         rows_of[int(record.node_module[row])].append(row)
     totals = subtree_bytes(record)
     norms = subtree_gradients(record)
+    inside = np.bincount(record.inner_module, minlength=len(record.modules)).tolist()
     runs = equal_siblings(record)
     stands_for = {run[0]: run for run in runs}
     hidden = {index for run in runs for index in run[1:]}
@@ -79,7 +91,7 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
                 byte_size(totals[index]) if totals[index] else "",
                 "" if norms[index] is None else f"{norms[index]:.3g}",
                 short(shape, 24),
-                short(_calls(record, rows), 40),
+                short(_calls(record, rows) or _compiled(inside[index]), 40),
             )
         )
     return found
@@ -164,6 +176,10 @@ def _calls(record: GraphRecord, rows: list[int]) -> str:
             keys.append(key)
     runs = [(op, len(list(same))) for op, same in groupby(op for op, _ in keys)]
     return ", ".join(op if count == 1 else f"{op} × {count}" for op, count in runs[:8])
+
+
+def _compiled(num_operations: int) -> str:
+    return f"{plural(num_operations, 'operation')} in compiled code" if num_operations else ""
 
 
 def _table(rows: list[tuple[str, ...]], without: tuple[int, ...]) -> list[str]:
