@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from workbench.graph.histogram import usable
 from workbench.graph.nonfinite import first_in_backward
 from workbench.graph.wording import plural
 
@@ -46,6 +46,7 @@ def with_gradients(
     return dataclasses.replace(
         record,
         **columns,
+        **_bins(found),
         gradients=True,
         non_finite=record.non_finite or first_in_backward(record, watch),
         notes=(*record.notes, *_notes(record, watch, scale, unscale=unscale)),
@@ -54,9 +55,7 @@ def with_gradients(
 
 def _scale(loss: Statistics | None) -> float:
     """The gradient of a scalar loss, where that is a usable number; 1 otherwise."""
-    if loss is None or loss.size != 1 or not loss.largest or not math.isfinite(loss.largest):
-        return 1.0
-    return loss.largest
+    return 1.0 if loss is None or loss.size != 1 else usable(loss.largest)
 
 
 def _columns(size: int, found: dict[int, Statistics], scale: float) -> dict[str, Any]:
@@ -72,6 +71,21 @@ def _columns(size: int, found: dict[int, Statistics], scale: float) -> dict[str,
         "node_gradient_max": _narrow(largest),
         "node_gradient_zeros": _narrow(zeros),
         "node_gradient_non_finite": non_finite,
+    }
+
+
+def _bins(found: dict[int, Statistics]) -> dict[str, Any]:
+    """Magnitudes in these are unscaled already (see `GradientWatch`)."""
+    rows = [
+        (row, power, number / one.size)
+        for row, one in sorted(found.items())
+        for power, number in one.bins
+    ]
+    node, power, share = zip(*rows, strict=True) if rows else ((), (), ())
+    return {
+        "bin_node": np.array(node, dtype=np.int32),
+        "bin_power": np.array(power, dtype=np.int32),
+        "bin_share": np.array(share, dtype=np.float32),
     }
 
 

@@ -24,12 +24,19 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from workbench.graph.handing_on import doubtful, givers
 from workbench.graph.pending import Pending
 from workbench.graph.small import SmallGradients
-from workbench.graph.statistics import Statistics, combine, is_finite, is_strided, measure, parts_of
+from workbench.graph.statistics import (
+    Statistics,
+    combine,
+    has_rows,
+    is_finite,
+    is_plain,
+    measure,
+    parts_of,
+    unit_of,
+)
 from workbench.graph.torch_private import (
     at_end_of_backward,
     in_compiled_autograd,
@@ -52,11 +59,16 @@ class GradientWatch:
         graph: a live graph; nothing of it is kept.
         batch_size: length of the first dimension of tensors that have one row per sample, where
             it is known; rows with non-finite values are looked for in these.
+        unscale: whether the gradient that the loss gets is a gradient scaler's scale, by which the
+            magnitudes of the histograms are divided.
     """
 
-    def __init__(self, graph: Walk, batch_size: int | None = None) -> None:
+    def __init__(
+        self, graph: Walk, batch_size: int | None = None, *, unscale: bool = False
+    ) -> None:
         self._handles: list[RemovableHandle] = []
         self._batch_size = batch_size
+        self._unscale = unscale
         self._root = len(graph.nodes) - 1
         self._size = len(graph.nodes)
         self.begun = False
@@ -124,6 +136,7 @@ class GradientWatch:
             self.begun, self.is_compiled = True, False
             watch: weakref.ref[GradientWatch] = weakref.ref(self)
             at_end_of_backward(lambda: _look(watch, GradientWatch.end))
+            self._small.unit = unit_of(gradients) if self._unscale else 1.0
         if not self.begun or self.is_compiled or self._order[row] >= 0:
             return
         self._order[row] = next(self._count)
@@ -149,7 +162,7 @@ class GradientWatch:
                 self._made[maker, row] = self._made.get((maker, row), True) and finite
             else:
                 for part in parts_of(gradient):
-                    self._pending.add((maker, row), part)
+                    self._pending.add((maker, row), part, histogram=False)
 
     def fault(self, error: Exception) -> None:
         """Something of ours failed; the user's backward goes on."""
@@ -166,13 +179,13 @@ class GradientWatch:
     def _measure(self, row: int, gradient: Tensor) -> None:
         if self._is_known(row, gradient):
             return
-        has_rows = self._has_rows(gradient)
-        if _is_plain(gradient) and self._small.add(row, gradient, has_rows=has_rows):
+        with_rows = has_rows(gradient, self._batch_size)
+        if is_plain(gradient) and self._small.add(row, gradient, has_rows=with_rows):
             return
-        rows_of = gradient if has_rows else None
+        rows_of = gradient if with_rows else None
         for part in parts_of(gradient):
             if part.values.device.type == "cpu":
-                found = measure(part, rows_of)
+                found = measure(part, rows_of, self._small.unit)
                 self._found[row].append(found)
             else:
                 self._pending.add(row, part, rows_of)
@@ -182,7 +195,7 @@ class GradientWatch:
 
         The giver's memory was alive while it handed this on, and has been since if this is it.
         """
-        if not _is_plain(gradient):
+        if not is_plain(gradient):
             return False
         memory = self._memory[row] = (
             gradient.data_ptr(), gradient.numel(), version_of(gradient)
@@ -194,11 +207,6 @@ class GradientWatch:
         self._found[row] = [found[0]]
         return True
 
-    def _has_rows(self, gradient: Tensor) -> bool:
-        if self._batch_size is None or not is_strided(gradient) or not gradient.dim():
-            return False
-        return gradient.shape[0] == self._batch_size
-
     def _was_finite(self, row: int) -> bool:
         """Whether the gradient that ``row`` was handed was; True where not known yet."""
         return not any(one.non_finite for one in self._found.get(row, ()))
@@ -206,16 +214,11 @@ class GradientWatch:
     def _read(self) -> None:
         for row, found in self._small.read():
             self._found[row].append(found)
-        for key, found in self._pending.read():
+        for key, found in self._pending.read(self._root if self._unscale else None):
             if isinstance(key, int):
                 self._found[key].append(found)
             else:
                 self._made[key] = self._made.get(key, True) and not found.non_finite
-
-
-def _is_plain(gradient: Tensor) -> bool:
-    """Whether it is an ordinary tensor in this machine's memory."""
-    return gradient.device.type == "cpu" and type(gradient) is torch.Tensor and is_strided(gradient)
 
 
 def _before(watch: weakref.ref[GradientWatch], row: int) -> Callable[[Any], None]:

@@ -6,6 +6,7 @@ values of a large one are counted piece by piece.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,21 +15,36 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.graph.statistics import MOST_ROWS, Part, Statistics, l2_norm, num_non_finite, wide
+from workbench.graph.histogram import Bins, bins_of_each, filled, usable
+from workbench.graph.samples import NUM_SAMPLES, sample_of
+from workbench.graph.statistics import (
+    MOST_ROWS,
+    Part,
+    Statistics,
+    l2_norm,
+    num_non_finite,
+    wide,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_MOST_SAMPLES = 2**22
+"""Values of all gradients together that are copied for their histograms; then a few of each."""
+_FEW = 2**8
+
 
 @dataclass
 class _Later:
-    """One gradient measured on a device; every tensor but ``rows`` is a scalar there."""
+    """One gradient measured on a device."""
 
     key: Any
     part: tuple[int, int, int]
     """Values, repeat, implicit zeros."""
     scalars: tuple[Tensor, Tensor, Tensor, Tensor]
     """Norm, largest magnitude, values other than 0, values that are not finite."""
+    sample: Tensor
+    """A copy of some values, for the histogram."""
     rows: Tensor | None
     """Per row of the batch its largest magnitude, NaN or infinite where a value is."""
 
@@ -38,8 +54,11 @@ class Pending:
 
     def __init__(self) -> None:
         self._waiting: dict[torch.device, list[_Later]] = defaultdict(list)
+        self._num_samples = 0
 
-    def add(self, key: Any, part: Part, rows_of: Tensor | None = None) -> None:
+    def add(
+        self, key: Any, part: Part, rows_of: Tensor | None = None, *, histogram: bool = True
+    ) -> None:
         """Measure ``part`` on its device; ``key`` names the result."""
         values, repeat, implicit = part
         count = values.numel()
@@ -55,24 +74,40 @@ class Pending:
         if rows_of is not None:
             dims = list(range(1, rows_of.dim()))
             rows = torch.linalg.vector_norm(rows_of, math.inf, dim=dims) if dims else rows_of
-        later = _Later(key, (count, repeat, implicit), scalars, rows)
+        most = NUM_SAMPLES if self._num_samples < _MOST_SAMPLES else _FEW
+        sample = sample_of(values, most) if histogram else values.new_empty(0)
+        self._num_samples += sample.numel()
+        later = _Later(key, (count, repeat, implicit), scalars, sample, rows)
         self._waiting[values.device].append(later)
 
-    def read(self) -> list[tuple[Any, Statistics]]:
-        """(key, statistics) of everything that was added; one transfer per device."""
+    def read(self, unit_of: Any = None) -> list[tuple[Any, Statistics]]:
+        """(key, statistics) of everything that was added; one transfer per device.
+
+        Args:
+            unit_of: key of the scalar by which the magnitudes of the histograms are divided.
+        """
         waiting, self._waiting = self._waiting, defaultdict(list)
-        return [found for group in waiting.values() for found in _read_group(group)]
+        self._num_samples = 0
+        return [found for group in waiting.values() for found in _read_group(group, unit_of)]
 
 
-def _read_group(group: list[_Later]) -> Iterator[tuple[Any, Statistics]]:
+def _read_group(group: list[_Later], unit_of: Any) -> Iterator[tuple[Any, Statistics]]:
     on_mps = group[0].scalars[0].device.type == "mps"  # which has no float64
     dtype = torch.float32 if on_mps else torch.float64
     parts = [torch.stack([later.scalars[i].to(dtype) for later in group]) for i in range(4)]
     parts += [later.rows.to(dtype).flatten() for later in group if later.rows is not None]
+    num_samples = sum(later.sample.numel() for later in group)
+    parts += [later.sample.to(dtype) for later in group]
     numbers = torch.cat(parts).cpu()
     table = numbers[: 4 * len(group)].view(4, -1).t().tolist()
     at = 4 * len(group)
-    for later, (norm, largest, num_other, num_bad) in zip(group, table, strict=True):
+    unit = usable(
+        dict(zip((later.key for later in group), table, strict=True)).get(unit_of, _ONE)[1]
+    )
+    histograms = _histograms(group, numbers[len(numbers) - num_samples :] / unit)
+    for later, (norm, largest, num_other, num_bad), bins in zip(
+        group, table, histograms, strict=True
+    ):
         count, repeat, implicit = later.part
         rows: tuple[int, ...] = ()
         if later.rows is not None:
@@ -88,5 +123,14 @@ def _read_group(group: list[_Later]) -> Iterator[tuple[Any, Statistics]]:
                 non_finite=int(num_bad) * repeat,
                 size=count * repeat + implicit,
                 rows=rows,
+                bins=filled(bins, (num_other - num_bad) * repeat),
             ),
         )
+
+
+_ONE = [1.0] * 4
+
+
+def _histograms(group: list[_Later], samples: Tensor) -> list[Bins]:
+    starts = [0, *itertools.accumulate(later.sample.numel() for later in group)][:-1]
+    return bins_of_each(samples.double().numpy(), starts)

@@ -11,9 +11,9 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from workbench.graph.histogram import Floats, bins_of_each
 from workbench.graph.statistics import MOST_ROWS, Statistics
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ MOST_VALUES = 2**11
 _ROOM = 2**16
 """Values in the buffer, half a megabyte."""
 _DTYPES = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
-
-_Floats = npt.NDArray[np.float64]
 
 
 class _Segment(NamedTuple):
@@ -43,6 +41,8 @@ class SmallGradients:
         self._end = 0
         self._segments: list[_Segment] = []
         self._found: list[tuple[int, Statistics]] = []
+        self.unit = 1.0
+        """What the magnitudes of the histograms are divided by."""
 
     def add(self, row: int, gradient: Tensor, *, has_rows: bool) -> bool:
         """Keep a copy of ``gradient``; False where it is not small and plain.
@@ -74,7 +74,7 @@ class SmallGradients:
     def _measure(self) -> None:
         if self._buffer is None or not self._segments:
             return
-        values: _Floats = self._buffer[: self._end].numpy()
+        values: Floats = self._buffer[: self._end].numpy()
         starts = np.array([segment.start for segment in self._segments])
         with np.errstate(all="ignore"):
             squares = np.add.reduceat(values * values, starts).tolist()
@@ -82,17 +82,20 @@ class SmallGradients:
         zeros = np.add.reduceat(values == 0, starts, dtype=np.int64).tolist()
         bad = np.add.reduceat(~np.isfinite(values), starts, dtype=np.int64).tolist()
         ends = [*starts[1:].tolist(), self._end]
+        bins = bins_of_each(values if self.unit == 1 else values / self.unit, starts.tolist())
         for at, (row, start, num_samples) in enumerate(self._segments):
             own = values[start : ends[at]]
             norm = math.sqrt(squares[at])
             if largest[at] and not bad[at] and not 1e-150 < norm < 1e150:  # squares left the range
                 norm = largest[at] * float(np.linalg.norm(own / largest[at]))
             rows = _rows(own, num_samples) if bad[at] and num_samples else ()
-            found = Statistics(norm, largest[at], float(zeros[at]), bad[at], len(own), rows)
+            found = Statistics(
+                norm, largest[at], float(zeros[at]), bad[at], len(own), rows, bins[at]
+            )
             self._found.append((row, found))
         self._segments, self._end = [], 0
 
 
-def _rows(values: _Floats, num_samples: int) -> tuple[int, ...]:
+def _rows(values: Floats, num_samples: int) -> tuple[int, ...]:
     bad = ~np.isfinite(values).reshape(num_samples, -1).all(axis=1)
     return tuple(np.flatnonzero(bad)[:MOST_ROWS].tolist())

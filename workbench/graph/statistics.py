@@ -1,4 +1,4 @@
-"""The size of one gradient in four numbers, without changing it and without waiting for a device.
+"""The size of one gradient in a few numbers, without changing it and without waiting for a device.
 
 A gradient on the CPU is measured at once: reading a number there costs nothing, so the rare and
 costly questions (how many values are not finite, and in which rows of the batch) are asked only
@@ -17,17 +17,16 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 
+from workbench.graph.histogram import Bins, Floats, added, bins_of, filled, usable
 from workbench.graph.names import plain_tensors
+from workbench.graph.samples import EXACT_ZEROS, NUM_SAMPLES, evenly_spaced, is_dense
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-EXACT_ZEROS = 2**13
-"""Gradients of at most this many values have their zeros counted, larger ones are sampled."""
-NUM_SAMPLES = 2**12
-"""Evenly spaced values looked at in a larger one: a standard error of at most 0.8 %."""
 PIECE = 2**19
 """Values that are read together: few calls, and two megabytes of float32 stay in a cache."""
 MOST_ROWS = 64
@@ -50,6 +49,8 @@ class Statistics(NamedTuple):
     """Number of values."""
     rows: tuple[int, ...] = ()
     """Rows of the batch with a value that is not finite, at most `MOST_ROWS`."""
+    bins: Bins = ()
+    """How many of the others lie at each power of ten; estimated where zeros are."""
 
 
 class Part(NamedTuple):
@@ -74,12 +75,25 @@ def combine(found: Sequence[Statistics]) -> Statistics:
         non_finite=sum(one.non_finite for one in found),
         size=sum(one.size for one in found),
         rows=tuple(sorted({row for one in found for row in one.rows})[:MOST_ROWS]),
+        bins=added([one.bins for one in found]),
     )
 
 
 def is_strided(gradient: Tensor) -> bool:
     """Whether its values lie in one block of memory with a stride for each dimension."""
     return gradient.layout is torch.strided and not gradient.is_nested
+
+
+def is_plain(gradient: Tensor) -> bool:
+    """Whether it is an ordinary tensor in this machine's memory."""
+    return gradient.device.type == "cpu" and type(gradient) is torch.Tensor and is_strided(gradient)
+
+
+def has_rows(gradient: Tensor, batch_size: int | None) -> bool:
+    """Whether its first dimension is the batch, of ``batch_size`` samples where that is known."""
+    if batch_size is None or not is_strided(gradient) or not gradient.dim():
+        return False
+    return gradient.shape[0] == batch_size
 
 
 def parts_of(gradient: Tensor) -> Iterator[Part]:
@@ -122,19 +136,20 @@ def _strided(gradient: Tensor) -> Part:
     return Part(values, repeat, 0)
 
 
-def measure(part: Part, rows_of: Tensor | None = None) -> Statistics:
+def measure(part: Part, rows_of: Tensor | None = None, unit: float = 1.0) -> Statistics:
     """Statistics of a gradient on the CPU.
 
     Args:
         part: the gradient.
         rows_of: the gradient again where its first dimension is the batch.
+        unit: what the histogram's magnitudes are divided by.
     """
     values, repeat, implicit = part
     count = values.numel()
     total = count * repeat + implicit
     if not count:
         return Statistics(0.0, 0.0, float(total), 0, total)
-    norm, largest, num_zeros = _scan(values)
+    norm, largest, sample = _scan(values)
     num_bad = 0
     if not math.isfinite(norm):
         num_bad = int(num_non_finite(values).item()) * repeat
@@ -142,9 +157,19 @@ def measure(part: Part, rows_of: Tensor | None = None) -> Statistics:
         largest = largest if largest == math.inf else math.nan
     elif largest and not 1e-15 < norm < 1e18:  # its squares leave the range of float32
         norm = largest * l2_norm(values / largest).item()
-    zeros = num_zeros * repeat + implicit
+    zeros = (len(sample) - np.count_nonzero(sample)) * count / len(sample) * repeat
+    bins = filled(bins_of(sample if unit == 1 else sample / unit), count * repeat - zeros - num_bad)
     rows = non_finite_rows(rows_of) if num_bad and rows_of is not None else ()
-    return Statistics(norm * math.sqrt(repeat), largest, zeros, num_bad, total, rows)
+    norm *= math.sqrt(repeat)
+    return Statistics(norm, largest, zeros + implicit, num_bad, total, rows, bins)
+
+
+def unit_of(gradients: Sequence[Tensor | None]) -> float:
+    """What a gradient scaler multiplied with: the gradient of a scalar loss, on the CPU; else 1."""
+    (gradient,) = gradients if len(gradients) == 1 else (None,)
+    if gradient is None or gradient.device.type != "cpu" or gradient.numel() != 1:
+        return 1.0
+    return usable(abs(float(gradient.detach())))
 
 
 def is_finite(gradient: Tensor) -> bool:
@@ -174,28 +199,27 @@ def num_non_finite(values: Tensor) -> Tensor:
     return torch.stack([torch.count_nonzero(part - part) for part in values.split(rows)]).sum()
 
 
-def _scan(values: Tensor) -> tuple[float, float, float]:
-    """Norm, largest magnitude, number of zeros.
+def _scan(values: Tensor) -> tuple[float, float, Floats]:
+    """Norm, largest magnitude, and the values that zeros and histogram are read from.
 
     A large tensor is read in pieces that fit a cache, so that memory is read once and not thrice.
     """
     count = values.numel()
     step = 1 if count <= EXACT_ZEROS else count // NUM_SAMPLES | 1
-    if _is_dense(values):
+    if is_dense(values):
         flat = values.as_strided((count,), (1,))
         pieces = flat.split(PIECE) if count > PIECE else (flat,)
         samples = [piece[::step] for piece in pieces]
     else:
         pieces = values.split(max(1, len(values) * PIECE // count))
-        samples = [values if step == 1 else _evenly_spaced(values, step)]
+        samples = [values if step == 1 else evenly_spaced(values, step)]
     found = [_norm_and_largest(piece) for piece in pieces]
     largest = [one for _, one in found]
-    num_samples = sum(sample.numel() for sample in samples)
-    num_zeros = num_samples - sum(int(torch.count_nonzero(sample).item()) for sample in samples)
+    sample = torch.cat([part.reshape(-1) for part in samples])
     return (
         math.hypot(*(norm for norm, _ in found)),
         math.nan if any(map(math.isnan, largest)) else max(largest),
-        num_zeros * count / num_samples,
+        sample.double().numpy(),
     )
 
 
@@ -213,25 +237,6 @@ def _norm_and_largest(values: Tensor) -> tuple[float, float]:
             return math.sqrt(square), abs(max(high, -low))
     low, high = torch.aminmax(values)
     return l2_norm(values).item(), max(-low.item(), high.item())
-
-
-def _evenly_spaced(values: Tensor, step: int) -> Tensor:
-    """About `NUM_SAMPLES` values. The step is odd, so that it does not stay in one channel."""
-    positions = torch.arange(0, values.numel(), step, device=values.device)
-    return values[torch.unravel_index(positions, values.shape)]
-
-
-def _is_dense(values: Tensor) -> bool:
-    """Whether its elements fill one stretch of memory, in any order of the dimensions."""
-    if values.is_contiguous():
-        return True
-    expected = 1
-    for stride, size in sorted(zip(values.stride(), values.shape, strict=True)):
-        if size > 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
 
 
 def non_finite_rows(gradient: Tensor) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from workbench.graph.pending import Pending
+from workbench.graph.samples import EXACT_ZEROS
 from workbench.graph.statistics import (
-    EXACT_ZEROS,
     PIECE,
     combine,
     is_finite,
@@ -79,7 +79,7 @@ def test_what_is_read_later_is_the_same(name):
 
 
 def test_an_empty_gradient():
-    assert stats(torch.ones(0, 3)) == (0.0, 0.0, 0.0, 0, 0, ())
+    assert stats(torch.ones(0, 3)) == (0.0, 0.0, 0.0, 0, 0, (), ())
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])

@@ -1,0 +1,47 @@
+"""The histogram of a gradient, for values nobody thought of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from workbench.graph.histogram import bins_of_each
+from workbench.graph.pending import Pending
+from workbench.graph.small import SmallGradients
+from workbench.graph.statistics import combine, measure, parts_of
+
+values = arrays.arrays(np.float64, st.integers(1, 60))
+
+
+def measured(gradient):
+    """By each of the three ways a gradient is measured."""
+    tensor = torch.from_numpy(gradient)
+    pending, small = Pending(), SmallGradients()
+    for part in parts_of(tensor):
+        pending.add(0, part)
+    small.add(0, tensor, has_rows=False)
+    ((_, later),), ((_, together),) = pending.read(), small.read()
+    return [combine([measure(part) for part in parts_of(tensor)]), later, together]
+
+
+@settings(max_examples=200, deadline=None)
+@given(values)
+def test_zeros_non_finite_and_bins_are_all_there_is(gradient):
+    kept = np.abs(gradient[np.isfinite(gradient) & (gradient != 0)])
+    powers, numbers = np.unique(np.floor(np.log10(kept)).astype(int), return_counts=True)
+    for found in measured(gradient):
+        total = found.zeros + found.non_finite + sum(number for _, number in found.bins)
+        assert total == pytest.approx(len(gradient))
+        assert dict(found.bins) == dict(zip(powers.tolist(), numbers.tolist(), strict=True))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(values, min_size=1, max_size=8))
+def test_many_together_are_each_of_them(gradients):
+    starts = np.cumsum([0, *map(len, gradients)])[:-1].tolist()
+    together = bins_of_each(np.concatenate(gradients), starts)
+    assert together == [bins_of_each(one, [0])[0] for one in gradients]
