@@ -105,6 +105,25 @@ export abstract class Drawing {
     return layout(this.tree, this.flows, this.open, this.widthOf);
   }
 
+  /** Opens and selects what is open and selected in another drawing, by its names. */
+  resemble(before: Drawing): void {
+    const known = new Map(before.tree.groups.map((group) => [nameOf(group), group]));
+    let differs = false;
+    for (const group of this.tree.groups) {
+      const twin = known.get(nameOf(group));
+      if (!twin) continue;
+      const open = before.open.has(twin);
+      differs ||= open !== this.open.has(group);
+      if (open) this.open.add(group);
+      else this.open.delete(group);
+      if (before.selected === twin) this.selected = group;
+    }
+    if (differs) this.layout = this.#arrange();
+    const { selected } = before;
+    const same = selected?.kind === 'operation' ? this.operations[selected.id] : undefined;
+    if (same && selected && nameOf(same) === nameOf(selected)) this.select(same);
+  }
+
   parent(item: Item): Group | null {
     return parentOf(this.tree, item);
   }
@@ -155,4 +174,10 @@ export abstract class Drawing {
     for (let up = this.parent(item); up; up = up.parent) path.unshift(up);
     return path;
   }
+}
+
+/** What an item has in common with its twin in the drawing of another capture. */
+function nameOf(item: Item): string {
+  if (item.kind === 'operation') return `${item.op} ${item.shape}`;
+  return item.parent ? `${nameOf(item.parent)}/${item.kind} ${item.title}` : '';
 }

@@ -101,7 +101,9 @@ export class GraphState extends Drawing {
 
   /** The next capture is looked at as the one before, where it can be. */
   lookLike(before: GraphState | null): void {
-    if (before && !this.missing(before.colouring)) this.colouring = before.colouring;
+    if (!before) return;
+    if (!this.missing(before.colouring)) this.colouring = before.colouring;
+    this.resemble(before);
   }
 
   /** Lights a part of the graph; asking for what is lit already puts it out. */

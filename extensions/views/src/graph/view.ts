@@ -95,11 +95,8 @@ export class GraphView<S extends Drawing> {
 
   /** What a picture of the view is made of; null while nothing is drawn. */
   get shown(): Shown | null {
-    const { state } = this;
-    const palette = this.#palette;
-    return (
-      state && palette && { state, palette, camera: this.#surface.camera, legend: this.#legend }
-    );
+    const [state, palette, legend] = [this.state, this.#palette, this.#legend];
+    return state && palette && { state, palette, camera: this.#surface.camera, legend };
   }
 
   start(): void {
@@ -166,8 +163,8 @@ export class GraphView<S extends Drawing> {
   toggleTable(): void {
     this.table = !this.table;
     this.refresh();
-    if (this.table) this.#grid.querySelector<HTMLElement>('tbody tr')?.focus();
-    else this.#surface.element.focus();
+    const row = this.#grid.querySelector<HTMLElement>('tbody tr');
+    (this.table ? row : this.canvas)?.focus();
   }
 
   togglePanel(panel: 'tree' | 'inspector'): void {
@@ -208,8 +205,9 @@ export class GraphView<S extends Drawing> {
     this.refresh();
   }
 
-  /** Shows another state, from its own first look on. */
+  /** Shows another state, from its own first look on where it is not drawn as the one before. */
   use(state: S | null): void {
+    const before = this.state?.layout.root;
     this.state = state;
     this.#surface.use(state, this.#palette);
     if (!state) return;
@@ -217,7 +215,8 @@ export class GraphView<S extends Drawing> {
     // The side panels appear with the first record, and what is left decides the first look.
     this.#panels.fill(true);
     this.#resize();
-    this.#look.begin();
+    const { root } = state.layout;
+    if (before?.width !== root.width || before.height !== root.height) this.#look.begin();
   }
 
   /** Everything that depends on the selection, the colouring or what is open. */
