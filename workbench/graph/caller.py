@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 
+from workbench.graph.lines import TORCH_AND_OURS
 from workbench.graph.names import plain_tensors
 from workbench.graph.torch_private import storage_key
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from workbench.graph.capture import Walk
 
-_SKIPPED = (str(Path(__file__).parent.parent), str(Path(torch.__file__).parent))
-
 
 def caller_variables() -> dict[str, Any]:
     """Variables of the innermost frame outside this package and torch; locals before globals.
@@ -28,7 +27,7 @@ def caller_variables() -> dict[str, Any]:
     What ``self`` holds counts as variables too, for loops that are methods.
     """
     frame: FrameType | None = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
+    while frame is not None and frame.f_code.co_filename.startswith(TORCH_AND_OURS):
         frame = frame.f_back
     if frame is None:
         return {}
@@ -66,7 +65,7 @@ def held_tensors(variables: Mapping[str, Any]) -> tuple[dict[int, str], dict[int
 
     Returns:
         Storage identity -> name of tensors without gradient (the batch, the labels), and ``id`` ->
-        name of leaves that require it.
+        name of leaves that require it: ``weight``, ``weights[0]``, ``weights['bias']``.
     """
     storages: dict[int, str] = {}
     leaves: dict[int, str] = {}
@@ -86,7 +85,19 @@ def _tensors(variables: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]
         if issubclass(kind, torch.Tensor):
             yield name, value
         elif kind in (tuple, list):
-            yield from ((name, item) for item in value[:64] if isinstance(item, torch.Tensor))
+            yield from _named(name, enumerate(value[:64]))
         elif kind is dict or issubclass(kind, Mapping):
-            items = list(value.values())[:64]
-            yield from ((name, item) for item in items if isinstance(item, torch.Tensor))
+            yield from _named(name, _first_items(value))
+
+
+def _named(name: str, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, torch.Tensor]]:
+    for key, item in items:
+        if isinstance(item, torch.Tensor):
+            yield f"{name}[{key!r}]" if isinstance(key, (str, int)) else name, item
+
+
+def _first_items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    try:
+        return list(islice(mapping.items(), 64))
+    except Exception:  # noqa: BLE001 - a class of the user's, which may read a file here
+        return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,10 @@ Place = tuple[str, int, str]
 """(file name, line from 1, function) of a line of code."""
 
 _APPLY_CODE = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-_TORCH = str(Path(torch.__file__).parent)
-_OURS = str(Path(__file__).parent.parent)
+TORCH_AND_OURS = tuple(
+    str(Path(file).parent) + os.sep for file in (torch.__file__, Path(__file__).parent)
+)
+"""Beginnings of the files that are torch's or ours; ``torchvision/`` begins with neither."""
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
 
@@ -78,7 +81,7 @@ def shows_model_code(filename: str) -> bool:
     """
     if filename.startswith("<"):
         return filename.startswith(("<ipython-input", "<stdin>"))
-    if filename.startswith((_TORCH, _OURS)):
+    if filename.startswith(TORCH_AND_OURS):
         return False
     return not filename.startswith(_STDLIB) or "site-packages" in filename
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -112,6 +114,9 @@ def test_which_files_show_model_code(tmp_path):
     assert not shows_model_code(torch.nn.functional.__file__)
     assert not shows_model_code(wb.__file__)
     assert not shows_model_code(threading_file())
+    packages = Path(torch.__file__).parent.parent
+    assert shows_model_code(str(packages / "torchvision" / "models" / "resnet.py"))
+    assert shows_model_code(str(Path(wb.__file__).parent) + "_experiments/model.py")
     assert not shows_model_code("<string>")
 
 

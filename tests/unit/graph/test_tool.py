@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import copy
 import sys
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -51,6 +52,30 @@ def test_plain_tensors_are_inputs_with_their_variables_name():
     record = wb.graph((weight**2).sum()).record
     assert (record.nodes[0].kind, record.nodes[0].name) == ("input", "weight")
     assert record.notes == ()
+
+
+def test_leaves_in_a_list_or_a_dictionary_go_by_their_place_in_it():
+    weights = {"scale": torch.randn(3, requires_grad=True)}
+    layers = [torch.randn(3, requires_grad=True) for _ in range(2)]
+    record = wb.graph((weights["scale"] * layers[0] * layers[1]).sum()).record
+    names = [node.name for node in record.nodes if node.kind == "input"]
+    assert names == ["weights['scale']", "layers[0]", "layers[1]"]
+
+
+def test_a_variable_that_fails_to_be_read_does_not_stop_a_capture():
+    class Broken(Mapping):
+        def __getitem__(self, key):
+            raise OSError("the file is closed")
+
+        def __iter__(self):
+            return iter("ab")
+
+        def __len__(self):
+            return 2
+
+    data, weight = Broken(), torch.randn(3, requires_grad=True)
+    assert wb.graph((weight**2).sum()).record.nodes[0].name == "weight"
+    del data
 
 
 def test_a_block_captures_the_loss_that_runs_backward(classifier, batch):
