@@ -204,7 +204,7 @@ describe('the strip below a graph', () => {
   it('is left by Escape, by the button and by another colouring', () => {
     for (const leave of [
       () => press('Escape'),
-      () => press('Escape', query(host, 'canvas.wv-surface')),
+      () => press('Escape', query<HTMLElement>(host, 'canvas.wv-surface')),
       () => buttonNamed(host, 'Back to captured step 2').click(),
       () => buttonNamed(host, 'Dtype').click(),
     ]) {
