@@ -39,7 +39,8 @@ def with_gradients(
     if watch.is_compiled:
         return dataclasses.replace(record, notes=(*record.notes, _COMPILED))
     if not watch.begun:
-        return dataclasses.replace(record, notes=(*record.notes, *_faults(watch)))
+        faults = _faults(watch)
+        return dataclasses.replace(record, notes=(*record.notes, *faults)) if faults else record
     found = watch.statistics()
     scale = _scale(found.get(record.root))
     columns = _columns(len(record.node_type), found, scale if unscale else 1.0)

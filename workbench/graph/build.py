@@ -165,8 +165,12 @@ def _saved_columns(saved: SavedBytes, strings: Table[str]) -> dict[str, Any]:
 
 
 def _value(loss: torch.Tensor) -> float | None:
-    detached = loss.detach()
-    return float(detached) if detached.numel() == 1 and not detached.is_meta else None
+    if loss.numel() != 1 or loss.is_complex():
+        return None
+    try:
+        return float(loss.detach())
+    except RuntimeError:  # a meta or a fake tensor, which has no value
+        return None
 
 
 def _held_anyway(names: ModelNames, leaves: Leaves, origin: Origin) -> dict[int, str]:

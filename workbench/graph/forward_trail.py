@@ -53,14 +53,18 @@ def with_forward_trail(
         loss: what they computed; it is read, which waits for its device.
         batch_size: length of the first dimension of tensors with one row per sample.
     """
+    if loss.is_meta:
+        return record
+    said = "Whether the loss is finite could not be told"
     try:
         with without_functions(), without_dispatch(), torch.no_grad():
             if is_finite(loss.detach()):
                 return record
+            said = "The loss is not finite; where it became so could not be told"
             found = _Trail(record, graph, batch_size).find(loss.detach())
     except Exception as error:  # noqa: BLE001 - a second look must not end the user's step
-        text = f"The loss is not finite; where it became so could not be told: {error}"
-        return dataclasses.replace(record, notes=(*record.notes, text.split("\n", 1)[0]))
+        text = f"{said}: {error}".split("\n", 1)[0]
+        return dataclasses.replace(record, notes=(*record.notes, text))
     return dataclasses.replace(record, non_finite=found)
 
 
@@ -97,8 +101,9 @@ class _Trail:
         unknown = sorted(self._before(first, lambda row: row not in self._finite) - {first})
         if not unknown:
             return self._answer(first, rows, f"The output of {place} is the first that was")
-        named = ", ".join(place_of(self._record, row) for row in unknown[:3])
-        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        places = list(dict.fromkeys(place_of(self._record, row) for row in unknown))
+        named = ", ".join(places[:3])
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         start = f"The output of {place} is the first seen that was"
         return self._answer(first, rows, start, f" (what {named}{more} gave was not saved)")
 

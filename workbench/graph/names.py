@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from workbench.graph.owners import NOWHERE, OUTSIDE
-from workbench.graph.torch_private import gathered_parameters, storage_key
+from workbench.graph.torch_private import (
+    gathered_parameters,
+    has_functorch_wrapper,
+    storage_key,
+)
 from workbench.records import GraphModule
 
 if TYPE_CHECKING:
@@ -132,20 +136,21 @@ def has_own_storage(value: object) -> bool:
     kind = type(value)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         return False
-    return cast("torch.Tensor", value).layout is torch.strided
+    tensor = cast("torch.Tensor", value)
+    return tensor.layout is torch.strided and not has_functorch_wrapper(tensor)
 
 
 def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
     """The tensors that own memory behind ``tensor``: itself, or the parts of a subclass.
 
-    Empty for layouts without storages (sparse compressed, mkldnn) and for the parameters of a
-    lazy module that has not run.
+    Empty for layouts without storages (sparse compressed, mkldnn), for the parameters of a lazy
+    module that has not run, and for what stands for a tensor inside `torch.func.grad` or `vmap`.
     """
     import torch
 
     if has_own_storage(tensor):
         return [tensor]
-    if torch.nn.parameter.is_lazy(tensor):
+    if torch.nn.parameter.is_lazy(tensor) or has_functorch_wrapper(tensor):
         return []
     flatten = getattr(type(tensor), "__tensor_flatten__", None)
     if flatten is not None:

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 _KIND_ROW = {kind: row for row, kind in enumerate(STORAGE_KINDS)}
 _CHECKPOINT_HOLDER = "torch.utils.checkpoint"
 
+FREED = (
+    "Backward has already run, so what was saved for it is freed: bytes are missing; capture "
+    "before backward to see them."
+)
+
 
 @dataclass
 class Holds:
@@ -71,10 +76,7 @@ class SavedBytes:
         """One sentence for each thing that could not be counted."""
         found: list[str] = []
         if self.num_freed:
-            found.append(
-                "Backward has already run, so what was saved for it is freed: bytes are missing; "
-                "capture before backward to see them."
-            )
+            found.append(FREED)
         if self.num_recomputed:
             found.append(
                 f"{self.num_recomputed} saved values belong to activation checkpointing: they hold "
@@ -174,8 +176,9 @@ def _stashed(result: SavedBytes, value: Any) -> Iterable[torch.Tensor]:
 
     if isinstance(value, torch.Tensor):
         yield from _parts(result, value)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
+    elif isinstance(value, (tuple, list, dict)):
+        items: Iterable[Any] = value.values() if isinstance(value, dict) else value
+        for item in items:
             if isinstance(item, torch.Tensor):
                 yield from _parts(result, item)
 

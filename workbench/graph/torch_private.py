@@ -106,6 +106,13 @@ def storage_key(tensor: torch.Tensor) -> tuple[int, int]:
     return storage._cdata, storage.nbytes()
 
 
+has_functorch_wrapper: Callable[[torch.Tensor], bool] = cast(
+    Callable[[torch.Tensor], bool],
+    torch._C._functorch.is_functorch_wrapped_tensor,  # type: ignore[attr-defined]
+)
+"""Whether a tensor stands for another inside `torch.func.grad` or `vmap`; it has no storage."""
+
+
 def gathered_parameters(module: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor]]:
     """(owner, name, tensor) of the whole parameters that FSDP2 swaps in while ``module`` runs.
 

@@ -14,6 +14,7 @@ from workbench.graph.export import save
 from workbench.graph.figure import graph_figure
 from workbench.graph.holders import holders
 from workbench.graph.no_gradient import why_no_gradient
+from workbench.graph.saved import FREED
 from workbench.graph.svg import graph_html
 from workbench.graph.wording import heading, summary
 
@@ -106,7 +107,9 @@ class GraphView:
 
     def _awaited(self) -> str:
         """What the view still lacks, or ``""``."""
-        if self._watch is None or self._watch.begun:
+        if self._record is None or self._watch is None or self._watch.begun:
+            return ""
+        if FREED in self._record.notes:  # a backward was here before the capture
             return ""
         return "No gradients yet: they are here once backward() of this loss has run."
 

@@ -26,6 +26,14 @@ def test_a_tensor_without_graph_says_why(make, reason):
     assert "\n" not in str(caught.value)
 
 
+def test_a_complex_loss_has_a_graph_and_no_number():
+    weight = torch.full((4,), 1 + 1j, requires_grad=True)
+    view = wb.graph((weight * weight).sum())
+    assert view.record.loss is None
+    assert {node.dtype for node in view.record.nodes} == {"complex64"}
+    assert not view.record.notes
+
+
 def test_rows_are_topological_and_the_loss_comes_last():
     w = torch.ones(3, requires_grad=True)
     loss = ((w * 2) * (w + 1)).sum()

@@ -64,6 +64,7 @@ def test_a_view_says_what_it_lacks_until_backward_has_run(classifier, batch):
     loss = F.cross_entropy(classifier(batch[0]), batch[1])
     view = wb.graph(loss)
     assert not view.record.gradients
+    assert view.record is view.record  # nothing is copied while there is nothing new
     assert repr(view).endswith("no gradients yet")
     assert "No gradients yet" in str(view)
     loss.backward()

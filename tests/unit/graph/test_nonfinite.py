@@ -144,6 +144,20 @@ def test_a_bad_input_and_a_bad_parameter_are_named(classifier, batch):
     assert record.nodes[record.non_finite.node].name == "2.weight"
 
 
+def test_outputs_in_between_are_named_once_for_each_call(classifier, batch):
+    with wb.graph(classifier) as view:
+        (classifier(batch[0]) / 0.0).sum().backward()
+    assert view.record.non_finite.text.count("linear in 2") == 1
+
+
+def test_a_loss_without_a_value_is_not_said_to_be_infinite():
+    model = nn.Linear(3, 2, device="meta")
+    record = wb.graph(model(torch.ones(5, 3, device="meta")).sum()).record
+    assert record.loss is None
+    assert record.non_finite is None
+    assert not any("finite" in note for note in record.notes)
+
+
 def test_a_mask_of_minus_infinity_is_no_fault():
     x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 

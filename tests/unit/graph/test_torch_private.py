@@ -55,6 +55,20 @@ def test_storage_identity_is_shared_by_views():
     assert private.storage_key(x)[1] == 64
 
 
+def test_stand_ins_of_function_transforms_are_known():
+    seen = []
+
+    def look(x):
+        seen.append(private.has_functorch_wrapper(x))
+        return x.sum()
+
+    x = torch.ones(2, 3)
+    torch.func.grad(look)(x)
+    torch.func.vmap(look)(x)
+    assert seen == [True, True]
+    assert not private.has_functorch_wrapper(x)
+
+
 def test_a_mode_leaves_the_middle_of_the_stack_and_returns():
     class Named(TorchFunctionMode):
         pass

@@ -79,6 +79,21 @@ def test_a_forward_on_another_thread_is_inferred_and_said_so(classifier, batch):
     assert ELSEWHERE
 
 
+def test_function_transforms_inside_a_block_run_as_without_it(classifier, batch):
+    parameters = dict(classifier.named_parameters())
+
+    def loss(parameters, x):
+        return torch.func.functional_call(classifier, parameters, (x,)).sum()
+
+    per_sample = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))
+    expected = per_sample(parameters, batch[0])
+    with wb.graph(classifier) as view:
+        found = per_sample(parameters, batch[0])
+        loss(parameters, batch[0]).backward()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert {n.module for n in view.record.nodes} == {"0", "1", "2", "loss"}
+
+
 def test_the_numbers_do_not_change(classifier, batch):
     x, y = batch
 
