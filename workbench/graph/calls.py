@@ -75,7 +75,8 @@ class Calls:
                 continue
             call = trace.calls[at]
             self.number[row] = number_of.setdefault(at, len(number_of))
-            self.op[row] = call.op
+            if call.op != _plain_op(COMPILED_TYPE):  # between two graph breaks runs what is no such
+                self.op[row] = call.op
             if call.place is not None:
                 self.source[row] = places.row(call.place)
 

@@ -1,7 +1,7 @@
 /** Which colour and figure an operation or a module gets, by what the drawing is coloured by. */
 import { formatBytes, formatCount, formatNumber, formatSeconds } from './format';
 import { outputGradient, type Gradient } from './gradients';
-import type { Item } from './groups';
+import { isInside, type Item } from './groups';
 import type { Operation } from './operations';
 import type { GraphState } from './state';
 import { normText, type StepColours } from './step-colours';
@@ -25,11 +25,13 @@ export interface Shade {
 
 /** The shade of an operation, or of a closed module. */
 export function shadeOf(item: Item, state: GraphState, palette: Palette): Shade {
-  const figure = item.kind === 'operation' ? bytesOf(item) : formatBytes(item.saved);
+  const known = !isInside(item);
+  const figure = item.kind === 'operation' ? bytesOf(item) : known ? formatBytes(item.saved) : '';
   const plain = { ...plainShade(palette), figure };
   if (state.colours) return stepShade(item, state, state.colours, palette);
   switch (state.colouring) {
     case 'gradient':
+      if (!known) return plain;
       return gradientShade(outputGradient(item, state.operations), state, palette);
     case 'time':
       if (item.seconds === null) return { ...plain, figure: '' };

@@ -19,11 +19,16 @@ export function foldCalls(record: GraphColumns, byCall: boolean): Folded {
   const owner = new Int32Array(count).fill(-1);
   const groups: number[][] = [];
   const seen = new Map<string, number>();
+  // A call of compiled code may make several nodes, each with an inside of its own.
+  const compiled = new Set<number>();
+  for (let row = 0; row < count; row += 1)
+    if (Number(record.node_kind[row]) === COMPILED) compiled.add(Number(record.node_call[row]));
   for (let row = 0; row < count; row += 1) {
     const kind = Number(record.node_kind[row]);
     if (kind === PARAMETER || kind === INPUT) continue;
     const call = Number(record.node_call[row]);
-    const key = byCall && call >= 0 ? `${call}/${record.node_module[row]}` : '';
+    const key =
+      byCall && call >= 0 && !compiled.has(call) ? `${call}/${record.node_module[row]}` : '';
     let group = key === '' ? undefined : seen.get(key);
     if (group === undefined) {
       group = groups.length;

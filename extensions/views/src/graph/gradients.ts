@@ -26,10 +26,16 @@ export function gradientOf(record: GraphColumns, row: number): Gradient | null {
   };
 }
 
-/** The gradient of an item's output: a module's is that of its last operation. */
+/** The operation whose output is an item's: a module's last one, or the compiled one that runs it. */
+export function outputOf(item: Item, operations: readonly Operation[]): Operation | undefined {
+  if (item.kind === 'operation') return item;
+  const last = operations[item.end - 1];
+  return last?.host && last.host.id >= item.start ? last.host : last;
+}
+
+/** The gradient of an item's output. */
 export function outputGradient(item: Item, operations: readonly Operation[]): Gradient | null {
-  if (item.kind === 'operation') return item.gradient;
-  return operations[item.end - 1]?.gradient ?? null;
+  return outputOf(item, operations)?.gradient ?? null;
 }
 
 /** L2 norm over the gradients of a module's parameters, each once; null when none got one. */

@@ -4,15 +4,16 @@
  * A group is one *contiguous* stretch of the forward order, so a module that is called twice is two
  * groups and the boxes of one parent never depend on each other in a circle. Kinds besides the
  * root: a call of a module; `repeat`, three or more equal neighbours rolled into one card; `chunk`, a
- * stretch of a list too long to lay out or look at (an unrolled loop); and `fold`, a stretch that the
- * drawing leaves out (see `Fold`).
+ * stretch of a list too long to lay out or look at (an unrolled loop); `compiled`, a compiled operation
+ * with what it runs inside (`inner.ts`); and `fold`, a stretch that the drawing leaves out (see `Fold`).
  */
 import type { GraphColumns } from './columns';
-import type { Operation } from './operations';
+import { plural } from './format';
+import { isInner, type Operation } from './operations';
 import { rollUp } from './rollup';
 
 export interface Group {
-  kind: 'root' | 'module' | 'repeat' | 'chunk' | 'fold';
+  kind: 'root' | 'module' | 'repeat' | 'chunk' | 'compiled' | 'fold';
   id: number;
   title: string;
   /** Qualified module name. */
@@ -24,6 +25,8 @@ export interface Group {
   start: number;
   end: number;
   saved: number;
+  /** How many of its operations run inside compiled nodes. */
+  inner: number;
   /** Seconds of its forwards, all calls together; null where they were not watched. */
   seconds: number | null;
 }
@@ -58,6 +61,7 @@ export function buildTree(
       start,
       end: start,
       saved: 0,
+      inner: 0,
       seconds: info?.forward_s ?? null,
     };
     groups.push(group);
@@ -81,14 +85,16 @@ function nest(record: GraphColumns, operations: readonly Operation[], root: Grou
   const chains = record.modules.map((_, module) => chainOf(record, module));
   const open: { module: number; group: Group }[] = [];
   for (const operation of operations) {
-    const chain = chains[operation.module] ?? [];
+    const chain = chainAround(operation, chains);
     let depth = 0;
     while (depth < open.length && depth < chain.length && open[depth]?.module === chain[depth])
       depth += 1;
     open.length = depth;
     for (; depth < chain.length; depth += 1) {
       const module = chain[depth] ?? -1;
-      const group = make('module', module, operation.id);
+      const kind = module < 0 ? 'compiled' : 'module';
+      const group = make(kind, module, operation.id);
+      if (kind === 'compiled') group.title = kind;
       (open[depth - 1]?.group ?? root).children.push(group);
       open.push({ module, group });
     }
@@ -104,12 +110,21 @@ function chainOf(record: GraphColumns, module: number): number[] {
   return chain.reverse();
 }
 
+/** The same of an operation; inside a compiled one, that comes between its modules and the others. */
+function chainAround({ module, host }: Operation, chains: readonly number[][]): number[] {
+  const chain = chains[module] ?? [];
+  if (!host) return chain;
+  const outer = chains[host.module] ?? [];
+  const below = outer.every((one, depth) => chain[depth] === one);
+  return [...outer, -1 - host.id, ...chain.slice(below ? outer.length : 0)];
+}
+
 function leafName(path: string, parent: string | undefined): string {
   return parent && path.startsWith(`${parent}.`) ? path.slice(parent.length + 1) : path;
 }
 
 /** Marks the second and later calls of one module: `cell`, `cell (call 2)`. */
-function numberCalls(group: Group, operations: readonly Operation[]): void {
+function numberCalls(group: Group, operations: readonly Operation[], word = 'call'): void {
   const calls = new Map<string, number>();
   for (const child of group.children) {
     if (child.kind === 'operation') continue;
@@ -122,14 +137,15 @@ function numberCalls(group: Group, operations: readonly Operation[]): void {
         calls.set(key, count);
         call = Math.max(call, count);
       }
-    if (call > 1) child.title = `${child.title} (call ${call})`;
-    numberCalls(child, operations);
+    // Compiled backward code takes up a module where it likes: its boxes are parts of one call.
+    if (call > 1 && child.kind === 'module') child.title = `${child.title} (${word} ${call})`;
+    numberCalls(child, operations, child.kind === 'compiled' ? 'part' : word);
   }
 }
 
 /** Sets parents, ranges and sums, and names the chunks, once the shape of the tree is final. */
 function link(group: Group, operations: readonly Operation[], parents: Group[]): void {
-  group.saved = 0;
+  group.saved = group.inner = 0;
   let end = -1;
   let start = operations.length;
   for (const child of group.children) {
@@ -141,6 +157,7 @@ function link(group: Group, operations: readonly Operation[], parents: Group[]):
     start = Math.min(start, child.kind === 'operation' ? child.id : child.start);
     end = Math.max(end, child.kind === 'operation' ? child.id + 1 : child.end);
     group.saved += child.saved;
+    group.inner += child.kind === 'operation' ? Number(isInner(child)) : child.inner;
   }
   if (group.kind === 'repeat') group.seconds = sumSeconds(group);
   group.start = Math.min(start, operations.length);
@@ -160,6 +177,22 @@ function sumSeconds(group: Group): number | null {
 /** Number of operations in a box. */
 export function size(item: Item): number {
   return item.kind === 'operation' ? 1 : item.end - item.start;
+}
+
+/** Whether all of it runs inside a compiled node. */
+export function isInside(item: Item): boolean {
+  return item.kind === 'operation' ? isInner(item) : item.inner === size(item);
+}
+
+/** What a box holds; what runs inside compiled nodes counts only for their boxes and in them. */
+export function numOps(item: Item): number {
+  if (item.kind === 'operation') return 1;
+  return item.kind === 'compiled' || isInside(item) ? item.inner : size(item) - item.inner;
+}
+
+/** `5 ops`, `37 backward ops` for a compiled operation. */
+export function countOps(item: Group, word = 'op'): string {
+  return plural(numOps(item), item.kind === 'compiled' ? `backward ${word}` : word);
 }
 
 /** Members of a rolled-up card, counted through the chunks a long one is cut into. */

@@ -2,10 +2,11 @@
 import { button, facts, h, note, section } from './dom';
 import { formatBytes, formatCount, formatNumber, formatSeconds, oneLine } from './format';
 import { fullName } from './full-name';
-import { outputGradient, parameterNorm } from './gradients';
-import { countRepeats, size, type Group } from './groups';
+import { outputGradient, outputOf, parameterNorm } from './gradients';
+import { countRepeats, isInside, numOps, type Group } from './groups';
 import { checkpointCard, questions } from './inspect-actions';
 import { gradientFacts } from './inspect-gradient';
+import { compiledNote } from './inspect-inner';
 import { unreachedSection } from './inspect-unreached';
 import { head, operationRow, table } from './inspector';
 import type { Inspection } from './inspection';
@@ -13,12 +14,13 @@ import type { Operation } from './operations';
 import type { GraphState } from './state';
 
 export function inspectGroup(inspection: Inspection, item: Group): Node[] {
-  const { state, toggle } = inspection;
+  const { state } = inspection;
   const title = item.kind === 'repeat' ? `${item.title} × ${countRepeats(item)}` : item.title;
   const parts: Node[] = [
-    head(state, item, title, item.cls || 'stretch of the forward pass'),
+    head(state, item, title, item.cls || groupNote(item)),
     section('Module', '', facts(moduleFacts(state, item))),
   ];
+  if (isInside(item)) return [...parts, compiledNote(), openButton(inspection, item)];
   const unreached = unreachedSection(state, item);
   if (unreached) parts.push(unreached);
   const gradient = gradientSection(state, item);
@@ -27,24 +29,35 @@ export function inspectGroup(inspection: Inspection, item: Group): Node[] {
   parts.push(questions(inspection, item));
   const checkpoint = checkpointCard(state, item);
   if (checkpoint) parts.push(checkpoint);
+  parts.push(openButton(inspection, item));
+  return parts;
+}
+
+function groupNote({ kind }: Group): string {
+  return kind === 'compiled'
+    ? 'backward operations in compiled code'
+    : 'stretch of the forward pass';
+}
+
+function openButton({ state, toggle }: Inspection, item: Group): HTMLElement {
   const text = state.open.has(item) ? 'Collapse' : 'Open';
   const open = button(text, () => toggle(item), {}, 'Enter');
-  parts.push(h('section', { class: 'wv-sec' }, open));
-  return parts;
+  return h('section', { class: 'wv-sec' }, open);
 }
 
 function moduleFacts(state: GraphState, item: Group): [string, string][] {
   const share = state.tree.root.saved > 0 ? (item.saved / state.tree.root.saved) * 100 : 0;
   const rows: [string, string][] = [
-    ['Operations', formatCount(size(item))],
+    ['Operations', formatCount(numOps(item))],
     ['Saved', `${formatBytes(item.saved)} · ${share.toFixed(share < 10 ? 1 : 0)} % of the graph`],
     ['Exactly', `${formatCount(item.saved)} B`],
   ];
+  if (isInside(item)) rows.splice(1);
   if (item.seconds !== null) rows.push(['Forward', `${formatSeconds(item.seconds)}, all calls`]);
   const norm = parameterNorm(item, state.operations);
   if (norm !== null) rows.push(['Gradient norm', `${formatNumber(norm)}, its parameters`]);
   if (item.path) rows.push(['Path', oneLine(fullName(item, state.record).slice(0, 400))]);
-  const last = state.operations[item.end - 1];
+  const last = outputOf(item, state.operations);
   if (last) rows.push(['Out', `${last.shape} ${last.dtype}`]);
   return rows;
 }

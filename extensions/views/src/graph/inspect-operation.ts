@@ -1,22 +1,24 @@
 /** The inspector's page for one operation. */
 import { facts, h, note, section, sourceCard } from './dom';
 import { formatBytes, formatCount, formatSeconds, shorten } from './format';
-import type { Item } from './groups';
+import { numOps, type Item } from './groups';
 import { questions } from './inspect-actions';
 import { gradientSection, parameterTable } from './inspect-gradient';
+import { inspectInner } from './inspect-inner';
 import { neighbours } from './inspect-neighbours';
 import { head, itemLink, table, type Cell } from './inspector';
 import type { Inspection } from './inspection';
-import type { Operation } from './operations';
+import { isInner, type Operation } from './operations';
 import type { GraphState } from './state';
 import type { Saved } from './storages';
 
 export function inspectOperation(inspection: Inspection, item: Operation): Node[] {
   const { state } = inspection;
   const { record } = state;
+  if (isInner(item)) return inspectInner(inspection, item);
   const row = item.rows[item.rows.length - 1] ?? 0;
   const type = record.strings[Number(record.node_type[row])] ?? '';
-  const note = `operation ${formatCount(item.id + 1)} of ${formatCount(state.operations.length)}`;
+  const note = `operation ${formatCount(placeOf(state, item))} of ${formatCount(numOps(state.tree.root))}`;
   const top = head(state, item, item.op, note);
   top.append(h('div', { class: 'wv-mono', title: type }, shorten(type, 48)));
   const parts: Node[] = [top];
@@ -32,11 +34,17 @@ export function inspectOperation(inspection: Inspection, item: Operation): Node[
   return parts;
 }
 
+/** Its place among the operations of the forward: those inside compiled nodes are none. */
+function placeOf({ operations }: GraphState, { id }: Operation): number {
+  return operations.slice(0, id + 1).filter((one) => !isInner(one)).length;
+}
+
 function tensorFacts(state: GraphState, item: Operation): [string, string][] {
   const module = state.record.modules[item.module];
-  const inputs = state.flows.filter(({ to }) => to === item.id).slice(0, 6);
-  const rows: [string, string][] = inputs.map(({ from, bytes }, index) => {
-    const producer = state.operations[from];
+  const inputs = new Map<Operation | undefined, number>();
+  for (const { from, to, bytes } of state.flows)
+    if (to === item.id) inputs.set(outputFrom(state.operations[from]), bytes);
+  const rows = [...inputs].slice(0, 6).map(([producer, bytes], index): [string, string] => {
     const value = `${producer?.shape ?? ''} ${producer?.dtype ?? ''} · ${formatBytes(bytes)}`;
     return [index === 0 ? 'In' : '', value];
   });
@@ -45,6 +53,11 @@ function tensorFacts(state: GraphState, item: Operation): [string, string][] {
     rows.push(['Module', `${module.path || '(model)'}${module.cls ? ` · ${module.cls}` : ''}`]);
   if (item.seconds !== null) rows.push(['Forward', `${formatSeconds(item.seconds)}, all calls`]);
   return rows;
+}
+
+/** A value from compiled code is the output of its node. */
+function outputFrom(operation: Operation | undefined): Operation | undefined {
+  return operation?.host ?? operation;
 }
 
 /** Every tensor that the operation holds, and who else holds its storage. */

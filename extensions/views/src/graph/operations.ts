@@ -46,6 +46,8 @@ export interface Operation {
   gradient: Gradient | null;
   /** Seconds of the module that it makes up by itself; null for a call inside a larger one. */
   seconds: number | null;
+  /** The compiled operation in whose box it stands: itself, or the one that runs it in backward. */
+  host: Operation | null;
   /** Whether this operation made the loss. */
   loss: boolean;
   /** What else must be equal for two operations to be rolled up together. */
@@ -65,6 +67,11 @@ export interface Operations {
   flows: Flow[];
   /** Operation that made the loss, -1 when the graph has none. */
   root: number;
+}
+
+/** Whether an operation runs inside a compiled node: neither its bytes nor its gradient are known. */
+export function isInner(operation: Operation): boolean {
+  return operation.host !== null && operation.host !== operation;
 }
 
 /** Groups rows into operations and orders them; linear up to one heap pass. */
@@ -160,6 +167,7 @@ function operationOf(record: GraphColumns, rows: number[], id: number): Operatio
     leaves: [],
     gradient: gradientOf(record, main),
     seconds: null,
+    host: null,
     loss: rows.includes(record.root),
     tag: '',
     sides: 3,

@@ -1,7 +1,7 @@
 /** Draws a collapsed card, or the header of an open box. */
 import type { Shade } from './colour';
-import { plural } from './format';
-import { countRepeats, size, type Group } from './groups';
+import { outputOf } from './gradients';
+import { countOps, countRepeats, type Group } from './groups';
 import { crossings, gapBefore } from './header';
 import type { Box } from './layout';
 import { CARD_HEIGHT, HEADER } from './nodes';
@@ -12,7 +12,7 @@ import { drawText, fitText } from './text';
 
 function summary(group: Group, figure: string): string {
   const parts = group.kind === 'repeat' || !group.cls ? [] : [group.cls];
-  parts.push(`${plural(size(group), 'op')}${figure ? ' ·' : ''}`);
+  parts.push(`${countOps(group)}${figure ? ' ·' : ''}`);
   return parts.join(' · ');
 }
 
@@ -98,7 +98,7 @@ function paintTitle(
   if (detail !== 'all') return;
   let start = 28 + name + badgeWidth + 8;
   start += paintChip(scene, state.chips(group), box.x + start, y, right - start);
-  const last = state.operations[group.end - 1];
+  const last = outputOf(group, state.operations);
   if (open || !last?.shape) return;
   font(scene, 11);
   context.fillStyle = shade.ink2;
@@ -142,7 +142,7 @@ function paintDetails(
 ): number {
   const { context, palette } = scene;
   const { figure } = shade;
-  const short = `${plural(size(group), 'op')}${figure ? ' ·' : ''}`;
+  const short = `${countOps(group)}${figure ? ' ·' : ''}`;
   const lines = open ? [summary(group, figure), short, ''] : [short, ''];
   const crossed = open ? crossings(box.lines, box.y) : [];
   const left = open ? box.axis + 10 : box.x + box.width * 0.4 + 10;

@@ -8,6 +8,7 @@ import { normRange } from './gradients';
 import { fullName } from './full-name';
 import type { Group, Item } from './groups';
 import { holdersOf, parametersOf, pathToParameters, type HighlightKind } from './highlight';
+import { closedInside, withInside } from './inner';
 import { readOperations, type Operation } from './operations';
 import { Storages } from './storages';
 import type { StepColours } from './step-colours';
@@ -31,7 +32,7 @@ export class GraphState extends Drawing {
   #held: Storages | null = null;
 
   constructor(record: GraphColumns, limit?: number) {
-    super(record, readOperations(record), { limit });
+    super(record, withInside(record, readOperations(record)), { limit, closed: closedInside });
     const { operations } = this;
     this.mostSaved = operations.reduce(
       (most, { saved, shared }) => Math.max(most, saved, shared),

@@ -2,7 +2,7 @@
 import { sourceLabel } from './dom';
 import { formatBytes, formatCount, formatNumber, formatSeconds, shorten } from './format';
 import { outputGradient } from './gradients';
-import { size, type Item } from './groups';
+import { isInside, numOps, type Item } from './groups';
 import type { GraphState } from './state';
 import { normText, stepName } from './step-colours';
 import type { Columns } from './table';
@@ -23,14 +23,15 @@ export function captureColumns(state: GraphState): Columns {
 
 function cellsOf(state: GraphState, item: Item): string[] {
   const operation = item.kind === 'operation' ? item : null;
+  const known = !isInside(item);
   const source = operation ? state.record.sources[operation.source] : undefined;
   return [
     shorten(item.kind === 'operation' ? item.op : item.cls, 40),
-    formatCount(size(item)),
+    formatCount(numOps(item)),
     shorten(operation?.shape ?? '', 40),
     shorten(operation?.dtype ?? '', 24),
-    formatBytes(item.saved),
-    operation ? formatBytes(operation.shared) : '',
+    known ? formatBytes(item.saved) : '',
+    operation && known ? formatBytes(operation.shared) : '',
     ...knownCells(state, item),
     shorten(source ? sourceLabel(source) : '', 48),
   ];
@@ -44,7 +45,8 @@ function knownCells(state: GraphState, item: Item): string[] {
   }
   if (!state.missing('gradient')) {
     const gradient = outputGradient(item, state.operations);
-    cells.push(gradient ? formatNumber(gradient.norm) : 'did not run');
+    const none = isInside(item) ? '' : 'did not run';
+    cells.push(gradient ? formatNumber(gradient.norm) : none);
     cells.push(gradient ? formatCount(gradient.nonFinite) : '');
   }
   if (!state.missing('time')) cells.push(item.seconds === null ? '' : formatSeconds(item.seconds));

@@ -1,7 +1,7 @@
 /** The modules on the left, with the bytes each one saved. Only the rows in view are in the page. */
 import { h } from './dom';
 import { formatBytes, plural, shorten } from './format';
-import { countRepeats, size, type Group, type Item } from './groups';
+import { countOps, countRepeats, isInside, type Group, type Item } from './groups';
 import type { Drawing } from './drawing';
 
 const ROW = 24;
@@ -184,7 +184,9 @@ function rowOf(
 }
 
 /** An item's saved bytes, and their share of all. */
-export function byteFigures({ saved }: Item, { tree }: Drawing): HTMLElement[] {
+export function byteFigures(item: Item, { tree }: Drawing): HTMLElement[] {
+  if (isInside(item)) return [];
+  const { saved } = item;
   const share = saved / Math.max(1, tree.root.saved);
   const meter = h('span', { class: 'meter' }, h('i', { style: `width:${share * 100}%` }));
   return [h('span', { class: 'bytes' }, formatBytes(saved)), meter];
@@ -200,7 +202,7 @@ export function totals(state: Drawing): string[] {
     record.input_bytes > 0 ? `${formatBytes(record.input_bytes)} inputs` : '',
   ].filter(Boolean);
   return [
-    `${plural(size(state.tree.root), 'operation')}, ${plural(names.size, 'parameter')}, ${formatBytes(record.saved_bytes)} saved for backward.`,
+    `${countOps(state.tree.root, 'operation')}, ${plural(names.size, 'parameter')}, ${formatBytes(record.saved_bytes)} saved for backward.`,
     held.length > 0 ? `Not counted, because held anyway: ${held.join(', ')}.` : '',
   ].filter(Boolean);
 }

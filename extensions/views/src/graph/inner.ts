@@ -1,0 +1,180 @@
+/**
+ * The inside of compiled nodes: what AOTAutograd's backward graph runs, as operations below the one
+ * that stands for the node.
+ *
+ * Arrows follow the data, as everywhere. A gradient is handed on against it, so a link between two
+ * operations that work on gradients is turned around; one that starts at an operation which only
+ * computes a value of the forward once more is drawn as it runs. The compiled operation comes first:
+ * it holds what was saved, and its parameters. What takes the gradient that comes into the node leads
+ * on to whatever used the node's output.
+ */
+import type { GraphColumns } from './columns';
+import { size, type Group } from './groups';
+import type { Flow, Operation, Operations } from './operations';
+
+/** Values of `inner_ends`, as in `workbench/records/graph.py`. */
+const TAKES = 1;
+const GIVES = 2;
+
+/** More operations than this and the box of a compiled one starts collapsed, and those in it. */
+const LARGE = 24;
+
+interface Inside {
+  /** Operations in data order; their ids count from 0. */
+  operations: Operation[];
+  flows: Flow[];
+  /** Positions of operations that go on from the compiled one, and of those that lead out. */
+  first: number[];
+  last: number[];
+}
+
+/** Adds the operations inside compiled nodes to those of the record. */
+export function withInside(
+  record: GraphColumns,
+  { operations, flows, root }: Operations,
+): Operations {
+  if (record.inner_node.length === 0) return { operations, flows, root };
+  const rows = rowsOfNodes(record);
+  const all: Operation[] = [];
+  const inside = operations.map((operation) => {
+    const mine = operation.rows.flatMap((row) => rows.get(row) ?? []);
+    operation.id = all.length;
+    all.push(operation);
+    if (mine.length === 0) return null;
+    const found = readInside(record, mine, operation);
+    operation.host = operation;
+    for (const one of found.operations) {
+      one.id = all.length;
+      all.push(one);
+    }
+    return found;
+  });
+  const result = flows.flatMap(({ from, to, bytes }): Flow[] => {
+    const [source, target] = [operations[from]?.id ?? 0, operations[to]?.id ?? 0];
+    const ends = inside[from]?.last ?? [];
+    if (ends.length === 0) return [{ from: source, to: target, bytes }];
+    return ends.map((at) => ({ from: source + 1 + at, to: target, bytes }));
+  });
+  inside.forEach((found, index) => {
+    const host = operations[index]?.id ?? 0;
+    for (const at of found?.first ?? []) result.push({ from: host, to: host + 1 + at, bytes: 0 });
+    for (const { from, to } of found?.flows ?? [])
+      result.push({ from: host + 1 + from, to: host + 1 + to, bytes: 0 });
+  });
+  return { operations: all, flows: result, root: operations[root]?.id ?? -1 };
+}
+
+/** Whether a box starts collapsed because it is large and compiled, or stands in one that is. */
+export function closedInside(group: Group): boolean {
+  for (let at: Group | null = group; at; at = at.parent)
+    if (at.kind === 'compiled' && size(at) > LARGE) return true;
+  return false;
+}
+
+/** Inner rows of every compiled node, in the order in which backward runs them. */
+function rowsOfNodes({ inner_node: nodes }: GraphColumns): Map<number, number[]> {
+  const rows = new Map<number, number[]>();
+  for (let row = 0; row < nodes.length; row += 1) {
+    const node = Number(nodes[row]);
+    const known = rows.get(node);
+    if (known) known.push(row);
+    else rows.set(node, [row]);
+  }
+  return rows;
+}
+
+function readInside(record: GraphColumns, rows: readonly number[], host: Operation): Inside {
+  const local = new Map(rows.map((row, index) => [row, index]));
+  const links: [number, number][] = [];
+  for (let link = 0; link < record.link_from.length; link += 1) {
+    const from = local.get(Number(record.link_from[link]));
+    const to = local.get(Number(record.link_to[link]));
+    if (from !== undefined && to !== undefined) links.push([from, to]);
+  }
+  const ends = rows.map((row) => Number(record.inner_ends[row]));
+  const gradient = ends.map((end) => (end & TAKES) !== 0);
+  // Links are in the order of the run: what is behind a gradient is known before what follows.
+  for (const [from, to] of links.sort((a, b) => a[0] - b[0]))
+    gradient[to] ||= gradient[from] ?? false;
+  const flows = links.map(([from, to]) => (gradient[from] ? [to, from] : [from, to]));
+  const fed = new Set(flows.map(([, to]) => to));
+  const order = dataOrder(
+    rows.map((row) => Number(record.inner_module[row])),
+    flows,
+    gradient,
+  );
+  const position = new Array<number>(rows.length).fill(0);
+  order.forEach((row, at) => (position[row] = at));
+  const at = (wanted: (row: number) => boolean): number[] =>
+    order.filter(wanted).map((row) => position[row] ?? 0);
+  return {
+    operations: order.map((row) => operationOf(record, rows[row] ?? 0, host)),
+    flows: flows.map(([from = 0, to = 0]) => ({
+      from: position[from] ?? 0,
+      to: position[to] ?? 0,
+      bytes: 0,
+    })),
+    first: at((row) => !fed.has(row) && (!gradient[row] || ((ends[row] ?? 0) & GIVES) !== 0)),
+    last: at((row) => ((ends[row] ?? 0) & TAKES) !== 0),
+  };
+}
+
+/**
+ * A topological order that stays in a module for as long as it can, so that a module is one box;
+ * between modules the one whose backward runs last comes first.
+ */
+function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): number[] {
+  const waiting = new Int32Array(modules.length);
+  const next: number[][] = modules.map(() => []);
+  for (const [from = 0, to = 0] of flows) {
+    next[from]?.push(to);
+    waiting[to] = (waiting[to] ?? 0) + 1;
+  }
+  // What backward runs first comes last; a value computed once more comes right before its use.
+  const before = (a: number, b: number): boolean =>
+    gradient[a] === gradient[b] ? (gradient[a] ? a > b : a < b) : gradient[a] === true;
+  const ready = modules.flatMap((_, row) => (waiting[row] === 0 ? [row] : []));
+  const order: number[] = [];
+  while (ready.length > 0) {
+    const now = modules[order[order.length - 1] ?? -1];
+    let best = 0;
+    for (let at = 1; at < ready.length; at += 1) {
+      const [one, other] = [ready[at] ?? 0, ready[best] ?? 0];
+      const [stays, stayed] = [modules[one] === now, modules[other] === now];
+      if (stays === stayed ? before(one, other) : stays) best = at;
+    }
+    const [row = 0] = ready.splice(best, 1);
+    order.push(row);
+    for (const to of next[row] ?? []) {
+      waiting[to] = (waiting[to] ?? 0) - 1;
+      if (waiting[to] === 0) ready.push(to);
+    }
+  }
+  return order;
+}
+
+function operationOf(record: GraphColumns, row: number, host: Operation): Operation {
+  const text = (column: ArrayLike<number | bigint>): string =>
+    record.strings[Number(column[row])] ?? '';
+  const op = text(record.inner_op);
+  return {
+    ...host,
+    op,
+    name: op,
+    type: 'backward operation in compiled code',
+    module: Number(record.inner_module[row]),
+    compiled: false,
+    rows: [],
+    shape: text(record.inner_shape),
+    dtype: text(record.inner_dtype),
+    outputBytes: 0,
+    saved: 0,
+    shared: 0,
+    source: Number(record.inner_source[row]),
+    leaves: [],
+    gradient: null,
+    seconds: null,
+    loss: false,
+    host,
+  };
+}

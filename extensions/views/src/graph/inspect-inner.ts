@@ -1,0 +1,30 @@
+/** The inspector's page for an operation inside a compiled node. */
+import { facts, note, section, sourceCard } from './dom';
+import { oneLine } from './format';
+import { itemLink, head } from './inspector';
+import { neighbours } from './inspect-neighbours';
+import type { Inspection } from './inspection';
+import type { Operation } from './operations';
+
+export function inspectInner({ state, select }: Inspection, item: Operation): Node[] {
+  const { record } = state;
+  const parts: Node[] = [head(state, item, item.op, 'backward operation in compiled code')];
+  const source = record.sources[item.source];
+  if (item.source >= 0 && source) parts.push(sourceCard(source));
+  const module = record.modules[item.module];
+  const out = `${item.shape} ${item.dtype}`.trim();
+  const rows: [string, string][] = [['Gives', oneLine(out) || 'not known']];
+  if (module) rows.push(['Module', oneLine(`${module.path || '(model)'} · ${module.cls}`)]);
+  const body = section('Tensors', '', facts(rows), compiledNote());
+  if (item.host) body.append(itemLink(item.host, select));
+  parts.push(body);
+  parts.push(neighbours(state, item, select));
+  return parts;
+}
+
+/** What cannot be known in there, and why. */
+export function compiledNote(): HTMLElement {
+  return note(
+    'The compiler fuses these operations, so none has bytes or a gradient of its own; the compiled operation has both.',
+  );
+}
