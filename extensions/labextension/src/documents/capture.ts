@@ -11,6 +11,7 @@ import type { PacedStore } from '../connection/paced';
 import type { IWorkbenchConnections } from '../tokens';
 import { CaptureBar } from './capture-bar';
 import { capturesOf } from './choose';
+import { CaptureFlow } from './flow-foot';
 import { labelOf } from './label';
 import { type IPlace, RecordPanel } from './record-panel';
 import { NOTEBOOK_ATTRIBUTE } from './request';
@@ -44,6 +45,7 @@ export class CaptureView extends RecordPanel {
     this.node.dataset.kind = address.kind;
     this.title.icon = CAPTURE_ICONS[address.kind];
     this.bar = new CaptureBar(this, commands, trans);
+    this.flow = address.kind === 'graph' ? new CaptureFlow(this) : null;
     this.entitle();
     connections.changed.connect(this.look, this);
     this.look();
@@ -111,6 +113,7 @@ export class CaptureView extends RecordPanel {
   override dispose(): void {
     this.connections.changed.disconnect(this.look, this);
     this.unfollow?.();
+    this.flow?.dispose();
     Signal.clearData(this);
     super.dispose();
   }
@@ -122,7 +125,8 @@ export class CaptureView extends RecordPanel {
   }
 
   protected override slots(): Slots {
-    return this.bar.slots;
+    const { bar, flow } = this;
+    return flow === null ? bar.slots : { ...bar.slots, foot: flow.element };
   }
 
   private readdress(capture: string, store: PacedStore): void {
@@ -132,7 +136,7 @@ export class CaptureView extends RecordPanel {
     const label = labelOf(kind, name, info, this.trans);
     this._address = { ...this._address, capture, label };
     this.entitle();
-    this.bar.update();
+    this.refresh();
     this._addressChanged.emit();
   }
 
@@ -145,7 +149,7 @@ export class CaptureView extends RecordPanel {
   /** Once shown, a record stays: it is in the browser, whatever becomes of the kernel. */
   private look(): void {
     this.follow();
-    this.bar.update();
+    this.refresh();
     if (this.record.bytes !== null || this.fetching) {
       return;
     }
@@ -169,7 +173,7 @@ export class CaptureView extends RecordPanel {
     if (store !== this.followed) {
       this.unfollow?.();
       this.followed = store;
-      this.unfollow = store?.subscribe(() => this.bar.update());
+      this.unfollow = store?.subscribe(() => this.refresh());
     }
   }
 
@@ -181,7 +185,7 @@ export class CaptureView extends RecordPanel {
       const bytes = await store.fetchRecord(experiment, capture);
       if (!this.isDisposed) {
         this.draw(bytes);
-        this.bar.update();
+        this.refresh();
       }
     } catch (error) {
       if (!this.isDisposed) {
@@ -195,6 +199,11 @@ export class CaptureView extends RecordPanel {
     }
   }
 
+  private refresh(): void {
+    this.bar.update();
+    this.flow?.update();
+  }
+
   private goneSentence(): string {
     return this.trans.__('This capture is held by the kernel of %1.', this._address.notebook);
   }
@@ -202,6 +211,7 @@ export class CaptureView extends RecordPanel {
   private _address: ICaptureAddress;
   private readonly _addressChanged = new Signal<this, void>(this);
   private readonly bar: CaptureBar;
+  private readonly flow: CaptureFlow | null;
   private wanted: string;
   private fetching = false;
   private followed: PacedStore | null = null;

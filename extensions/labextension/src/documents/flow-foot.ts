@@ -1,22 +1,7 @@
-import { type CaptureInfo, GRADIENT_FLOW, readRecordAs } from '@torch-workbench/records';
+import { GRADIENT_FLOW, readRecordAs } from '@torch-workbench/records';
 import { FlowFoot, FlowPieces } from '@torch-workbench/views/flow';
-import type { GraphViewState } from '@torch-workbench/views/graph';
-import type { PacedStore } from '../connection/paced';
-
-/** The tab of a graph capture, as the strip below the graph needs it. */
-export interface IGraphTab {
-  readonly node: HTMLElement;
-  /** Null while there is no open connection to the kernel. */
-  readonly store: PacedStore | null;
-  readonly experiment: string;
-  /** The graph captures that the kernel holds, newest first. */
-  readonly held: readonly CaptureInfo[];
-  /** The captured step; null before it is known. */
-  readonly step: number | null;
-  /** Shows another capture in the tab, and says itself when it cannot. */
-  show(capture: string): void;
-  colour(colours: NonNullable<GraphViewState['colours']> | null): void;
-}
+import { report } from '../report';
+import type { CaptureView } from './capture';
 
 /** Milliseconds between two requests while the experiment trains. */
 const PERIOD_MS = 1000;
@@ -27,15 +12,15 @@ const OPEN_KEY = 'torch-workbench:gradient-flow-open';
  * once a second, only after a step, and only while a person can see it.
  */
 export class CaptureFlow {
-  constructor(private readonly tab: IGraphTab) {
-    this.foot = new FlowFoot(tab.node, {
+  constructor(private readonly view: CaptureView) {
+    this.foot = new FlowFoot(view.node, {
       open: this.open,
       onToggle: (open) => {
         this.open = open;
         keepOpen(open);
         this.update();
       },
-      colour: (colours) => tab.colour(colours),
+      colour: (colours) => view.record.tell({ colours }),
       goTo: (step) => this.goTo(step),
     });
     this.observer = new IntersectionObserver((entries) => {
@@ -53,9 +38,13 @@ export class CaptureFlow {
 
   /** The tab's capture, what its kernel holds, or what is in sight has changed. */
   readonly update = (): void => {
-    const { held, step } = this.tab;
+    const { held, step } = this.view;
     const captured = [...new Set(held.map((one) => one.step))];
-    this.foot.update({ captured, current: step });
+    const marks = `${captured.join()} ${step}`;
+    if (marks !== this.marks) {
+      this.marks = marks;
+      this.foot.update({ captured, current: step });
+    }
     if (this.timer === 0 && this.isDue()) {
       const wait = this.asked + PERIOD_MS - performance.now();
       this.timer = window.setTimeout(() => void this.ask(), Math.max(0, wait));
@@ -78,17 +67,17 @@ export class CaptureFlow {
 
   /** How far the experiment has come; null when nobody can be asked. */
   private trainedTo(): number | null {
-    const { store, experiment } = this.tab;
-    const state = store?.get().experiments.get(experiment)?.state;
+    const { store, address } = this.view;
+    const state = store?.get().experiments.get(address.experiment)?.state;
     return state ? state.step : this.trained;
   }
 
   private async ask(): Promise<void> {
-    const { store, experiment } = this.tab;
+    const { store, address } = this.view;
     const { pieces } = this;
     const trained = this.trainedTo();
     try {
-      const piece = (await store?.fetchFlow(experiment, pieces.known)) ?? null;
+      const piece = (await store?.fetchFlow(address.experiment, pieces.known)) ?? null;
       const fits =
         piece === null || pieces.add(readRecordAs(GRADIENT_FLOW, piece.bytes), piece.known);
       // What does not continue what is held was begun anew: everything is asked for next.
@@ -114,9 +103,9 @@ export class CaptureFlow {
   }
 
   private goTo(step: number): boolean {
-    const held = this.tab.held.find((one) => one.step === step);
+    const held = this.view.held.find((one) => one.step === step);
     if (held !== undefined) {
-      this.tab.show(held.id);
+      this.view.goTo(held.id).catch(report);
     }
     return held !== undefined;
   }
@@ -129,6 +118,8 @@ export class CaptureFlow {
   private visible = false;
   private isDisposed = false;
   private timer = 0;
+  /** Captured steps and the current one, as the strip was last told. */
+  private marks = '';
   /** When it was last asked for, and how many steps had been trained then. */
   private asked = -Infinity;
   private trained: number | null = null;

@@ -72,12 +72,14 @@ export class FlowFoot implements Store<FlowViewState, never> {
     const before = this.state;
     this.state = { ...before, ...change };
     if (this.state.current !== before.current) this.scrub(null);
-    const { record } = this.state;
-    // A wider scale colours the step anew; a step that was thinned out keeps its colours.
-    const wider =
-      String(record && limitsOf(record)) !== String(before.record && limitsOf(before.record));
-    if (this.step !== null && wider) this.recolour();
+    if (this.step !== null) this.follow(before.record, this.state.record);
     this.tell();
+  }
+
+  /** A wider scale colours the step anew; one that was thinned out since keeps its colours. */
+  private follow(before: FlowColumns | null, now: FlowColumns | null): void {
+    if (now === before) return;
+    if (String(now && limitsOf(now)) !== String(before && limitsOf(before))) this.recolour();
   }
 
   dispose(): void {
