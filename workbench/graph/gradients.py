@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.graph.handing_on import doubtful, givers
+from workbench.graph.histogram import Histograms
 from workbench.graph.pending import Pending
 from workbench.graph.small import SmallGradients
 from workbench.graph.statistics import (
@@ -115,6 +116,7 @@ class GradientWatch:
         self._made: dict[tuple[int, int], bool] = {}
         self._pending = Pending()
         self._small = SmallGradients()
+        self._histograms = Histograms()
         self._memory: dict[int, tuple[int, int, int]] = {}
         """Row -> where the gradient that it was handed lies, while it may be handed on."""
 
@@ -136,7 +138,8 @@ class GradientWatch:
             self.begun, self.is_compiled = True, False
             watch: weakref.ref[GradientWatch] = weakref.ref(self)
             at_end_of_backward(lambda: _look(watch, GradientWatch.end))
-            self._small.unit = unit_of(gradients) if self._unscale else 1.0
+            unit = unit_of(gradients) if self._unscale else 1.0
+            self._small.unit = self._histograms.unit = unit
         if not self.begun or self.is_compiled or self._order[row] >= 0:
             return
         self._order[row] = next(self._count)
@@ -185,7 +188,7 @@ class GradientWatch:
         rows_of = gradient if with_rows else None
         for part in parts_of(gradient):
             if part.values.device.type == "cpu":
-                found = measure(part, rows_of, self._small.unit)
+                found = measure(part, rows_of, self._histograms)
                 self._found[row].append(found)
             else:
                 self._pending.add(row, part, rows_of)
@@ -212,6 +215,7 @@ class GradientWatch:
         return not any(one.non_finite for one in self._found.get(row, ()))
 
     def _read(self) -> None:
+        self._histograms.read()
         for row, found in self._small.read():
             self._found[row].append(found)
         for key, found in self._pending.read(self._root if self._unscale else None):

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-Bins = tuple[tuple[int, float], ...]
+Bins = Sequence[tuple[int, float]]
 """(power, number of values from ``10**power`` up to ``10**(power + 1)``), ascending."""
 Floats = npt.NDArray[np.float64]
 
+_NEAR = 1e-4
+_ROOM = 2**16
+"""Values in the buffer, half a megabyte."""
 _MOST_CELLS = 2**22
 """Cells of the table that counts the values of many gradients, 32 MiB."""
 
@@ -23,15 +26,13 @@ def bins_of(values: Floats) -> Bins:
 
 def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
     """The same of many stretches of ``values``, which begin at ``starts`` (ascending, from 0)."""
-    with np.errstate(all="ignore"):
-        logs = np.log10(np.abs(values))
-    np.floor(logs, out=logs)
-    counted = np.isfinite(logs)
+    found_powers = _powers_of(values)
+    counted = np.isfinite(found_powers)
     if not counted.any():
         return [()] * len(starts)
     if not counted.all():
-        logs = logs[counted]
-    powers = logs.astype(np.int64)
+        found_powers = found_powers[counted]
+    powers = found_powers.astype(np.int64)
     low = int(powers.min())
     width = int(powers.max()) - low + 1
     powers -= low
@@ -53,6 +54,20 @@ def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
     return [tuple(bins) for bins in found]
 
 
+def _powers_of(values: Floats) -> npt.NDArray[np.float32]:
+    """``floor(log10(abs(value)))``; not finite for what is no power's.
+
+    In float32, which takes a tenth of the time, and in float64 for those near a power of ten.
+    """
+    sizes = np.abs(values)
+    with np.errstate(all="ignore"):
+        logs = np.log10(sizes.astype(np.float32))
+        near = ~(np.abs(logs - np.rint(logs)) > _NEAR) & (sizes > 0)
+        powers = np.floor(logs)
+        powers[near] = np.floor(np.log10(sizes[near]))
+    return powers
+
+
 def filled(bins: Bins, number: float) -> Bins:
     """``bins`` of a sample as those of the ``number`` finite values other than 0 that it is of."""
     seen = sum(count for _, count in bins)
@@ -64,6 +79,45 @@ def filled(bins: Bins, number: float) -> Bins:
 def usable(scale: float) -> float:
     """``scale`` where it can be divided by, else 1."""
     return scale if scale and math.isfinite(scale) else 1.0
+
+
+class Histograms:
+    """Samples whose values are counted together, which takes a third of the time of one by one."""
+
+    def __init__(self) -> None:
+        self.unit = 1.0
+        """What magnitudes are divided by."""
+        self._buffer: Floats | None = None
+        self._end = 0
+        self._waiting: list[tuple[int, list[tuple[int, float]], float]] = []
+        """Where a sample begins, its bins to come, and how many values these are of."""
+
+    def add(self, sample: Floats, number: float) -> list[tuple[int, float]]:
+        """The bins of ``number`` values by a ``sample`` of them; empty until `read` is called."""
+        if self._buffer is None:
+            self._buffer = np.empty(_ROOM)
+        if self._end + len(sample) > _ROOM:
+            self._count()
+        bins: list[tuple[int, float]] = []
+        self._waiting.append((self._end, bins, number))
+        self._buffer[self._end : self._end + len(sample)] = sample
+        self._end += len(sample)
+        return bins
+
+    def read(self) -> None:
+        """Fill in what `add` gave; lets go of the buffer."""
+        self._count()
+        self._buffer = None
+
+    def _count(self) -> None:
+        if self._buffer is None or not self._waiting:
+            return
+        values = self._buffer[: self._end] / self.unit
+        starts = [start for start, _, _ in self._waiting]
+        found = bins_of_each(values, starts)
+        for (_, bins, number), counts in zip(self._waiting, found, strict=True):
+            bins.extend(filled(counts, number))
+        self._waiting, self._end = [], 0
 
 
 def added(many: Sequence[Bins]) -> Bins:

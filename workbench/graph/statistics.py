@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from workbench.graph.histogram import Bins, Floats, added, bins_of, filled, usable
+from workbench.graph.histogram import Bins, Floats, Histograms, added, bins_of, filled, usable
 from workbench.graph.names import plain_tensors
 from workbench.graph.samples import EXACT_ZEROS, NUM_SAMPLES, evenly_spaced, is_dense
 
@@ -136,13 +136,15 @@ def _strided(gradient: Tensor) -> Part:
     return Part(values, repeat, 0)
 
 
-def measure(part: Part, rows_of: Tensor | None = None, unit: float = 1.0) -> Statistics:
+def measure(
+    part: Part, rows_of: Tensor | None = None, histograms: Histograms | None = None
+) -> Statistics:
     """Statistics of a gradient on the CPU.
 
     Args:
         part: the gradient.
         rows_of: the gradient again where its first dimension is the batch.
-        unit: what the histogram's magnitudes are divided by.
+        histograms: where to leave the histogram to be made; without, it is made at once.
     """
     values, repeat, implicit = part
     count = values.numel()
@@ -158,7 +160,8 @@ def measure(part: Part, rows_of: Tensor | None = None, unit: float = 1.0) -> Sta
     elif largest and not 1e-15 < norm < 1e18:  # its squares leave the range of float32
         norm = largest * l2_norm(values / largest).item()
     zeros = (len(sample) - np.count_nonzero(sample)) * count / len(sample) * repeat
-    bins = filled(bins_of(sample if unit == 1 else sample / unit), count * repeat - zeros - num_bad)
+    others = count * repeat - zeros - num_bad
+    bins = histograms.add(sample, others) if histograms else filled(bins_of(sample), others)
     rows = non_finite_rows(rows_of) if num_bad and rows_of is not None else ()
     norm *= math.sqrt(repeat)
     return Statistics(norm, largest, zeros + implicit, num_bad, total, rows, bins)
