@@ -108,11 +108,14 @@ def someone_is_looking() -> bool:
 
 @cache
 def _widget_class(bundle: str, kinds: tuple[tuple[str, type], ...]) -> type[AnyWidget]:
-    """The widget that runs ``<bundle>.js``; made on first use, as anywidget reads the file then."""
+    """The widget that runs ``<bundle>.js`` with ``<bundle>.css``; made on first use, as anywidget reads the file then."""
     import anywidget
     import traitlets
 
     trait_of = {str: traitlets.Unicode, bytes: traitlets.Bytes, bool: traitlets.Bool}
     members: dict[str, Any] = {name: trait_of[kind]().tag(sync=True) for name, kind in kinds}
     members["_esm"] = STATIC / f"{bundle}.js"
+    stylesheet = STATIC / f"{bundle}.css"
+    if stylesheet.exists():
+        members["_css"] = stylesheet
     return type(f"{bundle.title()}Widget", (anywidget.AnyWidget,), members)

@@ -1,6 +1,9 @@
-// Bundles every src/*.ts into workbench/static/<name>.js: one self-contained ES module per widget,
-// stylesheets inlined as text. Fails when one reaches the size at which widgets become a burden:
-// anywidget syncs the module once per widget instance, and notebooks hold many of those.
+// Bundles every src/*.ts into workbench/static/<name>.js: one self-contained ES module per widget.
+// The stylesheet of the view of that name goes beside it, as <name>.css: anywidget puts it into the
+// page once, however many widgets show the view. Other stylesheets are inlined as text. Fails when
+// a module reaches the size at which widgets become a burden: anywidget syncs it once per widget
+// instance, and notebooks hold many of those.
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
@@ -9,6 +12,7 @@ import esbuild from 'esbuild';
 
 const LIMIT = 100_000;
 const here = dirname(fileURLToPath(import.meta.url));
+const views = join(here, '..', 'views', 'src');
 const outdir = process.env.WORKBENCH_STATIC ?? join(here, '..', '..', 'workbench', 'static');
 
 /** `import css from 'x.css'`: the stylesheet, its @imports resolved and minified, as a string. */
@@ -29,6 +33,34 @@ export const cssAsText = {
     });
   },
 };
+
+/** The path of the stylesheet of a view, `views/src/graph/style.ts`; its export is `STYLE`. */
+const styleOf = (name) => join(views, name, 'style.ts');
+
+/** Leaves a view's own stylesheet out of its module. */
+const styleApart = {
+  name: 'style-apart',
+  setup(build) {
+    build.onLoad({ filter: /[\\/]style\.ts$/ }, ({ path }) =>
+      dirname(dirname(path)) === views ? { contents: "export const STYLE = '';" } : undefined,
+    );
+  },
+};
+
+/** The stylesheet of a view, minified; null for a view that has none of its own. */
+async function stylesheet(name) {
+  if (!existsSync(styleOf(name))) return null;
+  const { outputFiles } = await esbuild.build({
+    bundle: true,
+    format: 'esm',
+    entryPoints: [styleOf(name)],
+    write: false,
+  });
+  const code = Buffer.from(outputFiles[0].contents).toString('base64');
+  const { STYLE } = await import(`data:text/javascript;base64,${code}`);
+  const { code: css } = await esbuild.transform(STYLE, { loader: 'css', minify: true });
+  return css;
+}
 
 export const options = {
   bundle: true,
@@ -57,6 +89,7 @@ async function bundle() {
   await mkdir(outdir, { recursive: true });
   const { outputFiles } = await esbuild.build({
     ...options,
+    plugins: [...options.plugins, styleApart],
     entryPoints: entries,
     outdir,
     minify: true,
@@ -66,7 +99,10 @@ async function bundle() {
     const code = Buffer.from(await smaller(text));
     await writeFile(path, code);
     const bytes = code.length;
-    console.log(`${basename(path)}  ${(bytes / 1000).toFixed(1)} kB`);
+    const css = await stylesheet(basename(path, '.js'));
+    if (css !== null) await writeFile(path.replace(/js$/, 'css'), css);
+    const beside = css === null ? '' : `, stylesheet ${(css.length / 1000).toFixed(1)} kB`;
+    console.log(`${basename(path)}  ${(bytes / 1000).toFixed(1)} kB${beside}`);
     if (bytes >= LIMIT) {
       console.error(`${path} is ${bytes} bytes; a widget's module must stay under ${LIMIT}`);
       process.exitCode = 1;

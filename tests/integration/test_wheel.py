@@ -78,9 +78,10 @@ def test_contents(wheel: Path) -> None:
     assert {extension + "package.json", extension + "install.json"} <= names
     assert any(name.startswith(extension + "static/remoteEntry") for name in names)
     assert any(name.startswith(extension + "schemas/") for name in names)
-    scripts = list((ROOT / "workbench/static").glob("*.js"))
-    assert scripts
-    assert {f"workbench/static/{script.name}" for script in scripts} <= names
+    built = [file.name for file in (ROOT / "workbench/static").iterdir()]
+    fronts = [name for name in built if name.endswith((".js", ".css"))]
+    assert {"graph.js", "graph.css"} <= set(fronts)
+    assert {f"workbench/static/{name}" for name in fronts} <= names
     assert "workbench/templates/classifier.ipynb" in names
     assert not [name for name in names if name.startswith(("tests/", "extensions/", "scripts/"))]
     assert wheel.stat().st_size < 5_000_000

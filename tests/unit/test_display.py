@@ -28,6 +28,22 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display, "_widget_class", display._widget_class.__wrapped__)
 
 
+def remember_widgets(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The widgets made from now on."""
+    made: list[Any] = []
+    original = display._widget_class
+
+    def remember(*args: Any) -> Any:
+        def make(**traits: Any) -> Any:
+            made.append(original(*args)(**traits))
+            return made[-1]
+
+        return make
+
+    monkeypatch.setattr(display, "_widget_class", remember)
+    return made
+
+
 def kernel_that_answers(allow_stdin: bool) -> Any:
     request = {"content": {"allow_stdin": allow_stdin}}
     kernel = SimpleNamespace(get_parent=lambda _channel: request)
@@ -44,6 +60,19 @@ def test_only_a_front_end_with_a_person_gets_a_widget(
     assert (WIDGET in data) is looking
     assert data["text/plain"] == "in words"
     assert data["text/html"] == "<svg/>"
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("style", ["", ".wv-view{color:red}"])
+def test_a_widget_brings_its_stylesheet_where_its_view_has_one(
+    style: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if style:
+        (tmp_path / "view.css").write_text(style)
+    made = remember_widgets(monkeypatch)
+    monkeypatch.setattr(display, "someone_is_looking", lambda: True)
+    bundle_of({"record": b"x"})
+    assert getattr(made[0], "_css", "") == style
 
 
 def test_without_the_built_module_the_picture_says_how_to_build_it(
@@ -72,17 +101,7 @@ def test_other_mime_types_come_with_the_widget_and_only_then(
 def test_messages_of_the_browser_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display, "someone_is_looking", lambda: True)
     heard: list[Any] = []
-    made: list[Any] = []
-    original = display._widget_class
-
-    def remember(*args: Any) -> Any:
-        def make(**traits: Any) -> Any:
-            made.append(original(*args)(**traits))
-            return made[-1]
-
-        return make
-
-    monkeypatch.setattr(display, "_widget_class", remember)
+    made = remember_widgets(monkeypatch)
     display.mime_bundle(
         "view",
         {"name": "n"},

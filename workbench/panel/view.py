@@ -58,6 +58,7 @@ def _on_widget_message(widget: Any, content: Any) -> None:
 
 def _send_module(widget: Any, name: str) -> None:
     """A view the panel does not carry itself, where the page has no tabs to open it in."""
-    path = STATIC / f"{name}.js"
-    known = name in _VIEWS and path.exists()
-    widget.send({"type": "module", "name": name}, [path.read_bytes()] if known else None)
+    files = [STATIC / f"{name}.{kind}" for kind in ("js", "css")]
+    known = name in _VIEWS and all(file.exists() for file in files)
+    buffers = [file.read_bytes() for file in files] if known else None
+    widget.send({"type": "module", "name": name}, buffers)

@@ -5,15 +5,22 @@
  */
 import type { InlineView, KernelStore, OpenRequest } from '@torch-workbench/views';
 import type { RenderProps, WidgetModel } from './host';
+import { adoptStyle } from './style';
 
 interface WidgetModule {
   readonly default: { render(props: RenderProps): (() => void) | undefined };
 }
 
+/** A view's bundle: its module, and the stylesheet that goes beside it. */
+interface Bundle {
+  readonly module: WidgetModule;
+  readonly css: string;
+}
+
 type Answer = (data: Record<string, unknown>, buffers?: readonly ArrayBufferView[]) => void;
 
 const LIMIT_MS = 10_000;
-const loaded = new Map<string, Promise<WidgetModule>>();
+const loaded = new Map<string, Promise<Bundle>>();
 
 /** How a panel shows a capture below itself. */
 export function inlineView(model: WidgetModel, store: KernelStore): InlineView {
@@ -22,9 +29,10 @@ export function inlineView(model: WidgetModel, store: KernelStore): InlineView {
     let unmount: (() => void) | undefined;
     host.textContent = 'Loading';
     void open(model, store, request)
-      .then(({ module, bytes }) => {
+      .then(({ bundle: { module, css }, bytes }) => {
         if (view.signal.aborted) return;
         host.textContent = '';
+        adoptStyle(host, request.kind, css);
         unmount = module.default.render({ model: recordModel(bytes), el: host });
       })
       .catch((error: unknown) => {
@@ -43,23 +51,29 @@ async function open(
   model: WidgetModel,
   store: KernelStore,
   { kind, experiment, capture }: OpenRequest,
-): Promise<{ module: WidgetModule; bytes: ArrayBuffer }> {
+): Promise<{ bundle: Bundle; bytes: ArrayBuffer }> {
   const wanted = store.fetchRecord(experiment, capture ?? '');
-  const [module, bytes] = await Promise.all([widgetModule(model, kind), wanted]);
-  return { module, bytes };
+  const [bundle, bytes] = await Promise.all([widgetBundle(model, kind), wanted]);
+  return { bundle, bytes };
 }
 
-function widgetModule(model: WidgetModel, name: string): Promise<WidgetModule> {
+function widgetBundle(model: WidgetModel, name: string): Promise<Bundle> {
   const known = loaded.get(name);
   if (known) return known;
-  const module = askModule(model, name).then(importText);
-  loaded.set(name, module);
-  module.catch(() => loaded.delete(name));
-  return module;
+  const bundle = askBundle(model, name).then(async ([js, css]) => ({
+    module: await importText(js),
+    css: new TextDecoder().decode(css),
+  }));
+  loaded.set(name, bundle);
+  bundle.catch(() => loaded.delete(name));
+  return bundle;
 }
 
-/** The text of `workbench/static/<name>.js`, over the widget's own messages. */
-function askModule(model: WidgetModel, name: string): Promise<ArrayBufferView> {
+/** The texts of `workbench/static/<name>.js` and `.css`, over the widget's own messages. */
+function askBundle(
+  model: WidgetModel,
+  name: string,
+): Promise<readonly [ArrayBufferView, ArrayBufferView]> {
   return new Promise((resolve, reject) => {
     const end = (): void => {
       clearTimeout(timer);
@@ -68,7 +82,8 @@ function askModule(model: WidgetModel, name: string): Promise<ArrayBufferView> {
     const answer: Answer = (data, buffers) => {
       if (data['type'] !== 'module' || data['name'] !== name) return;
       end();
-      if (buffers?.[0]) resolve(buffers[0]);
+      const [js, css] = buffers ?? [];
+      if (js && css) resolve([js, css]);
       else reject(new Error(`This kernel has no ${name} view`));
     };
     const timer = setTimeout(() => {
