@@ -108,7 +108,10 @@ def someone_is_looking() -> bool:
 
 @cache
 def _widget_class(bundle: str, kinds: tuple[tuple[str, type], ...]) -> type[AnyWidget]:
-    """The widget that runs ``<bundle>.js`` with ``<bundle>.css``; made on first use, as anywidget reads the file then."""
+    """The widget that runs ``<bundle>.js`` with the stylesheet ``<bundle>.css``, if there is one.
+
+    Made on first use, as anywidget reads the files then.
+    """
     import anywidget
     import traitlets
 
