@@ -49,8 +49,8 @@ NO_MODEL = (
     "`model=` to name them."
 )
 ELSEWHERE = (
-    "Part of the forward ran on another thread than the capture; what ran there was placed by its "
-    "parameters."
+    "Part of the forward ran on another thread than the capture; what ran there, and what bears "
+    "the same numbers, was placed by its parameters and has no source lines."
 )
 
 
@@ -91,18 +91,19 @@ def build_record(
     names = ModelNames.of(origin.models)
     leaves = Leaves.of(graph, names, origin.leaf_names or {})
     saved = count_saved(graph.nodes, _held_anyway(names, leaves, origin))
-    owner, notes = _owners(graph, types, leaves, names, origin.trace)
+    watched = graph if origin.trace is None else origin.trace.watched(graph)
+    owner, notes = _owners(watched, types, leaves, names, origin.trace)
     seconds = {} if origin.trace is None else origin.trace.seconds()
     inside = Inside.of(graph, types, names, leaves, owner)
     table = _ModuleTable(names.modules, np.append(owner, inside.owner).astype(np.int64), seconds)
-    calls = Calls.of(graph, types, origin.trace)
-    recomputed = recomputed_names(origin.trace, graph)
+    calls = Calls.of(watched, types, origin.trace)
+    recomputed = recomputed_names(origin.trace, watched)
     reached = reached_names(leaves, names, owner) | recomputed
     in_doubt = has_reentrant(types)
-    missing = explain(names, reached, graph.sequence, origin.trace, has_checkpoint=in_doubt)
+    missing = explain(names, reached, watched.sequence, origin.trace, has_checkpoint=in_doubt)
     notes += recomputed_notes(names, recomputed)
     unreached, sources = unreached_rows(missing, calls.sources)
-    branches = branch_rows(origin.trace, graph.sequence, table.modules, sources)
+    branches = branch_rows(origin.trace, watched.sequence, table.modules, sources)
     strings = Table([""])
     inner, sources = inside.columns(table.rows[len(types) :], strings, branches.sources)
     title = names.title or "loss"

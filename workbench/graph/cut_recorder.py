@@ -1,7 +1,7 @@
 """Noting cuts while a forward runs.
 
 Two things are noted of a cut (see `workbench.graph.cuts`) while it happens: the nodes that made
-what it took (held until `CutRecorder.seen`, which finds the parameters behind them and lets go),
+what it took (held until `CutRecorder.let_go`, which finds the parameters behind them first),
 and the tensors it gave. Those are marked, and so is whatever is computed from them, so that at the
 end the nodes of the loss say which cuts lie on the way to it. A mark is a weak reference to a
 tensor and a number.
@@ -65,9 +65,7 @@ class CutRecorder:
 
     def seen(self) -> CutsSeen:
         """What was seen so far. Lets go of every node."""
-        for name, cuts in parameters_behind(self._pending, self._parameters).items():
-            self._behind[name] = self._behind.get(name, 0) | cuts
-        self._pending.clear()
+        self.let_go()
         return CutsSeen(
             cuts=tuple(self._cuts),
             behind=dict(self._behind),
@@ -77,6 +75,12 @@ class CutRecorder:
             recomputed=self.checkpoints.seen(),
             fault=self._fault,
         )
+
+    def let_go(self) -> None:
+        """Find the parameters behind the nodes that are held, and hold them no longer."""
+        for name, cuts in parameters_behind(self._pending, self._parameters).items():
+            self._behind[name] = self._behind.get(name, 0) | cuts
+        self._pending.clear()
 
     def maker(self, tensor: torch.Tensor) -> Node | None:
         """The node whose value left the graph on the way to ``tensor``, while that is held."""

@@ -164,6 +164,24 @@ def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
     return []
 
 
+def weak_storages(values: Any) -> list[Any]:
+    """Weak references to the storages of every tensor in a tree of arguments.
+
+    While such a reference lives, its storage's identity is not given to another.
+    """
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.utils import _pytree
+
+    tensors = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    return [
+        StorageWeakRef(part.untyped_storage())
+        for tensor in tensors
+        if not tensor.requires_grad
+        for part in plain_tensors(tensor)
+    ]
+
+
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 

@@ -13,7 +13,8 @@ from workbench.graph.capture import root_of, walk
 from workbench.graph.compiled import watch_compiler
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
-from workbench.graph.trace import Trace, weak_storages
+from workbench.graph.names import weak_storages
+from workbench.graph.trace import Trace
 
 if TYPE_CHECKING:
     import torch

@@ -25,7 +25,7 @@ from workbench.graph.branches import BranchesSeen
 from workbench.graph.cut_recorder import CutRecorder
 from workbench.graph.cuts import CutsSeen
 from workbench.graph.lines import LineFinder
-from workbench.graph.names import ModelNames, plain_tensors
+from workbench.graph.names import ModelNames, weak_storages
 from workbench.graph.owners import OUTSIDE
 from workbench.graph.recorder import BackwardCall, CallRecorder, Region
 from workbench.graph.trace_result import TraceResult
@@ -60,7 +60,8 @@ class Trace:
         self._owner: list[int] = []
         self._inputs: list[Any] = []
         self._paths: tuple[str, ...] = ()
-        self._ran_elsewhere = False
+        self._elsewhere: dict[int, tuple[int, int]] = {}
+        """Another thread that ran modules -> the first and the last number it was seen with."""
         self._parents: list[int] = []
         self._undo: dict[int, list[Callable[[], None]]] = defaultdict(list)
         """Module -> what takes its hooks off."""
@@ -70,7 +71,14 @@ class Trace:
         self._calls: CallRecorder | None = None
 
     def start(self) -> None:
-        """Put hooks and mode in place."""
+        """Put hooks and mode in place; where one of them cannot be, none stays."""
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
         names = ModelNames.of(self.models)
         self._paths = tuple(module.path for module in names.modules)
         self._parents = [module.parent for module in names.modules]
@@ -87,8 +95,13 @@ class Trace:
         self._cuts = CutRecorder(parameters, self._running_module, lines)
         self._branches = BranchRecorder(self._running_module, self._cuts.maker)
         self._calls = CallRecorder(self._on_backward, self._cuts, self._branches, lines)
-        self._calls.__enter__()
         self.active = True
+        self._calls.__enter__()
+
+    def let_go(self) -> None:
+        """Hold no node any more; goes on watching."""
+        if self._cuts is not None:
+            self._cuts.let_go()
 
     def stop(self) -> TraceResult:
         """Take everything off again; safe to call twice."""
@@ -112,7 +125,7 @@ class Trace:
             owner=tuple(self._owner),
             calls=tuple(self._calls.calls) if self._calls is not None else (),
             inputs=tuple(self._inputs),
-            ran_elsewhere=self._ran_elsewhere,
+            elsewhere=tuple(self._elsewhere.values()),
             forward_s=tuple(self._forward_s),
             cuts=self._cuts.seen() if self._cuts is not None else CutsSeen(),
             branches=self._branches.seen() if self._branches is not None else BranchesSeen(),
@@ -151,14 +164,14 @@ class Trace:
         hidden_enter = torch_private.unseen_by_dynamo(enter)
         hidden_leave = torch_private.unseen_by_dynamo(leave)
         # the user's own hooks run eagerly: inside the interval, outside the compiled part
-        self._undo[row] += [
-            module.register_forward_pre_hook(
-                hidden_enter, prepend=not is_opaque, with_kwargs=True
-            ).remove,
-            module.register_forward_hook(
-                hidden_leave, prepend=is_opaque, with_kwargs=True, always_call=True
-            ).remove,
-        ]
+        before = module.register_forward_pre_hook(
+            hidden_enter, prepend=not is_opaque, with_kwargs=True
+        )
+        self._undo[row].append(before.remove)
+        after = module.register_forward_hook(
+            hidden_leave, prepend=is_opaque, with_kwargs=True, always_call=True
+        )
+        self._undo[row].append(after.remove)
         return is_opaque
 
     def _wrap_compiled(self, row: int, module: nn.Module, call: Callable[..., Any]) -> None:
@@ -219,28 +232,15 @@ class Trace:
         return self._calls
 
     def _is_here(self) -> bool:
-        if threading.get_ident() == self._thread:
-            return True
-        self._ran_elsewhere = True
-        return False
+        if not self.active:  # a copy of the model, made in the block, has hooks that stay
+            return False
+        thread = threading.get_ident()
+        if thread != self._thread:
+            number = torch_private.current_sequence()
+            first, last = self._elsewhere.get(thread, (number, number))
+            self._elsewhere[thread] = min(first, number), max(last, number)
+        return thread == self._thread
 
     def _note(self, owner: int) -> None:
         self._owner_at.append(torch_private.current_sequence())
         self._owner.append(owner)
-
-
-def weak_storages(values: Any) -> list[Any]:
-    """Weak references to the storages of every tensor in a tree of arguments.
-
-    While such a reference lives, its storage's identity is not given to another.
-    """
-    from torch.multiprocessing.reductions import StorageWeakRef
-    from torch.utils import _pytree
-
-    tensors = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-    return [
-        StorageWeakRef(part.untyped_storage())
-        for tensor in tensors
-        if not tensor.requires_grad
-        for part in plain_tensors(tensor)
-    ]

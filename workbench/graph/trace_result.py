@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from workbench.graph.branches import BranchesSeen
 from workbench.graph.cuts import CutsSeen
 
 if TYPE_CHECKING:
+    from workbench.graph.capture import Walk
     from workbench.graph.recorder import Call
 
 
@@ -29,8 +31,8 @@ class TraceResult:
     calls: tuple[Call, ...]
     inputs: tuple[Any, ...]
     """Weak references to the storages of the arguments of the outermost calls."""
-    ran_elsewhere: bool
-    """Whether a module also ran on another thread, unseen."""
+    elsewhere: tuple[tuple[int, int], ...] = ()
+    """Of each other thread on which modules ran, unseen: the first and the last number there."""
     forward_s: tuple[float, ...] = ()
     """Per path, seconds its forwards took, all they contain included; 0 where it never ran."""
     cuts: CutsSeen = field(default_factory=CutsSeen)
@@ -39,6 +41,23 @@ class TraceResult:
     """What Python asked of tensors."""
     compiled: frozenset[str] = frozenset()
     """Paths that ran as compiled code: what lies inside was not watched."""
+
+    @property
+    def ran_elsewhere(self) -> bool:
+        """Whether a module also ran on another thread."""
+        return bool(self.elsewhere)
+
+    def watched(self, graph: Walk) -> Walk:
+        """``graph``, with numbers past `last` for nodes that another thread may have made.
+
+        Every thread counts for itself, so a number that two threads took tells nothing.
+        """
+        if not self.elsewhere:
+            return graph
+        sequence = graph.sequence.copy()
+        for first, last in self.elsewhere:
+            sequence[(graph.sequence >= first) & (graph.sequence < last)] = self.last
+        return dataclasses.replace(graph, sequence=sequence)
 
     def seconds(self) -> dict[str, float]:
         """Path -> `forward_s`, of the modules that ran."""

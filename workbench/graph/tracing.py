@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from workbench.graph.capture import Walk
     from workbench.graph.recorder import BackwardCall
+    from workbench.records import GraphRecord
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class TracedGraph(GraphView):
         self._model: nn.Module | None = model
         self._ref = weakref.ref(model)
         self._trace: Trace | None = None
+        self._fault = ""
+        """Why the backward could not be captured."""
         self._is_final = False
         """Whether the record is of a backward, not of `torch.autograd.grad`."""
 
@@ -77,9 +80,10 @@ class TracedGraph(GraphView):
                 "a graph is being traced on this thread already: blocks do not nest; end the outer "
                 "`with wb.graph(...)` first"
             )
-        self._trace = Trace({"": self._model}, on_backward=self._capture)
+        trace = Trace({"": self._model}, on_backward=self._capture)
+        trace.start()
+        self._trace = trace
         _running[thread] = self
-        self._trace.start()
         return self
 
     def __exit__(
@@ -93,25 +97,47 @@ class TracedGraph(GraphView):
             _ended.append(Traced(self._trace.stop(), self._ref))
         self._trace = self._model = None
 
+    @property
+    def record(self) -> GraphRecord:
+        """The record; with gradients from when its loss has run backward.
+
+        Raises:
+            RuntimeError: no loss has been captured, or capturing it failed.
+        """
+        if self._fault and not self.has_record:
+            raise RuntimeError(self._failed())
+        return super().record
+
+    def __str__(self) -> str:
+        return self._failed() if self._fault and not self.has_record else super().__str__()
+
+    def _failed(self) -> str:
+        return f"this backward ran, but its graph could not be captured ({self._fault})"
+
     def so_far(self) -> Traced | None:
         """What has been seen, while the block runs."""
         return None if self._trace is None else Traced(self._trace.result(), self._ref)
 
     def _capture(self, backward: BackwardCall) -> None:
         """Called when a backward starts: snapshot before it frees what was saved."""
-        traced = self.so_far()
-        if self._is_final or traced is None or self._model is None or not backward.roots:
+        if self._trace is None or self._model is None or not backward.roots:
             return
-        if backward.is_grad and self.has_record:
+        if self._is_final or (backward.is_grad and self.has_record):
+            self._trace.let_go()
             return
-        loss = backward.roots[0]
-        inputs, leaves = held_tensors(caller_variables())
-        origin = Origin({"": self._model}, traced.result, inputs, leaves)
         try:
-            graph = walk(root_of(loss))
+            self._take(self._model, self._trace.result(), backward)
         except NoGraphError:
-            return  # backward itself will tell the user
+            pass  # backward itself will tell the user
+        except Exception as error:  # noqa: BLE001 - the user's backward goes on
+            self._fault = f"{type(error).__name__}: {error}"
+
+    def _take(self, model: nn.Module, seen: TraceResult, backward: BackwardCall) -> None:
+        loss = backward.roots[0]
+        graph = walk(root_of(loss))
         self._is_final = not backward.is_grad
+        inputs, leaves = held_tensors(caller_variables())
+        origin = Origin({"": model}, seen, inputs, leaves)
         record = build_record(loss, origin, graph=graph)
         if len(backward.roots) > 1:
             record = dataclasses.replace(record, notes=(*record.notes, _of_several(backward)))

@@ -1,0 +1,137 @@
+"""What a ``with wb.graph(model):`` block may do to the code around it: nothing."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import weakref
+
+import pytest
+from torch import nn
+from torch.overrides import _get_current_function_mode_stack
+
+import workbench as wb
+from workbench.graph import tracing
+from workbench.graph.build import ELSEWHERE
+
+
+def num_hooks(model):
+    return sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
+    )
+
+
+class Unhookable(nn.Linear):
+    def register_forward_hook(self, *args, **kwargs):
+        raise TypeError("no hooks here")
+
+
+def test_a_block_that_cannot_begin_leaves_nothing_behind(classifier, batch):
+    model = nn.Sequential(nn.Linear(3, 3), Unhookable(3, 3))
+    with pytest.raises(TypeError, match="no hooks here"), wb.graph(model):
+        pass
+    assert num_hooks(model) == 0
+    assert _get_current_function_mode_stack() == []
+    with wb.graph(classifier) as view:  # the thread is free for the next block
+        classifier(batch[0]).sum().backward()
+    assert view.has_record
+
+
+def test_an_interrupt_in_a_block_leaves_nothing_behind(classifier, batch):
+    def interrupted():
+        with wb.graph(classifier):
+            classifier(batch[0]).sum().item()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert num_hooks(classifier) == 0
+    assert _get_current_function_mode_stack() == []
+
+
+def test_a_copy_made_in_a_block_is_not_watched_after_it(classifier, batch):
+    with wb.graph(classifier) as view:
+        average = copy.deepcopy(classifier)
+        trace = view._trace
+        classifier(batch[0]).sum().backward()
+    seen = len(trace.result().owner_at)
+    average(batch[0])
+    assert len(trace.result().owner_at) == seen
+
+
+def test_later_backwards_in_a_block_hold_no_nodes(classifier, batch):
+    """A cut (``item``) holds the node that made its value until somebody has looked at it."""
+    with wb.graph(classifier):
+        for _ in range(3):
+            logits = classifier(batch[0])
+            loss = logits.sum()
+            loss.item()
+            loss.backward()
+        alive = weakref.ref(logits)
+        del logits, loss
+        gc.collect()
+        assert alive() is None
+        assert tracing._running[threading.get_ident()]._trace._cuts._pending == []
+
+
+def test_later_backwards_in_a_block_cost_no_look_at_what_came_before(
+    classifier, batch, monkeypatch
+):
+    with wb.graph(classifier):
+        classifier(batch[0]).sum().backward()
+        with monkeypatch.context() as patch:
+            patch.delattr(tracing.Trace, "result")
+            for _ in range(3):
+                classifier(batch[0]).sum().backward()
+
+
+def test_a_capture_that_fails_does_not_stop_the_backward(classifier, batch, monkeypatch):
+    def fail(*_args, **_kwargs):
+        raise ZeroDivisionError("by chance")
+
+    monkeypatch.setattr(tracing, "build_record", fail)
+    with wb.graph(classifier) as view:
+        classifier(batch[0]).sum().backward()
+    assert classifier[0].weight.grad is not None
+    assert "could not be captured (ZeroDivisionError: by chance)" in str(view)
+    with pytest.raises(RuntimeError, match="by chance"):
+        _ = view.record
+
+
+def test_numbers_that_another_thread_took_as_well_tell_no_module_and_no_line(batch):
+    """Each thread counts its nodes from 0: a number may stand for two nodes of one graph."""
+
+    class Parallel(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+            self.head = nn.Linear(3, 2)
+
+        def forward(self, x):
+            found = []
+            thread = threading.Thread(target=lambda: found.append(self.net(x)))
+            thread.start()
+            thread.join()
+            return self.head(found[0])
+
+    model, views = Parallel(), []
+
+    def step():
+        with wb.graph(model) as view:
+            model(batch[0]).sum().backward()
+        views.append(view)
+
+    fresh = threading.Thread(target=step)  # whose numbers start where the other thread's do
+    fresh.start()
+    fresh.join()
+    record = views[0].record
+    owners = {(node.type, node.module) for node in record.nodes if node.kind == "operation"}
+    assert ("TanhBackward0", "net") in owners
+    assert {module for kind, module in owners if kind == "AddmmBackward0"} == {
+        "net.0",
+        "net.2",
+        "head",
+    }
+    assert ELSEWHERE in record.notes
+    assert not any("Tanh" in n.type and n.source is not None for n in record.nodes)
