@@ -5,7 +5,7 @@ import { age, count } from '@torch-workbench/views';
 import type { Slots } from '@torch-workbench/views/graph';
 import { CommandIDs } from '../tokens';
 import type { CaptureView } from './capture';
-import { fillExports } from './export-menu';
+import { exportButton } from './export-menu';
 import { MenuButton } from './menu-button';
 
 /** The controls of a capture's tab: which capture it shows, what to compare it with, what to save. */
@@ -16,11 +16,9 @@ export class CaptureBar {
     private readonly trans: TranslationBundle,
   ) {
     this.captures = new MenuButton(commands, (menu) => this.fillCaptures(menu));
-    this.compare = new MenuButton(commands, (menu) => this.fillCompare(menu));
-    this.exports = new MenuButton(commands, (menu) => fillExports(menu, view.address.kind));
+    this.compare = new MenuButton(commands, (menu) => this.fillCompare(menu), 'right');
+    this.exports = exportButton(commands, () => view.record.kind, trans);
     this.compare.say(trans.__('Compare'));
-    this.exports.say(trans.__('Export'));
-    this.exports.allow('', trans.__('Save what is shown, or all of it, as a file'));
     this.swap = document.createElement('button');
     this.swap.type = 'button';
     this.swap.className = 'wv-btn';
@@ -56,6 +54,9 @@ export class CaptureBar {
 
   private fillCaptures(menu: Menu): void {
     this.addHeld(menu, CommandIDs.showCapture, true);
+    menu.addItem({ type: 'separator' });
+    menu.addItem({ command: CommandIDs.olderCapture });
+    menu.addItem({ command: CommandIDs.newerCapture });
     menu.addItem({ type: 'separator' });
     menu.addItem({ command: CommandIDs.captureHere });
   }

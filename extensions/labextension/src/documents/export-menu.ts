@@ -1,10 +1,25 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
 import type { Menu } from '@lumino/widgets';
 import type { CaptureKind } from '@torch-workbench/records';
 import { CommandIDs } from '../tokens';
 import { FORMATS } from './formats';
+import { MenuButton } from './menu-button';
 
-/** Every file that can be made of a record of this kind, by who makes it. */
-export function fillExports(menu: Menu, kind: CaptureKind | null): void {
+/** The button whose menu has every file that can be made of the record in a tab. */
+export function exportButton(
+  commands: CommandRegistry,
+  kind: () => CaptureKind | null,
+  trans: TranslationBundle,
+): MenuButton {
+  const button = new MenuButton(commands, (menu) => fill(menu, kind()), 'right');
+  button.say(trans.__('Export'));
+  button.allow('', trans.__('Save what is shown, or all of it, as a file'));
+  return button;
+}
+
+/** Grouped by who makes it: the browser, the kernel, nobody. */
+function fill(menu: Menu, kind: CaptureKind | null): void {
   let maker = '';
   for (const { id, by, kinds } of FORMATS) {
     if (kind !== null && kinds.includes(kind)) {

@@ -3,8 +3,8 @@ import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget } from '@jupyte
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { Slots } from '@torch-workbench/views/graph';
-import { fillExports } from './export-menu';
-import { MenuButton } from './menu-button';
+import { exportButton } from './export-menu';
+import type { MenuButton } from './menu-button';
 import { type IPlace, RecordPanel } from './record-panel';
 
 /** A record file (`*.graph.safetensors`, `*.diff.safetensors`, `*.memory.safetensors`), drawn without any kernel. */
@@ -15,9 +15,7 @@ export class RecordFileView extends RecordPanel {
     trans: TranslationBundle,
   ) {
     super();
-    this.exports = new MenuButton(commands, (menu) => fillExports(menu, this.record.kind));
-    this.exports.say(trans.__('Export'));
-    this.exports.allow('', trans.__('Save what is shown, or all of it, as a file'));
+    this.exports = exportButton(commands, () => this.record.kind, trans);
     this.tell('busy', trans.__('Reading the record…'));
     void context.ready.then(() => this.read());
     context.fileChanged.connect(this.read, this);

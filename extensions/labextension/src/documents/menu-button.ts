@@ -10,6 +10,8 @@ export class MenuButton {
     private readonly commands: CommandRegistry,
     /** Fills the menu, each time that it opens. */
     private readonly fill: (menu: Menu) => void,
+    /** Which edges of button and menu lie below each other. */
+    private readonly edge: 'left' | 'right' = 'left',
   ) {
     this.element = document.createElement('button');
     this.element.type = 'button';
@@ -54,8 +56,8 @@ export class MenuButton {
       // A command may lead elsewhere; the focus comes back here first.
       element.focus();
     });
-    const { left, bottom } = element.getBoundingClientRect();
-    menu.open(left, bottom + 2);
+    const box = element.getBoundingClientRect();
+    menu.open(box[this.edge], box.bottom + 2, { horizontalAlignment: this.edge });
     menu.activateNextItem();
   }
 

@@ -81,6 +81,8 @@ export const save: JupyterFrontEndPlugin<void> = {
         return panel === null ? '' : lineFor(panel, formatOf('pdf'));
       },
       isEnabled: () => currentRecord(shell)?.record.kind != null,
+      // With its kernel there, a capture has no file yet that a line of Python could name.
+      isVisible: () => reason(formatOf('pdf')) !== '',
       execute: () => {
         const panel = currentRecord(shell);
         if (panel !== null) {

@@ -147,6 +147,7 @@ export class SvgPen implements Pen {
   }
 
   fillText(text: string, x: number, y: number): void {
+    if (text === '') return;
     const [, weight = '', size = '10', family = ''] =
       /^(?:(\d+|bold) )?([\d.e-]+)px (.*)$/.exec(this.font) ?? [];
     const anchor = ANCHORS[this.textAlign];
