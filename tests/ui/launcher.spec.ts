@@ -15,6 +15,7 @@ test.describe('Launcher', () => {
       'torch-workbench:connection': true,
       'torch-workbench:sidebar': true,
       'torch-workbench:documents': true,
+      'torch-workbench:captures': true,
       'torch-workbench:files': true,
       'torch-workbench:save': true,
       'torch-workbench:tensorboard': true,
