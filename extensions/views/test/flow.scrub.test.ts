@@ -107,7 +107,7 @@ describe('the colours of a step', () => {
     const { root } = state.tree;
     const whole = (column: number) => stepColours(FLOW, column).normOf(root, state);
     expect(whole(0)?.norm).toBeCloseTo(Math.hypot(1, 0.01));
-    expect(whole(2)).toEqual({ norm: 1, name: '2 rows of the strip' });
+    expect(whole(2)).toEqual({ norm: 1, name: '2 modules together' });
     expect(whole(3)?.norm).toBe(Infinity);
     expect(stepColours(flowOf({ other: [1] }), 0).normOf(root, state)).toBeNull();
   });

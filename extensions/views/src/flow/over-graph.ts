@@ -40,7 +40,7 @@ function together(record: FlowColumns, column: number, rows: readonly number[]):
   const [first] = measured;
   if (!first) return null;
   const label = record.rows[first.row]?.label ?? '';
-  const name = measured.length === 1 ? label : `${measured.length} rows of the strip`;
+  const name = measured.length === 1 ? label : `${measured.length} modules together`;
   if (measured.some(({ reading }) => reading.kind === 'infinite')) return { norm: Infinity, name };
   const norms = measured.flatMap(({ reading }) => (reading.kind === 'norm' ? [reading.value] : []));
   return { norm: norms.length > 0 ? Math.hypot(...norms) : NaN, name };
