@@ -45,6 +45,8 @@ class BackwardOperation:
     function: str = ""
     text: str = ""
     """The line as it was when the region was compiled."""
+    accumulates: bool = False
+    """Whether it adds up gradients of one value, as autograd does of what several calls used."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,7 @@ def _operation(node: Node) -> BackwardOperation:
         line=line,
         function=function,
         text=text,
+        accumulates=bool(meta.get("is_gradient_acc")),
     )
 
 

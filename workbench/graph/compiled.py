@@ -88,9 +88,7 @@ class Inside:
             makers = graph.edge_from[graph.edge_to == row]
             parameters = [at for at in leaves.owner[makers].tolist() if at >= 0]
             own = int(owner[row])
-            found._add(
-                row, inside, owners_inside(inside.operations, names.modules, own, parameters)
-            )
+            found._add(row, inside, owners_inside(inside, names.modules, own, parameters))
         found.notes = tuple(
             text.replace("{nodes}", "a compiled node" if n == 1 else f"{n:,} compiled nodes")
             for text, n in found._unknown.items()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workbench.graph.backward_graph import BackwardOperation
+    from workbench.graph.backward_graph import BackwardGraph, BackwardOperation
     from workbench.records import GraphModule
 
 _ROOT = re.compile(r"[LG]\['[^']*'\]")
@@ -28,7 +28,7 @@ _SELF = "L['self']"
 
 
 def owners_inside(
-    operations: Sequence[BackwardOperation],
+    graph: BackwardGraph,
     modules: Sequence[GraphModule],
     own: int,
     parameter_owners: Iterable[int],
@@ -36,14 +36,34 @@ def owners_inside(
     """Row of ``modules`` that each operation belongs to.
 
     Args:
-        operations: of one compiled node.
+        graph: the inside of one compiled node.
         modules: the table of names, parents first.
         own: the compiled node's own module, for what nothing is known of; may be negative.
         parameter_owners: modules whose parameters lead into the node.
     """
     homes = _Homes(modules, own, Counter(parameter_owners))
-    homes.find(operations)
-    return [homes.owner(one) for one in operations]
+    homes.find(graph.operations)
+    owners = [homes.owner(one) for one in graph.operations]
+    _place_sums(owners, graph, modules)
+    return owners
+
+
+def _place_sums(owners: list[int], graph: BackwardGraph, modules: Sequence[GraphModule]) -> None:
+    """Gradients of one value are added up where the value was first used.
+
+    Backward comes to that use last, so it is the last call in the sum; along residual connections
+    the rest is a sum itself. A use by a leaf module (``norm``) is one by the module around it.
+    """
+    parents = {module.parent for module in modules}
+    last: dict[int, int] = {}
+    for maker, user in graph.links:
+        if graph.operations[user].accumulates and not graph.operations[maker].accumulates:
+            last[user] = max(maker, last.get(user, maker))
+    for user, maker in last.items():
+        owner = owners[maker]
+        if owner >= 0:
+            is_leaf = owner not in parents and modules[owner].parent >= 0
+            owners[user] = modules[owner].parent if is_leaf else owner
 
 
 class _Homes:

@@ -178,3 +178,36 @@ class Chain(nn.Module):
         for _ in range(self.length // 2):
             x = torch.tanh(x * self.scale)
         return x
+
+
+class Encoder(nn.Module):
+    """A small transformer encoder with a classifier."""
+
+    def __init__(self, width: int = 64, layers: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(width) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x).mean(1))
+
+
+class EncoderLayer(nn.Module):
+    """Attention and a feed-forward part, each with its norm first."""
+
+    def __init__(self, width: int, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        heads = (part.transpose(1, 2) for part in (q, k, v))
+        mixed = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        x = x + self.out(mixed)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))

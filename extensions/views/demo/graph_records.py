@@ -94,7 +94,31 @@ def hostile() -> GraphRecord:
     return replace(record, title=bad[0], model=bad[1], strings=strings, modules=modules)
 
 
-MAKERS = (resnet50, dense, early_exit, bert, non_finite, chain, hostile)
+def compiled() -> GraphRecord:
+    """A transformer compiled as a whole: one node."""
+    encoder = models.Encoder()
+    model = torch.compile(encoder, backend="aot_eager")
+    x, y = torch.randn(8, 16, 64), torch.randint(0, 10, (8,))
+    return _captured(model, lambda: F.cross_entropy(model(x), y))
+
+
+def compiled_blocks() -> GraphRecord:
+    """The early exit with its blocks compiled one by one by Inductor."""
+    model = models.EarlyExit()
+    x, y = torch.randn(128, 3, 32, 32), torch.randint(0, 10, (128,))
+    for block in (model.block1, model.block2, model.block3):
+        block.compile()
+
+    def loss() -> torch.Tensor:
+        early, late, _ = model(x)
+        return F.cross_entropy(late, y) + 0.3 * F.cross_entropy(early, y)
+
+    return _captured(model, loss)
+
+
+MAKERS = (
+    resnet50, dense, early_exit, bert, non_finite, chain, hostile, compiled, compiled_blocks
+)  # fmt: skip
 
 
 def main() -> None:

@@ -26,11 +26,15 @@ export function gradientOf(record: GraphColumns, row: number): Gradient | null {
   };
 }
 
-/** The operation whose output is an item's: a module's last one, or the compiled one that runs it. */
+/**
+ * The operation whose output is an item's: a module's last one, or the compiled one that runs that.
+ * What runs inside a compiled one has no output of its own.
+ */
 export function outputOf(item: Item, operations: readonly Operation[]): Operation | undefined {
   if (item.kind === 'operation') return item;
   const last = operations[item.end - 1];
-  return last?.host && last.host.id >= item.start ? last.host : last;
+  if (!last?.host) return last;
+  return last.host.id >= item.start ? last.host : undefined;
 }
 
 /** The gradient of an item's output. */

@@ -1,7 +1,8 @@
 /** The inspector's page for the whole capture. */
 import { facts, h, section, sentence } from './dom';
-import { formatBytes, formatCount, formatNumber, oneLine, plural, shorten } from './format';
+import { formatBytes, formatCount, formatNumber, oneLine, shorten } from './format';
 import { parameterNorm } from './gradients';
+import { countOps } from './groups';
 import { largestSavers } from './inspect-group';
 import { unreachedSection } from './inspect-unreached';
 import { head, itemLink } from './inspector';
@@ -12,7 +13,7 @@ import { totals } from './tree-panel';
 export function inspectCapture(inspection: Inspection): Node[] {
   const { state } = inspection;
   const { record } = state;
-  const note = plural(state.operations.length, 'operation');
+  const note = countOps(state.tree.root, 'operation');
   const parts: Node[] = [
     head(state, state.tree.root, record.title || 'Graph', note),
     section('Capture', '', facts(captureFacts(state))),

@@ -20,7 +20,12 @@ export function inspectGroup(inspection: Inspection, item: Group): Node[] {
     head(state, item, title, item.cls || groupNote(item)),
     section('Module', '', facts(moduleFacts(state, item))),
   ];
-  if (isInside(item)) return [...parts, compiledNote(), openButton(inspection, item)];
+  if (isInside(item))
+    return [
+      ...parts,
+      section('Bytes and gradient', '', compiledNote()),
+      openButton(inspection, item),
+    ];
   const unreached = unreachedSection(state, item);
   if (unreached) parts.push(unreached);
   const gradient = gradientSection(state, item);

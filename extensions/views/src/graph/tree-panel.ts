@@ -141,7 +141,9 @@ export function treePanel<S extends Drawing>(
       count += level.reduce((sum, group) => sum + group.children.length, 0);
       if (count > FIRST_LOOK && level[0] !== next.tree.root) break;
       for (const group of level) open.add(group);
-      level = level.flatMap((g) => g.children.filter((c) => c.kind !== 'operation'));
+      level = level.flatMap(({ children }) =>
+        children.flatMap((c) => (c.kind === 'operation' || c.kind === 'compiled' ? [] : [c])),
+      );
     }
     foot.replaceChildren(...face.foot(next).map((text) => h('p', {}, text)));
     collect();
