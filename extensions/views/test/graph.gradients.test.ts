@@ -64,6 +64,13 @@ describe('colour by gradient norm', () => {
     expect(body && parameterNorm(body, state.operations)).toBe(5);
   });
 
+  it('sums over every parameter, also where none has a name', () => {
+    const unnamed = NODES.map((node) => ({ ...node, name: '' }));
+    const state = stateOf(unnamed);
+    const body = state.tree.groups.find(({ path }) => path === 'body');
+    expect(body && parameterNorm(body, state.operations)).toBe(5);
+  });
+
   it('cannot be chosen where backward was not watched, and says why', () => {
     const host = shown({ record: graphOf([{ op: 'a' }, { op: 'b', inputs: [0] }]), error: null });
     const choice = buttonNamed(host, 'Gradient norm');

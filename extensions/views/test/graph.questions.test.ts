@@ -46,6 +46,18 @@ describe('the path to parameters', () => {
     expect(path.has(moduleOf(state, 'side'))).toBe(false);
   });
 
+  it('counts parameters without a name one by one, and inputs not at all', () => {
+    const unnamed = NODES.map((node) => ({ ...node, name: '' }));
+    const input: NodeSpec = { op: 'x', kind: 'input', name: 'x', module: 'stem' };
+    const nodes = [...unnamed, input, { op: 'last', inputs: [9, 10] }];
+    const host = shown({ record: graphOf(nodes, SPEC), error: null });
+    expect(query(host, '.wv-foot').textContent).toContain(' 2 parameters,');
+    find(host, 'relu');
+    press(host, 'p');
+    expect(query(host, '.wv-questions').textContent).toContain('Feeds 2 parameters');
+    expect(query(host, '.wv-questions ul').textContent).toBe('parameterparameter');
+  });
+
   it('lights the edges between boxes that are closed', () => {
     const state = stateOf();
     state.light('path', named(state, 'relu'));

@@ -2,6 +2,7 @@
 import type { GraphColumns } from './columns';
 import type { Group, Item } from './groups';
 import type { Operation } from './operations';
+import { parametersIn } from './parameters';
 
 /** Statistics of one gradient; numbers as in the record's `node_gradient_*` columns. */
 export interface Gradient {
@@ -44,12 +45,10 @@ export function outputGradient(item: Item, operations: readonly Operation[]): Gr
 
 /** L2 norm over the gradients of a module's parameters, each once; null when none got one. */
 export function parameterNorm(group: Group, operations: readonly Operation[]): number | null {
-  const squares = new Map<string, number>();
-  for (const { leaves } of operations.slice(group.start, group.end))
-    for (const { name, input, gradient } of leaves)
-      if (!input && gradient) squares.set(name, gradient.norm ** 2);
-  if (squares.size === 0) return null;
-  return Math.sqrt([...squares.values()].reduce((sum, square) => sum + square, 0));
+  const parameters = parametersIn(operations.slice(group.start, group.end));
+  const gradients = parameters.flatMap(({ gradient }) => gradient ?? []);
+  if (gradients.length === 0) return null;
+  return Math.sqrt(gradients.reduce((sum, { norm }) => sum + norm ** 2, 0));
 }
 
 /**

@@ -2,6 +2,7 @@
 import type { Item } from './groups';
 import type { Layout } from './layout';
 import type { Flow, Operation } from './operations';
+import { parametersIn } from './parameters';
 import { within, type Storages } from './storages';
 import { representatives } from './visible';
 import type { Tree } from './groups';
@@ -94,9 +95,8 @@ export function holdersOf(
   return new Highlight('holders', item, lit, operations.length);
 }
 
-/** Names of the parameters along a path, each once, in forward order. */
+/** Names of the parameters along a path, in forward order. */
 export function parametersOf(highlight: Highlight, operations: readonly Operation[]): string[] {
   const lit = operations.filter(({ id }) => highlight.lit.has(id));
-  const names = lit.flatMap(({ leaves }) => leaves.filter(({ input }) => !input));
-  return [...new Set(names.map(({ name }) => name))];
+  return parametersIn(lit).map(({ name }) => name);
 }

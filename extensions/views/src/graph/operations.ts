@@ -176,12 +176,13 @@ function operationOf(record: GraphColumns, rows: number[], id: number): Operatio
 
 function leafOf(record: GraphColumns, row: number): Leaf {
   const text = (column: Column): string => record.strings[Number(column[row])] ?? '';
+  const input = Number(record.node_kind[row]) === INPUT;
   return {
-    name: text(record.node_name) || 'input',
+    name: text(record.node_name) || (input ? 'input' : 'parameter'),
     shape: text(record.node_shape),
     dtype: text(record.node_dtype),
     bytes: Number(record.node_output_bytes[row]),
-    input: Number(record.node_kind[row]) === INPUT,
+    input,
     gradient: gradientOf(record, row),
     row,
   };

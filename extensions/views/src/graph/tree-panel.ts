@@ -3,6 +3,7 @@ import { h } from './dom';
 import { formatBytes, plural, shorten } from './format';
 import { countOps, countRepeats, isInside, type Group, type Item } from './groups';
 import type { Drawing } from './drawing';
+import { parametersIn } from './parameters';
 
 const ROW = 24;
 const SPARE = 8;
@@ -197,14 +198,14 @@ export function byteFigures(item: Item, { tree }: Drawing): HTMLElement[] {
 /** What the capture adds up to, and what it leaves out. */
 export function totals(state: Drawing): string[] {
   const { record } = state;
-  const names = new Set(state.operations.flatMap(({ leaves }) => leaves.map(({ name }) => name)));
+  const parameters = parametersIn(state.operations);
   const held = [
     record.parameter_bytes > 0 ? `${formatBytes(record.parameter_bytes)} parameters` : '',
     record.buffer_bytes > 0 ? `${formatBytes(record.buffer_bytes)} buffers` : '',
     record.input_bytes > 0 ? `${formatBytes(record.input_bytes)} inputs` : '',
   ].filter(Boolean);
   return [
-    `${countOps(state.tree.root, 'operation')}, ${plural(names.size, 'parameter')}, ${formatBytes(record.saved_bytes)} saved for backward.`,
+    `${countOps(state.tree.root, 'operation')}, ${plural(parameters.length, 'parameter')}, ${formatBytes(record.saved_bytes)} saved for backward.`,
     held.length > 0 ? `Not counted, because held anyway: ${held.join(', ')}.` : '',
   ].filter(Boolean);
 }
