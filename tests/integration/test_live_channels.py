@@ -224,6 +224,24 @@ def test_a_capture_is_announced_and_can_be_fetched(page: Page) -> None:
     assert b"workbench.memory_chart/1" in bytes(buffers[0])
 
 
+def test_a_capture_is_exported_as_a_file_before_its_reply(page: Page) -> None:
+    key = experiment_of(page)
+    assert page.command(key, "capture", what="graph")["ok"]
+    state, _ = page.until(lambda m: m["type"] == "state" and bool(m["state"]["captures"]))
+    capture = next(c["id"] for c in state["state"]["captures"] if c["kind"] == "graph")
+    for form, begins in (("png", b"\x89PNG\r\n\x1a\n"), ("dot", b"digraph")):
+        reply = page.command(key, "export", capture=capture, format=form)
+        assert reply["ok"], reply["error"]
+        file, buffers = page.until(
+            lambda m, wanted=form: m["type"] == "file" and m["format"] == wanted
+        )
+        assert file["seq"] < reply["seq"]
+        assert bytes(buffers[0]).startswith(begins)
+    refused = page.command(key, "export", capture=capture, format="docx")
+    assert not refused["ok"]
+    assert "valid: svg, png, pdf, dot, json" in refused["error"]
+
+
 def test_two_pages_see_the_same_and_a_late_one_sees_all(kernel: BlockingKernelClient) -> None:
     first = Page(kernel)
     key = experiment_of(first)

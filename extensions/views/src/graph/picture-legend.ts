@@ -18,20 +18,22 @@ interface Place {
 /** Paints `legend` where it lies over the drawing. */
 export function paintLegend(pen: Pen, legend: HTMLElement, palette: Palette): void {
   const frame = (legend.parentElement ?? legend).getBoundingClientRect();
-  const placed = ({ left, top, width, height }: DOMRect): Place => {
-    return { x: left - frame.left, y: top - frame.top, width, height };
-  };
-  const paint = (element: HTMLElement): void => {
-    const place = placed(element.getBoundingClientRect());
+  const paint = (element: HTMLElement, outer: number): void => {
     const style = getComputedStyle(element);
+    // In a picture there is nothing to open: the heading stands where its triangle was.
+    const shift = outer + (element.tagName === 'SUMMARY' ? parseFloat(style.marginLeft) || 0 : 0);
+    const placed = ({ left, top, width, height }: DOMRect): Place => {
+      return { x: left - frame.left - shift, y: top - frame.top, width, height };
+    };
+    const place = placed(element.getBoundingClientRect());
     paintBox(pen, place, style);
     paintSign(pen, element, place, palette);
     for (const child of element.childNodes) {
-      if (child instanceof HTMLElement) paint(child);
+      if (child instanceof HTMLElement) paint(child, shift);
       else if (child instanceof Text) paintText(pen, child, style, placed);
     }
   };
-  paint(legend);
+  paint(legend, 0);
 }
 
 /** Surface and border: a frame, or the one line that stands for an edge. */

@@ -156,6 +156,8 @@ export class SvgPen implements Pen {
       `font-family="${escape(family)}" font-size="${num(Number(size))}"`,
       weight && weight !== '400' ? `font-weight="${weight}"` : '',
       anchor ? `text-anchor="${anchor}"` : '',
+      // What is drawn beside it was placed by this width; another font must not run into it.
+      `textLength="${num(this.measureText(text).width)}"`,
     ].filter(Boolean);
     const paint = this.#paint('fill', this.fillStyle);
     this.#parts.push(`<text ${attributes.join(' ')} ${paint}>${escape(text)}</text>`);
