@@ -7,9 +7,6 @@ import { currentCapture } from '../documents/current';
 import { reporting } from '../report';
 import { CommandIDs, IWorkbenchConnections } from '../tokens';
 
-/** A letter typed into a field of the view is no command. */
-const SELECTOR = '.jp-Workbench-document:not(:has(input:focus))';
-
 export const captures: JupyterFrontEndPlugin<void> = {
   id: 'torch-workbench:captures',
   description: 'Goes from capture to capture in one tab, compares them, swaps what is compared.',
@@ -116,17 +113,14 @@ export const captures: JupyterFrontEndPlugin<void> = {
       execute: reporting(swap),
     });
 
-    const keys: [string, string][] = [
-      [CommandIDs.olderCapture, '['],
-      [CommandIDs.newerCapture, ']'],
-      [CommandIDs.compareWith, 'C'],
-      [CommandIDs.swapSides, 'X'],
+    const ids = [
+      CommandIDs.captureHere,
+      CommandIDs.olderCapture,
+      CommandIDs.newerCapture,
+      CommandIDs.compareWith,
+      CommandIDs.swapSides,
     ];
-    for (const [command, key] of keys) {
-      commands.addKeyBinding({ command, keys: [key], selector: SELECTOR });
-    }
-    const ids = [CommandIDs.showCapture, CommandIDs.captureHere, ...keys.map(([id]) => id)];
-    for (const command of ids.slice(1)) {
+    for (const command of ids) {
       palette?.addItem({ command, category: trans.__('Workbench') });
     }
     const refresh = (): void => ids.forEach((id) => commands.notifyCommandChanged(id));
