@@ -54,6 +54,27 @@ def early_exit() -> GraphRecord:
     return _captured(model, loss)
 
 
+def _asking(threshold: float) -> GraphRecord:
+    model = models.Asking(threshold)
+    x, y = torch.randn(128, 3, 32, 32), torch.randint(0, 10, (128,))
+
+    def loss() -> torch.Tensor:
+        early, late = model(x)
+        return F.cross_entropy(late, y) + 0.3 * F.cross_entropy(early, y)
+
+    return _captured(model, loss)
+
+
+def asking() -> GraphRecord:
+    """An early exit that was not taken, and tests further on."""
+    return _asking(0.75)
+
+
+def asking_taken() -> GraphRecord:
+    """The same, taken."""
+    return _asking(0.05)
+
+
 def bert() -> GraphRecord:
     """BERT-base's twelve layers, narrow."""
     from transformers import BertConfig, BertForSequenceClassification
@@ -117,7 +138,8 @@ def compiled_blocks() -> GraphRecord:
 
 
 MAKERS = (
-    resnet50, dense, early_exit, bert, non_finite, chain, hostile, compiled, compiled_blocks
+    resnet50, dense, early_exit, asking, asking_taken, bert, non_finite, chain, hostile, compiled,
+    compiled_blocks,
 )  # fmt: skip
 
 

@@ -3,7 +3,13 @@ import { describe, expect, it } from 'vitest';
 import { crossings, endBeside, gapBefore } from '../src/graph/header';
 import type { Line } from '../src/graph/layout';
 
-const line = (...points: number[]): Line => ({ points, edges: [], bytes: 1, arrow: false });
+const line = (...points: number[]): Line => ({
+  points,
+  edges: [],
+  bytes: 1,
+  arrow: false,
+  soft: false,
+});
 
 describe('the text of a header', () => {
   it('stands at the right end where no line comes in', () => {

@@ -16,6 +16,8 @@ export interface VisibleEdge {
   from: Item;
   to: Item;
   bytes: number;
+  /** Whether nothing flows along it: it leads to or from a test. */
+  soft?: boolean;
 }
 
 /** A piece of one or more edges inside one box, before it has a place. */
@@ -30,10 +32,16 @@ export interface Part {
   target: Item | null;
   edges: number[];
   bytes: number;
+  /** Whether nothing flows along any of its edges. */
+  soft: boolean;
 }
 
-/** Edges between visible nodes, at most one for each pair. */
-export function visibleEdges(flows: readonly Flow[], shown: readonly Item[]): VisibleEdge[] {
+/** Edges between visible nodes, at most one for each pair; `asks` only where their test is shown. */
+export function visibleEdges(
+  flows: readonly Flow[],
+  shown: readonly Item[],
+  asks: readonly Flow[] = [],
+): VisibleEdge[] {
   const index = new Map<Item, number>();
   shown.forEach((item) => {
     if (!index.has(item)) index.set(item, index.size);
@@ -48,7 +56,13 @@ export function visibleEdges(flows: readonly Flow[], shown: readonly Item[]): Vi
     if (edge) edge.bytes = Math.max(edge.bytes, flow.bytes);
     else found.set(key, { id: found.size, from, to, bytes: flow.bytes });
   }
-  return [...found.values()];
+  const edges = [...found.values()];
+  for (const { from: a, to: b } of asks) {
+    const [from, to] = [shown[a], shown[b]];
+    const isShown = [from, to].some((one) => one?.kind === 'operation' && one.asked);
+    if (from && to && isShown) edges.push({ id: edges.length, from, to, bytes: 0, soft: true });
+  }
+  return edges;
 }
 
 /** The box directly around an item; null around the root. */
@@ -66,7 +80,11 @@ export function shareEdges(tree: Tree, edges: readonly VisibleEdge[]): Map<Group
     names.set(item, known);
     return known;
   };
-  const add = (box: Group, part: Omit<Part, 'edges' | 'bytes'>, edge: VisibleEdge): void => {
+  const add = (
+    box: Group,
+    part: Omit<Part, 'edges' | 'bytes' | 'soft'>,
+    edge: VisibleEdge,
+  ): void => {
     const parts = boxes.get(box) ?? new Map<string, Part>();
     boxes.set(box, parts);
     const key = `${name(part.source)}>${name(part.target)}`;
@@ -74,7 +92,9 @@ export function shareEdges(tree: Tree, edges: readonly VisibleEdge[]): Map<Group
     if (known) {
       known.edges.push(edge.id);
       known.bytes = Math.max(known.bytes, edge.bytes);
-    } else parts.set(key, { ...part, edges: [edge.id], bytes: edge.bytes });
+      known.soft &&= edge.soft === true;
+    } else
+      parts.set(key, { ...part, edges: [edge.id], bytes: edge.bytes, soft: edge.soft === true });
   };
   const fans = countFans(tree, edges);
   for (const edge of edges) {
@@ -108,7 +128,8 @@ function countFans(
   edges: readonly VisibleEdge[],
 ): { enterOnce: (box: Group, from: Item, to: Item) => boolean } {
   const counts = new Map<Group, Map<Item, number>>();
-  for (const { from, to } of edges) {
+  for (const { from, to, soft } of edges) {
+    if (soft) continue;
     const above = around(tree, from);
     for (let box = parentOf(tree, to); box && !above.has(box); box = box.parent) {
       const inBox = counts.get(box) ?? new Map<Item, number>();

@@ -33,7 +33,9 @@ export function gradientOf(record: GraphColumns, row: number): Gradient | null {
  */
 export function outputOf(item: Item, operations: readonly Operation[]): Operation | undefined {
   if (item.kind === 'operation') return item;
-  const last = operations[item.end - 1];
+  let { end } = item;
+  while (operations[end - 1]?.asked && end > item.start) end -= 1;
+  const last = operations[end - 1];
   if (!last?.host) return last;
   return last.host.id >= item.start ? last.host : undefined;
 }

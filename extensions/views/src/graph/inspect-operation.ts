@@ -3,6 +3,7 @@ import { facts, h, note, section, sourceCard } from './dom';
 import { formatBytes, formatCount, formatSeconds, shorten } from './format';
 import { numOps, type Item } from './groups';
 import { questions } from './inspect-actions';
+import { inspectBranch } from './inspect-branch';
 import { gradientSection, parameterTable } from './inspect-gradient';
 import { inspectInner } from './inspect-inner';
 import { neighbours } from './inspect-neighbours';
@@ -15,6 +16,7 @@ import type { Saved } from './storages';
 export function inspectOperation(inspection: Inspection, item: Operation): Node[] {
   const { state } = inspection;
   const { record } = state;
+  if (item.asked) return inspectBranch(inspection, item);
   if (isInner(item)) return inspectInner(inspection, item);
   const row = item.rows[item.rows.length - 1] ?? 0;
   const type = record.strings[Number(record.node_type[row])] ?? '';

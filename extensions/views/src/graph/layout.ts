@@ -49,6 +49,8 @@ export interface Line {
   bytes: number;
   /** Whether the edge ends here, so an arrowhead is due. */
   arrow: boolean;
+  /** Whether nothing flows along it: it leads to or from a test. */
+  soft: boolean;
 }
 
 export interface Layout {
@@ -72,8 +74,9 @@ export function layout(
   flows: readonly Flow[],
   open: ReadonlySet<Group>,
   widthOf: (bytes: number) => number,
+  asks: readonly Flow[] = [],
 ): Layout {
-  const edges = visibleEdges(flows, representatives(tree, open));
+  const edges = visibleEdges(flows, representatives(tree, open), asks);
   const parts = shareEdges(tree, edges);
   const local = arrange(tree.root, open, parts, widthOf, new Set());
   const boxes = new Map<Item, Box>();
@@ -95,12 +98,15 @@ function arrange(
     from: part.from === null ? -1 : (position.get(part.from) ?? -1),
     to: part.to === null ? items.length : (position.get(part.to) ?? items.length),
     width: widthOf(part.bytes),
+    soft: part.soft,
   }));
-  const starts = mine.flatMap(({ from, to, target }, index) =>
-    from === null && to && target && preferred.has(target) ? [bare[index]?.to ?? 0] : [],
+  const starts = mine.flatMap(({ from, to, target, soft }, index) =>
+    !soft && from === null && to && target && preferred.has(target) ? [bare[index]?.to ?? 0] : [],
   );
   // Without a trunk to go on from, one that starts at what comes in beats one that starts here.
-  const entered = bare.flatMap(({ from, to }) => (from < 0 && to < items.length ? [to] : []));
+  const entered = bare.flatMap(({ from, to, soft }) =>
+    !soft && from < 0 && to < items.length ? [to] : [],
+  );
   const planned = plan(items.map(size), bare, new Set(starts.length > 0 ? starts : entered));
   const before = predecessors(planned.chains, items);
   const locals = items.map((item, index) => {
@@ -110,7 +116,7 @@ function arrange(
     return arrange(item, open, parts, widthOf, new Set(wanted));
   });
   const inputs = new Map<Item | null, number>();
-  for (const part of mine) inputs.set(part.to, (inputs.get(part.to) ?? 0) + 1);
+  for (const { to, soft } of mine) if (!soft) inputs.set(to, (inputs.get(to) ?? 0) + 1);
   const links = mine.map((part, index): Link => {
     const { from, to, width } = bare[index] ?? { from: -1, to: items.length, width: 1 };
     return {
@@ -120,7 +126,8 @@ function arrange(
       fromX: (part.source && locals[from]?.exits.get(part.source)) ?? 0,
       toX: part.target ? entryPort(locals[to], part) : 0,
       source: part.source === null ? `in ${index}` : `${from} ${keyOf(part.source)}`,
-      side: part.to?.kind === 'operation' && (inputs.get(part.to) ?? 0) > 1,
+      side: part.to?.kind === 'operation' && (inputs.get(part.to) ?? 0) > (part.soft ? 0 : 1),
+      soft: part.soft,
     };
   });
   const extents = items.map(
@@ -185,7 +192,7 @@ function frame(
     if (part.from === null && part.target) entries.set(entryKey(part.source, part.target), port);
     if (part.to === null && part.source) exits.set(part.source, port);
     const arrow = part.to !== null && part.to === part.target;
-    return { points, edges: part.edges, bytes: part.bytes, arrow };
+    return { points, edges: part.edges, bytes: part.bytes, arrow, soft: part.soft };
   });
   const crossed = header > 0 ? crossings(lines, 0) : [];
   const room = `${size(group)} ops · 1000 KiB`.length * 6.2;

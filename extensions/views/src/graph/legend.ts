@@ -22,7 +22,7 @@ const TITLES: Record<Colouring, string> = {
 /** Fills the legend for the colouring in use. */
 export function showLegend(element: HTMLDetailsElement, state: GraphState, palette: Palette): void {
   element.replaceChildren(h('summary', {}, h('b', {}, titleOf(state))));
-  const texts = scaleTicks(state);
+  const texts = clipped(scaleTicks(state), state);
   if (texts.length > 0) {
     const ramp = h('div', { class: 'ramp' });
     for (const colour of palette.scale) ramp.append(h('i', { style: `background:${colour}` }));
@@ -44,6 +44,16 @@ export function showLegend(element: HTMLDetailsElement, state: GraphState, palet
 
 function titleOf({ colours, colouring }: GraphState): string {
   return colours ? `Gradient norm at ${stepName(colours)} (log)` : TITLES[colouring];
+}
+
+/** The loss is left out of the scale of norms: its gradient is 1 whatever the model does. */
+function clipped(texts: string[], { colouring, colours, norms, root }: GraphState): string[] {
+  const loss = Math.log10(root?.gradient?.norm ?? NaN);
+  if (colours || colouring !== 'gradient' || !norms) return texts;
+  const last = texts.length - 1;
+  return texts.map((text, at) =>
+    at === last && loss > norms[1] ? `≥ ${text}` : at === 0 && loss < norms[0] ? `≤ ${text}` : text,
+  );
 }
 
 function keysOf(state: GraphState, palette: Palette): HTMLElement[] {

@@ -6,6 +6,9 @@ import type { Extent } from './place';
 export const NODE_WIDTH = 152;
 export const NODE_HEIGHT = 36;
 export const CARD_HEIGHT = 32;
+/** Of the card of a test that Python made. */
+export const ASKED_WIDTH = 248;
+export const ASKED_HEIGHT = 56;
 export const HEADER = 26;
 export const PADDING = 10;
 const CHIP_GAP = 12;
@@ -34,6 +37,8 @@ export function headerRoom(text: string, extra: number): number {
 /** Room for a node or a card; parameters stand on the side away from the trunk. */
 export function leafExtent(item: Item | undefined, trunk: boolean): Extent {
   if (!item || item.kind !== 'operation') return { left: 160, right: 160, height: CARD_HEIGHT };
+  const half = ASKED_WIDTH / 2;
+  if (item.asked) return { left: half, right: half, height: ASKED_HEIGHT };
   const chips = chipWidth(item.leaves);
   const room = NODE_WIDTH / 2 + (chips > 0 ? chips + CHIP_GAP : 0);
   const plain = NODE_WIDTH / 2;

@@ -3,6 +3,7 @@
  * the operations that use them, edges between operations. The order of the operations is a
  * topological order as close to the forward order (autograd's sequence numbers) as the graph allows.
  */
+import type { Asked } from './branches';
 import type { Column, GraphColumns } from './columns';
 import { COMPILED, foldCalls, foldParameters, INPUT, type Folded } from './fold';
 import { gradientOf, type Gradient } from './gradients';
@@ -54,6 +55,8 @@ export interface Operation {
   tag: string;
   /** Which of two captures have it: 1, 2, or 3 for both (and for a graph of one capture). */
   sides: number;
+  /** Of a test that Python made of a tensor (`branches.ts`): no operation, but drawn like one. */
+  asked?: Asked;
 }
 
 export interface Flow {
@@ -67,11 +70,14 @@ export interface Operations {
   flows: Flow[];
   /** Operation that made the loss, -1 when the graph has none. */
   root: number;
+  /** Lines to and from tests, along which nothing flows. */
+  asks?: Flow[];
 }
 
-/** Whether an operation runs inside a compiled node: neither its bytes nor its gradient are known. */
+/** Whether it runs inside a compiled node, or is a test: it has no bytes and no gradient. */
 export function isInner(operation: Operation): boolean {
-  return operation.host !== null && operation.host !== operation;
+  const { host, asked } = operation;
+  return asked !== undefined || (host !== null && host !== operation);
 }
 
 /** Groups rows into operations and orders them; linear up to one heap pass. */

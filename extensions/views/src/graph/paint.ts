@@ -186,6 +186,7 @@ function paintLine(scene: Scene, line: Line, colour: string, head: string): void
   const { context, state, pixel, view, detail } = scene;
   const { points } = line;
   const width = state.widthOf(line.bytes);
+  if (line.soft && detail !== 'all' && detail !== 'name') return;
   if (width < pixel * 0.25 || points.length < 4) return;
   const last = points.length - 2;
   let [left, right, top, bottom] = [Infinity, -Infinity, Infinity, -Infinity];
@@ -203,7 +204,7 @@ function paintLine(scene: Scene, line: Line, colour: string, head: string): void
   const size = arrow ? Math.min(7, Math.max(5, width * 0.9)) : 0;
   const dx = Math.sign(endX - beforeX);
   const dy = Math.sign(endY - beforeY);
-  context.strokeStyle = colour;
+  context.strokeStyle = line.soft && colour === scene.palette.flow ? head : colour;
   context.lineWidth = Math.max(width, pixel * 0.75);
   context.beginPath();
   context.moveTo(points[0] ?? 0, points[1] ?? 0);
@@ -218,7 +219,9 @@ function paintLine(scene: Scene, line: Line, colour: string, head: string): void
     );
   }
   context.lineTo(endX - dx * size, endY - dy * size);
+  if (line.soft) context.setLineDash([2, 4]);
   context.stroke();
+  if (line.soft) context.setLineDash([]);
   if (!arrow) return;
   const half = Math.max(4, width * 0.5 + 2);
   context.fillStyle = head;

@@ -30,6 +30,8 @@ export interface Link {
   width: number;
   /** Whether the target can be entered from its right side. */
   side: boolean;
+  /** Whether nothing flows along it: it orders rows, and chains do not follow it. */
+  soft?: boolean;
 }
 
 export interface Placement {
@@ -56,6 +58,8 @@ interface Vertical {
   items: number[];
   links: number[];
   width: number;
+  /** Whether nothing flows along any of its links. */
+  soft: boolean;
 }
 
 /** Places planned items; with `spanning`, a tall item may reach down beside the rows below it. */
@@ -110,13 +114,15 @@ function chainRun(
 ): Vertical {
   const head = items[0] ?? 0;
   const last = bottomOf(items[items.length - 1] ?? 0);
-  const run: Vertical = { first: rowOf(head), last, items, links: [], width: 0 };
+  const run: Vertical = { first: rowOf(head), last, items, links: [], width: 0, soft: false };
   for (let at = 1; at < items.length; at += 1)
     for (const index of outgoing[items[at - 1] ?? 0] ?? [])
       if (links[index]?.to === items[at]) run.links.push(index);
   let nearest = -1;
   let row = -2;
-  for (const index of incoming[head] ?? []) {
+  const into = incoming[head] ?? [];
+  const flows = into.filter((index) => !links[index]?.soft);
+  for (const index of flows.length > 0 ? flows : into) {
     const above = bottomOf(links[index]?.from ?? -1);
     if (above > row) [nearest, row] = [index, above];
   }
@@ -124,6 +130,7 @@ function chainRun(
     run.links.push(nearest);
     run.first = Math.min(run.first, row + 1);
   }
+  run.soft = run.links.length > 0 && run.links.every((index) => links[index]?.soft);
   return run;
 }
 
@@ -157,7 +164,10 @@ function lanes(
     const first = bottomOf(link.from) + 1;
     const last = lastRow(index);
     if (chained.has(index) || last < first) return;
-    const lane = bySource.get(link.source) ?? { first, last, items: [], links: [], width: 0 };
+    const { soft = false } = link;
+    const known = bySource.get(link.source);
+    const lane = known ?? { first, last, items: [], links: [], width: 0, soft };
+    lane.soft &&= soft;
     lane.last = Math.max(lane.last, last);
     lane.links.push(index);
     lane.width = Math.max(lane.width, link.width);
@@ -179,7 +189,11 @@ function pack(
   const x = new Array<number>(count).fill(0);
   const lane = new Array<number | undefined>(links.length).fill(undefined);
   const [main, ...rest] = verticals;
-  const ordered = rest.sort((a, b) => a.last - a.first - (b.last - b.first) || a.first - b.first);
+  // Tests stand beside what flows.
+  const ordered = rest.sort(
+    (a, b) =>
+      Number(a.soft) - Number(b.soft) || a.last - a.first - (b.last - b.first) || a.first - b.first,
+  );
   for (const vertical of main ? [main, ...ordered] : []) {
     const half = vertical.width / 2 + 2;
     const taken = new Map<number, Extent | undefined>();

@@ -1,7 +1,7 @@
 /** Rows and chains of one box: what can be said before any size is known. */
 import type { Link } from './place';
 
-type PlanLink = Pick<Link, 'from' | 'to' | 'width'>;
+type PlanLink = Pick<Link, 'from' | 'to' | 'width' | 'soft'>;
 
 /** Rows and chains: all that can be said before the sizes are known. */
 export interface Plan {
@@ -74,7 +74,7 @@ function findChains(
     let widest = -1;
     for (const index of outgoing[item] ?? []) {
       const link = links[index];
-      if (!link || link.to >= count) continue;
+      if (!link || link.soft || link.to >= count) continue;
       const length = (down[link.to] ?? 0) + (weights[item] ?? 1);
       if (length > (down[item] ?? 0) || (length === down[item] && link.width > widest)) {
         down[item] = length;
@@ -92,7 +92,7 @@ function findChains(
       let score = -1;
       for (const index of outgoing[item] ?? []) {
         const link = links[index];
-        if (!link || link.to >= count || taken[link.to]) continue;
+        if (!link || link.soft || link.to >= count || taken[link.to]) continue;
         const value = (down[link.to] ?? 0) * 1000 + link.width;
         if (value > score) [best, score] = [link.to, value];
       }

@@ -33,7 +33,7 @@ export function settle(
     })),
   };
   boxes.set(item, box);
-  if (item.kind === 'operation') {
+  if (item.kind === 'operation' && !item.asked) {
     box.node = { x: axis - NODE_WIDTH / 2, width: NODE_WIDTH };
     box.chips = chipsOf(item.leaves, box.node.x, top, trunk);
   }

@@ -1,4 +1,6 @@
 /** The drawing of one capture: what it is coloured by, and what can be asked of it. */
+import { paintBranch } from './branch-paint';
+import { withBranches } from './branches';
 import { checkpointEstimate, type CheckpointEstimate } from './checkpoint';
 import { shadeOf, type Shade } from './colour';
 import type { GraphColumns } from './columns';
@@ -32,13 +34,15 @@ export class GraphState extends Drawing {
   #held: Storages | null = null;
 
   constructor(record: GraphColumns, limit?: number) {
-    super(record, withInside(record, readOperations(record)), { limit, closed: closedInside });
+    const read = withInside(record, readOperations(record));
+    super(record, withBranches(record, read), { limit, closed: closedInside });
     const { operations } = this;
     this.mostSaved = operations.reduce(
       (most, { saved, shared }) => Math.max(most, saved, shared),
       0,
     );
-    this.dtypes = [...new Set(operations.map(({ dtype }) => dtype))].sort();
+    const real = operations.filter(({ asked }) => !asked);
+    this.dtypes = [...new Set(real.map(({ dtype }) => dtype))].sort();
     this.norms = normRange(operations);
     this.mostSeconds = record.modules.reduce(
       (most, { path, forward_s: seconds }) => (path === '' ? most : Math.max(most, seconds ?? 0)),
@@ -46,6 +50,8 @@ export class GraphState extends Drawing {
     );
     this.unreached = new UnreachedIndex(record.unreached);
   }
+
+  override paintAsked = paintBranch;
 
   override shade(item: Item, palette: Palette): Shade {
     return shadeOf(item, this, palette);

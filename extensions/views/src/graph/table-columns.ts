@@ -27,7 +27,7 @@ function cellsOf(state: GraphState, item: Item): string[] {
   const source = operation ? state.record.sources[operation.source] : undefined;
   return [
     shorten(item.kind === 'operation' ? item.op : item.cls, 40),
-    formatCount(numOps(item)),
+    operation?.asked ? '' : formatCount(numOps(item)),
     shorten(operation?.shape ?? '', 40),
     shorten(operation?.dtype ?? '', 24),
     known ? formatBytes(item.saved) : '',

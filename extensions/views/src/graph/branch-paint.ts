@@ -1,0 +1,82 @@
+/** Draws the card of a test that Python made: a dotted diamond, the test, its numbers, its line. */
+import { sourceLabel } from './dom';
+import type { Box } from './layout';
+import { ASKED_HEIGHT } from './nodes';
+import { round, type Scene } from './paint';
+import { font } from './paint-node';
+import { strengthOf } from './shade';
+import type { Operation } from './operations';
+import { drawText, fitText } from './text';
+
+const DIAMOND = 14;
+const TEXT = 46;
+
+export function paintBranch(scene: Scene, box: Box, operation: Operation): void {
+  const { context, palette, state, detail, hovered } = scene;
+  const { asked } = operation;
+  if (!asked || (detail !== 'all' && detail !== 'name')) return;
+  const { x, width } = box.node;
+  const { y } = box;
+  const middle = y + ASKED_HEIGHT / 2;
+  context.globalAlpha = strengthOf(state, operation);
+  context.fillStyle = palette.raise;
+  context.strokeStyle = hovered === box ? palette.ink : palette.stroke2;
+  context.lineWidth = hovered === box ? 1.5 : 1;
+  round(context, x, y, width, ASKED_HEIGHT, 6);
+  context.fill();
+  context.stroke();
+  context.strokeStyle = palette.ink;
+  context.lineWidth = 1.25;
+  context.setLineDash([1.5, 2.5]);
+  context.beginPath();
+  const centre = x + TEXT / 2 + 1;
+  for (const [dx, dy] of [
+    [0, -18],
+    [DIAMOND + 4, 0],
+    [0, 18],
+    [-DIAMOND - 4, 0],
+    [0, -18],
+  ] as const)
+    context.lineTo(centre + dx, middle + dy);
+  context.stroke();
+  context.setLineDash([]);
+  context.fillStyle = palette.ink;
+  context.textAlign = 'center';
+  font(scene, 11, true);
+  context.fillText(asked.word === 'if' ? 'if' : asked.word === 'while' ? '↻' : '!', centre, middle);
+  context.textAlign = 'left';
+  const room = width - TEXT - 8;
+  const size = font(scene, 11);
+  context.font = `${size}px ${palette.token('--wb-code-font')}`;
+  const all = detail === 'all';
+  drawText(context, asked.condition, x + TEXT, y + (all ? 12 : 15), room);
+  font(scene, 11);
+  context.fillStyle = palette.ink2;
+  const times = asked.times > 1 ? ` × ${asked.times}` : '';
+  const values = all && asked.first.values !== asked.condition ? asked.first.values : '';
+  const outcome = `${asked.first.taken ? 'True' : 'False'}${times}`;
+  const second = y + (all ? 28 : 38);
+  let used = drawText(context, values ? `${values} is` : 'is', x + TEXT, second, room - 36) + 4;
+  font(scene, 11, true);
+  context.fillStyle = palette.ink;
+  used += TEXT;
+  drawText(context, outcome, x + used, second, room - used + TEXT);
+  if (!all) return;
+  font(scene, 11);
+  context.fillStyle = palette.ink2;
+  const source = state.record.sources[operation.source];
+  const next = asked.after ? ` → ${nextName(state, operation)}` : '';
+  const label = source ? sourceLabel(source) : '';
+  drawText(context, fitText(context, `${label}${next}`, room), x + TEXT, y + 44, room);
+  context.globalAlpha = 1;
+}
+
+/** What was made after the test: the module it begins, or the call itself. */
+export function nextName(state: Scene['state'], { id, asked }: Operation): string {
+  const after = asked?.after;
+  if (!after) return '';
+  const around = state.tree.parents[id] ?? null;
+  const inner = state.path(after);
+  const at = around ? inner.indexOf(around) : -1;
+  return inner[at + 1]?.title ?? after.op;
+}

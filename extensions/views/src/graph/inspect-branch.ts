@@ -1,0 +1,40 @@
+/** The inspector's page for a test that Python made of a tensor. */
+import { facts, h, note, section, sourceCard } from './dom';
+import { formatCount, shorten } from './format';
+import { head, itemLink } from './inspector';
+import type { Inspection } from './inspection';
+import type { Operation } from './operations';
+
+export function inspectBranch({ state, select }: Inspection, item: Operation): Node[] {
+  const { asked } = item;
+  if (!asked) return [];
+  const { record } = state;
+  const { first, times, before, after, condition, word } = asked;
+  const outcome = first.taken ? 'True' : 'False';
+  const parts: Node[] = [
+    head(state, item, `${word} ${condition}`, `Python asked a tensor: ${outcome}`),
+  ];
+  const source = record.sources[item.source];
+  if (source) parts.push(sourceCard(source));
+  const rows: [string, string][] = [];
+  if (first.values) rows.push(['Compared', first.values]);
+  rows.push(['Came out', outcome]);
+  if (times > 1) rows.push(['Asked', `${formatCount(times)} times here; the first is shown`]);
+  const module = record.modules[first.module];
+  if (module) rows.push(['Module', `${shorten(module.path, 80) || '(model)'} · ${module.cls}`]);
+  const list = h('div', {});
+  for (const [label, other] of [
+    ['tested what came from', before],
+    ['made next:', after],
+  ] as const)
+    if (other)
+      list.append(
+        h('p', {}, h('span', { class: 'wv-note' }, `${label} `), itemLink(other, select)),
+      );
+  parts.push(section('Test', '', facts(rows)));
+  parts.push(section('Around it', '', list, note(SHAPED)));
+  return parts;
+}
+
+const SHAPED =
+  'No gradient flows through a test. It decided which operations are in this graph, which is that of this step alone.';
