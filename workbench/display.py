@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import cache
 from html import escape, unescape
 from pathlib import Path
@@ -70,6 +70,20 @@ def mime_bundle(
         return static, {}
     data, metadata = shown
     return {**data, **(beside or {}), **static}, metadata
+
+
+def send_bundle(widget: Any, name: str, known: Container[str]) -> None:
+    """Answer a widget that asks for the bundle of another view, which it does not carry itself.
+
+    Args:
+        widget: the widget that asked.
+        name: what it asked for; the answer has no buffers unless ``known`` has it and it is built.
+        known: the bundles that it may ask for.
+    """
+    files = [STATIC / f"{name}.{kind}" for kind in ("js", "css")] if name in known else []
+    there = bool(files) and all(file.exists() for file in files)
+    buffers = [file.read_bytes() for file in files] if there else None
+    widget.send({"type": "module", "name": name}, buffers)
 
 
 def with_images(html: str) -> str:

@@ -135,6 +135,25 @@ test.describe('Gradient flow below a graph', () => {
     await expect(slider(view)).toBeHidden();
     await idle(page);
   });
+
+  test('stands below a graph in a cell, too, as the training was then', async ({
+    page,
+    tmpPath,
+  }) => {
+    test.setTimeout(300_000);
+    const train = 'exp.run(steps=60, wait=True)';
+    await runNotebook(page, `${tmpPath}/cell.ipynb`, [CELL, train, 'wb.graph(exp)']);
+    const output = page.locator('.jp-OutputArea-output').filter({ has: page.locator('.wv-graph') });
+    const strip = slider(output);
+    await expect(strip).toBeVisible(PATIENT);
+    await output.scrollIntoViewIfNeeded();
+    await strip.focus();
+    await page.keyboard.press('Home');
+    await expect(over(output)).toContainText('at step 1.');
+    await output.screenshot({ path: picture('flow-cell.png') });
+    await page.keyboard.press('Escape');
+    await expect(over(output)).toBeHidden();
+  });
 });
 
 async function isFocused(element: Locator): Promise<boolean> {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast, overload
 
 import torch
 from torch import nn
 
+from workbench.experiment import Experiment
+from workbench.experiment.flow import flow_source
 from workbench.graph.batches import held_batch_size
 from workbench.graph.build import Origin, build_record
 from workbench.graph.caller import caller_variables, held_tensors, models_of
@@ -19,7 +22,7 @@ from workbench.graph.gradients import GradientWatch
 from workbench.graph.probe import GraphProbe
 from workbench.graph.tracing import TracedGraph, trace_of
 from workbench.graph.view import GraphView
-from workbench.records import GraphDiff, GraphRecord, RecordError
+from workbench.records import GradientFlow, GraphDiff, GraphRecord, RecordError
 
 
 @overload
@@ -76,11 +79,17 @@ def graph(
         return GraphView(target)
     capture: Any = getattr(target, "capture", None)
     if callable(capture):
-        return GraphView(cast(Any, capture(GraphProbe(gradients=gradients))).wait())
+        record = cast(Any, capture(GraphProbe(gradients=gradients))).wait()
+        return GraphView(record, flow=_flow_of(target))
     raise TypeError(
         f"graph() got {type(target).__name__}; it takes a loss tensor, an Experiment, a module (as "
         "a `with` block around its forward), a GraphRecord, or the path of a saved one"
     )
+
+
+def _flow_of(target: object) -> Callable[[], GradientFlow] | None:
+    """What gives the gradient flow of an experiment; keeps no experiment alive."""
+    return flow_source(target) if isinstance(target, Experiment) else None
 
 
 def _of_loss(loss: torch.Tensor, model: nn.Module | None, *, gradients: bool) -> GraphView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.display import mime_bundle
+from workbench.display import mime_bundle, send_bundle
 from workbench.graph.after_backward import with_gradients
 from workbench.graph.checkpointing import checkpoint_saving
 from workbench.graph.describe import describe
@@ -19,13 +19,15 @@ from workbench.graph.svg import graph_html
 from workbench.graph.wording import heading, summary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.figure import Figure
 
     from workbench.graph.checkpointing import CheckpointSaving
     from workbench.graph.diff_view import GraphDiffView
     from workbench.graph.gradients import GradientWatch
     from workbench.graph.holders import HeldStorage
-    from workbench.records import GraphNode, GraphRecord, Unreached
+    from workbench.records import GradientFlow, GraphNode, GraphRecord, Unreached
 
 
 class GraphView:
@@ -35,11 +37,20 @@ class GraphView:
         record: what to show; None until there is one.
         watch: the backward of the same graph, where it is still to come: its gradients are in the
             record once it has run.
+        flow: gives the gradient flow of the training that the graph is of. It is shown below the
+            graph, as it is when the view is displayed.
     """
 
-    def __init__(self, record: GraphRecord | None, watch: GradientWatch | None = None) -> None:
+    def __init__(
+        self,
+        record: GraphRecord | None,
+        watch: GradientWatch | None = None,
+        *,
+        flow: Callable[[], GradientFlow] | None = None,
+    ) -> None:
         self._record = record
         self._watch = watch
+        self._flow = flow
 
     @property
     def has_record(self) -> bool:
@@ -134,8 +145,20 @@ class GraphView:
             return {"text/plain": str(self)}, {}
         return mime_bundle(
             "graph",
-            {"record": record.to_bytes(), "error": ""},
+            {"record": record.to_bytes(), "error": "", "flow": self._flow_bytes()},
             text=str(self),
             html=graph_html(record),
             options=options,
+            on_message=_on_message,
         )
+
+    def _flow_bytes(self) -> bytes:
+        """The gradient flow so far; empty where one step, or none, was sampled."""
+        flow = None if self._flow is None else self._flow()
+        return b"" if flow is None or len(flow.step) < 2 else flow.to_bytes()
+
+
+def _on_message(widget: Any, content: Any) -> None:
+    """The widget asks for the strip below its graph, which most graphs have no use for."""
+    if isinstance(content, dict) and content.get("type") == "module":
+        send_bundle(widget, str(content.get("name")), {"flow"})

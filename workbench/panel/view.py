@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench.display import STATIC, MimeBundle, mime_bundle
+from workbench.display import MimeBundle, mime_bundle, send_bundle
 from workbench.panel.hub import hub
 from workbench.panel.summary import static_html, text_summary
 
@@ -43,7 +43,8 @@ def _on_widget_message(widget: Any, content: Any) -> None:
     if not isinstance(content, dict):
         return
     if content.get("type") == "module":
-        _send_module(widget, str(content.get("name")))
+        # where the page has no tabs to open it in
+        send_bundle(widget, str(content.get("name")), _VIEWS)
         return
     client = f"widget-{widget.model_id}"
     if content.get("type") == "connect":
@@ -54,11 +55,3 @@ def _on_widget_message(widget: Any, content: Any) -> None:
         hub().connect(client, send)
     else:
         hub().receive(client, content)
-
-
-def _send_module(widget: Any, name: str) -> None:
-    """A view the panel does not carry itself, where the page has no tabs to open it in."""
-    files = [STATIC / f"{name}.{kind}" for kind in ("js", "css")]
-    known = name in _VIEWS and all(file.exists() for file in files)
-    buffers = [file.read_bytes() for file in files] if known else None
-    widget.send({"type": "module", "name": name}, buffers)

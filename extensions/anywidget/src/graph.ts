@@ -3,16 +3,18 @@ import { GRAPH_RECORD, readRecordAs } from '@torch-workbench/records';
 import { mount } from '@torch-workbench/views/graph';
 import type { RenderProps } from './adapters/host';
 import { recordStore } from './adapters/record';
+import { mountWithStrip } from './adapters/strip';
 
 /** A view fills the box it is given; an output cell has no height of its own. */
 const HEIGHT = '520px';
+const HEIGHT_WITH_STRIP = '680px';
 
 function render({ model, el }: RenderProps): () => void {
-  el.style.height = HEIGHT;
-  return mount(
-    el,
-    recordStore(model, (bytes) => readRecordAs(GRAPH_RECORD, bytes)),
-  );
+  const store = recordStore(model, (bytes) => readRecordAs(GRAPH_RECORD, bytes));
+  const flow = model.get('flow');
+  const below = ArrayBuffer.isView(flow) && flow.byteLength > 0;
+  el.style.height = below ? HEIGHT_WITH_STRIP : HEIGHT;
+  return below ? mountWithStrip(model, el, store, flow) : mount(el, store);
 }
 
 export default { render };

@@ -4,23 +4,9 @@
  * one is opened, because a panel that carried them all would be too heavy for a notebook with many.
  */
 import type { InlineView, KernelStore, OpenRequest } from '@torch-workbench/views';
-import type { RenderProps, WidgetModel } from './host';
+import { bundleOf, type Bundle } from './bundle';
+import type { WidgetModel } from './host';
 import { adoptStyle } from './style';
-
-interface WidgetModule {
-  readonly default: { render(props: RenderProps): (() => void) | undefined };
-}
-
-/** A view's bundle: its module, and the stylesheet that goes beside it. */
-interface Bundle {
-  readonly module: WidgetModule;
-  readonly css: string;
-}
-
-type Answer = (data: Record<string, unknown>, buffers?: readonly ArrayBufferView[]) => void;
-
-const LIMIT_MS = 10_000;
-const loaded = new Map<string, Promise<Bundle>>();
 
 /** How a panel shows a capture below itself. */
 export function inlineView(model: WidgetModel, store: KernelStore): InlineView {
@@ -53,56 +39,8 @@ async function open(
   { kind, experiment, capture }: OpenRequest,
 ): Promise<{ bundle: Bundle; bytes: ArrayBuffer }> {
   const wanted = store.fetchRecord(experiment, capture ?? '');
-  const [bundle, bytes] = await Promise.all([widgetBundle(model, kind), wanted]);
+  const [bundle, bytes] = await Promise.all([bundleOf(model, kind), wanted]);
   return { bundle, bytes };
-}
-
-function widgetBundle(model: WidgetModel, name: string): Promise<Bundle> {
-  const known = loaded.get(name);
-  if (known) return known;
-  const bundle = askBundle(model, name).then(async ([js, css]) => ({
-    module: await importText(js),
-    css: new TextDecoder().decode(css),
-  }));
-  loaded.set(name, bundle);
-  bundle.catch(() => loaded.delete(name));
-  return bundle;
-}
-
-/** The texts of `workbench/static/<name>.js` and `.css`, over the widget's own messages. */
-function askBundle(
-  model: WidgetModel,
-  name: string,
-): Promise<readonly [ArrayBufferView, ArrayBufferView]> {
-  return new Promise((resolve, reject) => {
-    const end = (): void => {
-      clearTimeout(timer);
-      model.off('msg:custom', answer as never);
-    };
-    const answer: Answer = (data, buffers) => {
-      if (data['type'] !== 'module' || data['name'] !== name) return;
-      end();
-      const [js, css] = buffers ?? [];
-      if (js && css) resolve([js, css]);
-      else reject(new Error(`This kernel has no ${name} view`));
-    };
-    const timer = setTimeout(() => {
-      end();
-      reject(new Error(`The kernel did not send the ${name} view`));
-    }, LIMIT_MS);
-    model.on('msg:custom', answer as never);
-    model.send({ type: 'module', name });
-  });
-}
-
-async function importText(text: ArrayBufferView): Promise<WidgetModule> {
-  const blob = new Blob([text as BlobPart], { type: 'text/javascript' });
-  const url = URL.createObjectURL(blob);
-  try {
-    return (await import(/* @vite-ignore */ url)) as WidgetModule;
-  } finally {
-    URL.revokeObjectURL(url);
-  }
 }
 
 /** What a record's widget reads, without a kernel behind it. */
