@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from torch.autograd.graph import Node
     from torch.fx import GraphModule
 
-_KEY = "workbench.backward_graph"
+_KEY = "workbench.backward_graph/1"
+"""The number is that of the form of what is kept: a cache outlives the program that wrote it."""
 _COMPILER = "torch._functorch._aot_autograd.graph_compile"
 
 

@@ -1,0 +1,310 @@
+"""What runs inside a compiled node: the same operations that AOTAutograd hands a backend."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
+
+import workbench as wb
+from tests.unit.graph.compiled_models import CASES, Images, Oracle, Words, lane, loss_of, ops
+from tests.unit.graph.compiled_models import calls as backward_calls
+from workbench.graph import compiled
+from workbench.records import INNER_ENDS, GraphRecord
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def cold_cache():
+    """An empty cache of compiled code, and no threads of Inductor's that would stay."""
+    from torch._inductor import config
+    from torch._inductor.utils import fresh_cache
+
+    with fresh_cache(), config.patch(compile_threads=1):
+        yield
+
+
+def inside(record: GraphRecord) -> list[tuple[str, str]]:
+    """(operation, module) of every row."""
+    names = [record.modules[row].path for row in record.inner_module]
+    return list(zip([record.strings[row] for row in record.inner_op], names, strict=True))
+
+
+def columns(record: GraphRecord) -> list[tuple[object, ...]]:
+    text = record.strings
+    return [
+        (text[op], text[shape], text[dtype], module, source, ends)
+        for op, shape, dtype, module, source, ends in zip(
+            record.inner_op,
+            record.inner_shape,
+            record.inner_dtype,
+            inside(record),
+            record.inner_source.tolist(),
+            record.inner_ends.tolist(),
+            strict=True,
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_the_graph_that_a_backend_is_handed(name):
+    make, shape = CASES[name]
+    oracle, model = Oracle(), make()
+    step = torch.compile(model, backend=oracle.backend)
+    with wb.graph(step) as view:
+        loss_of(step, torch.randn(shape)).backward()
+    (graph,) = oracle.backwards
+    record = view.record
+    assert [op for op, _ in inside(record)] == ops(graph)
+    known = [(row, lane(node)) for row, node in enumerate(backward_calls(graph))]
+    assert all(inside(record)[row][1] == path for row, path in known if path is not None)
+    shapes = [record.strings[row] for row in record.inner_shape]
+    assert all(shapes)
+    assert set(record.node_kind[record.inner_node]) == {3}
+    assert f"{len(shapes)} operations inside" in str(view)
+
+
+def test_rows_name_shape_type_line_and_ends():
+    model = Images()
+    step = torch.compile(model, backend="aot_eager")
+    record = wb.graph(loss_of(step, torch.randn(4, 3, 8, 8)), model=model).record
+    rows = inside(record)
+    row = rows.index(("convolution_backward", "blocks.0.conv"))
+    assert record.strings[record.inner_shape[row]] == "8×3×3×3"  # the input needs no gradient
+    assert record.strings[record.inner_dtype[row]] == "float32"
+    source = record.sources[record.inner_source[row]]
+    assert source.filename.endswith("compiled_models.py")
+    assert "self.conv(x)" in source.text
+    assert INNER_ENDS[record.inner_ends[row]] == "gives"
+    first = rows.index(("mm", "head"))
+    assert INNER_ENDS[record.inner_ends[first]] == "takes"
+
+
+def test_links_lead_from_the_gradient_that_comes_in_to_all_that_go_out():
+    model = Words()
+    step = torch.compile(model, backend="aot_eager")
+    record = wb.graph(loss_of(step, torch.randn(4, 6, 16)), model=model).record
+    reached = (record.inner_ends & 1).astype(bool)
+    for start, end in zip(record.link_from, record.link_to, strict=True):
+        reached[end] |= reached[start]
+    gives = (record.inner_ends & 2).astype(bool)
+    norms = 4  # of each, one operation gives the gradients of both parameters
+    assert gives.sum() == len(list(model.parameters())) - norms
+    assert reached[gives].all()
+    assert np.all(record.link_from < record.link_to)
+    pairs = list(zip(record.link_from.tolist(), record.link_to.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs))
+
+
+def test_sums_of_gradients_stand_where_the_value_was_first_used():
+    model = Words()
+    step = torch.compile(model, backend="aot_eager")
+    record = wb.graph(loss_of(step, torch.randn(4, 6, 16)), model=model).record
+    sums = Counter(path for op, path in inside(record) if op == "add")
+    # both residual connections of a layer; the input of the first needs no gradient
+    assert sums["layers.0"] >= 1
+    assert sums["layers.1"] >= 2
+    assert sums[""] == 0
+
+
+def test_every_part_between_graph_breaks_opens():
+    oracle, model = Oracle(), Images(breaks=True)
+    step = torch.compile(model, backend=oracle.backend)
+    with wb.graph(step) as view:
+        loss_of(step, torch.randn(4, 3, 8, 8)).backward()
+    record = view.record
+    nodes = np.unique(record.inner_node)
+    assert len(nodes) == len(oracle.backwards) == 3
+    lanes = [
+        {
+            path
+            for path, node in zip(record.inner_module, record.inner_node, strict=True)
+            if node == n
+        }
+        for n in nodes
+    ]
+    names = [{record.modules[row].path for row in part} for part in lanes]
+    for part, block in zip(names, ("blocks.0", "blocks.1", "blocks.2"), strict=True):
+        assert {f"{block}.conv", f"{block}.norm"} <= part
+    assert len(record.inner_node) == sum(len(backward_calls(one)) for one in oracle.backwards)
+    assert "3 compiled nodes: " in str(view)
+
+
+def test_equal_blocks_compiled_one_by_one_keep_their_names():
+    model = Images()
+    for block in model.blocks:
+        block.compile(backend="aot_eager")
+    with wb.graph(model) as view:
+        loss_of(model, torch.randn(4, 3, 8, 8)).backward()
+    found = {path for _, path in inside(view.record)}
+    assert found == {f"blocks.{n}{part}" for n in range(3) for part in ("", ".conv", ".norm")}
+    assert view.record.notes == ()
+
+
+def test_modules_of_a_compiled_function_are_those_of_the_model_it_calls():
+    model = Words()
+
+    @torch.compile(backend="aot_eager")
+    def step(x):
+        return loss_of(model, x)
+
+    record = wb.graph(step(torch.randn(4, 6, 16)), model=model).record
+    assert ("addmm", "layers.1.up") not in inside(record)
+    assert ("mm", "layers.1.up") in inside(record)
+
+
+def test_looking_changes_nothing_and_compiles_nothing():
+    def losses(*, looks: bool) -> list[float]:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Images()
+        step = torch.compile(model, backend="aot_eager")
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        found, x = [], torch.randn(4, 3, 8, 8)
+        for at in range(6):
+            loss = loss_of(step, x)
+            if looks:
+                assert len(wb.graph(loss, model=model).record.inner_node) > 20, at
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(float(loss.detach()))
+        return found
+
+    plain = losses(looks=False)
+    before = counters["stats"]["unique_graphs"]
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        assert losses(looks=True) == plain
+    assert counters["stats"]["unique_graphs"] == before + 1
+
+
+def test_the_inside_is_there_at_every_step_and_nothing_is_kept_of_it():
+    model = Images()
+    step = torch.compile(model, backend="aot_eager")
+    x = torch.randn(4, 3, 8, 8)
+    found = []
+    for _ in range(3):
+        with wb.graph(step) as view:
+            loss = loss_of(step, x)
+            region = loss.grad_fn.next_functions[0][0].next_functions[0][0]
+            graph = weakref.ref(region._forward_cls._lazy_backward_info.bw_module)
+            loss.backward()
+        found.append(columns(view.record))
+    assert found[0] == found[1] == found[2]
+    del model, step, loss, region
+    torch._dynamo.reset()
+    gc.collect()
+    assert graph() is None
+
+
+def test_a_size_that_changes_goes_by_its_symbol():
+    oracle, model = Oracle(), Images()
+    step = torch.compile(model, backend=oracle.backend, dynamic=True)
+    for size in (4, 6):
+        record = wb.graph(loss_of(step, torch.randn(size, 3, 8, 8)), model=model).record
+    assert len(oracle.backwards) <= 1
+    shapes = {record.strings[row] for row in record.inner_shape}
+    assert any(shape[0] == "s" and shape != "scalar" for shape in shapes), shapes
+
+
+def test_eager_backends_leave_no_compiled_node():
+    model = Images()
+    step = torch.compile(model, backend="eager")
+    record = wb.graph(loss_of(step, torch.randn(4, 3, 8, 8)), model=model).record
+    assert len(record.inner_node) == len(record.link_from) == 0
+    assert (
+        record.notes == wb.graph(loss_of(model, torch.randn(4, 3, 8, 8)), model=model).record.notes
+    )
+
+
+def two_layers() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 5), nn.Sequential(nn.Linear(5, 2), nn.Sigmoid()))
+
+
+def test_inductor_and_its_cache_keep_what_is_known(cold_cache):
+    model, x = two_layers(), torch.randn(4, 3)
+    compiled.watch_compiler()
+    found = []
+    for _ in range(2):  # the second time from the cache on disk
+        step = torch.compile(model)
+        compiled.watch_compiler()
+        for _ in range(2):  # before the first backward, and after it
+            loss = loss_of(step, x)
+            record = wb.graph(loss, model=model).record
+            loss.backward()
+            found.append(columns(record))
+            assert not any("compiled" in note for note in record.notes)
+        torch._dynamo.reset()
+    assert {path for *_, (_, path), _, _ in found[0]} >= {"0", "1.0", "1.1"}
+    assert found[0] == found[1] == found[2] == found[3]
+    assert counters["aot_autograd"]["autograd_cache_hit"] >= 1
+
+
+def test_what_torch_dropped_is_said(cold_cache, monkeypatch):
+    def refuse(_graph):
+        raise RuntimeError
+
+    model, x = two_layers(), torch.randn(4, 3)
+    monkeypatch.setattr(compiled, "plain_graph", refuse)
+    step = torch.compile(model)
+    unwatch(monkeypatch)
+    loss_of(step, x).backward()
+    live = wb.graph(loss_of(step, x), model=model).record
+    torch._dynamo.reset()
+    cached = wb.graph(loss_of(torch.compile(model), x), model=model).record
+    for record in (live, cached):
+        assert {path for _, path in inside(record)} == {""}
+        assert sum("torch dropped their modules" in note for note in record.notes) == 1
+    assert [op for op, _ in inside(live)] == [op for op, _ in inside(cached)]
+    np.testing.assert_array_equal(live.link_from, cached.link_from)
+    np.testing.assert_array_equal(live.link_to, cached.link_to)
+    np.testing.assert_array_equal(live.inner_ends, cached.inner_ends)
+
+
+def unwatch(monkeypatch):
+    """As if Workbench had not been there when the region was compiled."""
+    from torch._functorch._aot_autograd import aot_autograd_result, graph_compile
+
+    plain = aot_autograd_result.serialize_graph_module
+    monkeypatch.setattr(graph_compile, "serialize_graph_module", plain)
+
+
+def test_an_experiment_that_compiles_its_blocks():
+    torch.manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(64, 3, 8, 8), torch.zeros(64).long())
+    model = Images()
+    experiment = wb.Experiment(model, data, batch_size=8, modes="compile")
+    try:
+        first = wb.graph(experiment).record
+        experiment.step(5)
+        later = wb.graph(experiment).record
+    finally:
+        experiment.close()
+    assert {path for _, path in inside(first)} >= {f"blocks.{n}.norm" for n in range(3)}
+    assert columns(first) == columns(later)
+
+
+def test_a_graph_of_another_form_becomes_a_note(monkeypatch):
+    def fail(_graph):
+        raise ValueError("no such meta")
+
+    monkeypatch.setattr(compiled, "read_graph", fail)
+    model = Images()
+    step = torch.compile(model, backend="aot_eager")
+    loss = loss_of(step, torch.randn(4, 3, 8, 8))
+    record = wb.graph(loss, model=model).record
+    assert "could not be read (ValueError: no such meta)" in " ".join(record.notes)
+    assert len(record.inner_node) == 0
+    loss.backward()
