@@ -93,7 +93,7 @@ def _called_again(record: GraphRecord, keys: list[_Key]) -> set[_Key]:
     return {
         keys[end]
         for start, end in edges
-        if keys[start] in begins and begins[keys[start]] > begins[keys[end]]
+        if begins.get(keys[start], -1) > begins.get(keys[end], len(keys))
     }
 
 

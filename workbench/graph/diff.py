@@ -157,8 +157,8 @@ def _calls(union: Union) -> npt.NDArray[np.int64]:
     """Call numbers of A; a node that only B has joins the call its own call was matched to."""
     in_a, in_b = union.node_a >= 0, union.node_b >= 0
     calls = np.full(len(in_a), -1, dtype=np.int64)
-    calls[in_a] = union.a.node_call[union.node_a[in_a]]
-    of_b = union.values_of_b(union.b.node_call.astype(np.int64), -1)
+    calls[in_a] = _dense(union.a.node_call)[union.node_a[in_a]]
+    of_b = union.values_of_b(_dense(union.b.node_call), -1)
     shared = in_a & in_b & (of_b >= 0) & (calls >= 0)
     number_of = dict(zip(of_b[shared].tolist(), calls[shared].tolist(), strict=True))
     first_new = int(calls.max(initial=-1)) + 1
@@ -166,6 +166,12 @@ def _calls(union: Union) -> npt.NDArray[np.int64]:
         call = int(of_b[row])
         calls[row] = number_of.get(call, first_new + call)
     return calls
+
+
+def _dense(calls: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Call numbers without gaps, whatever a file says; -1 stays."""
+    known, found = np.unique(calls, return_inverse=True)
+    return found.astype(np.int64) - int((known == -1).sum())
 
 
 def _edge_columns(union: Union) -> dict[str, Any]:

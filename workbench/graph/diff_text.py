@@ -209,12 +209,12 @@ def _call(diff: GraphDiff, row: int) -> int:
 
 def _op_names(diff: GraphDiff) -> list[str]:
     """Per row the call or the parameter; of a cast that joined a call, ``ToCopy of conv2d``."""
-    calls = diff.node_call + 1  # those without a call share 0
+    calls = np.unique(diff.node_call, return_inverse=True)[1]
     highest, lowest = (np.full(int(calls.max(initial=0)) + 1, start) for start in (0, 255))
     states = np.where(diff.node_state == CHANGED, SAME, diff.node_state).astype(np.int64)
     np.maximum.at(highest, calls, states)
     np.minimum.at(lowest, calls, states)
-    is_part = (calls > 0) & (highest != lowest)[calls] & (states != SAME)
+    is_part = (diff.node_call >= 0) & (highest != lowest)[calls] & (states != SAME)
     names = [diff.strings[i] for i in diff.node_op.tolist()]
     for row in np.flatnonzero(diff.node_kind == 1).tolist():
         names[row] = diff.strings[diff.node_name[row]].rpartition(".")[2] or names[row]

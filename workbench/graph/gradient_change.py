@@ -47,7 +47,7 @@ def shared_gradients(diff: GraphDiff) -> list[GradientChange]:
         a, b = float(diff.node_gradient_norm[row]), float(diff.node_gradient_norm_b[row])
         bad_a = int(diff.node_gradient_non_finite[row]) > 0
         bad_b = int(diff.node_gradient_non_finite_b[row]) > 0
-        is_known = (bad_a or math.isfinite(a)) and (bad_b or math.isfinite(b))
+        is_known = (bad_a or 0 <= a < math.inf) and (bad_b or 0 <= b < math.inf)
         if not is_known or (bad_a and bad_b):
             continue
         call = int(diff.node_call[row])

@@ -79,8 +79,8 @@ def _connect(result: Layout, record: GraphRecord, card_of: dict[int, int]) -> No
     edges_of: dict[tuple[int, int], list[int]] = defaultdict(list)
     ends = zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True)
     for edge, (start_row, end_row) in enumerate(ends):
-        start, end = card_of.get(start_row, -1), card_of[end_row]
-        if start < 0 or start == end:
+        start, end = card_of.get(start_row, -1), card_of.get(end_row, -1)
+        if start < 0 or end < 0 or start == end:
             continue
         if start > end:  # cards are in forward order: only a loop leads back
             result.cards[end].repeats = True

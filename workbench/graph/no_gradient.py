@@ -118,6 +118,11 @@ def _leaf(record: GraphRecord, name: str) -> int:
         return rows[name]
     known = [known for known in (*rows, *(one.name for one in record.unreached)) if known]
     close = ", ".join(map(repr, get_close_matches(name, known, n=4) or known[:4]))
+    if not close:
+        raise ValueError(
+            f"this graph knows no parameter {name!r}, nor any other name, because it was captured "
+            "without its model; pass it as `model=`"
+        )
     raise ValueError(
         f"this graph knows no parameter {name!r}; close names are {close}. A shared parameter goes "
         "by its first name in the model"
