@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.panel.commands import CommandError
+from workbench.panel.questions import held
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -63,17 +64,14 @@ def asked(experiment: Experiment, args: Mapping[str, Any]) -> Export:
     Raises:
         CommandError: the capture is not held any more, or its kind has no such format.
     """
-    wanted, form = str(args.get("capture", "")), args.get("format")
-    info = next((one for one in experiment.captures.infos() if one.id == wanted), None)
-    if info is None:
-        raise CommandError("this capture is no longer held: capture the next step")
+    info, form = held(experiment, args), args.get("format")
     valid = FORMATS[info.kind]
     if form not in valid:
         raise CommandError(
             f"a {info.kind} cannot be written as {str(form)[:64]!r}; valid: {', '.join(valid)}"
         )
-    record = experiment.captures.get(wanted)
-    return Export(experiment.id, wanted, info.kind, str(form), record)
+    record = experiment.captures.get(info.id)
+    return Export(experiment.id, info.id, info.kind, str(form), record)
 
 
 def make(export: Export) -> bytes:

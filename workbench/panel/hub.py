@@ -8,7 +8,6 @@ a second, coalescing whatever happened in between.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -19,10 +18,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.experiment.events import Closed
-from workbench.panel import commands, curves, exports, state
+from workbench.panel import commands, exports, state
 from workbench.panel.channel import PROTOCOL, Client, Sender, comm_sender, listen
-from workbench.panel.flow import flow_since
-from workbench.records import to_json
+from workbench.panel.publication import changes
+from workbench.panel.questions import QUESTIONS, Answer
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -216,46 +215,25 @@ class Hub:
         experiment = self._experiments.get(key)
         if experiment is None:
             return "this experiment no longer exists: run its cell again"
+        given: dict[str, Any] = dict(args) if isinstance(args, dict) else {}
         try:
-            if name == "fetch":
-                return self._fetch(client, experiment, args)
-            if name == "flow":
-                return self._flow(client, experiment, args)
             if name == "export":
-                return self._export(client, experiment, message)
-            commands.execute(experiment, name, dict(args) if isinstance(args, dict) else {})
+                export = exports.asked(experiment, given)
+                exports.start(export, client.id if client else "", message.get("id"), self._made)
+                return None
+            if name in QUESTIONS:
+                self._answer(client, key, QUESTIONS[name](experiment, given))
+                return ""
+            commands.execute(experiment, name, given)
         except Exception as error:  # whatever goes wrong is the reply
             log.debug("command %s failed", name, exc_info=True)
             return str(error) or type(error).__name__
         self._dirty.add(key)
         return ""
 
-    def _fetch(self, client: Client | None, experiment: Experiment, args: Any) -> str:
-        wanted = str(args.get("capture", "")) if isinstance(args, dict) else ""
-        info = next((one for one in experiment.captures.infos() if one.id == wanted), None)
-        if info is None:
-            return "this capture is no longer held: capture the next step"
-        if client is not None:
-            data = experiment.captures.get(wanted).to_bytes()
-            fields = {"experiment": experiment.id, "capture": wanted, "kind": info.kind}
-            self._send(client, "record", [data], **fields)
-        return ""
-
-    def _flow(self, client: Client | None, experiment: Experiment, args: Any) -> str:
-        found = flow_since(experiment, args)
-        if client is not None and found is not None:
-            known, data = found
-            self._send(client, "flow", [data], experiment=experiment.id, known=known)
-        return ""
-
-    def _export(
-        self, client: Client | None, experiment: Experiment, message: dict[str, Any]
-    ) -> str | None:
-        args = message.get("args")
-        export = exports.asked(experiment, args if isinstance(args, dict) else {})
-        if client is not None:
-            exports.start(export, client.id, message.get("id"), self._made)
-        return None
+    def _answer(self, client: Client | None, key: str, answer: Answer | None) -> None:
+        if client is not None and answer is not None:
+            self._send(client, answer.kind, [answer.data], experiment=key, **answer.fields)
 
     def _made(self, made: exports.Made) -> None:
         """On the thread that made it: queue it, nothing else."""
@@ -265,10 +243,10 @@ class Hub:
             self._wake.notify()
 
     def _hand_over(self, client: Client | None, made: exports.Made) -> None:
-        if client is not None and not made.error:
+        if not made.error:
             export = made.export
-            fields = {"experiment": export.experiment, "capture": export.capture}
-            self._send(client, "file", [made.data], format=export.format, **fields)
+            fields = {"capture": export.capture, "format": export.format}
+            self._answer(client, export.experiment, Answer("file", made.data, fields))
         self._reply(client, made.request, made.error)
 
     def _publish(self) -> None:
@@ -293,20 +271,8 @@ class Hub:
         experiment = self._experiments.get(key)
         if experiment is None:
             return
-        described = to_json(state.describe(experiment))
-        text = json.dumps(described, sort_keys=True)
-        if client.states.get(key) != text:
-            client.states[key] = text
-            self._send(client, "state", experiment=key, state=described)
-        update = curves.update(client, experiment)
-        if update is not None:
-            fields, buffers = update
-            self._send(client, "curves", buffers, experiment=key, **fields)
-        capture = state.latest_memory_capture(experiment)
-        if capture is not None and client.charts.get(key) != capture:
-            chart = state.chart_of(experiment, capture).to_bytes()
-            client.charts[key] = capture
-            self._send(client, "chart", [chart], experiment=key)
+        for kind, buffers, fields in changes(client, experiment):
+            self._send(client, kind, buffers, experiment=key, **fields)
 
     def _send(self, client: Client, kind: str, buffers: Any = None, /, **fields: Any) -> None:
         try:
