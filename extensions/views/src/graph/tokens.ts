@@ -86,7 +86,8 @@ position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%
 .wv-view h2{margin:2px 0;font-size:16px;line-height:20px;font-weight:600;white-space:nowrap}
 .wv-view h2,.wv-kv dd,.wv-view th,.wv-view td,.wv-code{overflow:hidden;text-overflow:ellipsis}
 .wv-kv{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:2px 12px;margin:0}
-.wv-kv dt{color:$ink2}.wv-kv dd{margin:0;text-align:right;white-space:nowrap}
+.wv-kv dt,.wv-kv dd{margin:0;padding:0;width:auto;font-weight:400}
+.wv-kv dt{color:$ink2}.wv-kv dd{text-align:right;white-space:nowrap}
 .wv-view table{border-collapse:collapse;width:100%;font-size:12px;line-height:16px;table-layout:auto;margin:0;border:0}
 .wv-view th,.wv-view td{padding:2px 0 2px 8px;text-align:right;font-weight:400;white-space:nowrap;border:0;background:none;max-width:220px}
 .wv-view th{color:$ink2}
