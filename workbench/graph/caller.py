@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from workbench.graph.capture import Walk
 
+_OWN_REFERENCES = 3
+"""To a frame's copy of its locals: the frame, our variable, and the argument that asks."""
+
 
 def caller_variables() -> dict[str, Any]:
     """Variables of the innermost frame outside this package and torch; locals before globals.
@@ -31,12 +34,19 @@ def caller_variables() -> dict[str, Any]:
         frame = frame.f_back
     if frame is None:
         return {}
-    own = dict(frame.f_locals)
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        # asking a function for its locals left a copy of them on its frame, which would keep the
-        # user's tensors alive after a `del`
-        frame.f_locals.clear()
+    own = _locals_of(frame)
     return {**getattr(own.get("self"), "__dict__", {}), **frame.f_globals, **own}
+
+
+def _locals_of(frame: FrameType) -> dict[str, Any]:
+    found = frame.f_locals
+    own = dict(found)
+    is_copy = sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    if is_copy and sys.getrefcount(found) <= _OWN_REFERENCES:
+        # asking a function for its locals left a copy of them on its frame, which would keep the
+        # user's tensors alive after a `del`; if `locals()` was called there, the user has it too
+        found.clear()
+    return own
 
 
 def models_of(graph: Walk, variables: Mapping[str, Any]) -> dict[str, nn.Module]:

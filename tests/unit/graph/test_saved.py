@@ -144,6 +144,12 @@ def test_a_deleted_variable_is_gone_at_once(classifier, batch):
     assert reference() is None
 
 
+def test_a_dictionary_of_the_callers_locals_keeps_what_is_in_it(classifier, batch):
+    settings = locals()
+    wb.graph(classifier(batch[0]).sum())
+    assert settings["batch"] is batch
+
+
 def test_the_model_is_free_after_a_traced_block(batch):
     model = nn.Linear(3, 2)
     reference = weakref.ref(model)
