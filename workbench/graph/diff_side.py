@@ -38,7 +38,8 @@ def side_of(record: GraphRecord, root: int) -> DiffSide:
 
 
 def _total_norm(record: GraphRecord) -> float | None:
-    """L2 norm of all parameters' gradients together, where measured and finite."""
-    norms = record.node_gradient_norm[record.node_kind == 1].astype(np.float64)
-    total = math.sqrt(float(np.nansum(norms**2)))
-    return total if record.gradients and math.isfinite(total) else None
+    """L2 norm over all parameters; None where no gradient arrived or one is not finite."""
+    measured = (record.node_kind == 1) & (record.node_gradient_non_finite >= 0)
+    norms = record.node_gradient_norm[measured].astype(np.float64)
+    total = math.sqrt(float((norms**2).sum()))
+    return total if record.gradients and measured.any() and math.isfinite(total) else None

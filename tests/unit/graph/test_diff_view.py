@@ -92,6 +92,25 @@ def gradients(model):
     return [parameter for parameter in model.parameters() if parameter.grad is not None]
 
 
+def test_a_norm_of_all_gradients_is_said_only_where_all_are_finite():
+    weights = [torch.ones(2, requires_grad=True), torch.zeros(2, requires_grad=True)]
+    model = nn.ParameterList(weights)
+
+    def captured(backward):
+        with wb.graph(model) as view:
+            backward(model[0].sum() + (model[1].sqrt() * 0).sum())
+        return view
+
+    one_nan = captured(lambda loss: loss.backward())
+    of_none = captured(lambda loss: torch.autograd.grad(loss * 2, [loss]))
+    sides = one_nan.diff(of_none).record
+    assert (sides.a.gradient_norm, sides.b.gradient_norm) == (None, None)
+    with torch.no_grad():
+        model[1].fill_(0.25)
+    finite = captured(lambda loss: loss.backward())  # of ones and of zeros
+    assert finite.diff(finite).record.a.gradient_norm == pytest.approx(2**0.5)
+
+
 def test_the_table_is_readable(both_exits):
     lines = str(diff(*both_exits)).splitlines()
     assert lines[0] == "A: EarlyExit"
