@@ -145,7 +145,7 @@ class CutRecorder:
         mask = self._marks.of(taken) if self._marks.any else 0
         given: list[torch.Tensor] = []
         gather((result,), given)
-        if made is not None and len(given) == 1 and not self._marks.any:
+        if made is not None and len(given) == 1 and given[0].requires_grad and not self._marks.any:
             return
         if mask or detached or any(tensor.requires_grad for tensor in taken):
             look = look_at(func, taken, given, mask)
@@ -167,7 +167,7 @@ class CutRecorder:
             sources = look.taken
             if self._cut(look, cut) and look.op in {"detach", "data"} and look.written is None:
                 self._marks.alias(cut[0], sources[0])
-        elif made is not None and len(look.given) > 1:  # max gives values and indices
+        elif made is not None:  # max gives indices too, isfinite computes with values inside
             self._cut(
                 look, [t for t in look.given if not t.requires_grad and t is not look.written]
             )

@@ -27,6 +27,8 @@ const SCENES = {
   exit_table: ['early_exit', 'text=Gradient norm', 'key:t'],
   asking: ['asking'],
   asking_card: ['asking', 'find:if sure', 'text=Gradient norm'],
+  asking_bars: ['asking', 'find:batch_norm block2', 'click:.wv-sec details summary'],
+  asking_loop: ['asking', 'find:while', 'key:-'],
   asking_taken: ['asking_taken'],
   asking_far: ['asking', 'key:f', 'key:-'],
   asking_near: ['asking', 'find:if sure', 'key:-', 'key:-'],

@@ -6,7 +6,7 @@ import { round, type Scene } from './paint';
 import { font } from './paint-node';
 import { strengthOf } from './shade';
 import type { Operation } from './operations';
-import { drawText, fitText } from './text';
+import { drawText } from './text';
 
 const DIAMOND = 14;
 const TEXT = 46;
@@ -61,14 +61,20 @@ export function paintBranch(scene: Scene, box: Box, operation: Operation): void 
   context.fillStyle = palette.ink;
   used += TEXT;
   drawText(context, outcome, x + used, second, room - used + TEXT);
-  if (!all) return;
+  if (all) paintLine(scene, operation, x + TEXT, y + 44, room);
+  context.globalAlpha = 1;
+}
+
+/** Where it stands, and what was made next. */
+function paintLine(scene: Scene, operation: Operation, x: number, y: number, room: number): void {
+  const { context, palette, state } = scene;
   font(scene, 11);
   context.fillStyle = palette.ink2;
   const source = state.record.sources[operation.source];
-  const next = asked.after ? ` → ${nextName(state, operation)}` : '';
+  const name = nextName(state, operation);
+  const next = name && ` → ${name}`;
   const label = source ? sourceLabel(source) : '';
-  drawText(context, fitText(context, `${label}${next}`, room), x + TEXT, y + 44, room);
-  context.globalAlpha = 1;
+  drawText(context, `${label}${next}`, x, y, room);
 }
 
 /** What was made after the test: the module it begins, or the call itself. */

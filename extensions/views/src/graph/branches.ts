@@ -72,6 +72,13 @@ export function withBranches(record: GraphColumns, read: Operations): Operations
   };
 }
 
+/** `0.730 > 0.750 is False`. */
+export function outcome({ first, times, condition }: Asked): string {
+  const { values, taken } = first;
+  const shown = values && values !== condition ? `${values} is ` : '';
+  return `${shown}${taken ? 'True' : 'False'}${times > 1 ? ` × ${times}` : ''}`;
+}
+
 function wording(
   record: GraphColumns,
   { condition, source }: Branch,

@@ -1,10 +1,13 @@
 /** What backward brought: the gradient of an operation's output, and of its parameters. */
-import { facts, note, section } from './dom';
+import { facts, h, note, section } from './dom';
 import { formatCount, formatNumber, formatShare, oneLine } from './format';
 import type { Gradient } from './gradients';
+import { histogram } from './histogram';
 import { table } from './inspector';
 import type { Leaf, Operation } from './operations';
 import type { GraphState } from './state';
+
+const MOST_SHOWN = 8;
 
 /** Norm, largest value, zeros and non-finite values, in words where there is none. */
 export function gradientFacts(gradient: Gradient | null): [string, string][] {
@@ -25,7 +28,28 @@ export function gradientSection(state: GraphState, item: Operation): HTMLElement
     return section('Gradient of the output', '', reason);
   }
   const step = record.step === null ? '' : `step ${formatCount(record.step)}`;
-  return section('Gradient of the output', step, facts(gradientFacts(item.gradient)));
+  return outputSection(state, item, step);
+}
+
+/** What backward brought to the output of an operation: figures, and how its values lie. */
+export function outputSection(
+  { record }: GraphState,
+  item: Operation | undefined,
+  step = '',
+): HTMLElement {
+  const list = facts(gradientFacts(item?.gradient ?? null));
+  const bars = histogram(record, item?.rows[item.rows.length - 1] ?? -1);
+  return section('Gradient of the output', step, list, ...(bars ? [bars] : []));
+}
+
+/** How the gradients of parameters lie, to be opened; null where none was measured. */
+function histograms({ record }: GraphState, leaves: readonly Leaf[]): HTMLElement | null {
+  const parts = leaves.slice(0, MOST_SHOWN).flatMap(({ name, shape, row }) => {
+    const bars = histogram(record, row);
+    return bars ? [note(`${name.split('.').pop() ?? name} ${shape}`), bars] : [];
+  });
+  if (parts.length === 0) return null;
+  return h('details', {}, h('summary', {}, 'Gradients by magnitude'), ...parts);
 }
 
 /** Shape, and what backward gave each parameter. */
@@ -38,7 +62,8 @@ export function parameterTable(state: GraphState, leaves: readonly Leaf[], bytes
     bytes(leaf.bytes),
     ...(gradients ? [leafNorm(leaf.gradient)] : []),
   ]);
-  return table(headings, rows);
+  const bars = histograms(state, leaves);
+  return h('div', {}, table(headings, rows), ...(bars ? [bars] : []));
 }
 
 type Bytes = (bytes: number) => string;

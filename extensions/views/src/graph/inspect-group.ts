@@ -2,10 +2,10 @@
 import { button, facts, h, note, section } from './dom';
 import { formatBytes, formatCount, formatNumber, formatSeconds, oneLine } from './format';
 import { fullName } from './full-name';
-import { outputGradient, outputOf, parameterNorm } from './gradients';
+import { outputOf, parameterNorm } from './gradients';
 import { countRepeats, isInside, numOps, type Group } from './groups';
 import { checkpointCard, questions } from './inspect-actions';
-import { gradientFacts } from './inspect-gradient';
+import { outputSection } from './inspect-gradient';
 import { compiledNote } from './inspect-inner';
 import { unreachedSection } from './inspect-unreached';
 import { head, operationRow, table } from './inspector';
@@ -69,8 +69,7 @@ function moduleFacts(state: GraphState, item: Group): [string, string][] {
 
 function gradientSection(state: GraphState, item: Group): HTMLElement | null {
   if (!state.record.gradients) return null;
-  const rows = gradientFacts(outputGradient(item, state.operations));
-  return section('Gradient of the output', '', facts(rows));
+  return outputSection(state, outputOf(item, state.operations));
 }
 
 /** The operations that hold most for backward. */

@@ -79,6 +79,10 @@ export const STYLE =
     `
 .wv-step{left:12px;right:auto}
 .wv-lit:not([hidden])~.wv-step{bottom:54px}
+.wv-hist{margin:8px 0 2px;font-size:11px;color:$ink2}
+.wv-hist .bars{display:flex;align-items:flex-end;gap:1px;height:44px;border-bottom:1px solid $stroke2}
+.wv-hist .bars i{flex:1;background:$s6}
+.wv-hist .axis{display:flex;gap:1px}.wv-hist .axis span{flex:1;width:0;white-space:nowrap}
 .wv-row .meter{position:absolute;right:8px;bottom:1px;width:44px;height:3px;border-radius:2px;background:$lvl2;overflow:hidden}
 .wv-row .meter i{display:block;height:3px;background:$s6}
 .wv-legend .ramp{display:flex;margin:8px 0 2px;height:9px;border:1px solid $stroke}

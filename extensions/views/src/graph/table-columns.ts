@@ -1,4 +1,5 @@
 /** The columns of a capture's table: what is not known of a record gets none. */
+import { outcome } from './branches';
 import { sourceLabel } from './dom';
 import { formatBytes, formatCount, formatNumber, formatSeconds, shorten } from './format';
 import { outputGradient } from './gradients';
@@ -26,7 +27,7 @@ function cellsOf(state: GraphState, item: Item): string[] {
   const known = !isInside(item);
   const source = operation ? state.record.sources[operation.source] : undefined;
   return [
-    shorten(item.kind === 'operation' ? item.op : item.cls, 40),
+    shorten(item.kind !== 'operation' ? item.cls : item.asked ? outcome(item.asked) : item.op, 40),
     operation?.asked ? '' : formatCount(numOps(item)),
     shorten(operation?.shape ?? '', 40),
     shorten(operation?.dtype ?? '', 24),
