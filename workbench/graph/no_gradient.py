@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 _PARAMETER = NODE_KINDS.index("parameter")
+_MORE = (
+    " It is used inside an activation checkpoint with use_reentrant=True as well, so its whole "
+    "gradient cannot be told from this graph."
+)
 _SAID = {
     "frozen": "frozen",
     "unused": "not used in this forward",
@@ -43,13 +47,21 @@ def why_no_gradient(record: GraphRecord, name: str) -> Unreached | str:
     for one in record.unreached:
         if one.name == name:
             return one
-    if is_recomputed(record, name):
+    leaves = _leaves(record)
+    again = is_recomputed(record, name)
+    if again and name not in leaves:
         return (
             f"Backward reaches `{name}` through an activation checkpoint with use_reentrant=True: "
             "it makes the graph of what is inside anew then, so this graph has no leaf for it, and "
             "how large its gradient is was not measured; with use_reentrant=False it would be."
         )
-    row = _leaf(record, name)
+    if name not in leaves:
+        raise ValueError(_unknown(record, name, leaves))
+    return _reached(record, name, leaves[name]) + (_MORE if again else "")
+
+
+def _reached(record: GraphRecord, name: str, row: int) -> str:
+    """What arrived at the parameter ``name``, a leaf in ``row``."""
     if not record.gradients:
         return (
             f"This loss reaches `{name}`, so backward gives it a gradient; how large is not known, "
@@ -108,22 +120,24 @@ def _named(names: list[str]) -> str:
     return f"{plural(len(names), 'parameter')}{where}"
 
 
-def _leaf(record: GraphRecord, name: str) -> int:
-    rows = {
+def _leaves(record: GraphRecord) -> dict[str, int]:
+    """Parameter -> its row."""
+    return {
         record.strings[record.node_name[row]]: row
         for row, kind in enumerate(record.node_kind.tolist())
         if kind == _PARAMETER
     }
-    if name in rows:
-        return rows[name]
-    known = [known for known in (*rows, *(one.name for one in record.unreached)) if known]
+
+
+def _unknown(record: GraphRecord, name: str, leaves: Collection[str]) -> str:
+    known = [known for known in (*leaves, *(one.name for one in record.unreached)) if known]
     close = ", ".join(map(repr, get_close_matches(name, known, n=4) or known[:4]))
     if not close:
-        raise ValueError(
+        return (
             f"this graph knows no parameter {name!r}, nor any other name, because it was captured "
             "without its model; pass it as `model=`"
         )
-    raise ValueError(
+    return (
         f"this graph knows no parameter {name!r}; close names are {close}. A shared parameter goes "
         "by its first name in the model"
     )

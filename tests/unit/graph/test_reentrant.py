@@ -28,6 +28,20 @@ def test_checkpointed_code_is_no_cut(use_reentrant):
             why_no_gradient(record, "lots.weight")
 
 
+def test_a_parameter_used_inside_and_outside_a_reentrant_checkpoint_has_a_leaf_and_more():
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.layer(checkpoint(self.layer, self.layer(x), use_reentrant=True))
+
+    answer = why_no_gradient(capture(Both()), "layer.weight")
+    assert answer.startswith("This loss reaches `layer.weight`")
+    assert "inside an activation checkpoint with use_reentrant=True as well" in answer
+
+
 def test_a_cut_after_a_reentrant_checkpoint_is_the_cut():
     def checkpointed(self, h, x):
         y = checkpoint(nn.Sequential(self.lost, nn.Tanh(), self.lost), h, use_reentrant=True)
