@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { checkpointCall } from '../src/graph/checkpoint';
 import { parametersOf, pathToParameters } from '../src/graph/highlight';
 import { GraphState } from '../src/graph/state';
+import { UnreachedIndex } from '../src/graph/unreached';
 import { graphOf, type NodeSpec, type RecordSpec } from './graph-data';
 import { buttonNamed, find, press, query, sectionText, shown } from './graph-mounted';
 
@@ -174,6 +175,20 @@ describe('why no gradient', () => {
     { name: 'rotation.fc.weight', reason: 'unused', text: 'Its module did not run.', source: -1 },
   ] as const;
   const record = graphOf(NODES, { ...SPEC, unreached });
+
+  it('finds the module of a thousand parameters among twenty thousand within a keystroke', () => {
+    const { groups, root } = stateOf().tree;
+    const block = groups.find(({ path }) => path === 'block');
+    if (!block) throw new Error('block');
+    const many = [root, block];
+    for (let at = 0; at < 20_000; at += 1) many.push({ ...block, path: `layers.${at}.block` });
+    const index = new UnreachedIndex([]);
+    const start = performance.now();
+    for (let at = 0; at < 1000; at += 1)
+      expect(index.home(`layers.${at}.block.norm.weight`, many, root)).toBe(many[at + 2]);
+    expect(performance.now() - start).toBeLessThan(500);
+    expect(index.home('elsewhere.weight', many, root)).toBe(root);
+  });
 
   it('lists every parameter by reason for the capture, and its own for a module', () => {
     const host = shown({ record, error: null });

@@ -17,6 +17,7 @@ export const REASONS: Record<Reason, string> = {
 export class UnreachedIndex {
   readonly #counts = new Map<string, { all: number; frozen: number }>();
   readonly #chips = new Map<Group, string>();
+  #drawn: { groups: readonly Group[]; byPath: Map<string, Group> } | null = null;
 
   constructor(readonly all: readonly Unreached[]) {
     for (const { name, reason } of all)
@@ -57,11 +58,17 @@ export class UnreachedIndex {
 
   /** The innermost drawn module that a parameter belongs to. */
   home(name: string, groups: readonly Group[], root: Group): Group {
-    let best = root;
-    for (const group of groups)
-      if (group.kind === 'module' && name.startsWith(`${group.path}.`))
-        if (best === root || group.path.length > best.path.length) best = group;
-    return best;
+    if (this.#drawn?.groups !== groups) {
+      const byPath = new Map<string, Group>();
+      for (const group of groups)
+        if (group.kind === 'module' && !byPath.has(group.path)) byPath.set(group.path, group);
+      this.#drawn = { groups, byPath };
+    }
+    for (let dot = name.lastIndexOf('.'); dot > 0; dot = name.lastIndexOf('.', dot - 1)) {
+      const found = this.#drawn.byPath.get(name.slice(0, dot));
+      if (found) return found;
+    }
+    return root;
   }
 }
 
