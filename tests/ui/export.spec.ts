@@ -106,6 +106,7 @@ test.describe('The bar of a capture', () => {
     await page.screenshot({ path: picture('export-menu-light.png') });
     await page.keyboard.press('Escape');
 
+    await view.getByRole('button', { name: 'Gradient norm' }).click();
     const made = new Map<string, string>();
     for (const [entry, ending, begins] of FILES)
       await test.step(entry, async () => {
@@ -133,8 +134,10 @@ test.describe('The bar of a capture', () => {
         const error = parsed.querySelector('parsererror');
         return error ? [] : [...parsed.querySelectorAll('text')].map((one) => one.textContent);
       }, utf8(svg));
-      for (const text of ['stem', 'cross_entropy', 'Bytes saved for backward, per'])
+      for (const text of ['stem', 'cross_entropy', 'Norm of the gradient of the output'])
         expect(texts).toContain(text);
+      // The hatch of what has no gradient is in the picture itself.
+      expect(svg).toMatch(/<pattern id="pattern1".*href="data:image\/png;base64,/);
     });
 
     await test.step('the JSON is a collection of graphs', () => {
@@ -144,8 +147,26 @@ test.describe('The bar of a capture', () => {
       expect(collection.graphs.length).toBeGreaterThan(0);
     });
 
+    await test.step('what was saved opens from its message', async () => {
+      const toast = page.locator('.Toastify__toast', { hasText: 'graph.dot' });
+      await toast.getByRole('button', { name: 'Open' }).click();
+      await expect(tab(page, 'step-1-graph-of-asked.graph.dot')).toBeVisible(PATIENT);
+      await tab(page, 'Step 1 · graph of asked').click();
+    });
+
+    await test.step('without its kernel a tab keeps what the browser can make', async () => {
+      await page.kernel.shutdownAll();
+      const capture = button(view, 'Capture');
+      await expect(capture).toHaveAttribute('aria-disabled', 'true', PATIENT);
+      await expect(capture).toHaveAttribute('title', /kernel .* is gone/);
+      await menu(page, view, 'Export');
+      const entry = (name: string): Locator => page.locator('.lm-Menu-item', { hasText: name });
+      await expect(entry('Graphviz (DOT)')).toHaveClass(/lm-mod-disabled/);
+      await expect(entry('Record (safetensors)')).not.toHaveClass(/lm-mod-disabled/);
+      await page.keyboard.press('Escape');
+    });
+
     await test.step('a file leads to what it needs no kernel for', async () => {
-      await execute(page, 'kernelmenu:shutdown').catch(() => undefined);
       const path = `${tmpPath}/step-1-graph-of-asked.graph.safetensors`;
       await execute(page, 'docmanager:open', { path });
       const file = page.locator('.jp-Workbench-document:visible');
