@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from workbench.graph.text_width import text_width
 from workbench.graph.wording import plural, short
 from workbench.records import GraphDiff
 
 if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
-_MAX_DETAIL = 29
-"""Characters that fit in a card's second line."""
+_DETAIL = 174
+"""Room in a card's second line, px."""
 _MIN_RUN = 3
 """Fewer equal siblings than this are shown one by one."""
 _MOST_CALLS = 4
@@ -213,9 +214,9 @@ class _Groups:
             label, cls = ", ".join(op for op, _ in groupby(ops)), ""
         count = plural(len(rows), "op")
         detail = " · ".join(part for part in (shape, short(cls, 18), count) if part)
-        if len(detail) > _MAX_DETAIL:  # the class is what can be guessed from the name
+        if text_width(detail, 11) > _DETAIL:  # the class is what can be guessed from the name
             detail = f"{short(shape, 20)} · {count}" if shape else count
-        return Card(short(label, 22), detail, rows=rows, saved_bytes=saved)
+        return Card(label, detail, rows=rows, saved_bytes=saved)
 
     def _run_label(self, run: list[int]) -> str:
         path = self.record.modules[run[0]].path or self.record.model

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.graph.wording import BYTE_UNITS, byte_size, short
+from workbench.graph.text_width import fitted, text_width
+from workbench.graph.wording import BYTE_UNITS, byte_size
 from workbench.records import DIFF_STATES, GraphDiff
 
 if TYPE_CHECKING:
@@ -54,9 +55,10 @@ def mark_of(record: GraphRecord, card: Card) -> Mark:
 def card_texts(card: Card, mark: Mark) -> tuple[str, str]:
     """Both lines of a card, cut to the room that size and counts leave in its 174 px."""
     label = f"{card.label} ↻" if card.repeats else card.label
-    beside_size = int((168 - 5.8 * len(mark.size)) / 7.2)
-    beside_counts = int((172 - 6 * len(mark.counts)) / 5.7)
-    return short(label, beside_size), short(mark.detail or card.detail, beside_counts)
+    beside_size = 174 - text_width(f" {mark.size}" if mark.size else "", 11)
+    beside_counts = 174 - text_width(f" {mark.counts}" if mark.counts else "", 11)
+    detail = fitted(mark.detail or card.detail, beside_counts, 11)
+    return fitted(label, beside_size, 12, bold=True), detail
 
 
 def _detail(record: GraphDiff, row: int) -> str:

@@ -25,6 +25,7 @@ from workbench.graph.diff_marks import (
     mark_of,
 )
 from workbench.graph.layout import CARD_HEIGHT, CARD_WIDTH, Layout, Link, layout
+from workbench.graph.text_width import text_width
 from workbench.graph.wording import diff_summary, heading, held_anyway, short, summary
 from workbench.records import GraphDiff
 
@@ -47,6 +48,7 @@ def graph_svg(record: GraphRecord) -> str:
     placed = layout(record)
     width = max(placed.width, 420)
     lines = heading_lines(record, int((width - 32) / _PX_PER_LETTER))
+    width = max([width, *(32 + text_width(line, 12) for line in lines)])
     head = 12 + _LINE * (len(lines) + 1)
     height = placed.height + head
     parts = [
