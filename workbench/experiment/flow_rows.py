@@ -28,6 +28,8 @@ _ENOUGH = 12
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 _WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
 """Submodules that are named by a wrapper and not by the user; left out of paths."""
+_PARALLEL = ("DistributedDataParallel", "DataParallel")
+"""Wrappers whose only submodule is called ``module``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,8 @@ def _part_of(module: nn.Module, path: str, index: dict[int, int]) -> _Part | Non
             part.own.append(at)
             part.names.append(name)
     for name, child in module.named_children():
-        found = _part_of(child, path if name in _WRAPPERS else _join(path, name), index)
+        is_inner = name in _WRAPPERS or (name == "module" and part.cls in _PARALLEL)
+        found = _part_of(child, path if is_inner else _join(path, name), index)
         if found is not None:
             part.children.append(found)
     return part if part.own or part.children else None

@@ -100,3 +100,10 @@ def test_models_of_one_module_of_none_and_of_frozen_ones() -> None:
 def test_a_wrapper_does_not_show_in_paths() -> None:
     net = Net(body=Net(_orig_mod=Block()), head=nn.Linear(2, 2))
     assert labels(net) == ["body.conv", "body.norm", "head"]
+
+
+def test_nor_does_one_for_training_in_parallel() -> None:
+    net = nn.DataParallel(Net(body=Block(), module=Block()))
+    assert [row.path for row in choose_rows(net).rows] == [
+        row.path for row in choose_rows(net.module).rows
+    ]
