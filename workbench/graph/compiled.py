@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from workbench.graph.backward_graph import BackwardGraph, plain_graph, read_grap
 from workbench.graph.calls import Table
 from workbench.graph.capture import COMPILED_TYPE
 from workbench.graph.inner_modules import owners_inside
+from workbench.graph.torch_private import forward_class
 from workbench.graph.torch_private_aot import (
     backward_graph,
     cached_code,
@@ -78,9 +80,8 @@ class Inside:
         rows = [row for row, name in enumerate(types) if name == COMPILED_TYPE]
         if rows:
             watch_compiler()
-        read = _Regions()
         for row in rows:
-            inside, unknown = read.region(graph.nodes[row])
+            inside, unknown = _inside(graph.nodes[row])
             if unknown:
                 found._unknown[unknown] = found._unknown.get(unknown, 0) + 1
             if inside is None:
@@ -116,7 +117,7 @@ class Inside:
         if not self.node:
             return no_inner(), sources
         lines = Table(sources)
-        places = [_place_now(one) for one in self.operations]
+        places = _places_now(self.operations)
         row_of = {place: lines.row(source_line(*place)) for place in dict.fromkeys(places) if place}
         links = np.array(self.links, dtype=np.int32).reshape(-1, 2)
         columns = {
@@ -133,23 +134,23 @@ class Inside:
         return columns, tuple(lines.items)
 
 
-class _Regions:
-    """Backward graphs of compiled nodes; equal blocks share a region, which is read once."""
+_known: WeakKeyDictionary[type, tuple[BackwardGraph | None, str]] = WeakKeyDictionary()
+"""What was read of a region, by the class behind its nodes: read once, gone with the region."""
 
-    def __init__(self) -> None:
-        self._read: dict[int, tuple[BackwardGraph | None, str]] = {}
 
-    def region(self, node: Node) -> tuple[BackwardGraph | None, str]:
-        """The graph, and what must be said about it."""
-        graph = backward_graph(node)
-        key = id(graph if graph is not None else node)
-        if key not in self._read:
-            try:
-                self._read[key] = _region(node)
-            except Exception as error:  # noqa: BLE001 - a private format of torch's: never the user's error
-                why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-                self._read[key] = None, UNREADABLE.replace("{why}", why)
-        return self._read[key]
+def _inside(node: Node) -> tuple[BackwardGraph | None, str]:
+    """The backward graph of a node's region, and what must be said about it."""
+    region = forward_class(node)
+    found = _known.get(region) if region is not None else None
+    if found is None:
+        try:
+            found = _region(node)
+        except Exception as error:  # noqa: BLE001 - a private format of torch's: never the user's error
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            found = None, UNREADABLE.replace("{why}", why)
+        if region is not None:
+            _known[region] = found
+    return found
 
 
 def _region(node: Node) -> tuple[BackwardGraph | None, str]:
@@ -166,12 +167,24 @@ def _region(node: Node) -> tuple[BackwardGraph | None, str]:
     return None, UNREADABLE.replace("{why}", "torch keeps no backward graph for it")
 
 
-def _place_now(operation: BackwardOperation) -> Place | None:
-    """The line of an operation, where it still reads as it did when the region was compiled."""
-    for filename in (operation.filename, _cell_like(operation.filename)):
-        text = linecache.getline(filename, operation.line).strip() if filename else ""
-        if text and text == operation.text:
-            return filename, operation.line, operation.function
+def _places_now(operations: Sequence[BackwardOperation]) -> list[Place | None]:
+    """The line of each, where it still reads as it did when the region was compiled."""
+    known: dict[Place, Place | None] = {}
+    found: list[Place | None] = []
+    for one in operations:
+        place = (one.filename, one.line, one.function)
+        if place not in known:
+            known[place] = _place_now(place, one.text)
+        found.append(known[place])
+    return found
+
+
+def _place_now(place: Place, text: str) -> Place | None:
+    filename, line, function = place
+    for name in (filename, _cell_like(filename)):
+        now = linecache.getline(name, line).strip() if name else ""
+        if now and now == text:
+            return name, line, function
     return None
 
 

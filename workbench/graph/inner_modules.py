@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workbench.graph.backward_graph import BackwardGraph, BackwardOperation
+    from workbench.graph.backward_graph import BackwardGraph, ModuleStack
     from workbench.records import GraphModule
 
 _ROOT = re.compile(r"[LG]\['[^']*'\]")
@@ -42,8 +42,10 @@ def owners_inside(
         parameter_owners: modules whose parameters lead into the node.
     """
     homes = _Homes(modules, own, Counter(parameter_owners))
-    homes.find(graph.operations)
-    owners = [homes.owner(one) for one in graph.operations]
+    stacks = {one.modules for one in graph.operations}
+    homes.find(stacks)
+    owner_of = {stack: homes.owner(stack) for stack in stacks}
+    owners = [owner_of[one.modules] for one in graph.operations]
     _place_sums(owners, graph, modules)
     return owners
 
@@ -76,9 +78,9 @@ class _Homes:
         self._row_of = {module.path: row for row, module in enumerate(modules)}
         self._home: dict[str, int] = {}
 
-    def find(self, operations: Sequence[BackwardOperation]) -> None:
+    def find(self, stacks: Iterable[ModuleStack]) -> None:
         entries: dict[str, set[tuple[str, str]]] = defaultdict(set)
-        for stack in {one.modules for one in operations}:
+        for stack in stacks:
             for path, cls in stack:
                 root, below = split_path(path)
                 entries[root].add((below, cls))
@@ -87,13 +89,13 @@ class _Homes:
             if home is not None:
                 self._home[root] = home
 
-    def owner(self, operation: BackwardOperation) -> int:
-        for path, cls in reversed(operation.modules):
+    def owner(self, stack: ModuleStack) -> int:
+        for path, cls in reversed(stack):
             root, below = split_path(path)
             row = self._below(self._home.get(root), below)
             if row is not None and self._modules[row].cls == cls:
                 return row
-        if not operation.modules and len(self._home) == 1:  # code of the frame's own forward
+        if not stack and len(self._home) == 1:  # code of the frame's own forward
             return self._home.get(_SELF, self._own)
         return self._own
 

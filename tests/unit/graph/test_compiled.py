@@ -15,6 +15,7 @@ from torch._dynamo.utils import counters
 import workbench as wb
 from tests.unit.graph.compiled_models import CASES, Images, Oracle, Words, lane, loss_of, ops
 from tests.unit.graph.compiled_models import calls as backward_calls
+from workbench.experiment import Experiment
 from workbench.graph import compiled
 from workbench.records import INNER_ENDS, GraphRecord
 
@@ -285,7 +286,7 @@ def test_an_experiment_that_compiles_its_blocks():
     torch.manual_seed(0)
     data = torch.utils.data.TensorDataset(torch.randn(64, 3, 8, 8), torch.zeros(64).long())
     model = Images()
-    experiment = wb.Experiment(model, data, batch_size=8, modes="compile")
+    experiment = Experiment(model, data, batch_size=8, modes="compile")
     try:
         first = wb.graph(experiment).record
         experiment.step(5)
