@@ -122,9 +122,7 @@ class GradientWatch:
 
     def _hooks(self, graph: Walk) -> Sequence[RemovableHandle]:
         watch: weakref.ref[GradientWatch] = weakref.ref(self)
-        handles = [
-            node.register_prehook(_before(watch, row)) for row, node in enumerate(graph.nodes)
-        ]
+        handles = [one.register_prehook(_before(watch, at)) for at, one in enumerate(graph.nodes)]
         for row, slots in doubtful(graph).items():
             handles.append(graph.nodes[row].register_hook(_after(watch, row, slots)))
         return handles
@@ -138,8 +136,7 @@ class GradientWatch:
             self.begun, self.is_compiled = True, False
             watch: weakref.ref[GradientWatch] = weakref.ref(self)
             at_end_of_backward(lambda: _look(watch, GradientWatch.end))
-            unit = unit_of(gradients) if self._unscale else 1.0
-            self._small.unit = self._histograms.unit = unit
+            self._small.unit = self._histograms.unit = unit_of(gradients) if self._unscale else 1.0
         if not self.begun or self.is_compiled or self._order[row] >= 0:
             return
         self._order[row] = next(self._count)

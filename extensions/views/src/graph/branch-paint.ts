@@ -30,8 +30,8 @@ export function paintBranch(scene: Scene, box: Box, operation: Operation): void 
   context.setLineDash([1.5, 2.5]);
   context.beginPath();
   const centre = x + TEXT / 2 + 1;
+  context.moveTo(centre, middle - 18);
   for (const [dx, dy] of [
-    [0, -18],
     [DIAMOND + 4, 0],
     [0, 18],
     [-DIAMOND - 4, 0],
