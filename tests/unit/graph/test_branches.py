@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import workbench as wb
+from workbench.experiment import Experiment
 from workbench.graph.branch_recorder import MOST, MOST_EACH, BranchRecorder
 from workbench.graph.probe import GraphProbe
 
@@ -254,7 +255,7 @@ def test_a_fault_is_a_note(monkeypatch):
 def test_an_experiment_captures_them_too(tmp_path):
     data = TensorDataset(torch.randn(8, 4), torch.randint(0, 3, (8,)))
     loader = DataLoader(data, batch_size=4)
-    exp = wb.Experiment(EarlyExit(1.0), loader, runs=tmp_path, seed=3, device="cpu")
+    exp = Experiment(EarlyExit(1.0), loader, runs=tmp_path, seed=3, device="cpu")
     handle = exp.capture(GraphProbe())
     exp.run(steps=1, wait=True)
     record = handle.wait(timeout=20)
