@@ -22,8 +22,9 @@ _GRACE_S = 20.0
 """A first confusion matrix waits for matplotlib to be imported, on a machine that is busy."""
 _LASTING = ("workbench-hub",)
 """Threads that outlive a test on purpose: the hub's ends when the last view is gone."""
-_LASTING_PROCESSES = ("resource_tracker", "compile_worker", "gmain")
-"""Helpers of Python and of Inductor that a process starts once and keeps."""
+_LASTING_PROCESSES = ("resource_tracker", "compile_worker", "gmain", "--type=utility")
+"""Helpers of Python and of Inductor that a process starts once and keeps, and services that a
+browser starts when it likes while a module's fixture keeps it open; they end with it."""
 
 
 @pytest.fixture(autouse=True)
