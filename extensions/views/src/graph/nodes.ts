@@ -13,7 +13,7 @@ export const HEADER = 26;
 export const PADDING = 10;
 const CHIP_GAP = 12;
 const CHIP_HEIGHT = 20;
-const CHARACTER = 7;
+const CHARACTER = 7.5;
 const MOST_CHIP = 160;
 /** Left of the operation that made the loss, for its value. */
 const LOSS_ROOM = 116;
@@ -34,7 +34,7 @@ export function headerRoom(text: string, extra: number): number {
   return Math.min(180, Math.max(NODE_WIDTH / 2 + PADDING, text.length * 6.5 + extra));
 }
 
-/** Room for a node or a card; parameters stand on the side away from the trunk. */
+/** Room for a node or a card; parameters stand on the side away from the trunk and from the loss. */
 export function leafExtent(item: Item | undefined, trunk: boolean): Extent {
   if (!item || item.kind !== 'operation') return { left: 160, right: 160, height: CARD_HEIGHT };
   const half = ASKED_WIDTH / 2;
@@ -42,8 +42,8 @@ export function leafExtent(item: Item | undefined, trunk: boolean): Extent {
   const chips = chipWidth(item.leaves);
   const room = NODE_WIDTH / 2 + (chips > 0 ? chips + CHIP_GAP : 0);
   const plain = NODE_WIDTH / 2;
-  const left = Math.max(trunk ? room : plain, item.loss ? plain + LOSS_ROOM : 0);
-  return { left, right: trunk ? plain : room, height: NODE_HEIGHT };
+  if (item.loss) return { left: plain + LOSS_ROOM, right: room, height: NODE_HEIGHT };
+  return { left: trunk ? room : plain, right: trunk ? plain : room, height: NODE_HEIGHT };
 }
 
 function chipText(leaf: Leaf): string {
