@@ -219,7 +219,8 @@ class Hub:
         try:
             if name == "export":
                 export = exports.asked(experiment, given)
-                exports.start(export, client.id if client else "", message.get("id"), self._made)
+                if client is not None:
+                    exports.start(export, client.id, message.get("id"), self._made)
                 return None
             if name in QUESTIONS:
                 self._answer(client, key, QUESTIONS[name](experiment, given))

@@ -53,6 +53,8 @@ export const files: JupyterFrontEndPlugin<void> = {
       namespace: 'workbench-record',
     });
     factory.widgetCreated.connect((_, widget) => {
+      const [type] = docRegistry.getFileTypesForPath(widget.context.path);
+      widget.title.icon = type?.icon;
       widget.context.pathChanged.connect(() => void tracker.save(widget));
       void tracker.add(widget);
     });
