@@ -282,11 +282,11 @@ def unwatch(monkeypatch):
     monkeypatch.setattr(graph_compile, "serialize_graph_module", plain)
 
 
-def test_an_experiment_that_compiles_its_blocks():
+def test_an_experiment_that_compiles_its_blocks(tmp_path):
     torch.manual_seed(0)
     data = torch.utils.data.TensorDataset(torch.randn(64, 3, 8, 8), torch.zeros(64).long())
     model = Images()
-    experiment = Experiment(model, data, batch_size=8, modes="compile")
+    experiment = Experiment(model, data, batch_size=8, modes="compile", runs=tmp_path)
     try:
         first = wb.graph(experiment).record
         experiment.step(5)

@@ -120,36 +120,52 @@ function readInside(record: GraphColumns, rows: readonly number[], host: Operati
 }
 
 /**
- * A topological order that stays in a module for as long as it can, so that a module is one box;
- * between modules the one whose backward runs last comes first.
+ * A topological order that stays in a module for as long as it can, so that a module is one box.
+ * What backward runs last comes first; a value computed once more comes right before its use.
  */
 function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): number[] {
   const waiting = new Int32Array(modules.length);
   const next: number[][] = modules.map(() => []);
+  const values: number[][] = modules.map(() => []);
   for (const [from = 0, to = 0] of flows) {
-    next[from]?.push(to);
-    waiting[to] = (waiting[to] ?? 0) + 1;
+    if (!gradient[from]) values[to]?.push(from);
+    else {
+      next[from]?.push(to);
+      waiting[to] = (waiting[to] ?? 0) + 1;
+    }
   }
-  // What backward runs first comes last; a value computed once more comes right before its use.
-  const before = (a: number, b: number): boolean =>
-    gradient[a] === gradient[b] ? (gradient[a] ? a > b : a < b) : gradient[a] === true;
-  const ready = modules.flatMap((_, row) => (waiting[row] === 0 ? [row] : []));
   const order: number[] = [];
+  const done = new Set<number>();
+  const add = (row: number): void => {
+    const found = [row];
+    for (const one of found)
+      for (const value of values[one] ?? []) if (!done.has(value)) found.push(value);
+    // Values are made in the order of the run.
+    for (const one of [...new Set(found.slice(1))].sort((a, b) => a - b)) take(one);
+    take(row);
+  };
+  const take = (row: number): void => {
+    done.add(row);
+    order.push(row);
+  };
+  const ready = modules.flatMap((_, row) => (gradient[row] && waiting[row] === 0 ? [row] : []));
+  let now = -1;
   while (ready.length > 0) {
-    const now = modules[order[order.length - 1] ?? -1];
     let best = 0;
     for (let at = 1; at < ready.length; at += 1) {
       const [one, other] = [ready[at] ?? 0, ready[best] ?? 0];
       const [stays, stayed] = [modules[one] === now, modules[other] === now];
-      if (stays === stayed ? before(one, other) : stays) best = at;
+      if (stays === stayed ? one > other : stays) best = at;
     }
     const [row = 0] = ready.splice(best, 1);
-    order.push(row);
+    add(row);
+    now = modules[row] ?? -1;
     for (const to of next[row] ?? []) {
       waiting[to] = (waiting[to] ?? 0) - 1;
       if (waiting[to] === 0) ready.push(to);
     }
   }
+  for (const row of modules.keys()) if (!done.has(row)) add(row);
   return order;
 }
 

@@ -13,7 +13,7 @@ import {
   type Part,
   type VisibleEdge,
 } from './edges';
-import { size, type Group, type Item, type Tree } from './groups';
+import { countOps, size, type Group, type Item, type Tree } from './groups';
 import { crossings, endBeside, gapBefore } from './header';
 import { HEADER, headerRoom, leafExtent, PADDING, type Chip } from './nodes';
 import type { Flow } from './operations';
@@ -171,7 +171,7 @@ function frame(
   const { x, rank, trunk } = placed;
   const header = group.kind === 'root' ? 0 : HEADER;
   let left = headerRoom(`${group.title}`, 44);
-  let right = headerRoom(`${group.cls} · ${size(group)} ops · 1000 KiB`, 20);
+  let right = headerRoom(`${group.cls} · ${countOps(group)} · 1000 KiB`, 20);
   extents.forEach((extent, index) => {
     left = Math.max(left, extent.left - (x[index] ?? 0) + PADDING);
     right = Math.max(right, extent.right + (x[index] ?? 0) + PADDING);
@@ -195,7 +195,7 @@ function frame(
     return { points, edges: part.edges, bytes: part.bytes, arrow, soft: part.soft };
   });
   const crossed = header > 0 ? crossings(lines, 0) : [];
-  const room = `${size(group)} ops · 1000 KiB`.length * 6.2;
+  const room = `${countOps(group)} · 1000 KiB`.length * 6.2;
   if (gapBefore(crossed, 0, right - PADDING, room) === null)
     right = Math.max(right, endBeside(crossed, room) + PADDING);
   const children = items.map((item, index) => ({

@@ -31,7 +31,7 @@ export function showLegend(element: HTMLDetailsElement, state: GraphState, palet
     element.append(ramp, ticks);
   }
   element.append(...keysOf(state, palette));
-  for (const part of [1, 1 / 16]) {
+  for (const part of state.mostFlow > 1 ? [1, 1 / 16] : []) {
     const bytes = state.mostFlow * part;
     const width = state.widthOf(bytes).toFixed(1);
     element.append(

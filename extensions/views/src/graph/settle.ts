@@ -35,7 +35,7 @@ export function settle(
   boxes.set(item, box);
   if (item.kind === 'operation' && !item.asked) {
     box.node = { x: axis - NODE_WIDTH / 2, width: NODE_WIDTH };
-    box.chips = chipsOf(item.leaves, box.node.x, top, trunk);
+    box.chips = chipsOf(item.leaves, box.node.x, top, trunk && !item.loss);
   }
   box.children = local.children.map((child) =>
     settle(child.item, child.local, box, axis + child.x, top + child.y, child.trunk, boxes),
