@@ -84,7 +84,7 @@ function controls(view: View): Controls<GraphState> {
       view.refresh();
     },
   );
-  const step = h('div', { class: 'wv-lit wv-step', hidden: true });
+  const step = h('div', { class: 'wv-step', hidden: true });
   return {
     bar: [h('span', { class: 'wv-label' }, 'Colour by'), colour.element],
     below: [],
