@@ -11,8 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from workbench.graph.diff_marks import ADDED, COLOURS, REMOVED, SAME, SIGNS
-from workbench.graph.wording import byte_size, heading, short
+from workbench.graph.wording import byte_size, heading, plural, short
 from workbench.records import GraphDiff
 
 if TYPE_CHECKING:
@@ -36,13 +38,16 @@ class _Writer:
     def __init__(self, record: GraphRecord) -> None:
         self.record = record
         self.children: dict[int, list[int]] = defaultdict(list)
+        self.is_folded = _folded(record)
+        used = _used(record, self.is_folded)
         for index, module in enumerate(record.modules):
-            self.children[module.parent].append(index)
+            if index in used:
+                self.children[module.parent].append(index)
         self.rows_of: dict[int, list[int]] = defaultdict(list)
         for row, module in enumerate(record.node_module.tolist()):
             self.rows_of[module].append(row)
-        self.is_folded = _folded(record)
         self.folded_into: dict[int, list[int]] = defaultdict(list)
+        self.num_inner = np.bincount(record.inner_node, minlength=len(record.node_type))
         for maker, user in zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True):
             if self.is_folded[maker]:
                 self.folded_into[user].append(maker)
@@ -90,11 +95,16 @@ class _Writer:
         lines = [
             f"{sign} {short(op, _WIDTH)}".strip(),
             f"{text[record.node_shape[row]]} {dtype}{size}".strip(),
+            *self._inner_line(row),
             *(self._folded_line(leaf) for leaf in self.folded_into[row]),
         ]
         source = int(record.node_source[row])
         tip = record.sources[source].label if source >= 0 else text[record.node_type[row]]
         return f"label={_quoted(lines)}, tooltip={_quoted([tip])}{_style(_state(record, row))}"
+
+    def _inner_line(self, row: int) -> list[str]:
+        count = int(self.num_inner[row])
+        return [f"{plural(count, 'backward operation')} inside"] if count else []
 
     def _folded_line(self, leaf: int) -> str:
         text = self.record.strings
@@ -114,6 +124,17 @@ class _Writer:
             state = int(record.edge_state[edge]) if isinstance(record, GraphDiff) else SAME
             style = _style(state) if state in (REMOVED, ADDED) else ""
             yield f"  n{maker} -> n{user} [penwidth={width:.1f}{style}];"
+
+
+def _used(record: GraphRecord, is_folded: list[bool]) -> set[int]:
+    """The modules in which a node is drawn, and all around them."""
+    used: set[int] = set()
+    for owner in np.unique(record.node_module[~np.array(is_folded, dtype=bool)]).tolist():
+        module = owner
+        while module >= 0 and module not in used:
+            used.add(module)
+            module = record.modules[module].parent
+    return used
 
 
 def _folded(record: GraphRecord) -> list[bool]:

@@ -26,7 +26,14 @@ from workbench.graph.diff_marks import (
 )
 from workbench.graph.layout import CARD_HEIGHT, CARD_WIDTH, Layout, Link, layout
 from workbench.graph.text_width import text_width
-from workbench.graph.wording import diff_summary, heading, held_anyway, short, summary
+from workbench.graph.wording import (
+    compiled_line,
+    diff_summary,
+    heading,
+    held_anyway,
+    short,
+    summary,
+)
 from workbench.records import GraphDiff
 
 if TYPE_CHECKING:
@@ -73,7 +80,8 @@ def graph_svg(record: GraphRecord) -> str:
 def heading_lines(record: GraphRecord, letters: int) -> list[str]:
     """What is written below the title, in lines of about ``letters`` letters."""
     if not isinstance(record, GraphDiff):
-        return [short(f"{summary(record)}.", 76)]
+        inside = compiled_line(record)
+        return [short(f"{summary(record)}.", 76), *([inside] if inside else [])]
     return [*wrap(short(record.sentence, 600), letters), diff_summary(record)]
 
 

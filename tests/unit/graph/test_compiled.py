@@ -77,6 +77,20 @@ def test_it_is_the_graph_that_a_backend_is_handed(name):
     assert f"{len(shapes)} operations inside" in str(view)
 
 
+def test_static_forms_keep_it_closed_and_say_the_count(tmp_path):
+    step = torch.compile(Words(), backend="aot_eager")
+    with wb.graph(step) as view:
+        loss_of(step, torch.randn(4, 6, 16)).backward()
+    count = len(view.record.inner_node)
+    assert f"Compiled: {count} operations inside, in " in view.save(tmp_path / "a.svg").read_text()
+    dot = view.save(tmp_path / "a.dot").read_text()
+    assert f"{count} backward operations inside" in dot
+    assert "layers.0" not in dot  # no cluster without nodes
+    other = wb.graph(view.save(tmp_path / "a.safetensors")).record
+    assert columns(other) == columns(view.record)
+    assert len(view.diff(other).record.inner_node) == 0
+
+
 def test_rows_name_shape_type_line_and_ends():
     model = Images()
     step = torch.compile(model, backend="aot_eager")
