@@ -94,6 +94,7 @@ def graph_of(program) -> GraphRecord:
         inner_shape=[],
         inner_dtype=[],
         inner_source=[],
+        inner_ends=[],
         link_from=[],
         link_to=[],
         unreached=(),
