@@ -120,12 +120,12 @@ def _unwrapped(module: nn.Module) -> Iterator[nn.Module]:
 
 def wrapped_module(module: nn.Module) -> nn.Module | None:
     """The module that ``module`` merely forwards to, if it is such a wrapper."""
-    children: Mapping[str, Any] = vars(module)["_modules"]  # named_children drops repeats
-    for name in _WRAPPED:
-        if children.get(name) is not None:
+    children: Any = vars(module)["_modules"]  # named_children drops repeats
+    for name in _WRAPPED:  # no `get`: what a ScriptModule has in this place is no dictionary
+        if name in children and children[name] is not None:
             return children[name]
-    if type(module).__name__ in _WRAPPER_CLASSES:
-        return children.get("module")
+    if type(module).__name__ in _WRAPPER_CLASSES and "module" in children:
+        return children["module"]
     return None
 
 

@@ -142,9 +142,11 @@ def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
     return module.__dict__.get("_compiled_call_impl")
 
 
-def set_compiled_call(module: nn.Module, call: Callable[..., Any]) -> None:
-    """Replace what ``module.compile()`` installed."""
+def set_compiled_call(module: nn.Module, call: Callable[..., Any] | None) -> None:
+    """Replace what ``module.compile()`` installed; None: nothing."""
     module.__dict__["_compiled_call_impl"] = call
+    if call is None:
+        del module.__dict__["_compiled_call_impl"]
 
 
 def has_compiled_forward(module: nn.Module) -> bool:

@@ -142,11 +142,11 @@ class Trace:
     def _watch(self, row: int, module: nn.Module) -> bool:
         """Hook one module; True when what lies inside must be left alone."""
         compiled = torch_private.compiled_call(module)
-        if compiled is not None:
+        is_script = isinstance(module, torch.jit.ScriptModule)  # which takes no hooks
+        if compiled is not None or is_script:
             self._wrap_compiled(row, module, compiled)
             return True
         is_opaque = torch_private.has_compiled_forward(module)
-        is_opaque = is_opaque or isinstance(module, torch.jit.ScriptModule)
 
         def enter(_: nn.Module, args: Any, kwargs: Any, *, under_dynamo: bool) -> None:
             self._enter(row, (args, kwargs), is_compiled=is_opaque, under_dynamo=under_dynamo)
@@ -174,7 +174,11 @@ class Trace:
         self._undo[row].append(after.remove)
         return is_opaque
 
-    def _wrap_compiled(self, row: int, module: nn.Module, call: Callable[..., Any]) -> None:
+    def _wrap_compiled(
+        self, row: int, module: nn.Module, installed: Callable[..., Any] | None
+    ) -> None:
+        call = installed or module._call_impl  # pyright: ignore[reportPrivateUsage]
+
         def watched(*args: Any, **kwargs: Any) -> Any:
             self._enter(row, (args, kwargs), is_compiled=True)
             region = None
@@ -186,7 +190,7 @@ class Trace:
             return result
 
         torch_private.set_compiled_call(module, watched)
-        self._undo[row].append(lambda: torch_private.set_compiled_call(module, call))
+        self._undo[row].append(lambda: torch_private.set_compiled_call(module, installed))
 
     def _unwatch_below(self, row: int) -> None:
         """Take the hooks off everything inside a module that turned out to be compiled."""

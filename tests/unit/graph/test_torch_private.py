@@ -87,6 +87,10 @@ def test_a_mode_leaves_the_middle_of_the_stack_and_returns():
 def test_compiled_products_are_recognised():
     plain = torch.nn.Linear(2, 2)
     assert private.compiled_call(plain) is None
+    private.set_compiled_call(plain, lambda x: "instead")
+    assert plain(torch.ones(1, 2)) == "instead"
+    private.set_compiled_call(plain, None)
+    assert isinstance(plain(torch.ones(1, 2)), torch.Tensor)
     assert not private.has_compiled_forward(plain)
     in_place = torch.nn.Linear(2, 2)
     in_place.compile(backend="eager")

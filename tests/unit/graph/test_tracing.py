@@ -8,6 +8,7 @@ import threading
 import weakref
 
 import pytest
+import torch
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
@@ -97,6 +98,27 @@ def test_a_capture_that_fails_does_not_stop_the_backward(classifier, batch, monk
     assert "could not be captured (ZeroDivisionError: by chance)" in str(view)
     with pytest.raises(RuntimeError, match="by chance"):
         _ = view.record
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_scripted_modules_are_owners_though_they_take_no_hooks(batch):
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scripted = torch.jit.script(nn.Sequential(nn.Linear(3, 4), nn.Tanh()))
+            self.head = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(self.scripted(x))
+
+    model = Mixed()
+    for watched, paths in ((model, {"scripted", "head"}), (model.scripted, {""})):
+        with wb.graph(watched) as view:
+            watched(batch[0]).sum().backward()
+        operations = [node for node in view.record.nodes if node.kind == "operation"]
+        assert {node.module for node in operations} == paths | {"loss"}
+        assert all(node.source is not None for node in operations)
+        assert "_compiled_call_impl" not in vars(model.scripted)
 
 
 def test_numbers_that_another_thread_took_as_well_tell_no_module_and_no_line(batch):
