@@ -160,6 +160,7 @@ class GraphRecord(Record):
     node_dtype: Annotated[I32, Index("strings")]
     """``float32``"""
     node_output_bytes: Annotated[I64, Least(0)]
+    """Bytes of its forward output, of the first one where there are several."""
     node_name: Annotated[I32, Index("strings")]
     """A leaf's qualified parameter name; ``""`` for operations."""
     node_source: Annotated[I32, Index("sources", none=True)]
@@ -232,6 +233,8 @@ class GraphRecord(Record):
     saved_bytes: Annotated[int, Least(0)]
     """Sum of ``node_saved_bytes``: what the graph alone keeps alive for backward."""
     parameter_bytes: Annotated[int, Least(0)]
+    """Bytes of the parameters that nodes hold, each storage once: they live anyway. Likewise below.
+    """
     buffer_bytes: Annotated[int, Least(0)]
     input_bytes: Annotated[int, Least(0)]
 

@@ -46,7 +46,8 @@ class DiffSide:
     gradients: bool
     """Whether its backward was watched."""
     gradient_norm: float | None
-    """L2 norm of the gradients of all its parameters together; None where it was not watched."""
+    """L2 norm of the gradients of all its parameters together; None where it was not watched, no
+    parameter got one, or one is not finite."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

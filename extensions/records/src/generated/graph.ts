@@ -93,6 +93,7 @@ export interface GraphRecord {
   readonly node_shape: Int32Array;
   /** ``float32`` */
   readonly node_dtype: Int32Array;
+  /** Bytes of its forward output, of the first one where there are several. */
   readonly node_output_bytes: Float64Array;
   /** A leaf's qualified parameter name; ``""`` for operations. */
   readonly node_name: Int32Array;
@@ -167,6 +168,10 @@ export interface GraphRecord {
   readonly root: number;
   /** Sum of ``node_saved_bytes``: what the graph alone keeps alive for backward. */
   readonly saved_bytes: number;
+  /**
+   * Bytes of the parameters that nodes hold, each storage once: they live anyway. Likewise below.
+   *
+   */
   readonly parameter_bytes: number;
   readonly buffer_bytes: number;
   readonly input_bytes: number;

@@ -30,7 +30,10 @@ export interface DiffSide {
   readonly input_bytes: number;
   /** Whether its backward was watched. */
   readonly gradients: boolean;
-  /** L2 norm of the gradients of all its parameters together; None where it was not watched. */
+  /**
+   * L2 norm of the gradients of all its parameters together; None where it was not watched, no
+   * parameter got one, or one is not finite.
+   */
   readonly gradient_norm: number | null;
 }
 
