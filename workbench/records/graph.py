@@ -233,8 +233,7 @@ class GraphRecord(Record):
     saved_bytes: Annotated[int, Least(0)]
     """Sum of ``node_saved_bytes``: what the graph alone keeps alive for backward."""
     parameter_bytes: Annotated[int, Least(0)]
-    """Bytes of the parameters that nodes hold, each storage once: they live anyway. Likewise below.
-    """
+    """Bytes of parameters that nodes hold, each storage once; they live anyway. Likewise below."""
     buffer_bytes: Annotated[int, Least(0)]
     input_bytes: Annotated[int, Least(0)]
 

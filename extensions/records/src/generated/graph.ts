@@ -168,10 +168,7 @@ export interface GraphRecord {
   readonly root: number;
   /** Sum of ``node_saved_bytes``: what the graph alone keeps alive for backward. */
   readonly saved_bytes: number;
-  /**
-   * Bytes of the parameters that nodes hold, each storage once: they live anyway. Likewise below.
-   *
-   */
+  /** Bytes of parameters that nodes hold, each storage once; they live anyway. Likewise below. */
   readonly parameter_bytes: number;
   readonly buffer_bytes: number;
   readonly input_bytes: number;
