@@ -27,16 +27,23 @@ torch.manual_seed(0)
 x, y = torch.randn(64, 16), torch.randint(0, 3, (64,))
 exp = wb.Experiment(Net(), (x, y), batch_size=32, name="asked")`;
 
+/** The same model as one compiled region. */
+export const COMPILED = CELL.replace('Net(),', 'torch.compile(Net(), backend="aot_eager"),');
+
 /** Runs the cell, captures a step, and gives the view in its tab. */
-export async function captured(page: IJupyterLabPageFixture, path: string): Promise<Locator> {
+export async function captured(
+  page: IJupyterLabPageFixture,
+  path: string,
+  cell = CELL,
+): Promise<Locator> {
   // The last cell is the active one, until a link leads elsewhere.
-  await runNotebook(page, path, [CELL, 'last = True']);
+  await runNotebook(page, path, [cell, 'last = True']);
   await experimentKnown(page);
   await page.sidebar.close('left');
   await execute(page, 'workbench:capture-graph');
   await expect(page.getByRole('tab', { name: /graph of asked/i })).toBeVisible(PATIENT);
   const view = page.locator('.jp-Workbench-document:visible');
-  await expect(view.getByRole('treeitem').filter({ hasText: 'head' })).toBeVisible(PATIENT);
+  await expect(view.getByRole('treeitem').filter({ hasText: 'loss' })).toBeVisible(PATIENT);
   return view;
 }
 
