@@ -7,9 +7,9 @@ ended). A hook refers to its row, never to a node, and to its watch weakly: hook
 gone do nothing, and a watch goes with its view.
 
 Backward of *this* loss begins when the root's hook is called: a backward of another loss that
-shares some nodes, or of a part of the graph, before that is none of ours. The first one is watched,
-whatever thread it runs on; the hooks are taken off when it ends. A graph that is run twice
-(``retain_graph=True``) is measured in the first run.
+shares some nodes is none of ours, whether it ran before, runs beside it on another thread or inside
+one of its hooks. The first one is watched, whatever thread it runs on; the hooks are taken off when
+it ends. A graph that is run twice (``retain_graph=True``) is measured in the first run.
 
 To tell which node *made* a value that is not finite, it is enough to know what each node was
 handed, as long as one node alone hands it on. Where several do (a residual connection, a shared
@@ -40,6 +40,7 @@ from workbench.graph.statistics import (
 )
 from workbench.graph.torch_private import (
     at_end_of_backward,
+    current_backward,
     in_compiled_autograd,
     version_of,
     without_dispatch,
@@ -68,6 +69,7 @@ class GradientWatch:
         self, graph: Walk, batch_size: int | None = None, *, unscale: bool = False
     ) -> None:
         self._handles: list[RemovableHandle] = []
+        self._backward = -1
         self._batch_size = batch_size
         self._unscale = unscale
         self._root = len(graph.nodes) - 1
@@ -133,11 +135,12 @@ class GradientWatch:
             return
         if row == self._root:  # again, where the backward before this one raised
             self._forget()
+            self._backward = current_backward()
             self.begun, self.is_compiled = True, False
             watch: weakref.ref[GradientWatch] = weakref.ref(self)
             at_end_of_backward(lambda: _look(watch, GradientWatch.end))
             self._small.unit = self._histograms.unit = unit_of(gradients) if self._unscale else 1.0
-        if not self.begun or self.is_compiled or self._order[row] >= 0:
+        if self._backward != current_backward() or self.is_compiled or self._order[row] >= 0:
             return
         self._order[row] = next(self._count)
         for gradient in gradients:
@@ -151,9 +154,9 @@ class GradientWatch:
 
     def see_made(self, row: int, slots: Sequence[tuple[int, int]], made: Any) -> None:
         """A node has run; ``slots`` are (index, row of the maker) of the gradients in question."""
-        if self.done or self._order[row] < 0 or not self._was_finite(row):
+        if self._backward != current_backward() or self._order[row] < 0:
             return
-        for index, maker in slots:
+        for index, maker in slots if self._was_finite(row) else ():
             gradient = made[index]
             if gradient is None:
                 continue
@@ -197,9 +200,8 @@ class GradientWatch:
         """
         if not is_plain(gradient):
             return False
-        memory = self._memory[row] = (
-            gradient.data_ptr(), gradient.numel(), version_of(gradient)
-        )  # fmt: skip
+        memory = gradient.data_ptr(), gradient.numel(), version_of(gradient)
+        self._memory[row] = memory
         giver = self._giver.get(row, -1)
         found = self._found.get(giver, ())
         if len(found) != 1 or found[0].non_finite or self._memory.get(giver) != memory:

@@ -218,6 +218,10 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     engine.queue_callback(callback)
 
 
+current_backward: Callable[[], int] = cast(Any, torch._C)._current_graph_task_id
+"""Number of the backward that asks, the same on all its threads; -1 outside of one."""
+
+
 def in_compiled_autograd() -> bool:
     """Whether compiled autograd runs, or traces, the hook that asks.
 

@@ -72,6 +72,44 @@ def test_a_view_says_what_it_lacks_until_backward_has_run(classifier, batch):
     assert "Gradient norm" in str(view)
 
 
+def test_a_backward_inside_the_watched_one_is_not_measured(classifier, batch):
+    x, y = batch
+    inner = F.cross_entropy(classifier(x), y) * 100
+    logits = classifier(x)
+    logits.register_hook(lambda _: inner.backward())  # as a reentrant checkpoint does
+    loss = F.cross_entropy(logits, y)
+    view = wb.graph(loss, model=classifier)
+    expected = torch.autograd.grad(F.cross_entropy(classifier(x), y), classifier[2].weight)[0]
+    loss.backward()
+    weight = next(node for node in view.record.nodes if node.name == "2.weight")
+    assert weight.gradient_norm == pytest.approx(expected.norm().item())
+
+
+def test_backwards_on_other_threads_that_share_the_leaves_are_not_measured(classifier, batch):
+    expected = (
+        torch.autograd.grad(F.cross_entropy(classifier(batch[0]), batch[1]), classifier[2].weight)[
+            0
+        ]
+        .norm()
+        .item()
+    )
+    found = []
+
+    def train():
+        for _ in range(20):
+            loss = F.cross_entropy(classifier(batch[0]), batch[1])
+            view = wb.graph(loss, model=classifier)
+            loss.backward()
+            found.append(column(view.record, "norm")["2.weight"])
+
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [pytest.approx(expected)] * 80
+
+
 def test_gradients_false_leaves_the_graph_alone(classifier, batch):
     loss = F.cross_entropy(classifier(batch[0]), batch[1])
     view = wb.graph(loss, gradients=False)

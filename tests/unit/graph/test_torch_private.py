@@ -69,6 +69,23 @@ def test_stand_ins_of_function_transforms_are_known():
     assert not private.has_functorch_wrapper(x)
 
 
+def test_a_backward_keeps_its_number_and_one_inside_it_has_its_own():
+    x = torch.ones(2, requires_grad=True)
+    loss, other, seen = (x * 2).sum(), (x * 3).sum(), []
+
+    def look(_):
+        seen.append(private.current_backward())
+        if len(seen) == 1:
+            other.backward()
+
+    loss.grad_fn.register_prehook(look)
+    loss.grad_fn.next_functions[0][0].register_prehook(look)
+    other.grad_fn.register_prehook(look)
+    loss.backward()
+    assert seen[0] == seen[2] != seen[1]
+    assert private.current_backward() == -1
+
+
 def test_a_mode_leaves_the_middle_of_the_stack_and_returns():
     class Named(TorchFunctionMode):
         pass
