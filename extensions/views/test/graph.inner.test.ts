@@ -193,7 +193,7 @@ describe('the page of an operation inside', () => {
     expect(inspector).toContain('a.py:3');
     expect(sectionText(host, 'Tensors')).toContain('2×2 float32');
     expect(sectionText(host, 'Tensors')).toContain('net · Block');
-    expect(inspector).toContain('none has bytes or a gradient of its own');
+    expect(sectionText(host, 'Bytes and gradient')).toContain('the compiled operation has both');
     expect(inspector).not.toContain('Saved for backward');
     expect(sectionText(host, 'Data flow')).toContain('mm');
   });

@@ -6,7 +6,7 @@ import { outputOf, parameterNorm } from './gradients';
 import { countRepeats, isInside, numOps, type Group } from './groups';
 import { checkpointCard, questions } from './inspect-actions';
 import { outputSection } from './inspect-gradient';
-import { compiledNote } from './inspect-inner';
+import { compiledSection } from './inspect-inner';
 import { unreachedSection } from './inspect-unreached';
 import { head, operationRow, table } from './inspector';
 import type { Inspection } from './inspection';
@@ -20,12 +20,10 @@ export function inspectGroup(inspection: Inspection, item: Group): Node[] {
     head(state, item, title, item.cls || groupNote(item)),
     section('Module', '', facts(moduleFacts(state, item))),
   ];
-  if (isInside(item))
-    return [
-      ...parts,
-      section('Bytes and gradient', '', compiledNote()),
-      openButton(inspection, item),
-    ];
+  if (isInside(item)) {
+    const host = state.operations[item.start]?.host;
+    return [...parts, compiledSection(host, inspection.select), openButton(inspection, item)];
+  }
   const unreached = unreachedSection(state, item);
   if (unreached) parts.push(unreached);
   const gradient = gradientSection(state, item);

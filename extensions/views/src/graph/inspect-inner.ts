@@ -1,6 +1,7 @@
 /** The inspector's page for an operation inside a compiled node. */
 import { facts, note, section, sourceCard } from './dom';
 import { oneLine } from './format';
+import type { Item } from './groups';
 import { itemLink, head } from './inspector';
 import { neighbours } from './inspect-neighbours';
 import type { Inspection } from './inspection';
@@ -15,16 +16,19 @@ export function inspectInner({ state, select }: Inspection, item: Operation): No
   const out = `${item.shape} ${item.dtype}`.trim();
   const rows: [string, string][] = [['Gives', oneLine(out) || 'not known']];
   if (module) rows.push(['Module', oneLine(`${module.path || '(model)'} · ${module.cls}`)]);
-  const body = section('Tensors', '', facts(rows), compiledNote());
-  if (item.host) body.append(itemLink(item.host, select));
-  parts.push(body);
+  parts.push(section('Tensors', '', facts(rows)), compiledSection(item.host, select));
   parts.push(neighbours(state, item, select));
   return parts;
 }
 
 /** What cannot be known in there, and why. */
-export function compiledNote(): HTMLElement {
-  return note(
-    'The compiler fuses these operations, so none has bytes or a gradient of its own; the compiled operation has both.',
-  );
+export function compiledSection(
+  host: Operation | null | undefined,
+  select: (item: Item) => void,
+): HTMLElement {
+  const text =
+    'The compiler fuses these operations, so none has bytes or a gradient of its own; the compiled operation has both: ';
+  const body = note(text);
+  if (host) body.append(itemLink(host, select));
+  return section('Bytes and gradient', '', body);
 }
