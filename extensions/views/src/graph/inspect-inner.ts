@@ -27,8 +27,8 @@ export function compiledSection(
   select: (item: Item) => void,
 ): HTMLElement {
   const text =
-    'The compiler fuses these operations, so none has bytes or a gradient of its own; the compiled operation has both: ';
+    'The compiler fuses these operations, so none has bytes or a gradient of its own; the compiled operation has both:';
   const body = note(text);
-  if (host) body.append(itemLink(host, select));
+  if (host) body.append(' ', itemLink(host, select));
   return section('Bytes and gradient', '', body);
 }
