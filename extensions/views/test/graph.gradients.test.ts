@@ -86,6 +86,8 @@ describe('colour by gradient norm', () => {
     const host = shown({ record: graphOf(NODES), error: null });
     buttonNamed(host, 'Gradient norm').click();
     expect(query(host, '.wv-legend').textContent).toContain('Norm of the gradient');
+    // The loss is left out of the scale and coloured as its end, whose figure says so.
+    expect(query(host, '.wv-legend .ticks').textContent).toContain('≥ 0.1');
     find(host, 'linear');
     const text = sectionText(host, 'Gradient of the output');
     for (const part of ['Norm0.001', 'Zeros25.0 %', 'Non-finite0']) expect(text).toContain(part);

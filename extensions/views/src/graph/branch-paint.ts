@@ -1,5 +1,6 @@
 /** Draws the card of a test that Python made: a dotted diamond, the test, its numbers, its line. */
 import { sourceLabel } from './dom';
+import { shorten } from './format';
 import type { Box } from './layout';
 import { ASKED_HEIGHT } from './nodes';
 import { round, type Scene } from './paint';
@@ -49,7 +50,9 @@ export function paintBranch(scene: Scene, box: Box, operation: Operation): void 
   const size = font(scene, 11);
   context.font = `${size}px ${palette.token('--wb-code-font')}`;
   const all = detail === 'all';
-  drawText(context, asked.condition, x + TEXT, y + (all ? 12 : 15), room);
+  // Both ends: what was compared, and with what.
+  const letters = Math.floor(room / context.measureText('0').width);
+  drawText(context, shorten(asked.condition, letters), x + TEXT, y + (all ? 12 : 15), room);
   font(scene, 11);
   context.fillStyle = palette.ink2;
   const times = asked.times > 1 ? ` × ${asked.times}` : '';

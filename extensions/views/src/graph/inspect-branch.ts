@@ -1,9 +1,12 @@
 /** The inspector's page for a test that Python made of a tensor. */
 import { facts, h, note, section, sourceCard } from './dom';
-import { formatCount, shorten } from './format';
+import { formatCount, oneLine, shorten } from './format';
 import { head, itemLink } from './inspector';
 import type { Inspection } from './inspection';
 import type { Operation } from './operations';
+
+/** More letters than this and a test does not fit its heading. */
+const LONG = 28;
 
 export function inspectBranch({ state, select }: Inspection, item: Operation): Node[] {
   const { asked } = item;
@@ -31,7 +34,8 @@ export function inspectBranch({ state, select }: Inspection, item: Operation): N
       list.append(
         h('p', {}, h('span', { class: 'wv-note' }, `${label} `), itemLink(other, select)),
       );
-  parts.push(section('Test', '', facts(rows)));
+  const whole = h('div', { class: 'wv-code wv-wrap' }, oneLine(condition));
+  parts.push(section('Test', '', ...(condition.length > LONG ? [whole] : []), facts(rows)));
   parts.push(section('Around it', '', list, note(SHAPED)));
   return parts;
 }
