@@ -20,6 +20,7 @@ from workbench.graph.wording import (
     heading,
     held_anyway,
     plural,
+    printable,
     short,
     summary,
 )
@@ -53,7 +54,7 @@ def describe(record: GraphRecord) -> str:
     notes = (
         held_anyway(record), *unreached_lines(record), *branch_lines(record), *record.notes
     )  # fmt: skip
-    said = [note for note in notes if note]
+    said = [printable(note) for note in notes if note]
     return "\n".join([*lines, *(["", *said] if said else [])])
 
 

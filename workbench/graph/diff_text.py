@@ -14,6 +14,7 @@ from workbench.graph.wording import (
     byte_size,
     numbers_starred,
     plural,
+    printable,
     ratio,
     short,
     signed_bytes,
@@ -42,7 +43,7 @@ def describe_diff(diff: GraphDiff) -> str:
         lines += _section(f"{sign} {verb}", diff, state, _gone_or_new(diff, state, names))
     lines += _section("≠ Changed", diff, CHANGED, _changed(diff, names))
     lines += _gradients(diff)
-    return "\n".join([*lines, *(["", *diff.notes] if diff.notes else [])])
+    return "\n".join([*lines, *(["", *map(printable, diff.notes)] if diff.notes else [])])
 
 
 def _totals(a: DiffSide, b: DiffSide) -> list[_Row]:

@@ -85,18 +85,33 @@ class CallRecorder(TorchFunctionMode):
         self._last = torch_private.current_sequence()
         self._suspended: list[list[TorchFunctionMode]] = []
         self._compiled_from: list[int] = []
+        self._has_left = False
 
     def __enter__(self) -> CallRecorder:
+        self._clear_up()
         self._last = torch_private.current_sequence()
         super().__enter__()
         return self
 
     def leave(self) -> None:
-        """Take the mode off the stack, wherever it lies."""
+        """Take the mode off the stack, wherever it lies.
+
+        A block may end on another thread (a generator that is closed there): then the mode stays
+        on the stack of the thread that entered it, does nothing, and goes with the next block.
+        """
+        self._has_left = True
         torch_private.without_mode(self)
+
+    def _clear_up(self) -> None:
+        """Take modes off this thread's stack that were left from another."""
+        for mode in torch_private.without_mode(self):
+            if isinstance(mode, CallRecorder) and mode._has_left:
+                torch_private.without_mode(mode)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.compiler.is_dynamo_compiling():  # a compiled step: Dynamo reads this, no further
+            return func(*args, **(kwargs or {}))
+        if self._has_left:
             return func(*args, **(kwargs or {}))
         before = torch_private.current_sequence()
         if before > self._last:

@@ -63,6 +63,7 @@ class TracedGraph(GraphView):
         self._model: nn.Module | None = model
         self._ref = weakref.ref(model)
         self._trace: Trace | None = None
+        self._thread = 0
         self._fault = ""
         """Why the backward could not be captured."""
         self._is_final = False
@@ -82,7 +83,7 @@ class TracedGraph(GraphView):
             )
         trace = Trace({"": self._model}, on_backward=self._capture)
         trace.start()
-        self._trace = trace
+        self._trace, self._thread = trace, thread
         _running[thread] = self
         return self
 
@@ -93,7 +94,7 @@ class TracedGraph(GraphView):
         traceback: TracebackType | None,
     ) -> None:
         if self._trace is not None:
-            _running.pop(threading.get_ident(), None)
+            _running.pop(self._thread, None)
             _ended.append(Traced(self._trace.stop(), self._ref))
         self._trace = self._model = None
 

@@ -23,17 +23,22 @@ def byte_size(count: int) -> str:
     return f"{size:.1f} {unit}" if size < 99.95 and unit != "B" else f"{size:,.0f} {unit}"
 
 
-def short(text: str, width: int) -> str:
-    """``text`` on one line of at most ``width`` characters, the middle left out.
+def printable(text: str) -> str:
+    """``text`` on one line, with what does not print replaced.
 
-    Names come from the user's code and may hold anything: what does not print is replaced, because
-    a newline or an escape sequence would break the table or the terminal.
+    Names come from the user's code, and a file's notes from anyone: a newline or an escape sequence
+    would break the table or the terminal.
     """
-    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    if len(printable) <= width:
-        return printable
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def short(text: str, width: int) -> str:
+    """``text`` as `printable`, of at most ``width`` characters, the middle left out."""
+    plain = printable(text)
+    if len(plain) <= width:
+        return plain
     head = (width - 1) // 2
-    return f"{printable[:head]}…{printable[len(printable) - (width - 1 - head) :]}"
+    return f"{plain[:head]}…{plain[len(plain) - (width - 1 - head) :]}"
 
 
 def tail(path: str, width: int) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import copy
 import sys
+import threading
 from collections.abc import Mapping
 
 import pytest
@@ -102,6 +103,26 @@ def test_blocks_neither_nest_nor_repeat(classifier):
         pass
     with pytest.raises(RuntimeError, match="used already"), block:
         pass
+
+
+def test_a_block_that_ends_on_another_thread_is_over(classifier, batch):
+    """A generator that holds a block may be closed by whatever thread collects it."""
+
+    def steps():
+        with wb.graph(classifier):
+            yield F.cross_entropy(classifier(batch[0]), batch[1])
+
+    generator = steps()
+    next(generator).backward()
+    closer = threading.Thread(target=generator.close)
+    closer.start()
+    closer.join()
+    with wb.graph(classifier) as view:
+        loss = F.cross_entropy(classifier(batch[0]), batch[1])
+        loss.backward()
+    assert view.record.loss == pytest.approx(loss.item())
+    assert not torch.overrides._get_current_function_mode_stack()
+    assert not any(module._forward_hooks for module in classifier.modules())
 
 
 def test_saved_and_opened_again(record, tmp_path):

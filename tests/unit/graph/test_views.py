@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from io import BytesIO
 from itertools import pairwise
@@ -188,3 +189,9 @@ def test_a_module_called_twice_has_a_card_for_each_call_and_a_loop_has_one():
     looped = [card for card in cards_of(Loop()) if card.label == "act"]
     assert len(looped) == 1
     assert looped[0].num_ops == 9
+
+
+def test_notes_of_a_file_send_nothing_to_the_terminal(record):
+    said = dataclasses.replace(record, notes=("\x1b[2Jgone\nsecond line",))
+    assert "\x1b" not in str(GraphView(said))
+    assert "\x1b" not in str(GraphView(said).diff(record))
