@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -234,3 +235,11 @@ def test_a_module_that_is_called_often_keeps_the_inputs_of_every_call():
         loss = step()
     estimate = checkpoint_saving(wb.graph(loss).record, "cell")
     assert estimate.freed_bytes >= measured.freed_bytes
+
+
+@pytest.mark.parametrize("name", ["conv_net", "transformer"])
+def test_the_figures_that_the_browser_is_held_to(name):
+    from tests.unit.graph.checkpoint_fixtures import FOLDER, freed
+
+    record = wb.graph(FOLDER / f"checkpoint-{name}.safetensors").record
+    assert freed(record) == json.loads((FOLDER / f"checkpoint-{name}.json").read_text())

@@ -1,13 +1,14 @@
 /**
  * What activation checkpointing of a module would free, estimated from one record: storages that
  * only its operations hold go, and inputs that nobody outside holds must be kept from then on. The
- * same rule as `workbench/graph/checkpointing.py`.
+ * same rule as `workbench/graph/checkpointing.py`, whose figures the tests of both are held to.
  */
-import type { GraphColumns } from './columns';
+import { NODE_KINDS } from '@torch-workbench/records';
+import type { Column, GraphColumns } from './columns';
 import { oneLine, shorten } from './format';
 import type { Group } from './groups';
-import type { Flow, Operation } from './operations';
-import type { Storages } from './storages';
+import type { Operation } from './operations';
+import { within, type Storages } from './storages';
 
 export interface CheckpointEstimate {
   /** Modules that would be checkpointed: one, or the members of a rolled-up card. */
@@ -27,11 +28,10 @@ export function checkpointEstimate(
   group: Group,
   record: GraphColumns,
   operations: readonly Operation[],
-  flows: readonly Flow[],
   storages: Storages,
 ): CheckpointEstimate | null {
   const parts = partsOf(group);
-  const found = parts.map((part) => estimate(part, operations, flows, storages));
+  const found = parts.map((part) => estimate(part, record, operations, storages));
   const freed = found.reduce((sum, part) => sum + part.freed, 0);
   const first = parts[0];
   if (!first || freed <= 0) return null;
@@ -85,46 +85,82 @@ function secondsOf(parts: readonly Group[], record: GraphColumns): number | null
 const VIEW =
   /^(Alias|AsStrided|Chunk|Diagonal|Expand|Narrow|Permute|ReshapeAlias|Select|Slice|Split(WithSizes)?|Squeeze|T|Transpose|Unbind|Unfold|(Unsafe)?View|Unsqueeze)Backward0$/;
 
+/** Which input a saved tensor of this name is; the first for every other name. */
+const SLOTS = new Map(Object.entries({ other: 1, mat2: 1, vec2: 1, key: 1, value: 2, tensor2: 1 }));
+
 function estimate(
   group: Group,
+  record: GraphColumns,
   operations: readonly Operation[],
-  flows: readonly Flow[],
   storages: Storages,
 ): { freed: number; inputs: number } {
-  const inside = (id: number): boolean => id >= group.start && id < group.end;
-  const dropped = storages.holding(group).alone;
-  const makers: number[][] = operations.map(() => []);
-  const users: number[][] = operations.map(() => []);
-  for (const { from, to } of flows) {
+  const inside = new Set(within(group, operations).flatMap(({ rows }) => rows));
+  const kept = new Map<number, number>();
+  const { base, isHeld } = holdersOutside(record, inside);
+  for (const [edge, maker] of Array.from(record.edge_from, Number).entries()) {
+    if (inside.has(maker) || !inside.has(Number(record.edge_to[edge]))) continue;
+    const from = base(maker);
+    if (isLeaf(record, from) || isHeld(from)) continue;
+    // A view keeps all of what it is a view of.
+    const bytes = from === maker ? record.edge_bytes[edge] : record.node_output_bytes[from];
+    kept.set(from, Math.max(kept.get(from) ?? 0, Number(bytes)));
+  }
+  const inputs = [...kept.values()].reduce((sum, bytes) => sum + bytes, 0);
+  return { freed: storages.holding(group).alone - inputs, inputs };
+}
+
+const isLeaf = (record: GraphColumns, row: number): boolean =>
+  ['parameter', 'input'].includes(NODE_KINDS[Number(record.node_kind[row])] ?? '');
+
+/** Which values nodes outside hold anyway; `base` is the node that made the storage of a value. */
+function holdersOutside(
+  record: GraphColumns,
+  inside: ReadonlySet<number>,
+): { base: (row: number) => number; isHeld: (base: number) => boolean } {
+  const text = (column: Column, row: number): string => record.strings[Number(column[row])] ?? '';
+  const makers: number[][] = Array.from(record.node_type, () => []);
+  const users: number[][] = makers.map(() => []);
+  const holds: number[][] = makers.map(() => []);
+  for (let edge = 0; edge < record.edge_from.length; edge += 1) {
+    const [from, to] = [Number(record.edge_from[edge]), Number(record.edge_to[edge])];
     makers[to]?.push(from);
     users[from]?.push(to);
   }
-  const isView = (id: number): boolean => VIEW.test(operations[id]?.type ?? '');
-  const holds = (id: number, shape: string, result: boolean): boolean => {
-    const operation = operations[id];
-    return (operation ? storages.of(operation) : []).some(
-      (saved) => saved.shape === shape && /^(result0?|output)$/.test(saved.name) === result,
+  for (let hold = 0; hold < record.hold_node.length; hold += 1)
+    holds[Number(record.hold_node[hold])]?.push(hold);
+
+  const shape = (row: number): number => Number(record.node_shape[row]);
+  const isView = (row: number): boolean => VIEW.test(text(record.node_type, row));
+  /** Whether `row` saved something of that shape under a name that fits. */
+  const saved = (row: number, of: number, fits: (name: string) => boolean): boolean =>
+    (holds[row] ?? []).some(
+      (hold) => Number(record.hold_shape[hold]) === of && fits(text(record.hold_name, hold)),
     );
+  const savedInput = (user: number, maker: number): boolean => {
+    const alike = (makers[user] ?? []).filter((other) => shape(other) === shape(maker));
+    const at = alike.indexOf(maker);
+    const fits = (name: string): boolean => alike.length === 1 || (SLOTS.get(name) ?? 0) === at;
+    return saved(user, shape(maker), (name) => !name.startsWith('result') && fits(name));
   };
-  /** Whether an operation outside holds the output of `base` anyway. */
-  const isHeld = (base: number): boolean => {
-    const pending = [base];
-    for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
-      const shape = operations[id]?.shape ?? '';
-      if (id === base && !inside(id) && holds(id, shape, true)) return true;
-      for (const user of users[id] ?? [])
-        if (isView(user)) pending.push(user);
-        else if (!inside(user) && holds(user, shape, false)) return true;
-    }
-    return false;
+  return {
+    base(row) {
+      let found = row;
+      while (isView(found)) {
+        const [maker] = makers[found] ?? [];
+        if (maker === undefined) break;
+        found = maker;
+      }
+      return found;
+    },
+    isHeld(base) {
+      const isResult = (name: string): boolean => /^(result0?|output)$/.test(name);
+      if (!inside.has(base) && saved(base, shape(base), isResult)) return true;
+      const pending = [base];
+      for (let row = pending.pop(); row !== undefined; row = pending.pop())
+        for (const user of users[row] ?? [])
+          if (isView(user)) pending.push(user);
+          else if (!inside.has(user) && savedInput(user, row)) return true;
+      return false;
+    },
   };
-  const kept = new Set<number>();
-  for (const { from, to } of flows) {
-    if (inside(from) || !inside(to)) continue;
-    let base = from;
-    while (isView(base) && makers[base]?.[0] !== undefined) base = makers[base]?.[0] ?? base;
-    if (!isHeld(base)) kept.add(base);
-  }
-  const inputs = [...kept].reduce((sum, id) => sum + (operations[id]?.outputBytes ?? 0), 0);
-  return { freed: dropped - inputs, inputs };
 }

@@ -122,6 +122,6 @@ export class GraphState extends Drawing {
   }
 
   checkpoint(group: Group): CheckpointEstimate | null {
-    return checkpointEstimate(group, this.record, this.operations, this.flows, this.storages);
+    return checkpointEstimate(group, this.record, this.operations, this.storages);
   }
 }
