@@ -11,6 +11,8 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 
+from workbench.records import GraphRecord
+
 
 class Block(nn.Module):
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -105,3 +107,25 @@ def lane(node) -> str | None:
         return None
     path = list(stack.values())[-1][0].removeprefix("L['self']").lstrip(".")
     return path.replace("[", ".").replace("]", "")
+
+
+def inside(record: GraphRecord) -> list[tuple[str, str]]:
+    """(operation, module) of every row of the inside."""
+    names = [record.modules[row].path for row in record.inner_module]
+    return list(zip([record.strings[row] for row in record.inner_op], names, strict=True))
+
+
+def columns(record: GraphRecord) -> list[tuple[object, ...]]:
+    text = record.strings
+    return [
+        (text[op], text[shape], text[dtype], module, source, ends)
+        for op, shape, dtype, module, source, ends in zip(
+            record.inner_op,
+            record.inner_shape,
+            record.inner_dtype,
+            inside(record),
+            record.inner_source.tolist(),
+            record.inner_ends.tolist(),
+            strict=True,
+        )
+    ]
