@@ -26,13 +26,11 @@ def bins_of(values: Floats) -> Bins:
 
 def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
     """The same of many stretches of ``values``, which begin at ``starts`` (ascending, from 0)."""
-    found_powers = _powers_of(values)
-    counted = np.isfinite(found_powers)
-    if not counted.any():
+    sizes = np.abs(values)
+    counted = np.flatnonzero((sizes > 0) & (sizes < np.inf))
+    if not len(counted):
         return [()] * len(starts)
-    if not counted.all():
-        found_powers = found_powers[counted]
-    powers = found_powers.astype(np.int64)
+    powers = _powers_of(sizes.take(counted))
     low = int(powers.min())
     width = int(powers.max()) - low + 1
     powers -= low
@@ -44,9 +42,9 @@ def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
         cut = starts[half]
         later = [start - cut for start in starts[half:]]
         return bins_of_each(values[:cut], starts[:half]) + bins_of_each(values[cut:], later)
-    lengths = np.diff([*starts, len(values)])
-    owners = np.repeat(np.arange(len(starts)) * width, lengths)[counted]
-    cells = np.bincount(owners + powers, minlength=len(starts) * width)
+    changes = np.bincount(counted.searchsorted(starts[1:]), minlength=len(counted))
+    owners = np.cumsum(changes[: len(counted)])
+    cells = np.bincount(owners * width + powers, minlength=len(starts) * width)
     found: list[list[tuple[int, float]]] = [[] for _ in starts]
     full = np.flatnonzero(cells)
     for cell, number in zip(full.tolist(), cells[full].tolist(), strict=True):
@@ -54,18 +52,17 @@ def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
     return [tuple(bins) for bins in found]
 
 
-def _powers_of(values: Floats) -> npt.NDArray[np.float32]:
-    """``floor(log10(abs(value)))``; not finite for what is no power's.
+def _powers_of(sizes: Floats) -> npt.NDArray[np.int64]:
+    """``floor(log10(size))`` of finite sizes above 0.
 
-    In float32, which takes a tenth of the time, and in float64 for those near a power of ten.
+    In float32, which takes a tenth of the time, and in float64 for those near a power of ten and
+    for those that float32 cannot hold.
     """
-    sizes = np.abs(values)
     with np.errstate(all="ignore"):
         logs = np.log10(sizes.astype(np.float32))
-        near = ~(np.abs(logs - np.rint(logs)) > _NEAR) & (sizes > 0)
-        powers = np.floor(logs)
-        powers[near] = np.floor(np.log10(sizes[near]))
-    return powers
+        near = np.flatnonzero(~(np.abs(logs - np.rint(logs)) > _NEAR))
+        logs[near] = np.floor(np.log10(sizes.take(near)))
+    return np.floor(logs).astype(np.int64)
 
 
 def filled(bins: Bins, number: float) -> Bins:
