@@ -77,6 +77,8 @@ position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%
 .wv-find input{border:0;background:none;min-width:0;flex:1;height:26px;padding:0;box-shadow:none}
 .wv-find:focus-within{outline:2px solid $sel;outline-offset:-1px}
 .wv-find output{color:$ink2;font-size:12px;white-space:nowrap}
+.wv-find:focus-within,.wv-find:has(input:not(:placeholder-shown)){min-width:196px}
+.wv-find:focus-within kbd,.wv-find:has(input:not(:placeholder-shown)) kbd{display:none}
 .wv-label,.wv-note{color:$ink2}
 .wv-label{white-space:nowrap}
 .wv-sec{padding:10px 16px;border-bottom:1px solid $line}
