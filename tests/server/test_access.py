@@ -168,7 +168,8 @@ class TestPaths:
     def test_percent_encoded_dots_are_dots(self, server: Server) -> None:
         assert server.ask("GET", "api/runs?root=%2e%2e%2f%2e%2e").status_code == 403
         # decoded once only: what is left is the name of a folder that does not exist
-        assert server.ask("GET", "api/runs?root=%252e%252e%252f").status_code == 404
+        answer = server.ask("GET", "api/runs?root=%252e%252e%252f")
+        assert (answer.status_code, answer.json()) == (200, {"runs": [], "truncated": False})
 
     @pytest.mark.parametrize("path", ["runs\0", "x" * 5000, "loop"])
     def test_no_path_at_all(self, server: Server, path: str) -> None:

@@ -271,3 +271,10 @@ def test_runs_are_listed(server: Server) -> None:
     (run,) = answer["runs"]
     assert (run["name"], run["path"], run["status"]) == ("digits", "runs/digits", "finished")
     assert json.dumps(run, allow_nan=False)
+
+
+def test_before_the_first_run_there_is_no_folder(server: Server) -> None:
+    answer = server.ask("GET", "api/runs", params={"root": "later/runs"})
+    assert (answer.status_code, answer.json()) == (200, {"runs": [], "truncated": False})
+    file = server.ask("GET", "api/runs", params={"root": "runs/digits/run.json"})
+    assert (file.status_code, "a file" in file.json()["message"]) == (404, True)

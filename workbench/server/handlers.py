@@ -100,8 +100,9 @@ class RunsHandler(_Api):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Answer ``{"runs": [RunSummary], "truncated": bool}``."""
-        folder = folder_inside(self.root, self.get_query_argument("root", ""))
+        """Answer ``{"runs": [RunSummary], "truncated": bool}``; none before there is a folder."""
+        asked = self.get_query_argument("root", "")
+        folder = folder_inside(self.root, asked, may_be_absent=True)
         runs, truncated = await asyncio.to_thread(list_runs, folder, self.root)
         self.finish({"runs": [to_json(run) for run in runs], "truncated": truncated})
 

@@ -12,25 +12,27 @@ from pathlib import Path
 from workbench.server.errors import BadRequestError, MissingFolderError, OutsideRootError
 
 
-def folder_inside(root: Path, given: object) -> Path:
+def folder_inside(root: Path, given: object, *, may_be_absent: bool = False) -> Path:
     """The folder that ``given`` names, absolute and free of symbolic links.
 
     Args:
         root: The server's root.
         given: What the browser sent: a path, absolute or relative to the root. ``""`` and ``"."``
             are the root itself.
+        may_be_absent: Whether a folder that nobody has made yet will do.
 
     Raises:
         BadRequestError: ``given`` is no string or no path at all.
         OutsideRootError: it leads out of the root.
-        MissingFolderError: there is no such folder, or it is not readable.
+        MissingFolderError: there is no such folder and it may not be absent, or it is a file or
+            not readable.
     """
     if not isinstance(given, str):
         raise BadRequestError(
             f"A folder is named by a string, got {type(given).__name__}; send a path inside {root}."
         )
     try:
-        return _checked(root.resolve(), given)
+        return _checked(root.resolve(), given, may_be_absent)
     except (OSError, RuntimeError, ValueError) as error:
         # NUL bytes, names longer than the file system takes, loops of symbolic links
         raise BadRequestError(f"{_shown(given)} is not a path: {type(error).__name__}.") from error
@@ -41,13 +43,15 @@ def relative_to_root(root: Path, folder: Path) -> str:
     return folder.relative_to(root.resolve()).as_posix()
 
 
-def _checked(home: Path, given: str) -> Path:
+def _checked(home: Path, given: str, may_be_absent: bool) -> Path:
     folder = (home / given).resolve()
     if not folder.is_relative_to(home):
         raise OutsideRootError(
             f"{_shown(given)} leads outside the folder Jupyter serves ({home}); choose a folder "
             "inside it, or start Jupyter with a ServerApp.root_dir that contains it."
         )
+    if may_be_absent and not folder.exists():
+        return folder
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "not there"
         raise MissingFolderError(f"{_shown(given)} is {what}; name an existing folder in {home}.")
