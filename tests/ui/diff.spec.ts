@@ -112,7 +112,7 @@ test.describe('The diff of two graphs', () => {
     await page.screenshot({ path: picture('diff-file-dark.png') });
 
     const equal = await opened(page, `${tmpPath}/equal.diff.safetensors`);
-    await expect(equal.locator('.wv-equal')).toContainText('The two captures are equal');
+    await expect(equal.locator('.wv-equal')).toContainText('The two graphs are equal');
     await page.screenshot({ path: picture('diff-equal.png') });
   });
 });

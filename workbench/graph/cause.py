@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from workbench.graph.branch import condition_of
 from workbench.graph.consequences import bytes_sentence, consequences, names_of, operations
+from workbench.graph.gradient_change import BEYOND, beyond, shared_gradients
 from workbench.graph.wording import plural, short
 from workbench.records import DIFF_STATES, NODE_KINDS
 
@@ -46,7 +47,8 @@ def explain(diff: GraphDiff, frozen_a: AbstractSet[str], frozen_b: AbstractSet[s
     is_operation = operations(diff)
     if not (diff.node_state != SAME).any() and not (diff.edge_state != SAME).any():
         count = plural(int(is_operation.sum()), "node")
-        return f"A and B are the same graph: {count}, equal shapes, dtypes and saved bytes.", -1
+        same = f"A and B are the same graph: {count}, equal shapes, dtypes and saved bytes"
+        return f"{same}{_moved(diff)}.", -1
     rules: tuple[Callable[[GraphDiff], _Cause | None], ...] = (
         _other_model,
         _compiled,
@@ -60,6 +62,14 @@ def explain(diff: GraphDiff, frozen_a: AbstractSet[str], frozen_b: AbstractSet[s
     return " ".join(
         part for part in (cause, consequences(diff), bytes_sentence(diff)) if part
     ), source
+
+
+def _moved(diff: GraphDiff) -> str:
+    """What is to be said of the gradients of two equal graphs."""
+    moved = beyond(shared_gradients(diff)) if diff.gradients else []
+    if not moved:
+        return ""
+    return f"; {plural(len(moved), 'gradient')} grew or shrank by more than × {BEYOND:g}"
 
 
 def _other_model(diff: GraphDiff) -> _Cause | None:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 DROPPED = (
     "Of what runs inside {nodes} only the operations are known: torch dropped their modules, "
     "shapes and lines when it put the region into its cache on disk. They are kept of what is "
-    "first compiled while Workbench is in use: by an Experiment, or after `wb.graph` was called."
+    "first compiled while Workbench is in use: by an Experiment, or after `wb.graph` was called. "
+    "Call torch.compiler.reset() and capture the next step: torch then compiles it again."
 )
 UNREADABLE = "What runs inside {nodes} could not be read ({why})."
 

@@ -131,4 +131,7 @@ def bytes_sentence(diff: GraphDiff) -> str:
     verb = "fell" if after < before else "rose"
     share = f" ({(after - before) / before:+.1%})".replace("-", "−") if before else ""
     sizes = f"from {byte_size(before)} to {byte_size(after)}"
+    if byte_size(before) == byte_size(after):
+        change = byte_size(abs(after - before))
+        return f"Bytes saved for backward {verb} by {change}, to {byte_size(after)}."
     return f"Bytes saved for backward {verb} {sizes}{share}."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,7 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
     inside = np.bincount(record.inner_module, minlength=len(record.modules)).tolist()
     runs = equal_siblings(record)
     stands_for = {run[0]: run for run in runs}
+    alike = _alike(record, runs)
     hidden = {index for run in runs for index in run[1:]}
     found: list[tuple[str, ...]] = []
     for index, module in enumerate(record.modules):
@@ -90,7 +92,7 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
                 short(module.cls, 24),
                 str(len(rows)) if rows else "",
                 byte_size(totals[index]) if totals[index] else "",
-                "" if norms[index] is None else f"{norms[index]:.3g}",
+                _range([norms[other] for other in alike.get(index, [index])]),
                 short(shape, 24),
                 short(_calls(record, rows) or _compiled(inside[index]), 40),
             )
@@ -99,21 +101,68 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
 
 
 def equal_siblings(record: GraphRecord) -> list[list[int]]:
-    """Runs of `MIN_RUN` or more neighbouring modules of one class that made as many nodes."""
-    num_nodes = np.bincount(record.node_module, minlength=len(record.modules))
+    """Runs of `MIN_RUN` or more neighbouring modules that one line can speak for.
+
+    They and all they contain are of the same classes, made the same nodes, saved the same bytes
+    and returned the same shapes.
+    """
+    alike = _signatures(record)
     children: dict[int, list[int]] = defaultdict(list)
-    for index in range(len(record.modules) - 1, -1, -1):  # parents come first in the table
-        parent = record.modules[index].parent
-        children[parent].append(index)
-        if parent >= 0:
-            num_nodes[parent] += num_nodes[index]
+    for index, module in enumerate(record.modules):
+        children[module.parent].append(index)
     found: list[list[int]] = []
-    for parent, backwards in children.items():
-        rows = backwards[::-1]
-        kinds = groupby(rows, key=lambda row: (record.modules[row].cls, int(num_nodes[row])))
-        runs = [list(same) for _, same in kinds] if parent >= 0 else []
-        found += [run for run in runs if len(run) >= MIN_RUN]
+    for parent, rows in children.items():
+        runs = [list(same) for _, same in groupby(rows, key=alike.__getitem__)]
+        found += [run for run in runs if len(run) >= MIN_RUN and parent >= 0]
     return found
+
+
+def _signatures(record: GraphRecord) -> list[int]:
+    """Per module a number that modules share which look the same in the table, gradients aside."""
+    size = len(record.modules)
+    saved = np.bincount(record.node_module, record.node_saved_bytes, minlength=size).tolist()
+    made: list[list[int]] = [[] for _ in record.modules]
+    shape = [-1] * size
+    for module, op, of in zip(
+        record.node_module.tolist(),
+        record.node_op.tolist(),
+        record.node_shape.tolist(),
+        strict=True,
+    ):
+        made[module].append(op)
+        shape[module] = of
+    inside: list[list[int]] = [[] for _ in record.modules]
+    numbers: dict[tuple[object, ...], int] = {}
+    found = [0] * size
+    for index in range(size - 1, -1, -1):  # parents come first in the table
+        module = record.modules[index]
+        looks = (module.cls, tuple(made[index]), saved[index], shape[index], tuple(inside[index]))
+        found[index] = numbers.setdefault(looks, len(numbers))
+        if module.parent >= 0:
+            inside[module.parent].append(found[index])
+    return found
+
+
+def _alike(record: GraphRecord, runs: list[list[int]]) -> dict[int, list[int]]:
+    """Row in the table -> the modules it speaks for, of the first of each run and all inside it."""
+    row_of = {module.path: index for index, module in enumerate(record.modules)}
+    found: dict[int, list[int]] = {}
+    for run in runs:
+        first, *_ = paths = [record.modules[index].path for index in run]
+        for path, index in row_of.items():
+            if path == first or path.startswith(f"{first}."):
+                others = (row_of.get(other + path[len(first) :]) for other in paths)
+                found[index] = [other for other in others if other is not None]
+    return found
+
+
+def _range(norms: Sequence[float | None]) -> str:
+    """``0.116``, or ``0.116 … 0.586`` where one line speaks for several."""
+    known = [norm for norm in norms if norm is not None]
+    if not known:
+        return ""
+    low, high = f"{min(known):.3g}", f"{max(known):.3g}"
+    return low if low == high else f"{low} … {high}"
 
 
 def subtree_bytes(record: GraphRecord) -> list[int]:

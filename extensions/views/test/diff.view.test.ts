@@ -102,10 +102,12 @@ describe('a diff without changes', () => {
     const host = shown(diffOf(residual(2), { sentence: 'A and B are the same graph.' }));
     const card = query<HTMLElement>(host, '.wv-equal');
     expect(card.hidden).toBe(false);
-    expect(card.textContent).toBe('The two captures are equalA and B are the same graph.');
+    expect(card.textContent).toBe('The two graphs are equalA and B are the same graph.✕');
     expect(buttonNamed(host, 'Only changes').getAttribute('aria-disabled')).toBe('true');
     pressOn(host, 'n');
     expect(query(host, '.wv-inspector').textContent).toContain('A and B are the same graph.');
+    query<HTMLElement>(card, 'button').click();
+    expect(card.hidden).toBe(true);
   });
 
   it('says what to do while there is none, and shows an error', () => {

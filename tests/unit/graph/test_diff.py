@@ -208,3 +208,27 @@ def test_the_smallest_graphs_have_a_diff():
     assert "same graph: 1 node," in diff_records(one, one).sentence
     found = diff_records(one, wb.graph((x * 2).sum()).record)
     assert found.sentence.startswith("1 node (Mul) joined the graph.")
+
+
+def test_equal_graphs_with_other_gradients_say_so(record):
+    size = len(record.node_type)
+    measured = {"gradients": True, "node_gradient_non_finite": np.zeros(size, np.int64)}
+    record = dataclasses.replace(record, node_gradient_norm=np.ones(size), **measured)
+    larger = dataclasses.replace(record, node_gradient_norm=np.full(size, 10.0))
+    said = diff_records(record, larger).sentence
+    assert said.startswith("A and B are the same graph")
+    assert "gradients grew or shrank by more than × 3" in said
+    assert "gradient" not in diff_records(record, record).sentence
+
+
+def test_a_small_change_of_bytes_is_told_as_what_it_is(record):
+    size = 6 * 2**20
+    a = dataclasses.replace(record, saved_bytes=size)
+    b = dataclasses.replace(record, saved_bytes=size + 3_000, node_saved_bytes=_one_more(record))
+    assert "rose by 2.9 KiB, to 6.0 MiB." in diff_records(a, b).sentence
+
+
+def _one_more(record):
+    bytes_ = record.node_saved_bytes.copy()
+    bytes_[bytes_.argmax()] += 3_000
+    return bytes_

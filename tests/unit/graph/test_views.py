@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from io import BytesIO
 from itertools import pairwise
@@ -15,7 +16,7 @@ from torch import nn
 import workbench as wb
 from workbench import display
 from workbench.graph import GraphView
-from workbench.graph.describe import MAX_ROWS
+from workbench.graph.describe import MAX_ROWS, subtree_bytes
 from workbench.graph.layout import CARD_HEIGHT, CARD_WIDTH, MAX_CARDS, layout
 from workbench.graph.svg import graph_html, graph_svg
 from workbench.graph.wording import byte_size, short
@@ -31,6 +32,31 @@ def test_the_table_names_modules_calls_and_bytes(record):
     assert "4×8×8×8" in norm
     assert any(line.startswith("loss") and "cross_entropy" in line for line in lines)
     assert "held anyway" in text
+
+
+def test_one_line_speaks_only_for_modules_with_the_same_figures():
+    """Stages of one class that halve the picture save different bytes."""
+    model = nn.Sequential(*(nn.Sequential(nn.Conv2d(4, 4, 3, 2, 1), nn.ReLU()) for _ in range(3)))
+    with wb.graph(model) as view:
+        model(torch.randn(2, 4, 32, 32)).sum().backward()
+    text = str(view)
+    assert "each" not in text
+    own = {m.path: subtree_bytes(view.record)[i] for i, m in enumerate(view.record.modules)}
+    assert len({own[str(stage)] for stage in range(3)}) > 1
+    for stage in range(3):
+        (line,) = [line for line in text.splitlines() if line.startswith(f"  {stage} ")]
+        assert byte_size(own[str(stage)]) in line
+
+
+def test_a_line_for_several_gives_the_range_of_their_gradients():
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(5)))
+    with wb.graph(model) as view:
+        model(torch.randn(2, 8, requires_grad=True)).square().mean().backward()
+    norms = [math.hypot(*(p.grad.norm() for p in module.parameters())) for module in model]
+    (line,) = [line for line in str(view).splitlines() if "each" in line]
+    assert f"{min(norms[1:]):.3g} … {max(norms[1:]):.3g}" in line or (
+        f"{min(norms):.3g} … {max(norms):.3g}" in line
+    )
 
 
 def test_equal_layers_are_listed_once():

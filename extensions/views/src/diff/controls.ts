@@ -25,6 +25,11 @@ export function controls(view: View): Controls<DiffState> {
   const sides = h('div', { class: 'wv-sides', role: 'group', 'aria-label': 'Captures' });
   const chips = FILTERS.map((filter) => chip(view, filter));
   const equal = h('div', { class: 'wv-equal', role: 'status', hidden: true });
+  let isRead = false;
+  const read = (): void => {
+    isRead = true;
+    equal.hidden = true;
+  };
   const bar = h(
     'div',
     { class: 'wv-sidebar', hidden: true },
@@ -41,7 +46,7 @@ export function controls(view: View): Controls<DiffState> {
     over: [equal],
     update(state) {
       bar.hidden = !state;
-      equal.hidden = !state?.index.isEqual || view.table;
+      equal.hidden = !state?.index.isEqual || view.table || isRead;
       if (!state) return;
       which.set(state.onlyChanges ? 'changes' : 'all');
       which.allow('changes', state.index.isEqual ? 'Nothing changed.' : '');
@@ -51,7 +56,9 @@ export function controls(view: View): Controls<DiffState> {
       drawn = state.record;
       const { a, b, sentence } = state.diff;
       sides.replaceChildren(side('A', a, state), h('span', {}, '→'), side('B', b, state));
-      equal.replaceChildren(h('b', {}, 'The two captures are equal'), shorten(sentence, 400));
+      isRead = false;
+      const close = h('button', { type: 'button', 'aria-label': 'Close', onclick: read }, '✕');
+      equal.replaceChildren(h('b', {}, 'The two graphs are equal'), shorten(sentence, 400), close);
     },
   };
 }

@@ -25,7 +25,8 @@ const OWN = scoped(
 .wv-state .sign{font-weight:600}
 .wv-sentence p{font-size:14px;line-height:20px;margin:4px 0 0}
 .wv-equal{position:absolute;left:50%;bottom:16px;transform:translateX(-50%);max-width:calc(100% - 32px);padding:10px 16px;border:1px solid $stroke;border-radius:6px;background:$raise;box-shadow:$shadow;text-align:center}
-.wv-equal b{display:block;font-size:14px;line-height:20px}
+.wv-equal b{display:block;font-size:14px;line-height:20px;padding:0 16px}
+.wv-equal button{position:absolute;right:4px;top:4px;width:24px;height:24px;border:0;background:none;color:$ink2;cursor:pointer}
 .wv-legend .key>i.mark{width:40px;height:16px;border:0;text-align:center;line-height:16px}
 .wv-legend .key>i.removed,.wv-legend .key>i.added,.wv-legend .key>i.changed{border:2px solid $mark;border-radius:4px;background:$markbg;color:$mark;line-height:12px}
 .wv-legend .key>i.removed{border-style:dashed}

@@ -83,8 +83,9 @@ export function detailOf({ state, a, b, left, joined }: Change): string {
     left.length > 0 ? `−${named(left)}` : '',
   ].filter(Boolean);
   if (parts.length > 0) return parts.join(' ');
-  const [heldA, heldB] = [a.saved + a.shared, b.saved + b.shared];
-  return heldA === heldB ? 'another backward' : `holds ${bytesArrow(heldA, heldB)}`;
+  // Not their sum: what one node of a call saves, another of the same call may share.
+  if (a.saved !== b.saved) return `holds first ${bytesArrow(a.saved, b.saved)}`;
+  return a.shared === b.shared ? 'another backward' : `shares ${bytesArrow(a.shared, b.shared)}`;
 }
 
 /** `2 casts`, `TBackward0`, `3 nodes`: backward nodes that joined or left an operation. */
