@@ -81,6 +81,13 @@ describe('what is said', () => {
     );
   });
 
+  it('names the chosen step of a cell that has several', () => {
+    const strip = reduce(EXIT, 2);
+    expect(cellText(EXIT, strip, 1, 0, 1)).toBe('head, step 2: no gradient');
+    expect(cellText(EXIT, strip, 0, 1, 3)).toBe('body, steps 3 to 4: up to 8 at 4');
+    expect(cellText(EXIT, strip, 2, 0, 0)).toBe('late, step 1: not in the model, or frozen');
+  });
+
   it('sums a row up', () => {
     expect(summaryOf(EXIT, 1)).toEqual({
       smallest: 0,

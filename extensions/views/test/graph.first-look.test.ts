@@ -57,6 +57,17 @@ describe('the first look at a graph', () => {
     sized(1000);
     expect(surface.camera.x).toBe(before);
   });
+
+  it('never leaves the legend over a drawing that became narrow, unless it was pressed', () => {
+    sized(1400);
+    look.take();
+    sized(700);
+    expect(legend.open).toBe(false);
+    legend.click();
+    legend.open = true;
+    sized(600);
+    expect(legend.open).toBe(true);
+  });
 });
 
 describe('the camera', () => {

@@ -27,8 +27,8 @@ describe('operations', () => {
     const state = stateOf([
       { op: 'weight', kind: 'parameter', name: 'fc.weight', module: 'fc' },
       { op: 'bias', kind: 'parameter', name: 'fc.bias', module: 'fc' },
-      { op: 'to_copy', module: 'fc', inputs: [0] },
-      { op: 't', module: 'fc', inputs: [2] },
+      { op: 'ToCopy', module: 'fc', inputs: [0] },
+      { op: 'T', module: 'fc', inputs: [2] },
       { op: 'addmm', module: 'fc', inputs: [1, 3] },
     ]);
     expect(state.operations).toHaveLength(1);
@@ -36,6 +36,21 @@ describe('operations', () => {
     expect(state.operations[0]?.leaves.map(({ name }) => name).sort()).toEqual([
       'fc.bias',
       'fc.weight',
+    ]);
+  });
+
+  it('compute something: a parameter in front makes none of them vanish', () => {
+    const state = stateOf([
+      { op: 'weight', kind: 'parameter', name: 'weight' },
+      { op: 'T', inputs: [0] },
+      { op: 'Mm', inputs: [1] },
+      { op: 'Pow', inputs: [2] },
+      { op: 'Mean', inputs: [3] },
+    ]);
+    expect(state.operations.map(({ op, leaves }) => [op, leaves.length])).toEqual([
+      ['Mm', 1],
+      ['Pow', 0],
+      ['Mean', 0],
     ]);
   });
 
@@ -47,6 +62,11 @@ describe('operations', () => {
     ]);
     expect(state.operations).toHaveLength(3);
   });
+});
+
+it('writes a small loss with a true minus', () => {
+  const state = new GraphState({ ...graphOf(chain(2)), loss: 1.12e-8 });
+  expect(state.root && state.lossOf(state.root)).toBe('loss 1.12e−8');
 });
 
 describe('tree', () => {

@@ -28,8 +28,13 @@ describe('the graph view', () => {
     expect(title()).toBe('0');
     press('Enter');
     expect(query(host, '.wv-sr').textContent).toBe('0 closed');
+    expect(query(host, '.wv-row[aria-selected=true]').getAttribute('aria-expanded')).toBe('false');
     press('Enter');
     expect(query(host, '.wv-sr').textContent).toBe('0 opened');
+    expect(query(host, '.wv-row[aria-selected=true]').getAttribute('aria-expanded')).toBe('true');
+    query<HTMLElement>(host, '.wv-row[aria-selected=true] .twist').click();
+    expect(query(host, '.wv-sr').textContent).toBe('0 closed');
+    press('Enter');
     press('Escape');
     press('Escape');
     expect(title()).toBe('test');

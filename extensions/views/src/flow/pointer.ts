@@ -11,6 +11,7 @@ export function followPointer(view: FlowView): void {
     from = event.button === 0 ? drawing.spotAt(event) : null;
     if (!from) return;
     element.setPointerCapture(event.pointerId);
+    drawing.hover = null;
     view.setCursor(from);
     view.tell(true);
   });

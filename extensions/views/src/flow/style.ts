@@ -5,7 +5,7 @@ export const STYLE = scoped(
   'flow',
   `${TOKENS}
 .wv-head{flex:none;display:flex;align-items:baseline;gap:10px;padding:8px 16px 4px;min-height:36px;flex-wrap:wrap}
-.wv-head h2{font-size:13px;line-height:20px;margin:0;flex:none}
+.wv-view .wv-head h2{font-size:13px;line-height:20px;margin:0;flex:none}
 .wv-read{flex:1 1 220px;min-width:0;color:var(--wb-ink2);font-size:12px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .wv-read[data-on=true]{color:var(--wb-ink)}
 .wv-head .wv-btn{height:24px;padding:0 8px;align-self:center}

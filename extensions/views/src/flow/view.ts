@@ -158,6 +158,7 @@ export class FlowView {
   moveCursor(rows: number, cells: number): void {
     const { strip, cursor } = this.drawing;
     if (!strip || !strip.cells) return;
+    this.drawing.hover = null;
     const within = (value: number, most: number): number => Math.max(0, Math.min(most, value));
     const row = within((cursor?.row ?? 0) + (cursor ? rows : 0), strip.rows - 1);
     const from = cursor?.cell ?? cellOf(strip, this.column);
@@ -171,6 +172,7 @@ export class FlowView {
   moveStep(by: number): void {
     const { strip, cursor } = this.drawing;
     if (!this.record || !strip || !strip.cells) return;
+    this.drawing.hover = null;
     this.column = Math.max(0, Math.min(this.record.step.length - 1, this.column + by));
     this.setCursor({ row: cursor?.row ?? 0, cell: cellOf(strip, this.column) });
     this.live.textContent = `step ${formatCount(this.record.step[this.column] ?? 0)}`;
@@ -225,7 +227,9 @@ export class FlowView {
     const spot = hover ?? cursor;
     const about = record && `norm of all parameter gradients of a module, ${stepsText(record)}`;
     this.reading.dataset['on'] = String(spot !== null);
-    const text = record && strip && spot ? cellText(record, strip, spot.row, spot.cell) : about;
+    const chosen = hover ? -1 : this.column;
+    const text =
+      record && strip && spot ? cellText(record, strip, spot.row, spot.cell, chosen) : about;
     this.reading.textContent = text || '';
     const step = record?.step[this.column] ?? 0;
     drawing.element.setAttribute('aria-valuenow', String(step));

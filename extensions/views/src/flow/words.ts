@@ -26,15 +26,27 @@ export function stepsText(record: FlowColumns): string {
     : `steps ${formatCount(from)} to ${formatCount(to)}`;
 }
 
-/** A cell in one line: `block3, step 42: 0.527`, or for several columns the range and the largest. */
-export function cellText(record: FlowColumns, strip: Strip, row: number, cell: number): string {
+/**
+ * A cell in one line: `block3, step 42: 0.527`, or for several columns the range and the largest.
+ * A `chosen` column that this would not name is told by itself.
+ */
+export function cellText(
+  record: FlowColumns,
+  strip: Strip,
+  row: number,
+  cell: number,
+  chosen = -1,
+): string {
   const name = shorten(record.rows[row]?.label ?? '', 60);
   const [start = 0, end = 0] = strip.starts.slice(cell, cell + 2);
   const [first, last] = [record.step[start] ?? 0, record.step[end - 1] ?? 0];
   const at = row * strip.cells + cell;
   const peak = strip.peak[at] ?? start;
-  const value = readingText(readingAt(record, row, peak));
-  if (end - start === 1) return `${name}, step ${formatCount(first)}: ${value}`;
+  const alone = chosen >= 0 && (chosen !== peak || Number.isNaN(strip.norm[at]));
+  const column = alone ? chosen : peak;
+  const value = readingText(readingAt(record, row, column));
+  if (alone || end - start === 1)
+    return `${name}, step ${formatCount(record.step[column] ?? 0)}: ${value}`;
   const missing = Math.round((strip.missing[at] ?? 0) * (end - start));
   const where = `${name}, steps ${formatCount(first)} to ${formatCount(last)}`;
   if (Number.isNaN(strip.norm[at])) return `${where}: ${value}`;

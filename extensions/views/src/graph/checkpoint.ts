@@ -82,7 +82,7 @@ function secondsOf(parts: readonly Group[], record: GraphColumns): number | null
 }
 
 /** Operations whose output lies in the storage of their input. */
-const VIEW =
+export const VIEW =
   /^(Alias|AsStrided|Chunk|Diagonal|Expand|Narrow|Permute|ReshapeAlias|Select|Slice|Split(WithSizes)?|Squeeze|T|Transpose|Unbind|Unfold|(Unsafe)?View|Unsqueeze)Backward0$/;
 
 /** Which input a saved tensor of this name is; the first for every other name. */

@@ -1,12 +1,14 @@
 /**
  * The first look at a drawing. It is chosen again with every size the view gets while its page is
- * still being laid out, and never after a person has moved, selected or opened something.
+ * still being laid out, and never after a person has moved, selected or opened something. Only the
+ * legend still closes then where it would lie over the drawing, unless that person pressed it.
  */
 import { LEGEND } from './legend';
 import type { Surface } from './surface';
 
 export class FirstLook {
   #taken = false;
+  #pressed = false;
 
   constructor(
     private readonly surface: Surface,
@@ -14,7 +16,10 @@ export class FirstLook {
     /** Whether there is room for the legend beside the trunk. */
     private readonly roomy: () => boolean,
   ) {
-    legend.addEventListener('click', () => this.take());
+    legend.addEventListener('click', () => {
+      this.#pressed = true;
+      this.take();
+    });
   }
 
   /** From here on nothing moves by itself. */
@@ -31,8 +36,10 @@ export class FirstLook {
   /** The legend stays open only where the drawing leaves it room. */
   choose(): void {
     const { surface, legend } = this;
-    if (this.#taken || surface.camera.width <= 1) return;
+    if (surface.camera.width <= 1) return;
     const roomy = this.roomy();
-    legend.open = surface.open(roomy ? LEGEND.width : 0, LEGEND.height) && roomy;
+    if (this.#taken) {
+      if (!roomy && !this.#pressed) legend.open = false;
+    } else legend.open = surface.open(roomy ? LEGEND.width : 0, LEGEND.height) && roomy;
   }
 }

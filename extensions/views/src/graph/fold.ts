@@ -1,4 +1,5 @@
 /** Which backward nodes make one operation. */
+import { VIEW } from './checkpoint';
 import type { GraphColumns } from './columns';
 
 /** Values of `node_kind`, as in `workbench/records/graph.py`. */
@@ -41,9 +42,13 @@ export function foldCalls(record: GraphColumns, byCall: boolean): Folded {
   return { groups, owner };
 }
 
+/** Nodes besides views that hand on what they get in another order, type or place. */
+const COPY = /^(Clone|Mt|Squeeze|ToCopy)Backward/;
+
 /**
- * Folds what only prepares a parameter (the transpose in front of a matrix product, a cast by
+ * Folds what only hands a parameter on (the transpose in front of a matrix product, a cast by
  * autocast) into the one operation of the same module that uses it, so the parameter is its chip.
+ * What computes something is an operation of its own, whatever it is fed by.
  */
 export function foldParameters(record: GraphColumns, folded: Folded): Folded {
   // A cast in front of a transpose takes two passes; nothing real takes more than a few.
@@ -58,7 +63,10 @@ export function foldParameters(record: GraphColumns, folded: Folded): Folded {
 function foldOnce(record: GraphColumns, { groups, owner }: Folded): Folded {
   const consumer = new Int32Array(groups.length).fill(NONE);
   const plain = groups.map((rows) =>
-    rows.every((row) => Number(record.node_saved_bytes[row]) === 0),
+    rows.every((row) => {
+      const type = record.strings[Number(record.node_type[row])] ?? '';
+      return VIEW.test(type) || COPY.test(type);
+    }),
   );
   const fed = new Array<boolean>(groups.length).fill(false);
   for (let edge = 0; edge < record.edge_from.length; edge += 1) {

@@ -5,7 +5,7 @@ import { checkpointEstimate, type CheckpointEstimate } from './checkpoint';
 import { shadeOf, type Shade } from './colour';
 import type { GraphColumns } from './columns';
 import { Drawing } from './drawing';
-import { oneLine, plural } from './format';
+import { formatNumber, oneLine, plural } from './format';
 import { normRange } from './gradients';
 import { fullName } from './full-name';
 import type { Group, Item } from './groups';
@@ -71,7 +71,7 @@ export class GraphState extends Drawing {
   override lossOf(operation: Operation): string {
     const { loss } = this.record;
     if (operation !== this.root) return '';
-    return loss === null ? 'loss' : `loss ${Number(loss.toPrecision(3))}`;
+    return loss === null ? 'loss' : `loss ${formatNumber(loss)}`;
   }
 
   override litText(): string {

@@ -26,6 +26,8 @@ export interface TreePanel<S> {
   show: (state: S) => void;
   /** Marks the selection and opens what hides it. */
   update: () => void;
+  /** Opens or closes a group as it is in the drawing. */
+  set: (group: Group, to: boolean) => void;
 }
 
 /** What an item is called in lists. */
@@ -34,11 +36,12 @@ export function nameOf(item: Item): string {
   return item.kind === 'repeat' ? `${item.title} × ${countRepeats(item)}` : item.title;
 }
 
-/** Makes the panel with the map at its foot; `onSelect` hears what was chosen. */
+/** Makes the panel with the map at its foot; `onSelect` and `onToggle` hear what was pressed. */
 export function treePanel<S extends Drawing>(
   face: TreeFace<S>,
   map: HTMLElement,
   onSelect: (item: Item) => void,
+  onToggle: (group: Group) => void,
 ): TreePanel<S> {
   const spacer = h('div', { style: 'position:relative' });
   const scroller = h(
@@ -74,11 +77,17 @@ export function treePanel<S extends Drawing>(
     }
     spacer.style.height = `${rows.length * ROW}px`;
   };
-  const toggle = (group: Group): void => {
-    if (open.has(group)) open.delete(group);
-    else open.add(group);
+  const set = (group: Group, to: boolean): void => {
+    if (to) open.add(group);
+    else open.delete(group);
     collect();
     draw();
+  };
+  const toggle = (group: Group): void => {
+    const to = !open.has(group);
+    set(group, to);
+    // the drawing as a whole has no box that closes
+    if (state && group.parent && state.open.has(group) !== to) onToggle(group);
   };
   const draw = (): void => {
     if (!state) return;
@@ -150,7 +159,7 @@ export function treePanel<S extends Drawing>(
     collect();
     draw();
   };
-  return { element, show, update };
+  return { element, show, update, set };
 }
 
 function rowOf(

@@ -62,7 +62,7 @@ export class GraphView<S extends Drawing> {
     readonly face: Face<S>,
   ) {
     this.element.className = `wv-view ${face.classes}`;
-    this.#tree = treePanel(face.tree, this.#map.element, this.show);
+    this.#tree = treePanel(face.tree, this.#map.element, this.show, this.toggle);
     this.#own = face.controls(this);
     const { lead = [], tail = [], foot } = options.slots ?? {};
     this.#bar = toolbar(this, { lead, middle: this.#own.bar, tail });
@@ -141,6 +141,7 @@ export class GraphView<S extends Drawing> {
     if (!state) return;
     const before = state.box(group);
     state.toggle(group);
+    this.#tree.set(group, state.open.has(group));
     this.#look.take();
     this.#surface.follow(before, state.box(group));
     this.refresh(`${shorten(group.title, 80)} ${state.open.has(group) ? 'opened' : 'closed'}`);
