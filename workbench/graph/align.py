@@ -8,7 +8,9 @@ So the Python calls of each module are compared as a sequence, in rounds from st
 2. same operation and line, computed from the same operations found so far (two calls on one line of
    a loop over outputs are told apart by what leads to them);
 3. same operation and line;
-4. same operation, where the line itself was edited between the captures.
+4. same operation, where the line itself was edited between the captures;
+5. same operation, where the line is of the script that computes the loss and not of a module: the
+   second capture of one's own script is made on another line.
 
 A later round only fills the gaps of the one before, so order is kept within a module, and a loop
 that ran longer leaves its last rounds over. Inside a matched call nodes are matched by their type:
@@ -34,16 +36,21 @@ if TYPE_CHECKING:
 _MOST_ANCESTORS = 4
 """So many of the matched operations nearest before a call tell it from others."""
 
+_OUTSIDE = "outside"
+"""Stands for the pseudo-module of code outside every module."""
+
 _Token = Callable[["_Side", "_Call"], Hashable]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Call:
     """One Python call in one module: its nodes in forward order."""
 
     op: str
     place: Hashable
     file: str
+    code: Hashable
+    """File and function of its line; None where that is unknown."""
     rows: list[int] = field(default_factory=list[int])
     partner: int = -1
     """Number of the call of the other side."""
@@ -64,6 +71,7 @@ def align(a: GraphRecord, b: GraphRecord) -> Ints:
     _round(one, other, lambda side, call: (call.op, call.place, side.ancestors_of(call)))
     _round(one, other, lambda _, call: (call.op, call.place))
     _round(one, other, lambda _, call: (call.op, None if call.file in edited else call.place))
+    _round(one, other, lambda side, call: call.op if side.is_script(call) else call)
     for call in one.calls:
         if call.partner >= 0:
             _match_nodes(one, other, call, partner)
@@ -79,7 +87,9 @@ class _Side:
         text = record.strings
         self.type = [text[i] for i in record.node_type.tolist()]
         self.name = [text[i] for i in record.node_name.tolist()]
-        self.module = [(m.path, m.parent < 0) for m in record.modules]
+        self.module: list[Hashable] = [
+            (m.path, m.parent < 0) if m.cls else _OUTSIDE for m in record.modules
+        ]
         self.module_of: list[int] = record.node_module.tolist()
         self.is_leaf: list[bool] = np.isin(record.node_kind, (1, 2)).tolist()
         self.inputs: list[list[int]] = [[] for _ in self.type]
@@ -90,6 +100,8 @@ class _Side:
         self.by_module: dict[Hashable, list[int]] = defaultdict(list)
         """Module -> its calls in forward order."""
         self._read_calls()
+        outside = (self.calls[number] for number in self.by_module[_OUTSIDE])
+        self._script = {call.code for call in outside} - {None}
         self.ancestors: list[tuple[int, ...]] = []
 
     def _read_calls(self) -> None:
@@ -112,10 +124,14 @@ class _Side:
         op = self.record.strings[self.record.node_op[row]]
         source = int(self.record.node_source[row])
         if source < 0:
-            return _Call(op, None, "")
+            return _Call(op, None, "", None)
         line = self.record.sources[source]
         place = (line.function, line.text.strip() or line.line)
-        return _Call(op, place, line.filename)
+        return _Call(op, place, line.filename, (line.filename, line.function))
+
+    def is_script(self, call: _Call) -> bool:
+        """Whether its line is of a function that computes something outside every module."""
+        return call.code in self._script
 
     def outside_inputs(self, call: _Call) -> list[int]:
         """Rows that ``call`` takes values from."""

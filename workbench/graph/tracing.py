@@ -66,6 +66,8 @@ class TracedGraph(GraphView):
         self._thread = 0
         self._fault = ""
         """Why the backward could not be captured."""
+        self._ended = ""
+        """How the block ended."""
         self._is_final = False
         """Whether the record is of a backward, not of `torch.autograd.grad`."""
 
@@ -96,6 +98,7 @@ class TracedGraph(GraphView):
         if self._trace is not None:
             _running.pop(self._thread, None)
             _ended.append(Traced(self._trace.stop(), self._ref))
+            self._ended = "" if kind is None else kind.__name__
         self._trace = self._model = None
 
     @property
@@ -110,7 +113,16 @@ class TracedGraph(GraphView):
         return super().record
 
     def __str__(self) -> str:
-        return self._failed() if self._fault and not self.has_record else super().__str__()
+        if self.has_record or self._model is not None:
+            return super().__str__()
+        if self._fault:
+            return self._failed()
+        if self._ended:
+            return f"Graph: the block ended with {self._ended} before a loss ran backward."
+        return (
+            "Graph: no loss ran backward in the block; call loss.backward() inside it, or "
+            "wb.graph(loss) after it."
+        )
 
     def _failed(self) -> str:
         return f"this backward ran, but its graph could not be captured ({self._fault})"

@@ -232,3 +232,14 @@ def _one_more(record):
     bytes_ = record.node_saved_bytes.copy()
     bytes_[bytes_.argmax()] += 3_000
     return bytes_
+
+
+def test_a_loss_on_another_line_of_the_same_script_is_the_same_loss(classifier, batch):
+    x, y = batch
+    with wb.graph(classifier) as a:
+        F.cross_entropy(classifier(x), y).backward()
+    doubled = 2 * x
+    with wb.graph(classifier) as b:
+        F.cross_entropy(classifier(doubled), y).backward()
+    found = a.diff(b).record
+    assert found.sentence.startswith("A and B are the same graph")

@@ -94,7 +94,14 @@ def test_a_block_without_a_loss_says_what_to_do(classifier):
         pass
     with pytest.raises(RuntimeError, match=r"call loss\.backward\(\) inside"):
         _ = view.record
-    assert str(view) == "Graph, no loss captured yet."
+    assert "no loss ran backward in the block" in str(view)
+
+
+def test_a_block_that_ended_with_an_error_says_so(classifier):
+    view = wb.graph(classifier)
+    with pytest.raises(ValueError, match="mine"), view:
+        raise ValueError("mine")
+    assert str(view) == "Graph: the block ended with ValueError before a loss ran backward."
 
 
 def test_blocks_neither_nest_nor_repeat(classifier):
