@@ -41,10 +41,14 @@ export function totalsOf(record: DiffColumns): Total[] {
     rows.push(['Gradient norm', numberOr(normA), numberOr(normB), change]);
   }
   if (a.loss !== null || b.loss !== null) {
-    const change = a.loss !== null && b.loss !== null ? formatNumber(b.loss - a.loss) : '';
+    const change = a.loss !== null && b.loss !== null ? signedNumber(b.loss - a.loss) : '';
     rows.push(['Loss', numberOr(a.loss), numberOr(b.loss), change]);
   }
   return rows;
+}
+
+function signedNumber(value: number): string {
+  return `${value > 0 ? '+' : ''}${formatNumber(value)}`;
 }
 
 function numberOr(value: number | null): string {
