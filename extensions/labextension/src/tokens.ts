@@ -8,11 +8,12 @@ import type { ISignal } from '@lumino/signaling';
  * How far a notebook's kernel has come.
  *
  * - `none`: no kernel.
- * - `waiting`: a kernel in which Workbench has not been imported.
+ * - `waiting`: a kernel that has not answered yet whether Workbench is there.
+ * - `absent`: a kernel in which Workbench has not been imported.
  * - `open`: the channels are open; `store` is there.
  * - `lost`: the connection to the kernel is interrupted; it comes back by itself.
  */
-export type ConnectionStatus = 'none' | 'waiting' | 'open' | 'lost';
+export type ConnectionStatus = 'none' | 'waiting' | 'absent' | 'open' | 'lost';
 
 /** One notebook and what Workbench knows of its kernel. Lives as long as the notebook's panel. */
 export interface IConnection extends IDisposable {

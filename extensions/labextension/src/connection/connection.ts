@@ -77,6 +77,8 @@ export class Connection implements IConnection {
     await this.panel.context.ready;
     if (mentionsWorkbench(this.panel) || (await isAnnounced(kernel))) {
       this.open();
+    } else if (kernel === this.kernel && this.raw === null) {
+      this.enter('absent');
     }
   }
 
@@ -100,7 +102,7 @@ export class Connection implements IConnection {
     }
     if (connection === 'dead') {
       this.drop();
-      this.enter(this.kernel === null ? 'none' : 'waiting');
+      this.enter(this.kernel === null ? 'none' : 'absent');
     } else if (connection === 'live' || this._status === 'open') {
       this.enter(connection === 'live' ? 'open' : 'lost');
       this.tellSelection();
@@ -123,7 +125,7 @@ export class Connection implements IConnection {
     if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
       this.restarted ||= this.raw !== null;
       this.drop();
-      this.enter(this.kernel === null ? 'none' : 'waiting');
+      this.enter(this.kernel === null ? 'none' : 'absent');
       if (this.kernel !== null) {
         forgetSubshells(this.kernel);
       }
@@ -148,7 +150,7 @@ export class Connection implements IConnection {
 
   /** What was sent while the network was away is lost: start over with a snapshot. */
   private onConnectionChanged(_: unknown, status: Kernel.ConnectionStatus): void {
-    if (this.raw === null || this._status === 'waiting') {
+    if (this.raw === null || this._status === 'waiting' || this._status === 'absent') {
       return;
     }
     if (status === 'connected') {

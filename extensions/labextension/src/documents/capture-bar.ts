@@ -19,6 +19,8 @@ export class CaptureBar {
     this.compare = new MenuButton(commands, (menu) => this.fillCompare(menu), 'right');
     this.exports = exportButton(commands, () => view.record.kind, trans);
     this.compare.say(trans.__('Compare'));
+    this.note.className = 'jp-Workbench-gone';
+    this.note.setAttribute('role', 'status');
     this.swap = document.createElement('button');
     this.swap.type = 'button';
     this.swap.className = 'wv-btn';
@@ -27,21 +29,25 @@ export class CaptureBar {
   }
 
   get slots(): Slots {
-    const { captures, compare, exports } = this;
+    const { captures, compare, exports, note } = this;
     switch (this.view.address.kind) {
       case 'graph':
-        return { lead: [captures.element], tail: [compare.element, exports.element] };
+        return { lead: [captures.element, note], tail: [compare.element, exports.element] };
       case 'memory':
-        return { lead: [captures.element], tail: [exports.element] };
+        return { lead: [captures.element, note], tail: [exports.element] };
       case 'diff':
-        return { tail: [this.swap, exports.element] };
+        return { tail: [note, this.swap, exports.element] };
     }
   }
 
   /** Follows the tab's capture, and what its kernel holds. */
   update(): void {
     const { view, trans } = this;
-    const gone = view.store === null ? trans.__('The kernel that holds the captures is gone.') : '';
+    const why = view.gone;
+    const gone = why && trans.__('The kernel that holds the captures cannot be asked: %1.', why);
+    if (this.note.textContent !== why) {
+      [this.note.textContent, this.note.title] = [why, gone];
+    }
     this.captures.say(trans.__('Capture'), trans.__('step %1', count(view.step ?? 0)));
     this.captures.allow(gone, trans.__('Show another capture in this tab ([ and ])'));
     const alone = view.held.some(({ id }) => id !== view.address.capture)
@@ -79,6 +85,8 @@ export class CaptureBar {
   private readonly compare: MenuButton;
   private readonly exports: MenuButton;
   private readonly swap: HTMLButtonElement;
+  /** Beside what is greyed: nobody has to point at it to learn why. */
+  private readonly note = document.createElement('span');
 }
 
 function key(name: string): HTMLElement {

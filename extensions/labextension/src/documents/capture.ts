@@ -66,6 +66,21 @@ export class CaptureView extends RecordPanel {
     return connection?.status === 'open' ? connection.store : null;
   }
 
+  /** Why there is no store, in two words; empty while there is one. */
+  get gone(): string {
+    const status = this.connections.forPath(this._address.notebook)?.status ?? null;
+    switch (status) {
+      case 'open':
+        return '';
+      case 'lost':
+        return this.trans.__('reconnecting');
+      case null:
+        return this.trans.__('notebook closed');
+      default:
+        return this.trans.__('kernel gone');
+    }
+  }
+
   /** The captures of this kind that the kernel holds, newest first. */
   get held(): readonly CaptureInfo[] {
     const { experiment, kind } = this._address;
@@ -155,8 +170,9 @@ export class CaptureView extends RecordPanel {
     }
     const { notebook } = this._address;
     const { store } = this;
-    if (this.connections.forPath(notebook) === null) {
-      this.tell('status', this.goneSentence(), {
+    const connection = this.connections.forPath(notebook);
+    if (connection === null || connection.status === 'absent') {
+      this.tell('status', connection === null ? this.goneSentence() : this.absentSentence(), {
         label: this.trans.__('Open the notebook'),
         run: () => void this.commands.execute('docmanager:open', { path: notebook }),
       });
@@ -206,6 +222,13 @@ export class CaptureView extends RecordPanel {
 
   private goneSentence(): string {
     return this.trans.__('This capture is held by the kernel of %1.', this._address.notebook);
+  }
+
+  private absentSentence(): string {
+    return this.trans.__(
+      'The kernel of %1 was restarted or has not imported Workbench, so this capture is not there. Run the notebook’s cells again.',
+      this._address.notebook,
+    );
   }
 
   private _address: ICaptureAddress;

@@ -1,0 +1,90 @@
+import { Signal } from '@lumino/signaling';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { CaptureView } from '../../src/documents/capture';
+import type { ConnectionStatus } from '../../src/tokens';
+
+// jsdom has neither; lumino's widgets derive from the one, the flow below a graph asks the other.
+vi.hoisted(() => {
+  const observer = { observe: () => undefined, disconnect: () => undefined };
+  vi.stubGlobal('DragEvent', class extends Event {});
+  vi.stubGlobal(
+    'IntersectionObserver',
+    vi.fn(() => observer),
+  );
+});
+vi.mock('@jupyterlab/apputils', () => ({ Notification: { error: vi.fn() } }));
+vi.mock('@jupyterlab/ui-components', () => ({
+  LabIcon: vi.fn(),
+  MenuSvg: Object.assign(vi.fn(), { Renderer: vi.fn() }),
+}));
+
+const ADDRESS = {
+  kind: 'graph',
+  notebook: 'a/c.ipynb',
+  experiment: 'e1',
+  capture: 'g1',
+  label: 'graph',
+} as const;
+
+describe('a tab whose capture is in no kernel', () => {
+  let status: ConnectionStatus | null;
+  let view: CaptureView;
+  const changed = new Signal<object, void>({});
+  const execute = vi.fn(() => Promise.resolve());
+  const fetchRecord = vi.fn(() => new Promise(() => undefined));
+  const store = {
+    subscribe: () => () => undefined,
+    get: () => ({ experiments: new Map() }),
+    fetchRecord,
+  };
+  const connections = {
+    changed,
+    forPath: () => (status === null ? null : { status, store: status === 'open' ? store : null }),
+  };
+  const trans = {
+    __: (text: string, ...values: string[]) =>
+      text.replace(/%(\d)/g, (_, at: string) => String(values[Number(at) - 1])),
+  };
+  const sentence = (): string => view.node.querySelector('p')?.textContent ?? '';
+  const button = (): HTMLButtonElement =>
+    view.node.querySelector('.jp-Workbench-button') as HTMLButtonElement;
+  const enter = (next: ConnectionStatus | null): void => {
+    status = next;
+    changed.emit();
+  };
+
+  beforeEach(() => {
+    status = 'waiting';
+    execute.mockClear();
+    fetchRecord.mockClear();
+    view = new CaptureView(ADDRESS, connections as never, { execute } as never, trans as never);
+  });
+  afterEach(() => view.dispose());
+
+  it('waits while the kernel has not answered, and no longer', () => {
+    expect(sentence()).toBe('Waiting for the kernel of a/c.ipynb…');
+    expect(button().hidden).toBe(true);
+    enter('absent');
+    expect(sentence()).toContain('a/c.ipynb was restarted or has not imported Workbench');
+    button().click();
+    expect(execute).toHaveBeenCalledWith('docmanager:open', { path: 'a/c.ipynb' });
+  });
+
+  it('asks as soon as the kernel can be asked', () => {
+    enter('absent');
+    enter('open');
+    expect(fetchRecord).toHaveBeenCalledWith('e1', 'g1');
+  });
+
+  it('says in its bar why nothing else can be shown', () => {
+    const note = (): string => view['bar'].slots.lead?.[1]?.textContent ?? '';
+    enter('open');
+    expect(note()).toBe('');
+    enter('absent');
+    expect(note()).toBe('kernel gone');
+    enter('lost');
+    expect(note()).toBe('reconnecting');
+    enter(null);
+    expect(note()).toBe('notebook closed');
+  });
+});
