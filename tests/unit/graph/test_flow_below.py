@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from workbench.experiment import Experiment
 from workbench.graph import GraphView, graph
 from workbench.graph.view import _on_message
 from workbench.records import GradientFlow
+
+APART_S = 0.15
+"""Details are sampled at most ten times a second."""
 
 
 class Sent:
@@ -71,6 +75,7 @@ def test_the_graph_of_an_experiment_carries_what_was_sampled_until_it_is_shown(
     view._repr_mimebundle_()
     assert made[-1].traits["flow"] == b""
     for _ in range(2):
+        time.sleep(APART_S)
         exp.run(steps=1, wait=True)
     view._repr_mimebundle_()
     flow = GradientFlow.from_bytes(made[-1].traits["flow"])
