@@ -238,7 +238,7 @@ async function backToNotebook(page: IJupyterLabPageFixture): Promise<void> {
 async function expandInGraph(view: Locator, module: string): Promise<void> {
   await view.getByRole('treeitem').filter({ hasText: module }).first().click();
   const canvas = view.locator('canvas[role=application]');
-  const table = view.getByRole('button', { name: 'Table' });
+  const table = view.getByRole('toolbar', { name: 'Graph' }).getByRole('button', { name: 'Table' });
   const row = view.getByRole('row').filter({ hasText: module }).first();
   await table.click();
   const before = await row.getAttribute('aria-expanded');

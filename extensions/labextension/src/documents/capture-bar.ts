@@ -44,7 +44,7 @@ export class CaptureBar {
   update(): void {
     const { view, trans } = this;
     const why = view.gone;
-    const gone = why && trans.__('The kernel that holds the captures cannot be asked: %1.', why);
+    const gone = why && trans.__('The kernel with these captures cannot be reached (%1).', why);
     if (this.note.textContent !== why) {
       [this.note.textContent, this.note.title] = [why, gone];
     }
