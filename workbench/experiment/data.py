@@ -202,7 +202,7 @@ def _of_arrays(
     inputs, targets = (_tensor(array, f"{what}[{index}]") for index, array in enumerate(pair))
     if len(inputs) != len(targets):
         raise DataError(
-            f"{what} holds {len(inputs)} inputs and {len(targets)} labels; there must be as many "
+            f"{what} holds {len(inputs):,} inputs and {len(targets):,} labels; there must be as many "
             f"of one as of the other"
         )
     if len(inputs) == 0:

@@ -197,9 +197,9 @@ class Experiment(Delegates):
         if self._runner.ending:
             self.wait()
         if self._runner.active:
-            total = f" of {self.total_steps}" if self.total_steps else ""
+            total = f" of {self.total_steps:,}" if self.total_steps else ""
             raise RuntimeError(
-                f"{self.name} is training already (step {self.step_count}{total}); pause or stop "
+                f"{self.name} is training already (step {self.step_count:,}{total}); pause or stop "
                 f"it first, or wait for it with run.wait()"
             )
         if epochs is not None:
@@ -380,7 +380,7 @@ class Experiment(Delegates):
         if self.status in ("paused", "exception", "nan"):
             self._training.cursor.release()
             self._training.board.change(
-                "stopped", f"step {self.step_count}: stopped", self.step_count
+                "stopped", f"step {self.step_count:,}: stopped", self.step_count
             )
             self._run_file.update(self)
 

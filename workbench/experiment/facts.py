@@ -109,7 +109,7 @@ def _steps(training: Training) -> str:
 
 
 def _count(number: int | None) -> str:
-    return "?" if number is None else f"{number:,}".replace(",", "\u00a0")
+    return "?" if number is None else f"{number:,}"
 
 
 def _mebibytes(count: int) -> str:

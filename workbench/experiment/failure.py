@@ -89,10 +89,10 @@ def _place(source: SourceLine | None) -> str:
 
 def _state(step: int, what: str) -> str:
     if what:
-        return f"It was raised {what}. Weights and optimizer are those of step {step - 1}."
+        return f"It was raised {what}. Weights and optimizer are those of step {step - 1:,}."
     if step == 1:
         return "Step 1 was not applied. Weights are as they were given."
-    return f"Step {step} was not applied. Weights and optimizer are those of step {step - 1}."
+    return f"Step {step:,} was not applied. Weights and optimizer are those of step {step - 1:,}."
 
 
 def _scope(focus: _Frame | None) -> str:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 def nan_failure(training: Training, error: NonFiniteError) -> Failure:
     """The `Failure` of a refused step, with what was measured about it."""
     step = training.step_count + 1
-    last = f"those of step {step - 1}" if step > 1 else "as they were given"
+    last = f"those of step {step - 1:,}" if step > 1 else "as they were given"
     return Failure(
         kind="nan",
-        title=f"{error.what.capitalize()} became {error.word} at step {step}",
+        title=f"{error.what.capitalize()} became {error.word} at step {step:,}",
         subtitle=f"Paused before the optimizer step, so the weights are {last}.",
-        message=f"the {error.what} of step {step} {_is(error)} {error.word}",
+        message=f"the {error.what} of step {step:,} {_is(error)} {error.word}",
         values=tuple(_facts(training, error)),
         step=step,
     )

@@ -68,5 +68,5 @@ class Run:
 
     def __repr__(self) -> str:
         exp = self._experiment
-        total = f" of {exp.total_steps}" if exp.total_steps else ""
-        return f"Run({exp.name}: {exp.status}, step {exp.step_count}{total})"
+        total = f" of {exp.total_steps:,}" if exp.total_steps else ""
+        return f"Run({exp.name}: {exp.status}, step {exp.step_count:,}{total})"

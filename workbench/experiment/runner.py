@@ -236,12 +236,12 @@ class Runner:
         step = training.step_count + 1
         if isinstance(error, NonFiniteError):
             status, failure = "nan", self._described(error)
-            text = f"step {step}: {error}; paused, step not applied"
+            text = f"step {step:,}: {error}; paused, step not applied"
             error.add_note(f"{failure.title}. {failure.subtitle}")
         else:
             status = "exception"
             failure = self._described(error)
-            text = f"step {step}: {type(error).__name__}; run stopped, nothing lost"
+            text = f"step {step:,}: {type(error).__name__}; run stopped, nothing lost"
         self._end(status, text, failure)
 
     def _described(self, error: BaseException) -> Failure:
@@ -257,7 +257,7 @@ class Runner:
             return Failure(
                 kind="nan" if nan else "exception",
                 title=type(error).__name__,
-                subtitle=f"Step {step} was not applied.",
+                subtitle=f"Step {step:,} was not applied.",
                 message=str(error) or type(error).__name__,
                 step=step,
             )
@@ -300,15 +300,15 @@ def _doing(training: Training) -> str:
         return "while validating"
     if training.cursor.fetching:
         batch, epoch = training.cursor.index + 1, training.cursor.epoch + 1
-        return f"while the data was fetched for batch {batch} of epoch {epoch}"
+        return f"while the data was fetched for batch {batch:,} of epoch {epoch:,}"
     return ""
 
 
 def _sentence(status: Status, training: Training) -> str:
     step, epochs = training.step_count, training.cursor.epoch
     if status == "finished":
-        return f"finished: {step} step{_s(step)}, {epochs} epoch{_s(epochs)}"
-    return f"step {step}: {status}"
+        return f"finished: {step:,} step{_s(step)}, {epochs:,} epoch{_s(epochs)}"
+    return f"step {step:,}: {status}"
 
 
 def _s(count: int) -> str:

@@ -139,7 +139,7 @@ class Metrics(Mapping[str, dict[str, npt.NDArray[Any]]]):
         return len(self._scalars.names())
 
     def __repr__(self) -> str:
-        rows = [f"{name}: {len(self[name]['step'])} points" for name in self]
+        rows = [f"{name}: {len(self[name]['step']):,} points" for name in self]
         return f"Metrics({', '.join(rows)})"
 
 

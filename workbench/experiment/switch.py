@@ -34,7 +34,7 @@ def first_step(training: Training, batch: Any) -> StepResult:
     training.attached = training.modeset
     if training.modeset.compiled:
         step = training.step_count + 1
-        training.board.say(f"step {step}: compiling, which may take a minute", step)
+        training.board.say(f"step {step:,}: compiling, which may take a minute", step)
     started = time.perf_counter()
     result = training.run_step(batch)
     if training.device.type == "cuda":
@@ -66,7 +66,7 @@ def _report(training: Training, leaving: ModeSet, seconds: float) -> None:
     step = training.step_count + 1
     text = describe_switch(leaving, training.modeset)
     figure = f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
-    training.board.say(f"step {step}: switched to {text}; first step took {figure}", step)
+    training.board.say(f"step {step:,}: switched to {text}; first step took {figure}", step)
 
 
 def _logits_under(modes: ModeSet, training: Training, batch: Any) -> torch.Tensor | None:

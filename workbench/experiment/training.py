@@ -286,7 +286,7 @@ class Training:
         if self.step_count:
             self.board.mark(self.step_count, text)
         self.board.emit(ModesChanged(self.step_count, str(before), str(modeset)))
-        self.board.say(f"step {self.step_count}: next step runs with {text}", self.step_count)
+        self.board.say(f"step {self.step_count:,}: next step runs with {text}", self.step_count)
 
     def detach_modes(self) -> None:
         """Leave the model as it was given, until the next step."""
@@ -301,7 +301,7 @@ class Training:
         text = f"lr {mantissa.removesuffix('.0')}e{int(exponent)}"
         self.board.mark(self.step_count, text)
         self.board.emit(LearningRateChanged(self.step_count, value))
-        self.board.say(f"step {self.step_count}: {text}", self.step_count)
+        self.board.say(f"step {self.step_count:,}: {text}", self.step_count)
 
     def set_model(self, model: nn.Module) -> None:
         """Swap the model; parameters and optimizer state that fit by name and shape carry over."""
@@ -316,8 +316,8 @@ class Training:
         total = sum(row.outcome != "dropped" for row in self.carried)
         self.board.mark(self.step_count, f"new {type(model).__name__}")
         self.board.emit(ModelSwapped(self.step_count, self.carried))
-        text = f"new {type(model).__name__}: {kept} of {total} parameters carried over"
-        self.board.say(f"step {self.step_count}: {text}", self.step_count)
+        text = f"new {type(model).__name__}: {kept:,} of {total:,} parameters carried over"
+        self.board.say(f"step {self.step_count:,}: {text}", self.step_count)
 
     def code_changed(self) -> None:
         """The model's classes were renewed: attach the modes anew and check the next batch."""

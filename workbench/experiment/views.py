@@ -222,8 +222,8 @@ class Delegates:
 
     def summary(self) -> str:
         """A few readable lines."""
-        total = f" of {self.total_steps}" if self.total_steps else ""
-        lines = [f"Experiment {self.name}: {self.status}, step {self.step_count}{total}"]
+        total = f" of {self.total_steps:,}" if self.total_steps else ""
+        lines = [f"Experiment {self.name}: {self.status}, step {self.step_count:,}{total}"]
         for name in ("train/loss", "val/loss", "val/accuracy"):
             last = self.scalars.last(name)
             if last and math.isfinite(last[0]):

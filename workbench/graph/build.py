@@ -108,7 +108,7 @@ def build_record(
     inner, sources = inside.columns(table.rows[len(types) :], strings, branches.sources)
     title = names.title or "loss"
     return GraphRecord(
-        title=title if origin.step is None else f"{title}, step {origin.step}",
+        title=title if origin.step is None else f"{title}, step {origin.step:,}",
         model=names.title,
         experiment=origin.experiment,
         step=origin.step,

@@ -76,7 +76,7 @@ class MemoryProbe(StepProbe):
         return build_record(
             recorder,
             self._history,
-            title=f"{context.name}, step {context.step}",
+            title=f"{context.name}, step {context.step:,}",
             device=str(_indexed(context.device)),
             experiment=context.name,
             step=context.step,

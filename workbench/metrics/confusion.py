@@ -67,4 +67,4 @@ def accuracy_title(counts: npt.NDArray[np.int64], epoch: int) -> str:
     total = int(counts.sum())
     if total == 0:
         return f"epoch {epoch}: no samples"
-    return f"epoch {epoch}: {100 * float(np.trace(counts)) / total:.1f} % of {total} right"
+    return f"epoch {epoch}: {100 * float(np.trace(counts)) / total:.1f} % of {total:,} right"

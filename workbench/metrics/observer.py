@@ -124,7 +124,7 @@ class TensorBoardObserver:
         from workbench.metrics import describe
 
         self.writer.summary(
-            step, lambda: describe.text_summary(tag, describe.table([(f"step {step}", line)]))
+            step, lambda: describe.text_summary(tag, describe.table([(f"step {step:,}", line)]))
         )
 
     def _tell_dropped(self, dropped: int) -> None:
@@ -140,5 +140,5 @@ def _line(event: Event) -> str | None:
         return f"learning rate {event.value:.3g}"
     if isinstance(event, ModelSwapped):
         carried = sum(row.outcome == "carried" for row in event.rows)
-        return f"model swapped, {carried} of {len(event.rows)} parameters carried over"
+        return f"model swapped, {carried:,} of {len(event.rows):,} parameters carried over"
     return None

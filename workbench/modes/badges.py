@@ -134,7 +134,7 @@ def _with(mode: Mode, modeset: ModeSet, value: str) -> str:
 def _described(value: str, times: Spread) -> str:
     return (
         f"{value}: median {duration(times.median)}, middle half {duration(times.q1)} to "
-        f"{duration(times.q3)}, {times.count} steps"
+        f"{duration(times.q3)}, {times.count:,} steps"
     )
 
 

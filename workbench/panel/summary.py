@@ -22,7 +22,7 @@ def text_summary(experiment: Experiment) -> str:
     """A few plain lines: what it is, where it stands, what it reached."""
     lines = [f"Experiment {experiment.name}: {experiment.status}"]
     total = experiment.total_steps
-    lines.append(f"  step {experiment.step_count}" + (f" of {total}" if total else ""))
+    lines.append(f"  step {experiment.step_count:,}" + (f" of {total:,}" if total else ""))
     lines += [f"  {fact.label.lower()}: {fact.value}" for fact in experiment.facts()]
     lines.append(f"  modes: {experiment.modes}")
     lines += [f"    {line}" for line in _measured(experiment)]
@@ -99,7 +99,7 @@ def _loss_svg(
         f'<text x="{_LEFT}" y="16" font-weight="600">Loss</text>'
         f'<text x="{_LEFT + 36}" y="16">train (line), validation (rings)</text>{grid}'
         f'<text x="{_LEFT}" y="{HEIGHT - 8}">0</text>'
-        f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 8}" text-anchor="end">step {last}</text>'
+        f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 8}" text-anchor="end">step {last:,}</text>'
         f'<polyline points="{line}" fill="none" stroke="#1976d2" stroke-width="1.5"/>{marks}</svg>'
     )
 
