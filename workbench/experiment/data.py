@@ -202,8 +202,8 @@ def _of_arrays(
     inputs, targets = (_tensor(array, f"{what}[{index}]") for index, array in enumerate(pair))
     if len(inputs) != len(targets):
         raise DataError(
-            f"{what} holds {len(inputs):,} inputs and {len(targets):,} labels; there must be as many "
-            f"of one as of the other"
+            f"{what} holds {len(inputs):,} inputs and {len(targets):,} labels; "
+            f"there must be as many of one as of the other"
         )
     if len(inputs) == 0:
         raise DataError(f"{what} holds no samples; give at least one")
