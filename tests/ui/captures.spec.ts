@@ -26,7 +26,7 @@ test.describe("Captures in tabs", () => {
     );
     await execute(page, "workbench:capture-graph");
     const tab = page.getByRole("tab", {
-      name: /Step \d+ · graph of looked-at/,
+      name: /looked-at · step \d+ · graph/,
     });
     await expect(tab).toBeVisible();
     await expect(
@@ -60,7 +60,7 @@ test.describe("Captures in tabs", () => {
     for (const step of [1, 2]) {
       await execute(page, "workbench:capture-graph");
       const tab = page.getByRole("tab", {
-        name: `Step ${step} · graph of compared`,
+        name: `compared · step ${step} · graph`,
       });
       await expect(tab).toBeVisible();
     }
@@ -72,7 +72,7 @@ test.describe("Captures in tabs", () => {
     await page.screenshot({ path: picture("compare-offer.png") });
     await offer.click();
     const tab = page.getByRole("tab", {
-      name: "Steps 1 → 2 · graphs of compared",
+      name: "compared · 1 → 2 · diff",
     });
     await expect(tab).toBeVisible();
     await expect(
@@ -96,7 +96,7 @@ test.describe("Captures in tabs", () => {
     await experimentKnown(page);
     await execute(page, "workbench:capture-memory");
     await expect(
-      page.getByRole("tab", { name: /Step \d+ · memory of looked-at/ }),
+      page.getByRole("tab", { name: /looked-at · step \d+ · memory/ }),
     ).toBeVisible();
     await expect(
       page.locator(".jp-Workbench-document canvas:visible").first(),

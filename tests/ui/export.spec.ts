@@ -32,8 +32,8 @@ test.describe('The bar of a capture', () => {
       await menu(page, view, 'Capture');
       await page.screenshot({ path: picture('capture-menu-light.png') });
       await page.getByRole('menuitem', { name: 'Capture Next Step' }).click();
-      await expect(tab(page, 'Step 2 · graph of asked')).toBeVisible(PATIENT);
-      await expect(page.getByRole('tab', { name: /graph of asked/ })).toHaveCount(1);
+      await expect(tab(page, 'asked · step 2 · graph')).toBeVisible(PATIENT);
+      await expect(page.getByRole('tab', { name: /asked · .* graph/ })).toHaveCount(1);
       const pressed = view.getByRole('button', { name: 'Gradient norm' });
       await expect(pressed).toHaveAttribute('aria-pressed', 'true');
     });
@@ -41,14 +41,14 @@ test.describe('The bar of a capture', () => {
     await test.step('by keyboard to the older one and back, but not while a person types', async () => {
       await drawing(view).focus();
       await page.keyboard.press('[');
-      await expect(tab(page, 'Step 1 · graph of asked')).toBeVisible(PATIENT);
+      await expect(tab(page, 'asked · step 1 · graph')).toBeVisible(PATIENT);
       await page.keyboard.press('/');
       await page.keyboard.type(']c');
       await expect(view.getByRole('searchbox')).toHaveValue(']c');
       await page.keyboard.press('Escape');
-      await expect(tab(page, 'Step 1 · graph of asked')).toBeVisible();
+      await expect(tab(page, 'asked · step 1 · graph')).toBeVisible();
       await page.keyboard.press(']');
-      await expect(tab(page, 'Step 2 · graph of asked')).toBeVisible(PATIENT);
+      await expect(tab(page, 'asked · step 2 · graph')).toBeVisible(PATIENT);
     });
 
     await test.step('the menu names the captures and marks the one that is shown', async () => {
@@ -68,34 +68,34 @@ test.describe('The bar of a capture', () => {
       await menu(page, view, 'Compare');
       await page.screenshot({ path: picture('compare-menu-light.png') });
       await page.getByRole('menuitem', { name: /^Step 1 · / }).click();
-      await expect(tab(page, 'Steps 1 → 2 · graphs of asked')).toBeVisible(PATIENT);
+      await expect(tab(page, 'asked · 1 → 2 · diff')).toBeVisible(PATIENT);
       const diff = page.locator('.jp-Workbench-document:visible');
       const sides = diff.locator('.wv-sides');
       await expect(sides).toContainText(/A.*step 1.*B.*step 2/, PATIENT);
       await page.screenshot({ path: picture('swap-light.png') });
       await drawing(diff).focus();
       await page.keyboard.press('x');
-      await expect(tab(page, 'Steps 2 → 1 · graphs of asked')).toBeVisible(PATIENT);
+      await expect(tab(page, 'asked · 2 → 1 · diff')).toBeVisible(PATIENT);
       await expect(sides).toContainText(/A.*step 2.*B.*step 1/);
       await button(diff, 'Swap A and B').click();
-      await expect(tab(page, 'Steps 1 → 2 · graphs of asked')).toBeVisible(PATIENT);
-      await expect(page.getByRole('tab', { name: /graphs of asked/ })).toHaveCount(1);
+      await expect(tab(page, 'asked · 1 → 2 · diff')).toBeVisible(PATIENT);
+      await expect(page.getByRole('tab', { name: /asked · .* diff/ })).toHaveCount(1);
       await menu(page, diff, 'Export');
       await page.getByRole('menuitem', { name: 'Picture of What Is Shown (SVG)' }).click();
-      const path = `${tmpPath}/steps-1-2-graphs-of-asked.view.svg`;
+      const path = `${tmpPath}/asked-1-2.view.svg`;
       await expect.poll(() => page.contents.fileExists(path), PATIENT).toBe(true);
       expect(await read(page, path)).toMatch(/>removed: only in A</);
     });
 
     await test.step('a reload of the page brings back what was shown last', async () => {
-      await tab(page, 'Step 2 · graph of asked').click();
+      await tab(page, 'asked · step 2 · graph').click();
       await drawing(view).focus();
       await page.keyboard.press('[');
-      await expect(tab(page, 'Step 1 · graph of asked')).toBeVisible(PATIENT);
+      await expect(tab(page, 'asked · step 1 · graph')).toBeVisible(PATIENT);
       await page.waitForTimeout(3000); // JupyterLab keeps its layout a moment after it changed
       await reloadPage(page);
-      await expect(tab(page, 'Step 1 · graph of asked')).toBeVisible(PATIENT);
-      await expect(tab(page, 'Step 2 · graph of asked')).toHaveCount(0);
+      await expect(tab(page, 'asked · step 1 · graph')).toBeVisible(PATIENT);
+      await expect(tab(page, 'asked · step 2 · graph')).toHaveCount(0);
     });
   });
 
@@ -112,7 +112,7 @@ test.describe('The bar of a capture', () => {
       await test.step(entry, async () => {
         await menu(page, view, 'Export');
         await page.getByRole('menuitem', { name: entry, exact: true }).click();
-        const path = `${tmpPath}/step-1-graph-of-asked.${ending}`;
+        const path = `${tmpPath}/asked-step-1.${ending}`;
         await expect.poll(() => page.contents.fileExists(path), PATIENT).toBe(true);
         const content = await read(page, path);
         expect(content).toMatch(begins);
@@ -150,8 +150,8 @@ test.describe('The bar of a capture', () => {
     await test.step('what was saved opens from its message', async () => {
       const toast = page.locator('.Toastify__toast', { hasText: 'graph.dot' });
       await toast.getByRole('button', { name: 'Open' }).click();
-      await expect(tab(page, 'step-1-graph-of-asked.graph.dot')).toBeVisible(PATIENT);
-      await tab(page, 'Step 1 · graph of asked').click();
+      await expect(tab(page, 'asked-step-1.graph.dot')).toBeVisible(PATIENT);
+      await tab(page, 'asked · step 1 · graph').click();
     });
 
     await test.step('without its kernel a tab keeps what the browser can make', async () => {
@@ -167,7 +167,7 @@ test.describe('The bar of a capture', () => {
     });
 
     await test.step('a file leads to what it needs no kernel for', async () => {
-      const path = `${tmpPath}/step-1-graph-of-asked.graph.safetensors`;
+      const path = `${tmpPath}/asked-step-1.graph.safetensors`;
       await execute(page, 'docmanager:open', { path });
       const file = page.locator('.jp-Workbench-document:visible');
       await expect(drawing(file)).toBeVisible(PATIENT);
@@ -180,10 +180,10 @@ test.describe('The bar of a capture', () => {
       await expect(pdf).toHaveClass(/lm-mod-disabled/);
       await expect(pdf).toHaveAttribute(
         'title',
-        /wb\.graph\("step-1-graph-of-asked\.graph\.safetensors"\)\.save\(".*\.graph\.pdf"\)/,
+        /wb\.graph\("asked-step-1\.graph\.safetensors"\)\.save\(".*\.graph\.pdf"\)/,
       );
       await page.getByRole('menuitem', { name: 'Picture of What Is Shown (SVG)' }).click();
-      const second = `${tmpPath}/step-1-graph-of-asked-2.view.svg`;
+      const second = `${tmpPath}/asked-step-1-2.view.svg`;
       await expect.poll(() => page.contents.fileExists(second), PATIENT).toBe(true);
     });
   });
@@ -192,7 +192,7 @@ test.describe('The bar of a capture', () => {
     test.setTimeout(300_000);
     await captured(page, `${tmpPath}/memory.ipynb`);
     await execute(page, 'workbench:capture-memory');
-    await expect(page.getByRole('tab', { name: /memory of asked/ })).toBeVisible(PATIENT);
+    await expect(page.getByRole('tab', { name: /asked · .* memory/ })).toBeVisible(PATIENT);
     const view = page.locator('.jp-Workbench-document:visible');
     await expect(button(view, 'Capture')).toBeVisible(PATIENT);
     await menu(page, view, 'Export');
@@ -205,7 +205,7 @@ test.describe('The bar of a capture', () => {
       );
       return (listed as { name: string }[]).map(({ name }) => name).join(' ');
     };
-    await expect.poll(found, PATIENT).toMatch(/memory-of-asked\.memory\.png/);
+    await expect.poll(found, PATIENT).toMatch(/asked-step-\d+\.memory\.png/);
   });
 });
 

@@ -31,7 +31,7 @@ async function watched(page: IJupyterLabPageFixture, path: string): Promise<Loca
   await experimentKnown(page);
   await page.sidebar.close('left');
   await execute(page, 'workbench:capture-graph');
-  await expect(page.getByRole('tab', { name: /graph of watched/i })).toBeVisible(PATIENT);
+  await expect(page.getByRole('tab', { name: /watched · .* graph/ })).toBeVisible(PATIENT);
   const view = page.locator('.jp-Workbench-document:visible');
   await expect(slider(view)).toBeVisible(PATIENT);
   return view;
@@ -115,7 +115,7 @@ test.describe('Gradient flow below a graph', () => {
     await expect(over(view)).toContainText('at step 1.');
     await expect(page.getByRole('tab', { name: label })).toBeVisible();
     await page.keyboard.press('Enter');
-    await expect(page.getByRole('tab', { name: 'Step 1 · graph of watched' })).toBeVisible(PATIENT);
+    await expect(page.getByRole('tab', { name: 'watched · step 1 · graph' })).toBeVisible(PATIENT);
     await expect(over(view)).toBeHidden();
     expect(await breadcrumbs(view)).toBe('Net');
     await page.screenshot({ path: picture('flow-gone-dark.png') });

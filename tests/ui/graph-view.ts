@@ -41,7 +41,7 @@ export async function captured(
   await experimentKnown(page);
   await page.sidebar.close('left');
   await execute(page, 'workbench:capture-graph');
-  await expect(page.getByRole('tab', { name: /graph of asked/i })).toBeVisible(PATIENT);
+  await expect(page.getByRole('tab', { name: /asked · .* graph/ })).toBeVisible(PATIENT);
   const view = page.locator('.jp-Workbench-document:visible');
   await expect(view.getByRole('treeitem').filter({ hasText: 'loss' })).toBeVisible(PATIENT);
   return view;

@@ -150,7 +150,7 @@ test.describe('The graph of a step', () => {
     });
 
     await test.step('so is the line of an operation', async () => {
-      await page.getByRole('tab', { name: /graph of asked/i }).click();
+      await page.getByRole('tab', { name: /asked · .* graph/ }).click();
       await find(view, 'stem.0 linear');
       const source = details.locator('.wv-sec', { hasText: 'Source' }).first();
       await expect(source).toContainText('h = self.stem(x)');

@@ -11,7 +11,7 @@ test('a capture is saved beside its notebook, and opens without its kernel', asy
   const label = (await page.locator('.jp-mod-current[role=tab]').textContent()) ?? '';
   await drawing(view).click({ button: 'right', position: { x: 60, y: 60 } });
   await page.getByRole('menuitem', { name: 'Save Capture as a File' }).click();
-  const name = 'step-1-graph-of-asked.graph.safetensors';
+  const name = 'asked-step-1.graph.safetensors';
   await expect(page.locator('.jp-toast, [role=alert]').filter({ hasText: name })).toBeVisible();
   await page.screenshot({ path: picture('graph-saved.png') });
 
@@ -26,5 +26,5 @@ test('a capture is saved beside its notebook, and opens without its kernel', asy
   await expect(page.getByRole('tab', { name })).toBeVisible();
   const file = page.locator('.jp-Workbench-document:visible');
   await expect(file.getByRole('treeitem').filter({ hasText: 'head' })).toBeVisible();
-  expect(label).toMatch(/graph of asked/);
+  expect(label).toMatch(/asked · step 1 · graph/);
 });

@@ -65,17 +65,17 @@ test.describe('Side panel', () => {
     await expect(panel).toContainText('long');
     await execute(page, 'workbench:toggle-training');
     const status = page.locator('.jp-Workbench-status');
-    await expect(status).toContainText(/training \d+\/32000, .* samples\/s/);
+    await expect(status).toContainText(/training [\d,]+\/32,000, .* samples\/s/);
     await page.screenshot({ path: picture('side-panel-light.png') });
 
     await reloadPage(page);
-    await expect(status).toContainText(/training \d+\/32000/, {
+    await expect(status).toContainText(/training [\d,]+\/32,000/, {
       timeout: 60_000,
     });
     await expect(await openSidePanel(page)).toContainText('long');
 
     await execute(page, 'workbench:toggle-training');
-    await expect(status).toContainText(/paused \d+\/32000/);
+    await expect(status).toContainText(/paused [\d,]+\/32,000/);
     const paused = await status.textContent();
     await execute(page, 'workbench:step');
     await expect(status).not.toHaveText(paused ?? '');

@@ -22,16 +22,6 @@ export interface IRunSummary {
   updated_at: number;
 }
 
-/** The server answered, and said no. */
-export class RefusedError extends Error {
-  constructor(
-    readonly status: number,
-    message: string,
-  ) {
-    super(message);
-  }
-}
-
 /** The server extension's endpoints. Every failure is an Error with one clear sentence. */
 export class WorkbenchServer {
   constructor(
@@ -71,7 +61,7 @@ export class WorkbenchServer {
     }
     const text = await response.text();
     if (!response.ok) {
-      throw new RefusedError(response.status, this.sentence(response.status, text));
+      throw new Error(this.sentence(response.status, text));
     }
     return (text === '' ? undefined : JSON.parse(text)) as T;
   }

@@ -1,7 +1,5 @@
 /** Figures and names as the interface words them: at most three digits, a unit, a true minus. */
 
-const NARROW = '\u202f';
-
 /** Three significant digits with k, M, G: `1.9k`, `412`, `0.31`. */
 export function short(value: number): string {
   const size = Math.abs(value);
@@ -90,9 +88,9 @@ export function bytes(value: number): string {
 /** A number of bytes in a given unit, without its name: `341`, `6.4`, `0.2`. */
 export function inUnit(value: number, unit: ByteUnit): string {
   const amount = value / unit.size;
-  if (amount === 0 || unit.size === 1) return String(Math.round(amount));
+  if (amount === 0 || unit.size === 1) return count(Math.round(amount));
   if (amount < 0.05) return '<0.1';
-  return amount >= 10 ? String(Math.round(amount)) : amount.toFixed(1).replace(/\.0$/, '');
+  return amount >= 10 ? count(Math.round(amount)) : amount.toFixed(1).replace(/\.0$/, '');
 }
 
 /** `78.4 %` of a fraction. */
@@ -100,9 +98,14 @@ export function percent(fraction: number): string {
   return `${(100 * fraction).toFixed(1)} %`;
 }
 
-/** `1 350`: groups of three, for counts that a person reads whole. */
+/** `16,000`: groups of three, as the graph's views and Python write a count (`f"{n:,}"`). */
 export function count(value: number): string {
-  return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, value >= 10_000 ? NARROW : '');
+  return grouped(String(value));
+}
+
+/** The same for digits that are text already; none of them may stand behind a point. */
+export function grouped(digits: string): string {
+  return digits.replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 }
 
 /**

@@ -1,4 +1,4 @@
-export { age, bytes, count, oneLine } from './format';
+export { age, bytes, count, oneLine, short } from './format';
 export * from './kernel';
 export * from './panel';
 export * from './side';

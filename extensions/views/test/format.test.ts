@@ -28,6 +28,15 @@ describe('figures', () => {
     [12, '12 B'],
   ])('%d bytes are %s', (value, text) => expect(format.bytes(value)).toBe(text));
 
+  it.each([
+    [0, '0'],
+    [999, '999'],
+    [1000, '1,000'],
+    [48_001, '48,001'],
+    [1_234_567, '1,234,567'],
+    [-1042, '-1,042'],
+  ])('the count %d reads %s', (value, text) => expect(format.count(value)).toBe(text));
+
   it('keeps a learning rate as it is written, and reads what people type', () => {
     expect(format.learningRate(0.001)).toBe('1.0e-3');
     expect(format.learningRate(null)).toBe('');

@@ -12,19 +12,17 @@ import type { IWorkbenchConnections } from '../tokens';
 import { CaptureBar } from './capture-bar';
 import { capturesOf } from './choose';
 import { CaptureFlow } from './flow-foot';
-import { labelOf } from './label';
+import { captionOf, type ICaptureName, nameOf, stemOf, titleOf } from './label';
 import { type IPlace, RecordPanel } from './record-panel';
 import { NOTEBOOK_ATTRIBUTE } from './request';
 
 /** Which capture a tab shows; plain data, so that a reloaded page can ask for it again. */
-export interface ICaptureAddress {
+export interface ICaptureAddress extends ICaptureName {
   kind: CaptureKind;
   /** The notebook in whose kernel it is held. */
   notebook: string;
   experiment: string;
   capture: string;
-  /** What the tab is called. */
-  label: string;
   /** The tab itself: it stays the same while captures come and go in it. */
   tab?: string;
 }
@@ -94,7 +92,7 @@ export class CaptureView extends RecordPanel {
   }
 
   get place(): IPlace {
-    return { folder: PathExt.dirname(this._address.notebook), name: this._address.label };
+    return { folder: PathExt.dirname(this._address.notebook), name: stemOf(this._address) };
   }
 
   /** The capture before (-1) or after (1) the one that is shown, or on its way. */
@@ -148,17 +146,17 @@ export class CaptureView extends RecordPanel {
     const { experiment, kind } = this._address;
     const info = this.held.find(({ id }) => id === capture);
     const name = store.get().experiments.get(experiment)?.state.name ?? '';
-    const label = labelOf(kind, name, info, this.trans);
-    this._address = { ...this._address, capture, label };
+    this._address = { ...this._address, capture, ...nameOf(name, info, this.trans) };
     this.entitle();
     this.refresh();
     this._addressChanged.emit();
   }
 
   private entitle(): void {
-    const { label, notebook } = this._address;
-    this.title.label = label;
-    this.title.caption = this.trans.__('%1, captured in %2', label, notebook);
+    const { kind, notebook } = this._address;
+    this.title.label = titleOf(kind, this._address, this.trans);
+    const full = captionOf(kind, this._address, this.trans);
+    this.title.caption = this.trans.__('%1, captured in %2', full, notebook);
   }
 
   /** Once shown, a record stays: it is in the browser, whatever becomes of the kernel. */

@@ -5,9 +5,10 @@ const CHUNK = 0x8000;
 /** As many names are tried before the person is told. */
 const MOST_NAMES = 1000;
 
-/** `Step 42 · graph of early exit`, `graph.pdf` -> `step-42-graph-of-early-exit.graph.pdf`. */
+/** `early exit · step 1,042`, `graph.pdf` -> `early-exit-step-1042.graph.pdf`. */
 export function fileName(label: string, ending: string, number: number): string {
-  const words = label.normalize('NFC').match(/[\p{L}\p{N}_]+/gu) ?? [];
+  const plain = label.normalize('NFC').replace(/(?<=\d),(?=\d{3})/g, '');
+  const words = plain.match(/[\p{L}\p{N}_]+/gu) ?? [];
   const stem = words.join('-').toLowerCase().slice(0, 80) || ending.split('.')[0];
   return `${stem}${number > 1 ? `-${number}` : ''}.${ending}`;
 }

@@ -8,7 +8,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { CaptureKind } from '@torch-workbench/records';
 import { CaptureView, type ICaptureAddress } from '../documents/capture';
 import { captureNext, capturesOf, compareGraphs } from '../documents/choose';
-import { labelOf } from '../documents/label';
+import { nameOf } from '../documents/label';
 import { CAPTURE_ICONS } from '../icons';
 import { reporting } from '../report';
 import { CommandIDs, IWorkbenchConnections } from '../tokens';
@@ -82,8 +82,8 @@ export const documents: JupyterFrontEndPlugin<void> = {
       const newest = wanted.fresh === true ? undefined : capturesOf(store, experiment, kind)[0]?.id;
       const capture = wanted.capture ?? newest ?? (await make());
       const info = capturesOf(store, experiment, kind).find((one) => one.id === capture);
-      const label = labelOf(kind, known.state.name, info, trans);
-      return { kind, notebook: connection.path, experiment, capture, label };
+      const named = nameOf(known.state.name, info, trans);
+      return { kind, notebook: connection.path, experiment, capture, ...named };
     }
 
     function add(
@@ -101,7 +101,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
           typeof args['label'] === 'string' || (connections.current?.experiment ?? null) !== null,
         execute: reporting(async (args) => {
           if (typeof args['label'] === 'string') {
-            return show(args as unknown as ICaptureAddress);
+            return show({ name: '', ...(args as unknown as ICaptureAddress) });
           }
           return show(await choose(kind, { ...(args as IWanted), fresh }));
         }),

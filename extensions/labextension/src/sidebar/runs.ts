@@ -1,6 +1,6 @@
 import { PathExt } from '@jupyterlab/coreutils';
 import { contentsPath } from '../documents/goto';
-import { type IRunSummary, RefusedError, type WorkbenchServer } from '../server';
+import type { IRunSummary, WorkbenchServer } from '../server';
 import type { IConnection } from '../tokens';
 
 /** What is known of the runs on disk. */
@@ -57,10 +57,7 @@ export class RunsStore {
     try {
       next = { runs: await this.server.runs(root), error: null };
     } catch (error) {
-      // Before the first run there is no folder, which is no error.
-      const missing = error instanceof RefusedError && error.status === 404;
-      const message = error instanceof Error ? error.message : String(error);
-      next = { runs: [], error: missing ? null : message };
+      next = { runs: [], error: error instanceof Error ? error.message : String(error) };
     }
     if (root === this.state.root) {
       this.set({ ...next, loading: false });

@@ -6,6 +6,7 @@ import type { Message } from '@lumino/messaging';
 import { type AccordionPanel, Widget } from '@lumino/widgets';
 import {
   bytes,
+  count,
   type KernelFacts,
   mountCaptures,
   mountExperiments,
@@ -111,7 +112,7 @@ export class WorkbenchSidebar extends SidePanel {
     const { trans } = this;
     const all = store.get().experiments;
     const name = all.get(experiment)?.state.name ?? '';
-    this.experiments.note = trans.__('%1 in this kernel', all.size);
+    this.experiments.note = trans.__('%1 in this kernel', count(all.size));
     this.modes.note = this.captures.note = trans.__('of %1', name);
     this.capture.enabled = true;
     this.experiments.display(store, (node) =>
@@ -153,7 +154,7 @@ export class WorkbenchSidebar extends SidePanel {
     const { runs, root, error, loading } = this.runsStore.get();
     const { trans } = this;
     const folder = PathExt.basename(root);
-    this.runs.note = runs.length > 0 ? trans.__('%1 in %2/', runs.length, folder) : '';
+    this.runs.note = runs.length > 0 ? trans.__('%1 in %2/', count(runs.length), folder) : '';
     if (error !== null) {
       this.runs.say('error', error, {
         label: trans.__('Try again'),

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ExperimentState } from '@torch-workbench/records';
 import { Widget } from '@lumino/widgets';
+import { count, short } from '@torch-workbench/views';
 
 /** Progress of one experiment, in the status bar: its step, its speed, and a small bar. */
 export class StatusItem extends Widget {
@@ -38,23 +39,18 @@ export class StatusItem extends Widget {
   private describe(state: ExperimentState): string {
     const status =
       state.status === 'training' ? this.trans.__('training') : this.trans.__('paused');
-    const step = state.total_steps > 0 ? `${state.step}/${state.total_steps}` : String(state.step);
+    const step =
+      state.total_steps > 0
+        ? `${count(state.step)}/${count(state.total_steps)}`
+        : count(state.step);
     const rate = state.samples_per_s;
     return rate === null || state.status !== 'training'
       ? `${status} ${step}`
-      : `${status} ${step}, ${this.trans.__('%1 samples/s', threeDigits(rate))}`;
+      : `${status} ${step}, ${this.trans.__('%1 samples/s', short(rate))}`;
   }
 
   private readonly ring = document.createElement('span');
   private readonly text = document.createElement('span');
   private readonly bar = document.createElement('span');
   private readonly fill = document.createElement('i');
-}
-
-/** At most three digits: 1.9k, 340, 12.5. */
-export function threeDigits(value: number): string {
-  const scaled = value >= 999.5 ? (value >= 999_500 ? value / 1e6 : value / 1e3) : value;
-  const unit = value >= 999.5 ? (value >= 999_500 ? 'M' : 'k') : '';
-  const digits = scaled >= 99.95 ? 0 : 1;
-  return scaled.toFixed(digits).replace(/\.0$/, '') + unit;
 }

@@ -23,7 +23,8 @@ const ADDRESS = {
   notebook: 'a/c.ipynb',
   experiment: 'e1',
   capture: 'g1',
-  label: 'graph',
+  name: 'watched',
+  label: 'step 1',
 } as const;
 
 describe('a tab whose capture is in no kernel', () => {

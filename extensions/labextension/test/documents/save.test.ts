@@ -4,8 +4,8 @@ import { base64, fileName, saveFile } from '../../src/documents/save';
 
 describe('fileName', () => {
   it('keeps words and the step, whatever the experiment is called', () => {
-    expect(fileName('Step 42 · graph of early exit', 'graph.safetensors', 1)).toBe(
-      'step-42-graph-of-early-exit.graph.safetensors',
+    expect(fileName('early exit · step 1,042', 'graph.safetensors', 1)).toBe(
+      'early-exit-step-1042.graph.safetensors',
     );
     expect(fileName('../../etc/passwd', 'memory.safetensors', 1)).toBe(
       'etc-passwd.memory.safetensors',
@@ -25,20 +25,14 @@ describe('base64', () => {
 describe('saveFile', () => {
   it('takes the first free name of the folder', async () => {
     const saved: string[] = [];
-    const there = [{ name: 'step-1-graph-of-a.graph.safetensors' }];
+    const there = [{ name: 'a-step-1.graph.safetensors' }];
     const contents = {
       get: async () => ({ content: there }),
       save: async (path: string) => saved.push(path),
     } as unknown as Contents.IManager;
     const bytes = new ArrayBuffer(3);
-    const path = await saveFile(
-      contents,
-      'notes',
-      'Step 1 · graph of a',
-      'graph.safetensors',
-      bytes,
-    );
-    expect(path).toBe('notes/step-1-graph-of-a-2.graph.safetensors');
+    const path = await saveFile(contents, 'notes', 'a · step 1', 'graph.safetensors', bytes);
+    expect(path).toBe('notes/a-step-1-2.graph.safetensors');
     expect(saved).toEqual([path]);
   });
 });

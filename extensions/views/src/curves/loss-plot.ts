@@ -1,5 +1,6 @@
 import type { Marker } from '@torch-workbench/records';
 import { s, setAttr, setShown, uniqueId } from '../dom';
+import { count } from '../format';
 import type { Curve } from '../kernel';
 import { placeMarkers } from './markers';
 import { linePath } from './path';
@@ -107,7 +108,7 @@ export class LossPlot {
       parts.push(
         s('line', { x1: at, x2: at, y1: height - BOTTOM, y2: height - BOTTOM + 3, class: 'axis' }),
       );
-      const text = String(value);
+      const text = count(value);
       if (at + text.length * 3.4 > room) continue;
       const anchor = value === 0 ? 'start' : 'middle';
       const x = value === 0 ? at - 1 : at;
@@ -124,7 +125,7 @@ export class LossPlot {
     const family = getComputedStyle(this.svg).fontFamily || 'sans-serif';
     const nan = data.nanFrom;
     const markers = [...data.markers];
-    if (nan !== null) markers.push({ step: nan, text: `NaN from step ${nan}` });
+    if (nan !== null) markers.push({ step: nan, text: `NaN from step ${count(nan)}` });
     const placed = placeMarkers(markers, {
       left: 2,
       right: width - 2,

@@ -1,5 +1,5 @@
 import type { Marker } from '@torch-workbench/records';
-import { oneLine } from '../format';
+import { count, oneLine } from '../format';
 import { fitted } from './text';
 
 /** Where a marker's label goes: beside its line, left or right of it; null when it has no room. */
@@ -42,7 +42,7 @@ export function placeMarkers(markers: readonly Marker[], space: MarkerSpace): Pl
     while (owners.length < taken.length) owners.push(i);
     placed.unshift({
       x,
-      title: `step ${marker.step}: ${oneLine(marker.text, 400)}`,
+      title: `step ${count(marker.step)}: ${oneLine(marker.text, 400)}`,
       label,
       newest,
       covered: false,

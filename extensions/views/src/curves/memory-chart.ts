@@ -88,5 +88,5 @@ function summary(chart: MemoryChart): string {
   const largest = order.slice(0, 3).filter((one) => one.value > 0);
   const parts = largest.map((one) => `${CATEGORY_LABELS[one.name]} ${bytes(one.value)}`);
   const where = chart.peak_label ? ` in ${chart.peak_label}` : '';
-  return `Memory of step ${chart.step ?? '?'}: peak ${bytes(chart.peak_bytes)}${where}; ${parts.join(', ')}`;
+  return `Memory of step ${chart.step === null ? '?' : count(chart.step)}: peak ${bytes(chart.peak_bytes)}${where}; ${parts.join(', ')}`;
 }

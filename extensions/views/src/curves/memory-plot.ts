@@ -1,6 +1,6 @@
 import { CATEGORIES, type MemoryChart } from '@torch-workbench/records';
 import { s, setAttr, uniqueId } from '../dom';
-import { byteUnit, bytes, inUnit, oneLine } from '../format';
+import { byteUnit, bytes, grouped, inUnit, oneLine } from '../format';
 import { linear, ticks, type Scale } from './scale';
 import { fitted, textWidth } from './text';
 
@@ -92,7 +92,7 @@ function axis(values: number[], scale: Scale): Element[] {
   return values.flatMap((value) => {
     const at = Math.round(scale(value)) + 0.5;
     return [
-      s('text', { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, String(value)),
+      s('text', { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, grouped(String(value))),
       s('line', { x1: LEFT - 3, x2: LEFT, y1: at, y2: at, class: 'axis' }),
     ];
   });

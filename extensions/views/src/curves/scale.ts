@@ -1,3 +1,5 @@
+import { grouped } from '../format';
+
 /** A linear map from data to pixels. */
 export interface Scale {
   (value: number): number;
@@ -35,11 +37,12 @@ export function multiples(low: number, high: number, step: number): number[] {
 
 /** The digits that tell neighbouring ticks apart; with an exponent where zeros would not fit. */
 export function tickLabel(value: number, step: number): string {
-  if (Math.abs(value) >= 1e5) {
+  if (Math.abs(value) >= 1e4) {
     const extra = Math.ceil(Math.log10(Math.abs(value) / step) - 1e-9);
     const text = value.toExponential(Math.max(0, Math.min(3, extra)));
     return text.replace('e+', 'e').replace(/^-/, '−');
   }
   const places = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step) - 1e-9)));
-  return value.toFixed(places).replace('-', '−');
+  const [whole = '', ...rest] = value.toFixed(places).replace('-', '−').split('.');
+  return [grouped(whole), ...rest].join('.');
 }

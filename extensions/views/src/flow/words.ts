@@ -50,7 +50,8 @@ export function cellText(
   const missing = Math.round((strip.missing[at] ?? 0) * (end - start));
   const where = `${name}, steps ${formatCount(first)} to ${formatCount(last)}`;
   if (Number.isNaN(strip.norm[at])) return `${where}: ${value}`;
-  const gaps = missing > 0 ? `; no gradient in ${missing} of ${end - start}` : '';
+  const gaps =
+    missing > 0 ? `; no gradient in ${formatCount(missing)} of ${formatCount(end - start)}` : '';
   return `${where}: up to ${value} at ${formatCount(record.step[peak] ?? 0)}${gaps}`;
 }
 

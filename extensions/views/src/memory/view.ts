@@ -184,7 +184,7 @@ export class MemoryView {
       this.main.insertBefore(this.segments.element, this.rowsTitle);
     }
     const title = shorten(record.title || 'Memory', 80);
-    const said = record.step === null || title.endsWith(`step ${record.step}`); // by an experiment
+    const said = record.step === null || title.endsWith(`step ${formatCount(record.step)}`); // by an experiment
     const step = said ? '' : ` · step ${formatCount(record.step ?? 0)}`;
     this.title.textContent = `${title}${step} · ${shorten(record.device, 20)}`;
     this.sentence.textContent = peakSentence(record, this.series);

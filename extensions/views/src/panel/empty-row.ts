@@ -1,4 +1,5 @@
 import { h, setText } from '../dom';
+import { count } from '../format';
 import { icon } from '../icons';
 import type { Row } from './context';
 import { FactTable } from './facts';
@@ -30,7 +31,7 @@ export function emptyRow(): Row {
     el: h('div', { class: 'wb-row wb-empty' }, steps, will),
     update({ model }) {
       const { epochs: many, facts: rows } = model.state;
-      setText(epochs, `runs ${many} ${many === 1 ? 'epoch' : 'epochs'}`);
+      setText(epochs, `runs ${count(many)} ${many === 1 ? 'epoch' : 'epochs'}`);
       facts.update(rows);
     },
   };

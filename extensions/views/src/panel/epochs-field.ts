@@ -1,4 +1,5 @@
 import { h, setAttr } from '../dom';
+import { count } from '../format';
 import type { PanelContext } from './context';
 
 export interface EpochsField {
@@ -24,7 +25,7 @@ export function epochsField(context: PanelContext): EpochsField {
     setAttr(input, 'aria-invalid', fine ? null : 'true');
     if (fine) return value;
     context.fail(
-      `Epochs must be a whole number from 1 to ${MOST}, got "${input.value.slice(0, 40)}"`,
+      `Epochs must be a whole number from 1 to ${count(MOST)}, got "${input.value.slice(0, 40)}"`,
     );
     return null;
   };

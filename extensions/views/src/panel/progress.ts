@@ -73,7 +73,7 @@ function rounded(seconds: number): string {
 }
 
 function spoken(state: ExperimentState): string {
-  const of = state.total_steps > 0 ? ` of ${state.total_steps}` : '';
-  const epoch = state.epoch > 0 ? `, epoch ${state.epoch} of ${epochsIn(state)}` : '';
-  return `step ${state.step}${of}${epoch}`;
+  const of = state.total_steps > 0 ? ` of ${count(state.total_steps)}` : '';
+  const epoch = state.epoch > 0 ? `, epoch ${count(state.epoch)} of ${count(epochsIn(state))}` : '';
+  return `step ${count(state.step)}${of}${epoch}`;
 }

@@ -26,6 +26,9 @@ describe('scales', () => {
     expect(tickLabel(2.5e9, 5e8)).toBe('2.5e9');
     expect(tickLabel(2e9, 1e9)).toBe('2.0e9');
     expect(tickLabel(0, 5e8)).toBe('0');
+    expect(tickLabel(2000, 1000)).toBe('2,000');
+    expect(tickLabel(-1500.5, 0.5)).toBe('−1,500.5');
+    expect(tickLabel(20_000, 5000)).toBe('2.0e4');
   });
 
   it('survives an empty or endless range', () => {
