@@ -230,12 +230,23 @@ def test_a_run_right_after_a_step_or_a_pause_waits_for_it(exp: Experiment) -> No
 
 
 def test_a_capture_waited_for_right_after_another_never_hangs(exp: Experiment) -> None:
+    exp.epochs = 1000
     for count in range(1, 101):
         record = exp.capture(Counter()).wait(30)
         assert isinstance(record, MemoryChart)
         assert record.step == count == exp.step_count or exp.status == "training"
     exp.wait(30)
     assert exp.step_count == 100
+
+
+def test_captures_of_a_run_that_is_over_follow_each_other_and_train_nothing(
+    exp: Experiment,
+) -> None:
+    exp.run(steps=3, wait=True)
+    for _ in range(100):
+        assert getattr(exp.capture(Counter()).wait(30), "step", None) == 4
+    exp.run(steps=1, wait=True)
+    assert exp.step_count == 4
 
 
 class Counter(StepProbe):

@@ -67,6 +67,23 @@ class Cursor:
         if self._batch is not None:
             self.done()
 
+    def preview(self) -> Any:
+        """The batch that the next step would get; the position stays.
+
+        Raises:
+            DataError: there is none.
+            Exception: whatever the loader raises.
+        """
+        if self._batch is not None or not self.source.repeats:
+            batch = self.take()  # fetched again it might be another, or gone: it stays current
+            if batch is not None:
+                return batch
+        for epoch, index in ((self.epoch, self.index), (self.epoch + 1, 0)):
+            found = next(self.source.batches(epoch, index), _END)
+            if found is not _END:
+                return found
+        raise self._no_batch()
+
     def next_epoch(self) -> None:
         """Begin the next epoch with its first batch."""
         self.steps_per_epoch = self.index or self.steps_per_epoch
@@ -81,8 +98,11 @@ class Cursor:
     def _ended(self) -> None:
         self._iterator = None
         if self.index == 0:
-            raise DataError(
-                f"{self.source.name} gave no batch; an epoch needs at least one. An iterator that "
-                f"is used up cannot be read again: give a DataLoader or a list"
-            )
+            raise self._no_batch()
         self.steps_per_epoch = self.index
+
+    def _no_batch(self) -> DataError:
+        return DataError(
+            f"{self.source.name} gave no batch; an epoch needs at least one. An iterator that is "
+            f"used up cannot be read again: give a DataLoader or a list"
+        )

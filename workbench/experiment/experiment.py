@@ -243,6 +243,8 @@ class Experiment(Delegates):
             RuntimeError: it is training; pause it first.
         """
         steps = whole(count, "count")
+        if self._runner.rehearsing:
+            self.wait()
         if self._runner.active:
             if self._runner.plan.halt_at is None:
                 raise RuntimeError(f"{self.name} is training; pause it before single steps")
@@ -320,7 +322,8 @@ class Experiment(Delegates):
     def capture(self, probe: StepProbe) -> CaptureHandle:
         """Let ``probe`` ride along with the next step that runs.
 
-        One probe of a kind looks at a step: a second one shares the first one's record.
+        One probe of a kind looks at a step: a second one shares the first one's record. Where
+        nothing trains, `compute_captures` or the handle's ``wait`` has that step computed.
         """
         this = weakref.ref(self)
 
@@ -328,13 +331,28 @@ class Experiment(Delegates):
             experiment = this()
             if experiment is None or experiment._runner.active:
                 return False
-            experiment.step(1)
+            experiment.compute_captures()
             experiment.wait()  # so that `exp.run()` may follow at once
             return True
 
         handle = CaptureHandle(run_one_step)
         self._runner.submit(lambda: self._training.add_probe(Probing(probe, handle)))
         return handle
+
+    def compute_captures(self) -> None:
+        """Have a step computed, in the background, for the captures that wait for one.
+
+        A run that is under way captures its next step by itself. A paused one (or one that has not
+        begun) does its next step and pauses. One that is over stays over: the step that would come
+        next is computed, and everything in it is undone.
+        """
+        if self._runner.active:
+            self._runner.submit(self._compute_late_captures)
+        elif self.status in ("finished", "stopped"):
+            self._refuse_if_closed()
+            self._runner.rehearse(self._context.copy())
+        else:
+            self.step(1)
 
     def subscribe(self, observer: Observer, *, every_step: bool = False) -> Callable[[], None]:
         """Hand every event to ``observer``, on the training thread; returns what ends it."""
@@ -353,19 +371,26 @@ class Experiment(Delegates):
         elif plan.halt_at is not None:
             plan.halt_at += steps
 
+    def _compute_late_captures(self) -> None:
+        if not self._runner.active and self._training.probes:
+            self.compute_captures()  # the last step was over before they could ride along
+
     def _new_plan(self, steps: int | None) -> Plan:
         if steps is not None:
             return Plan(until_step=self.step_count + whole(steps, "steps"))
         return Plan(until_epoch=self._training.cursor.epoch + self.epochs)
 
     def _start(self, *, keep_error: bool = False) -> None:
+        self._refuse_if_closed()
+        if threading.current_thread() is threading.main_thread():
+            self._context = contextvars.copy_context()  # prints land in the cell that is running
+        self._runner.start(self._context.copy(), keep_error=keep_error)
+
+    def _refuse_if_closed(self) -> None:
         if self._closed:
             raise RuntimeError(
                 f"{self.name} is closed; make a new Experiment to train its model on"
             )
-        if threading.current_thread() is threading.main_thread():
-            self._context = contextvars.copy_context()  # prints land in the cell that is running
-        self._runner.start(self._context.copy(), keep_error=keep_error)
 
     def _wait_and_raise(self) -> None:
         self.wait()

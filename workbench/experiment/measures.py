@@ -53,7 +53,7 @@ class Measures:
 
     def before_clip(self, training: Training) -> None:
         """Gradients are about to be clipped: measure them now if the step is to be sampled."""
-        self._sampled = time.perf_counter() >= self._next
+        self._sampled = not training.rehearsing and time.perf_counter() >= self._next
         if self._sampled:
             self._measure_gradients(training, training.step_count + 1)
 

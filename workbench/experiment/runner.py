@@ -23,6 +23,7 @@ from workbench.experiment.failure import failure_of
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.nonfinite import nan_failure
 from workbench.experiment.openmp import release_team
+from workbench.experiment.rehearsal import rehearse
 from workbench.records import Failure
 from workbench.records.panel import Status
 
@@ -90,6 +91,7 @@ class Runner:
         self._commands: deque[Callable[[], None]] = deque()
         self._halt: Literal["", "pause", "stop"] = ""
         self._keep_error = False
+        self._rehearsal = False
         self._active = False
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
@@ -102,8 +104,14 @@ class Runner:
 
     @property
     def ending(self) -> bool:
-        """Whether the thread was asked to pause or stop, or does single steps."""
-        return self._active and (bool(self._halt) or self.plan.halt_at is not None)
+        """Whether the thread was asked to pause or stop, or does single steps or a rehearsal."""
+        halting = bool(self._halt) or self.plan.halt_at is not None
+        return self._active and (halting or self._rehearsal)
+
+    @property
+    def rehearsing(self) -> bool:
+        """Whether the thread computes a step that is not applied."""
+        return self._active and self._rehearsal
 
     def go_on(self) -> bool:
         """Forget a pause that has not happened yet; False where nothing runs any more."""
@@ -125,15 +133,26 @@ class Runner:
             step = self.training.step_count
             self.training.board.change("training", "training", step)
             self.training.board.emit(RunStarted(step))
-            release_team()
-            self._over, before = threading.Event(), self._over
-            self._thread = threading.Thread(
-                target=context.run,
-                args=(self._work, before, self._over),
-                name="workbench-runner",
-                daemon=True,
-            )
-            self._thread.start()
+            self._begin(context, self._attempt)
+
+    def rehearse(self, context: Context) -> None:
+        """Compute a step for the probes that wait, on a new thread, and undo it; status stays."""
+        with self._gate:
+            if self._active:
+                return
+            self._active, self._halt, self._rehearsal = True, "", True
+            self._begin(context, self._rehearse)
+
+    def _begin(self, context: Context, work: Callable[[], None]) -> None:
+        release_team()
+        self._over, before = threading.Event(), self._over
+        self._thread = threading.Thread(
+            target=context.run,
+            args=(self._work, work, before, self._over),
+            name="workbench-runner",
+            daemon=True,
+        )
+        self._thread.start()
 
     def submit(self, command: Callable[[], None]) -> None:
         """Carry out ``command`` at the next step boundary; at once where nothing runs."""
@@ -169,7 +188,9 @@ class Runner:
 
     # -- the thread -------------------------------------------------------------------------
 
-    def _work(self, before: threading.Event, over: threading.Event) -> None:
+    def _work(
+        self, work: Callable[[], None], before: threading.Event, over: threading.Event
+    ) -> None:
         before.wait()
         ended = threading.Event()
         pulse = threading.Thread(
@@ -177,7 +198,7 @@ class Runner:
         )
         pulse.start()
         try:
-            self._attempt()
+            work()
         finally:
             ended.set()
             pulse.join()
@@ -200,6 +221,19 @@ class Runner:
             self._checkpoints.offer(training, final=True)
             self._checkpoints.join()
         self._end(status, "; ".join(filter(None, self._last_words(status))))
+
+    def _rehearse(self) -> None:
+        """Compute a step for the probes that wait; the experiment is what it was before."""
+        training, board = self.training, self.training.board
+        status, message, step = board.status, board.message, training.step_count
+        board.say(f"step {step + 1:,} is computed for a capture and not applied", step)
+        try:
+            rehearse(training)
+        except BaseException as error:  # noqa: BLE001 - as in a run, user code may raise anything
+            first = str(error).partition("\n")[0]
+            message = f"the step for a capture raised {type(error).__name__}: {first}"
+            training.drop_probes()
+        self._end(status, message, board.failure)
 
     def _last_words(self, status: Status) -> tuple[str, str]:
         """How it ended, and why there is no checkpoint where there is none."""
@@ -266,7 +300,7 @@ class Runner:
         training = self.training
         _quietly(training.scalars.flush)
         with self._gate:
-            self._active = False
+            self._active = self._rehearsal = False
             training.board.change(status, message, training.step_count, failure)
             while self._commands:
                 self._after_the_end(self._commands.popleft())

@@ -30,6 +30,7 @@ from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
 from workbench.experiment.optimizers import Schedule, learning_rate, scale_learning_rate
 from workbench.experiment.probing import Probing
+from workbench.experiment.rehearsal import noted
 from workbench.experiment.rng import RandomState
 from workbench.experiment.scalars import ScalarLog
 from workbench.experiment.step import StepResult, probed_step, train_step
@@ -90,6 +91,8 @@ class Training:
         self.seeded = False
         self.validating = False
         """Whether validation was at work when something was raised."""
+        self.rehearsing = False
+        """Whether the step under way is undone afterwards (`workbench.experiment.rehearsal`)."""
         self._epoch_over = False
         self._adopt()
 
@@ -220,6 +223,8 @@ class Training:
             probing.deliver(None)
             return
         step = self.step_count + 1
+        if self.rehearsing:
+            record = noted(record)
         kind = "graph" if probing.kind == "graph" else "memory"
         capture_id = self.captures.add(kind, step, record)
         probing.deliver(record, capture_id)
@@ -274,6 +279,12 @@ class Training:
                 waiting.handles += probing.handles
                 return
         self.probes.append(probing)
+
+    def drop_probes(self) -> None:
+        """Tell those who wait that there is no step for them."""
+        probes, self.probes = self.probes, []
+        for probing in probes:
+            probing.deliver(None)
 
     def set_modes(self, modeset: ModeSet) -> None:
         """Compute the next step under ``modeset``; nothing of the training's state is lost."""

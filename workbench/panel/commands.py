@@ -72,7 +72,7 @@ def _capture(experiment: Experiment, args: dict[str, Any]) -> None:
     for probe in probes:
         experiment.capture(probe)
     if experiment.status != "training":
-        experiment.step(1)
+        experiment.compute_captures()
 
 
 def _compare(experiment: Experiment, args: dict[str, Any]) -> None:

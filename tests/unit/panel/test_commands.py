@@ -53,6 +53,14 @@ def test_capture_while_idle_runs_one_step_and_leaves_both_records(experiment: Ex
     assert experiment.step_count == 1
 
 
+def test_capture_of_a_run_that_is_over_leaves_it_over(experiment: Experiment) -> None:
+    experiment.run(steps=2, wait=True)
+    execute(experiment, "capture", {"what": "both"})
+    experiment.wait(60)
+    assert [info.step for info in experiment.captures.infos()].count(3) == 2
+    assert (experiment.status, experiment.step_count) == ("finished", 2)
+
+
 def test_two_graphs_are_compared_and_the_diff_is_held_beside_them(experiment: Experiment) -> None:
     for _ in range(2):
         execute(experiment, "capture", {"what": "graph"})
