@@ -40,6 +40,8 @@ class DataSource:
     """0 when it is not known before the epoch has ended."""
     note: str = ""
     """What is not guaranteed about the order, in one sentence, or ``""``."""
+    repeats: bool = True
+    """Whether the same epoch gives the same batches when it is asked for again."""
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of ``epoch`` (from 0), without the first ``start``."""
@@ -97,6 +99,8 @@ class LoaderSource(DataSource):
 
 class ForeignSource(DataSource):
     """An iterable whose order is its own: used as it is."""
+
+    repeats = False
 
     def __init__(self, loader: Any, name: str, why: str) -> None:
         self.name = name
