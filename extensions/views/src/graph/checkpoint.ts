@@ -98,43 +98,43 @@ function estimate(
   const kept = new Map<number, number>();
   const { base, isHeld } = holdersOutside(record, inside);
   for (const [edge, maker] of Array.from(record.edge_from, Number).entries()) {
-    if (inside.has(maker) || !inside.has(Number(record.edge_to[edge]))) continue;
+    if (inside.has(maker) || !inside.has(record.edge_to[edge])) continue;
     const from = base(maker);
     if (isLeaf(record, from) || isHeld(from)) continue;
     // A view keeps all of what it is a view of.
     const bytes = from === maker ? record.edge_bytes[edge] : record.node_output_bytes[from];
-    kept.set(from, Math.max(kept.get(from) ?? 0, Number(bytes)));
+    kept.set(from, Math.max(kept.get(from) ?? 0, bytes));
   }
   const inputs = [...kept.values()].reduce((sum, bytes) => sum + bytes, 0);
   return { freed: storages.holding(group).alone - inputs, inputs };
 }
 
 const isLeaf = (record: GraphColumns, row: number): boolean =>
-  ['parameter', 'input'].includes(NODE_KINDS[Number(record.node_kind[row])] ?? '');
+  ['parameter', 'input'].includes(NODE_KINDS[record.node_kind[row]] ?? '');
 
 /** Which values nodes outside hold anyway; `base` is the node that made the storage of a value. */
 function holdersOutside(
   record: GraphColumns,
   inside: ReadonlySet<number>,
 ): { base: (row: number) => number; isHeld: (base: number) => boolean } {
-  const text = (column: Column, row: number): string => record.strings[Number(column[row])] ?? '';
+  const text = (column: Column, row: number): string => record.strings[column[row]] ?? '';
   const makers: number[][] = Array.from(record.node_type, () => []);
   const users: number[][] = makers.map(() => []);
   const holds: number[][] = makers.map(() => []);
   for (let edge = 0; edge < record.edge_from.length; edge += 1) {
-    const [from, to] = [Number(record.edge_from[edge]), Number(record.edge_to[edge])];
+    const [from, to] = [record.edge_from[edge], record.edge_to[edge]];
     makers[to]?.push(from);
     users[from]?.push(to);
   }
   for (let hold = 0; hold < record.hold_node.length; hold += 1)
-    holds[Number(record.hold_node[hold])]?.push(hold);
+    holds[record.hold_node[hold]]?.push(hold);
 
-  const shape = (row: number): number => Number(record.node_shape[row]);
+  const shape = (row: number): number => record.node_shape[row];
   const isView = (row: number): boolean => VIEW.test(text(record.node_type, row));
   /** Whether `row` saved something of that shape under a name that fits. */
   const saved = (row: number, of: number, fits: (name: string) => boolean): boolean =>
     (holds[row] ?? []).some(
-      (hold) => Number(record.hold_shape[hold]) === of && fits(text(record.hold_name, hold)),
+      (hold) => record.hold_shape[hold] === of && fits(text(record.hold_name, hold)),
     );
   const savedInput = (user: number, maker: number): boolean => {
     const alike = (makers[user] ?? []).filter((other) => shape(other) === shape(maker));

@@ -1,4 +1,4 @@
-/** The columns of a `GraphRecord` that the view reads; 64-bit columns may hold bigints. */
+/** The columns of a `GraphRecord` that the view reads. */
 import type {
   Branch,
   GraphModule,
@@ -7,7 +7,7 @@ import type {
   Unreached,
 } from '@torch-workbench/records';
 
-export type Column = ArrayLike<number | bigint>;
+export type Column = ArrayLike<number>;
 export type SourceText = SourceLine;
 
 export interface GraphColumns {

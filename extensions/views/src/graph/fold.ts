@@ -23,11 +23,11 @@ export function foldCalls(record: GraphColumns, byCall: boolean): Folded {
   // A call of compiled code may make several nodes, each with an inside of its own.
   const compiled = new Set<number>();
   for (let row = 0; row < count; row += 1)
-    if (Number(record.node_kind[row]) === COMPILED) compiled.add(Number(record.node_call[row]));
+    if (record.node_kind[row] === COMPILED) compiled.add(record.node_call[row]);
   for (let row = 0; row < count; row += 1) {
-    const kind = Number(record.node_kind[row]);
+    const kind = record.node_kind[row];
     if (kind === PARAMETER || kind === INPUT) continue;
-    const call = Number(record.node_call[row]);
+    const call = record.node_call[row];
     const key =
       byCall && call >= 0 && !compiled.has(call) ? `${call}/${record.node_module[row]}` : '';
     let group = key === '' ? undefined : seen.get(key);
@@ -64,21 +64,21 @@ function foldOnce(record: GraphColumns, { groups, owner }: Folded): Folded {
   const consumer = new Int32Array(groups.length).fill(NONE);
   const plain = groups.map((rows) =>
     rows.every((row) => {
-      const type = record.strings[Number(record.node_type[row])] ?? '';
+      const type = record.strings[record.node_type[row]] ?? '';
       return VIEW.test(type) || COPY.test(type);
     }),
   );
   const fed = new Array<boolean>(groups.length).fill(false);
   for (let edge = 0; edge < record.edge_from.length; edge += 1) {
-    const row = Number(record.edge_from[edge]);
+    const row = record.edge_from[edge];
     const from = owner[row] ?? -1;
-    const to = owner[Number(record.edge_to[edge])] ?? -1;
+    const to = owner[record.edge_to[edge]] ?? -1;
     if (to < 0 || from === to) continue;
-    if (from < 0) fed[to] = fed[to] || Number(record.node_kind[row]) === PARAMETER;
+    if (from < 0) fed[to] = fed[to] || record.node_kind[row] === PARAMETER;
     else plain[to] = false;
     if (from >= 0) consumer[from] = consumer[from] === NONE || consumer[from] === to ? to : MANY;
   }
-  const moduleOf = (group: number): number => Number(record.node_module[groups[group]?.[0] ?? 0]);
+  const moduleOf = (group: number): number => record.node_module[groups[group]?.[0] ?? 0];
   for (let group = 0; group < groups.length; group += 1) {
     const to = consumer[group] ?? NONE;
     if (to < 0 || !plain[group] || !fed[group] || moduleOf(group) !== moduleOf(to)) continue;

@@ -20,9 +20,9 @@ export function gradientOf(record: GraphColumns, row: number): Gradient | null {
   const nonFinite = Number(record.node_gradient_non_finite[row] ?? -1);
   if (!record.gradients || nonFinite < 0) return null;
   return {
-    norm: Number(record.node_gradient_norm[row]),
-    largest: Number(record.node_gradient_max[row]),
-    zeros: Number(record.node_gradient_zeros[row]),
+    norm: record.node_gradient_norm[row],
+    largest: record.node_gradient_max[row],
+    zeros: record.node_gradient_zeros[row],
     nonFinite,
   };
 }

@@ -5,7 +5,7 @@ export class Heap {
   constructor(private readonly keys: readonly number[]) {}
 
   #less(a: number, b: number): boolean {
-    const [ka, kb] = [this.keys[a] ?? 0, this.keys[b] ?? 0];
+    const [ka, kb] = [this.keys[a], this.keys[b]];
     return ka < kb || (ka === kb && a < b);
   }
 
@@ -13,8 +13,8 @@ export class Heap {
     let at = this.#items.push(item) - 1;
     while (at > 0) {
       const up = (at - 1) >> 1;
-      if (!this.#less(item, this.#items[up] ?? 0)) break;
-      this.#items[at] = this.#items[up] ?? 0;
+      if (!this.#less(item, this.#items[up])) break;
+      this.#items[at] = this.#items[up];
       at = up;
     }
     this.#items[at] = item;
@@ -31,10 +31,10 @@ export class Heap {
       let down = 2 * at + 1;
       if (down >= this.#items.length) break;
       const right = down + 1;
-      if (right < this.#items.length && this.#less(this.#items[right] ?? 0, this.#items[down] ?? 0))
+      if (right < this.#items.length && this.#less(this.#items[right], this.#items[down]))
         down = right;
-      if (!this.#less(this.#items[down] ?? 0, last)) break;
-      this.#items[at] = this.#items[down] ?? 0;
+      if (!this.#less(this.#items[down], last)) break;
+      this.#items[at] = this.#items[down];
       at = down;
     }
     this.#items[at] = last;

@@ -22,13 +22,13 @@ export class Highlight {
   ) {
     this.#before = new Int32Array(count + 1);
     for (let id = 0; id < count; id += 1)
-      this.#before[id + 1] = (this.#before[id] ?? 0) + (lit.has(id) ? 1 : 0);
+      this.#before[id + 1] = this.#before[id] + (lit.has(id) ? 1 : 0);
   }
 
   has(item: Item): boolean {
     const [start, end] =
       item.kind === 'operation' ? [item.id, item.id + 1] : [item.start, item.end];
-    return (this.#before[end] ?? 0) > (this.#before[start] ?? 0);
+    return this.#before[end] > this.#before[start];
   }
 
   /** Ids of the visible edges between what is lit; holders light no edge. */

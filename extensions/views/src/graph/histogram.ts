@@ -41,12 +41,11 @@ export function binsOf(
   let [low, high] = [0, nodes.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (Number(nodes[middle]) < row) low = middle + 1;
+    if (nodes[middle] < row) low = middle + 1;
     else high = middle;
   }
   const found = new Map<number, number>();
-  for (; Number(nodes[low] ?? -1) === row; low += 1)
-    found.set(Number(power[low]), Number(share[low]));
+  for (; nodes[low] === row; low += 1) found.set(power[low], share[low]);
   return found;
 }
 

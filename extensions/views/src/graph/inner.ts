@@ -8,7 +8,7 @@
  * it holds what was saved, and its parameters. What takes the gradient that comes into the node leads
  * on to whatever used the node's output.
  */
-import type { GraphColumns } from './columns';
+import type { Column, GraphColumns } from './columns';
 import { size, type Group } from './groups';
 import type { Flow, Operation, Operations } from './operations';
 
@@ -75,7 +75,7 @@ export function closedInside(group: Group): boolean {
 function rowsOfNodes({ inner_node: nodes }: GraphColumns): Map<number, number[]> {
   const rows = new Map<number, number[]>();
   for (let row = 0; row < nodes.length; row += 1) {
-    const node = Number(nodes[row]);
+    const node = nodes[row];
     const known = rows.get(node);
     if (known) known.push(row);
     else rows.set(node, [row]);
@@ -87,11 +87,11 @@ function readInside(record: GraphColumns, rows: readonly number[], host: Operati
   const local = new Map(rows.map((row, index) => [row, index]));
   const links: [number, number][] = [];
   for (let link = 0; link < record.link_from.length; link += 1) {
-    const from = local.get(Number(record.link_from[link]));
-    const to = local.get(Number(record.link_to[link]));
+    const from = local.get(record.link_from[link]);
+    const to = local.get(record.link_to[link]);
     if (from !== undefined && to !== undefined) links.push([from, to]);
   }
-  const ends = rows.map((row) => Number(record.inner_ends[row]));
+  const ends = rows.map((row) => record.inner_ends[row]);
   const gradient = ends.map((end) => (end & TAKES) !== 0);
   // Links are in the order of the run: what is behind a gradient is known before what follows.
   for (const [from, to] of links.sort((a, b) => a[0] - b[0]))
@@ -99,23 +99,23 @@ function readInside(record: GraphColumns, rows: readonly number[], host: Operati
   const flows = links.map(([from, to]) => (gradient[from] ? [to, from] : [from, to]));
   const fed = new Set(flows.map(([, to]) => to));
   const order = dataOrder(
-    rows.map((row) => Number(record.inner_module[row])),
+    rows.map((row) => record.inner_module[row]),
     flows,
     gradient,
   );
   const position = new Array<number>(rows.length).fill(0);
   order.forEach((row, at) => (position[row] = at));
   const at = (wanted: (row: number) => boolean): number[] =>
-    order.filter(wanted).map((row) => position[row] ?? 0);
+    order.filter(wanted).map((row) => position[row]);
   return {
-    operations: order.map((row) => operationOf(record, rows[row] ?? 0, host)),
+    operations: order.map((row) => operationOf(record, rows[row], host)),
     flows: flows.map(([from = 0, to = 0]) => ({
-      from: position[from] ?? 0,
-      to: position[to] ?? 0,
+      from: position[from],
+      to: position[to],
       bytes: 0,
     })),
-    first: at((row) => !fed.has(row) && (!gradient[row] || ((ends[row] ?? 0) & GIVES) !== 0)),
-    last: at((row) => ((ends[row] ?? 0) & TAKES) !== 0),
+    first: at((row) => !fed.has(row) && (!gradient[row] || (ends[row] & GIVES) !== 0)),
+    last: at((row) => (ends[row] & TAKES) !== 0),
   };
 }
 
@@ -131,7 +131,7 @@ function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): n
     if (!gradient[from]) values[to]?.push(from);
     else {
       next[from]?.push(to);
-      waiting[to] = (waiting[to] ?? 0) + 1;
+      waiting[to] += 1;
     }
   }
   const order: number[] = [];
@@ -153,7 +153,7 @@ function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): n
   while (ready.length > 0) {
     let best = 0;
     for (let at = 1; at < ready.length; at += 1) {
-      const [one, other] = [ready[at] ?? 0, ready[best] ?? 0];
+      const [one, other] = [ready[at], ready[best]];
       const [stays, stayed] = [modules[one] === now, modules[other] === now];
       if (stays === stayed ? one > other : stays) best = at;
     }
@@ -161,7 +161,7 @@ function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): n
     add(row);
     now = modules[row] ?? -1;
     for (const to of next[row] ?? []) {
-      waiting[to] = (waiting[to] ?? 0) - 1;
+      waiting[to] -= 1;
       if (waiting[to] === 0) ready.push(to);
     }
   }
@@ -170,15 +170,14 @@ function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): n
 }
 
 function operationOf(record: GraphColumns, row: number, host: Operation): Operation {
-  const text = (column: ArrayLike<number | bigint>): string =>
-    record.strings[Number(column[row])] ?? '';
+  const text = (column: Column): string => record.strings[column[row]] ?? '';
   const op = text(record.inner_op);
   return {
     ...host,
     op,
     name: op,
     type: 'backward operation in compiled code',
-    module: Number(record.inner_module[row]),
+    module: record.inner_module[row],
     compiled: false,
     rows: [],
     shape: text(record.inner_shape),
@@ -186,7 +185,7 @@ function operationOf(record: GraphColumns, row: number, host: Operation): Operat
     outputBytes: 0,
     saved: 0,
     shared: 0,
-    source: Number(record.inner_source[row]),
+    source: record.inner_source[row],
     leaves: [],
     gradient: null,
     seconds: null,

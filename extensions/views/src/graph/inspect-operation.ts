@@ -19,7 +19,7 @@ export function inspectOperation(inspection: Inspection, item: Operation): Node[
   if (item.asked) return inspectBranch(inspection, item);
   if (isInner(item)) return inspectInner(inspection, item);
   const row = item.rows[item.rows.length - 1] ?? 0;
-  const type = record.strings[Number(record.node_type[row])] ?? '';
+  const type = record.strings[record.node_type[row]] ?? '';
   const note = `operation ${formatCount(placeOf(state, item))} of ${formatCount(numOps(state.tree.root))}`;
   const top = head(state, item, item.op, note);
   top.append(h('div', { class: 'wv-mono', title: type }, shorten(type, 48)));

@@ -135,7 +135,7 @@ function arrange(
   );
   const large = new Array<boolean>(planned.rows).fill(false);
   items.forEach((item, index) => {
-    if (item.kind !== 'operation') large[planned.rank[index] ?? 0] = true;
+    if (item.kind !== 'operation') large[planned.rank[index]] = true;
   });
   const margins = {
     edge: PADDING,
@@ -173,8 +173,8 @@ function frame(
   let left = headerRoom(`${group.title}`, 44);
   let right = headerRoom(`${group.cls} · ${countOps(group)} · 1000 KiB`, 20);
   extents.forEach((extent, index) => {
-    left = Math.max(left, extent.left - (x[index] ?? 0) + PADDING);
-    right = Math.max(right, extent.right + (x[index] ?? 0) + PADDING);
+    left = Math.max(left, extent.left - x[index] + PADDING);
+    right = Math.max(right, extent.right + x[index] + PADDING);
   });
   const entries = new Map<string, number>();
   const exits = new Map<Item, number>();
@@ -185,10 +185,10 @@ function frame(
     );
     if (part.from === null) points[1] = 0;
     for (let at = 0; at < points.length; at += 2) {
-      right = Math.max(right, (points[at] ?? 0) + PADDING);
-      left = Math.max(left, PADDING - (points[at] ?? 0));
+      right = Math.max(right, points[at] + PADDING);
+      left = Math.max(left, PADDING - points[at]);
     }
-    const port = routed.portX[index] ?? 0;
+    const port = routed.portX[index];
     if (part.from === null && part.target) entries.set(entryKey(part.source, part.target), port);
     if (part.to === null && part.source) exits.set(part.source, port);
     const arrow = part.to !== null && part.to === part.target;
@@ -201,8 +201,8 @@ function frame(
   const children = items.map((item, index) => ({
     item,
     local: locals[index] ?? leaf(extents[index]),
-    x: x[index] ?? 0,
-    y: header + (routed.tops[rank[index] ?? 0] ?? 0),
+    x: x[index],
+    y: header + routed.tops[rank[index]],
     trunk: trunk[index] ?? false,
   }));
   return { extent: { left, right, height }, children, lines, entries, exits };

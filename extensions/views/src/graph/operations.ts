@@ -95,14 +95,14 @@ function topological(record: GraphColumns, { groups, owner }: Folded): number[] 
   const waiting = new Int32Array(groups.length);
   const next: number[][] = groups.map(() => []);
   for (let edge = 0; edge < record.edge_from.length; edge += 1) {
-    const from = owner[Number(record.edge_from[edge])] ?? -1;
-    const to = owner[Number(record.edge_to[edge])] ?? -1;
+    const from = owner[record.edge_from[edge]] ?? -1;
+    const to = owner[record.edge_to[edge]] ?? -1;
     if (from < 0 || to < 0 || from === to) continue;
     next[from]?.push(to);
-    waiting[to] = (waiting[to] ?? 0) + 1;
+    waiting[to] += 1;
   }
   const keys = groups.map((rows) =>
-    rows.reduce((key, row) => Math.max(key, Number(record.node_sequence[row])), -1),
+    rows.reduce((key, row) => Math.max(key, record.node_sequence[row]), -1),
   );
   const heap = new Heap(keys);
   waiting.forEach((count, group) => {
@@ -112,9 +112,8 @@ function topological(record: GraphColumns, { groups, owner }: Folded): number[] 
   for (let group = heap.pop(); group >= 0; group = heap.pop()) {
     order.push(group);
     for (const to of next[group] ?? []) {
-      const left = (waiting[to] ?? 0) - 1;
-      waiting[to] = left;
-      if (left === 0) heap.push(to);
+      waiting[to] -= 1;
+      if (waiting[to] === 0) heap.push(to);
     }
   }
   return order.length === groups.length ? order : null;
@@ -128,19 +127,19 @@ function assemble(record: GraphColumns, { groups, owner }: Folded, order: number
   });
   const sums = new Map<number, Flow>();
   for (let edge = 0; edge < record.edge_from.length; edge += 1) {
-    const row = Number(record.edge_from[edge]);
-    const target = owner[Number(record.edge_to[edge])] ?? -1;
+    const row = record.edge_from[edge];
+    const target = owner[record.edge_to[edge]] ?? -1;
     if (target < 0) continue;
-    const to = position[target] ?? 0;
+    const to = position[target];
     const source = owner[row] ?? -1;
     if (source < 0) {
       const leaves = operations[to]?.leaves ?? [];
       if (leaves.every((leaf) => leaf.row !== row)) leaves.push(leafOf(record, row));
       continue;
     }
-    const from = position[source] ?? 0;
+    const from = position[source];
     if (from === to) continue;
-    const bytes = Number(record.edge_bytes[edge]);
+    const bytes = record.edge_bytes[edge];
     const key = from * operations.length + to;
     const flow = sums.get(key);
     if (flow === undefined) sums.set(key, { from, to, bytes });
@@ -151,9 +150,9 @@ function assemble(record: GraphColumns, { groups, owner }: Folded, order: number
 }
 
 function operationOf(record: GraphColumns, rows: number[], id: number): Operation {
-  const main = rows[rows.length - 1] ?? 0;
-  const text = (column: Column): string => record.strings[Number(column[main])] ?? '';
-  const sum = (column: Column): number => rows.reduce((t, row) => t + Number(column[row]), 0);
+  const main = rows[rows.length - 1];
+  const text = (column: Column): string => record.strings[column[main]] ?? '';
+  const sum = (column: Column): number => rows.reduce((t, row) => t + column[row], 0);
   const op = text(record.node_op) || text(record.node_type) || 'operation';
   return {
     kind: 'operation',
@@ -161,15 +160,15 @@ function operationOf(record: GraphColumns, rows: number[], id: number): Operatio
     op,
     name: op,
     type: text(record.node_type),
-    module: Number(record.node_module[main]),
-    compiled: Number(record.node_kind[main]) === COMPILED,
+    module: record.node_module[main],
+    compiled: record.node_kind[main] === COMPILED,
     rows,
     shape: text(record.node_shape),
     dtype: text(record.node_dtype),
-    outputBytes: Number(record.node_output_bytes[main]),
+    outputBytes: record.node_output_bytes[main],
     saved: sum(record.node_saved_bytes),
     shared: sum(record.node_shared_bytes),
-    source: Number(record.node_source[main]),
+    source: record.node_source[main],
     leaves: [],
     gradient: gradientOf(record, main),
     seconds: null,
@@ -181,13 +180,13 @@ function operationOf(record: GraphColumns, rows: number[], id: number): Operatio
 }
 
 function leafOf(record: GraphColumns, row: number): Leaf {
-  const text = (column: Column): string => record.strings[Number(column[row])] ?? '';
-  const input = Number(record.node_kind[row]) === INPUT;
+  const text = (column: Column): string => record.strings[column[row]] ?? '';
+  const input = record.node_kind[row] === INPUT;
   return {
     name: text(record.node_name) || (input ? 'input' : 'parameter'),
     shape: text(record.node_shape),
     dtype: text(record.node_dtype),
-    bytes: Number(record.node_output_bytes[row]),
+    bytes: record.node_output_bytes[row],
     input,
     gradient: gradientOf(record, row),
     row,

@@ -71,9 +71,8 @@ export function place(
 ): Placement {
   const { count, rank, rows, chains, trunk, incoming, outgoing } = planned;
   const bottom = spanning ? bottoms(planned, links, extents) : [...rank];
-  const rowOf = (item: number): number =>
-    item < 0 ? -1 : item >= count ? rows : (rank[item] ?? 0);
-  const bottomOf = (item: number): number => (item < 0 ? -1 : (bottom[item] ?? 0));
+  const rowOf = (item: number): number => (item < 0 ? -1 : item >= count ? rows : rank[item]);
+  const bottomOf = (item: number): number => (item < 0 ? -1 : bottom[item]);
   const verticals = chains.map((items) =>
     chainRun(items, links, incoming, outgoing, rowOf, bottomOf),
   );
@@ -98,7 +97,7 @@ function bottoms(planned: Plan, links: readonly Link[], extents: readonly Extent
     if (trunk[item]) return row;
     const after = (outgoing[item] ?? []).map((index) => links[index]?.to ?? count);
     const next = Math.min(rows, ...after.map((to) => (to < count ? (rank[to] ?? rows) : rows)));
-    const need = Math.ceil((extents[item]?.height ?? 0) / PITCH);
+    const need = Math.ceil(extents[item].height / PITCH);
     return Math.max(row, Math.min(next - 1, row + need - 1));
   });
 }
@@ -112,18 +111,18 @@ function chainRun(
   rowOf: (item: number) => number,
   bottomOf: (item: number) => number,
 ): Vertical {
-  const head = items[0] ?? 0;
-  const last = bottomOf(items[items.length - 1] ?? 0);
+  const head = items[0];
+  const last = bottomOf(items[items.length - 1]);
   const run: Vertical = { first: rowOf(head), last, items, links: [], width: 0, soft: false };
   for (let at = 1; at < items.length; at += 1)
-    for (const index of outgoing[items[at - 1] ?? 0] ?? [])
+    for (const index of outgoing[items[at - 1]] ?? [])
       if (links[index]?.to === items[at]) run.links.push(index);
   let nearest = -1;
   let row = -2;
   const into = incoming[head] ?? [];
   const flows = into.filter((index) => !links[index]?.soft);
   for (const index of flows.length > 0 ? flows : into) {
-    const above = bottomOf(links[index]?.from ?? -1);
+    const above = bottomOf(links[index].from);
     if (above > row) [nearest, row] = [index, above];
   }
   if (nearest >= 0) {
@@ -141,7 +140,7 @@ function extendTail(
   outgoing: readonly number[][],
   lastRow: (link: number) => number,
 ): void {
-  const tail = chain.items[chain.items.length - 1] ?? 0;
+  const tail = chain.items[chain.items.length - 1];
   let nearest = -1;
   let row = Infinity;
   for (const index of outgoing[tail] ?? [])
@@ -198,8 +197,7 @@ function pack(
     const half = vertical.width / 2 + 2;
     const taken = new Map<number, Extent | undefined>();
     for (const item of vertical.items)
-      for (let row = rank[item] ?? 0; row <= (bottom[item] ?? 0); row += 1)
-        taken.set(row, extents[item]);
+      for (let row = rank[item]; row <= bottom[item]; row += 1) taken.set(row, extents[item]);
     const gap = vertical.items.length > 0 ? CHAIN_GAP : LANE_GAP;
     let axis = vertical === main ? 0 : -Infinity;
     for (let row = vertical.first; row <= vertical.last && vertical !== main; row += 1)

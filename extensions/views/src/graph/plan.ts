@@ -47,14 +47,14 @@ function ranks(
   const rank = new Array<number>(count).fill(0);
   for (let item = 0; item < count; item += 1)
     for (const index of incoming[item] ?? []) {
-      const from = links[index]?.from ?? -1;
-      if (from >= 0) rank[item] = Math.max(rank[item] ?? 0, (rank[from] ?? 0) + 1);
+      const from = links[index].from;
+      if (from >= 0) rank[item] = Math.max(rank[item], rank[from] + 1);
     }
   // What depends on nothing stands right above what uses it, not at the top of the box.
   for (let item = count - 1; item >= 0; item -= 1) {
     if ((incoming[item] ?? []).length > 0) continue;
     const uses = (outgoing[item] ?? []).map((index) => links[index]?.to ?? count);
-    const below = uses.filter((to) => to < count).map((to) => rank[to] ?? 0);
+    const below = uses.filter((to) => to < count).map((to) => rank[to]);
     if (below.length > 0 && below.length === uses.length) rank[item] = Math.min(...below) - 1;
   }
   return rank;
@@ -75,8 +75,8 @@ function findChains(
     for (const index of outgoing[item] ?? []) {
       const link = links[index];
       if (!link || link.soft || link.to >= count) continue;
-      const length = (down[link.to] ?? 0) + (weights[item] ?? 1);
-      if (length > (down[item] ?? 0) || (length === down[item] && link.width > widest)) {
+      const length = down[link.to] + (weights[item] ?? 1);
+      if (length > down[item] || (length === down[item] && link.width > widest)) {
         down[item] = length;
         widest = link.width;
       }
@@ -85,7 +85,7 @@ function findChains(
   const taken = new Array<boolean>(count).fill(false);
   const follow = (start: number): number[] => {
     const chain: number[] = [];
-    for (let item = start; item >= 0 && !taken[item]; item = next[item] ?? -1) {
+    for (let item = start; item >= 0 && !taken[item]; item = next[item]) {
       chain.push(item);
       taken[item] = true;
       let best = -1;
@@ -93,7 +93,7 @@ function findChains(
       for (const index of outgoing[item] ?? []) {
         const link = links[index];
         if (!link || link.soft || link.to >= count || taken[link.to]) continue;
-        const value = (down[link.to] ?? 0) * 1000 + link.width;
+        const value = down[link.to] * 1000 + link.width;
         if (value > score) [best, score] = [link.to, value];
       }
       next[item] = best;
@@ -102,7 +102,7 @@ function findChains(
   };
   const longest = (items: Iterable<number>): number => {
     let top = -1;
-    for (const item of items) if (top < 0 || (down[item] ?? 0) > (down[top] ?? 0)) top = item;
+    for (const item of items) if (top < 0 || down[item] > down[top]) top = item;
     return top;
   };
   const top =

@@ -64,10 +64,10 @@ export function route(
   let y = 0;
   for (let row = 0; row <= rows; row += 1) {
     for (const run of gutters.runs[row] ?? []) run.y += y;
-    y += gutters.heights[row] ?? 0;
+    y += gutters.heights[row];
     if (row < rows) {
       tops.push(y);
-      y += heights[row] ?? 0;
+      y += heights[row];
     }
   }
   const height = y;
@@ -75,22 +75,22 @@ export function route(
     const link = links[index];
     if (!link) return [];
     const { from, to } = link;
-    const startY = from < 0 ? 0 : (tops[rank[from] ?? 0] ?? 0) + (extents[from]?.height ?? 0);
+    const startY = from < 0 ? 0 : tops[rank[from]] + extents[from].height;
     const target = extents[to];
-    const top = to < extents.length ? (tops[rank[to] ?? 0] ?? 0) : height;
+    const top = to < extents.length ? tops[rank[to]] : height;
     const line = [path.start, startY];
     const leg = legs[index];
     if (leg?.out) line.push(path.start, leg.out.y, path.lane, leg.out.y);
     if (path.side && target) {
       const middle = top + target.height / 2;
-      line.push(path.lane, middle, (placed.x[to] ?? 0) + target.right, middle);
+      line.push(path.lane, middle, placed.x[to] + target.right, middle);
       return line;
     }
     if (leg?.into) line.push(path.lane, leg.into.y, path.end, leg.into.y);
     line.push(path.end, top);
     return line;
   });
-  const portX = paths.map((path, index) => ((links[index]?.from ?? 0) < 0 ? path.start : path.end));
+  const portX = paths.map((path, index) => (links[index].from < 0 ? path.start : path.end));
   return { tops, height, points, portX };
 }
 
@@ -103,13 +103,12 @@ function rowHeights(
   const heights = new Array<number>(placed.rows).fill(0);
   const byBottom = extents
     .map((_, item) => item)
-    .sort((a, b) => (placed.bottom[a] ?? 0) - (placed.bottom[b] ?? 0));
+    .sort((a, b) => placed.bottom[a] - placed.bottom[b]);
   for (const item of byBottom) {
-    const last = placed.bottom[item] ?? 0;
-    let need = extents[item]?.height ?? 0;
-    for (let row = placed.rank[item] ?? 0; row < last; row += 1)
-      need -= (heights[row] ?? 0) + (gutters[row + 1] ?? 0);
-    heights[last] = Math.max(heights[last] ?? 0, need);
+    const last = placed.bottom[item];
+    let need = extents[item].height;
+    for (let row = placed.rank[item]; row < last; row += 1) need -= heights[row] + gutters[row + 1];
+    heights[last] = Math.max(heights[last], need);
   }
   return heights;
 }
@@ -117,9 +116,9 @@ function rowHeights(
 /** Whether a sideways run would lie on an item that reaches over its gutter. */
 function crosses(runs: readonly Run[], placed: Placement, extents: readonly Extent[]): boolean {
   return extents.some((extent, item) => {
-    const [first, last] = [placed.rank[item] ?? 0, placed.bottom[item] ?? 0];
+    const [first, last] = [placed.rank[item], placed.bottom[item]];
     if (first === last) return false;
-    const x = placed.x[item] ?? 0;
+    const x = placed.x[item];
     return runs.some(
       ({ gutter, from, to }) =>
         gutter > first &&
@@ -136,8 +135,8 @@ type Free = (row: number, left: number, right: number) => boolean;
 function occupancy(placed: Placement, extents: readonly Extent[]): Free {
   const taken: [number, number][][] = Array.from({ length: placed.rows }, () => []);
   extents.forEach((extent, item) => {
-    const x = placed.x[item] ?? 0;
-    for (let row = placed.rank[item] ?? 0; row <= (placed.bottom[item] ?? 0); row += 1)
+    const x = placed.x[item];
+    for (let row = placed.rank[item]; row <= placed.bottom[item]; row += 1)
       taken[row]?.push([x - extent.left, x + extent.right]);
   });
   return (row, left, right) => !(taken[row] ?? []).some(([a, b]) => a < right && b > left);
@@ -153,11 +152,11 @@ function pathOf(
 ): Path {
   const { rank, rows, x } = placed;
   const lane = placed.lane[index];
-  const fromRow = link.from < 0 ? -1 : (placed.bottom[link.from] ?? 0);
+  const fromRow = link.from < 0 ? -1 : placed.bottom[link.from];
   const inside = link.to < extents.length;
-  const toRow = inside ? (rank[link.to] ?? 0) : rows;
-  const target = inside ? (x[link.to] ?? 0) + link.toX : NaN;
-  const source = link.from < 0 ? (ports.get(link.source) ?? 0) : (x[link.from] ?? 0) + link.fromX;
+  const toRow = inside ? rank[link.to] : rows;
+  const target = inside ? x[link.to] + link.toX : NaN;
+  const source = link.from < 0 ? (ports.get(link.source) ?? 0) : x[link.from] + link.fromX;
   const direct = toRow === fromRow + 1 && !placed.side[index];
   if (direct && !inside) return straight(source);
   if (direct || lane === undefined) {
@@ -166,7 +165,7 @@ function pathOf(
   }
   const start = source;
   const out = start === lane ? -1 : fromRow + 1;
-  const right = inside ? (x[link.to] ?? 0) + (extents[link.to]?.right ?? 0) : 0;
+  const right = inside ? x[link.to] + extents[link.to].right : 0;
   if (placed.side[index] && lane > right && free(toRow, right + 1, lane - 1))
     return { start, lane, end: right, out, into: -1, side: true };
   const end = inside ? target : lane;

@@ -46,8 +46,8 @@ export class Storages {
     this.#firstHold = startOfRows(record);
     this.#holders = Array.from(record.storage_bytes, () => []);
     for (let hold = 0; hold < record.hold_node.length; hold += 1) {
-      const operation = owner[Number(record.hold_node[hold])] ?? -1;
-      const list = this.#holders[Number(record.hold_storage[hold])];
+      const operation = owner[record.hold_node[hold]] ?? -1;
+      const list = this.#holders[record.hold_storage[hold]];
       if (operation >= 0 && list && !list.includes(operation)) list.push(operation);
     }
   }
@@ -56,9 +56,8 @@ export class Storages {
   of(operation: Operation): Saved[] {
     const found: Saved[] = [];
     for (const row of operation.rows) {
-      const end = this.#firstHold[row + 1] ?? 0;
-      for (let hold = this.#firstHold[row] ?? 0; hold < end; hold += 1)
-        found.push(this.#saved(hold));
+      const end = this.#firstHold[row + 1];
+      for (let hold = this.#firstHold[row]; hold < end; hold += 1) found.push(this.#saved(hold));
     }
     return found;
   }
@@ -100,13 +99,13 @@ export class Storages {
 
   #saved(hold: number): Saved {
     const { record } = this;
-    const storage = Number(record.hold_storage[hold]);
+    const storage = record.hold_storage[hold];
     return {
-      name: record.strings[Number(record.hold_name[hold])] ?? '',
-      shape: record.strings[Number(record.hold_shape[hold])] ?? '',
+      name: record.strings[record.hold_name[hold]] ?? '',
+      shape: record.strings[record.hold_shape[hold]] ?? '',
       storage,
-      kind: STORAGE_KINDS[Number(record.storage_kind[storage])] ?? 'activation',
-      bytes: Number(record.storage_bytes[storage]),
+      kind: STORAGE_KINDS[record.storage_kind[storage]] ?? 'activation',
+      bytes: record.storage_bytes[storage],
     };
   }
 }
@@ -115,10 +114,8 @@ export class Storages {
 function startOfRows(record: GraphColumns): Int32Array {
   const start = new Int32Array(record.node_op.length + 1);
   for (let hold = 0; hold < record.hold_node.length; hold += 1) {
-    const row = Number(record.hold_node[hold]);
-    start[row + 1] = (start[row + 1] ?? 0) + 1;
+    start[record.hold_node[hold] + 1] += 1;
   }
-  for (let row = 0; row + 1 < start.length; row += 1)
-    start[row + 1] = (start[row + 1] ?? 0) + (start[row] ?? 0);
+  for (let row = 0; row + 1 < start.length; row += 1) start[row + 1] += start[row];
   return start;
 }

@@ -40,7 +40,7 @@ export function assignTracks(
       middle.push(y + width / 2);
       y += width + TRACK_GAP;
     }
-    list.forEach((run, index) => (run.y = middle[tracks.of[index] ?? 0] ?? 0));
+    list.forEach((run, index) => (run.y = middle[tracks.of[index]] ?? 0));
     return Math.max(least, y + ARROW_ROOM);
   });
   return { runs: byGutter, heights };
@@ -55,13 +55,13 @@ function color(list: readonly Run[]): { of: number[]; widths: number[] } {
   const widths: number[] = [];
   const put = (index: number, depth: number): void => {
     const run = list[index];
-    if (!run || (of[index] ?? -1) >= 0) return;
+    if (!run || of[index] >= 0) return;
     let track = 0;
     if (depth < 8)
       list.forEach((other, at) => {
         if (at === index || other.from !== run.to || other.source === run.source) return;
         put(at, depth + 1);
-        track = Math.max(track, (of[at] ?? -1) + 1);
+        track = Math.max(track, of[at] + 1);
       });
     const left = Math.min(run.from, run.to) - 6;
     const right = Math.max(run.from, run.to) + 6;
