@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,12 +33,7 @@ current_sequence: Callable[[], int] = cast(
     torch.autograd._get_sequence_nr,  # type: ignore[attr-defined]
 )
 """Number the next autograd node of this thread will get."""
-
-
-set_grad_enabled: Callable[[bool], None] = cast(
-    Callable[[bool], None],
-    torch._C._set_grad_enabled,  # type: ignore[attr-defined]
-)
+set_grad_enabled: Callable[[bool], None] = cast(Any, torch._C)._set_grad_enabled
 """What ``torch.no_grad()`` and its kin call; a `TorchFunctionMode` sees the call."""
 
 
@@ -137,6 +133,16 @@ def gathered_parameters(module: nn.Module) -> list[tuple[nn.Module, str, torch.T
     return [(owner, name, tensor) for owner, name, tensor in found if tensor is not None]
 
 
+HOOK_TABLES = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
+"""Variables of a module in which its forward hooks stand, by the hook's id."""
+
+
 def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
     """What ``module.compile()`` put in place of the module's call, else None."""
     return module.__dict__.get("_compiled_call_impl")
@@ -165,7 +171,7 @@ def unseen_by_dynamo(hook: Callable[..., Any]) -> Callable[..., Any]:
     """
     import torch._C._dynamo.eval_frame as native  # the C half: importing Dynamo takes a second
 
-    frames = cast(Any, native)
+    frames: Any = native
     set_eval_frame: Callable[[Any], Any] = frames.set_eval_frame
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -185,8 +191,6 @@ def without_mode(mode: TorchFunctionMode) -> list[TorchFunctionMode]:
 
     Dynamo guards on the stack, so a compiled region must never see a mode of ours.
     """
-    from torch.overrides import _get_current_function_mode_stack
-
     stack = list(_get_current_function_mode_stack())
     _replace_stack(len(stack), [other for other in stack if other is not mode])
     return stack
@@ -194,14 +198,10 @@ def without_mode(mode: TorchFunctionMode) -> list[TorchFunctionMode]:
 
 def restore_modes(stack: list[TorchFunctionMode]) -> None:
     """Put back the stack that `without_mode` returned."""
-    from torch.overrides import _get_current_function_mode_stack
-
     _replace_stack(len(_get_current_function_mode_stack()), stack)
 
 
 def _replace_stack(depth: int, modes: list[TorchFunctionMode]) -> None:
-    from torch.overrides import _pop_mode, _push_mode
-
     for _ in range(depth):
         _pop_mode()
     for mode in modes:

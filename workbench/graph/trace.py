@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from workbench.graph.branches import BranchesSeen
 from workbench.graph.cut_recorder import CutRecorder
 from workbench.graph.cuts import CutsSeen
 from workbench.graph.lines import LineFinder
+from workbench.graph.module_hooks import ModuleHooks
 from workbench.graph.names import ModelNames, weak_storages
 from workbench.graph.owners import OUTSIDE
 from workbench.graph.recorder import BackwardCall, CallRecorder, Region
@@ -63,8 +63,7 @@ class Trace:
         self._elsewhere: dict[int, tuple[int, int]] = {}
         """Another thread that ran modules -> the first and the last number it was seen with."""
         self._parents: list[int] = []
-        self._undo: dict[int, list[Callable[[], None]]] = defaultdict(list)
-        """Module -> what takes its hooks off."""
+        self._hooks = ModuleHooks()
         self._compiled: set[int] = set()
         self._cuts: CutRecorder | None = None
         self._branches: BranchRecorder | None = None
@@ -108,9 +107,7 @@ class Trace:
         if self.active and self._calls is not None:
             self.active = False
             self._calls.leave()
-        for undo in [undo for undos in self._undo.values() for undo in undos]:
-            undo()
-        self._undo.clear()
+        self._hooks.take_off()
         self.models, self.on_backward = {}, None
         return self.result()
 
@@ -161,17 +158,14 @@ class Trace:
         ) -> None:
             self._exit(row, Region(module, (args, kwargs), output))
 
-        hidden_enter = torch_private.unseen_by_dynamo(enter)
-        hidden_leave = torch_private.unseen_by_dynamo(leave)
         # the user's own hooks run eagerly: inside the interval, outside the compiled part
-        before = module.register_forward_pre_hook(
-            hidden_enter, prepend=not is_opaque, with_kwargs=True
+        self._hooks.add(
+            row,
+            module,
+            torch_private.unseen_by_dynamo(enter),
+            torch_private.unseen_by_dynamo(leave),
+            inside=is_opaque,
         )
-        self._undo[row].append(before.remove)
-        after = module.register_forward_hook(
-            hidden_leave, prepend=is_opaque, with_kwargs=True, always_call=True
-        )
-        self._undo[row].append(after.remove)
         return is_opaque
 
     def _wrap_compiled(
@@ -189,8 +183,7 @@ class Trace:
                 self._exit(row, region)
             return result
 
-        torch_private.set_compiled_call(module, watched)
-        self._undo[row].append(lambda: torch_private.set_compiled_call(module, installed))
+        self._hooks.replace_call(row, module, installed, watched)
 
     def _unwatch_below(self, row: int) -> None:
         """Take the hooks off everything inside a module that turned out to be compiled."""
@@ -198,8 +191,7 @@ class Trace:
         for inner, parent in enumerate(self._parents):
             if parent in below:
                 below.add(inner)
-                for undo in self._undo.pop(inner, []):
-                    undo()
+        self._hooks.take_off(below - {row})
 
     def _enter(
         self, row: int, inputs: Any, *, is_compiled: bool, under_dynamo: bool = False
@@ -236,7 +228,7 @@ class Trace:
         return self._calls
 
     def _is_here(self) -> bool:
-        if not self.active:  # a copy of the model, made in the block, has hooks that stay
+        if not self.active:  # a class may copy itself (`__deepcopy__`), and our hooks with it
             return False
         thread = threading.get_ident()
         if thread != self._thread:

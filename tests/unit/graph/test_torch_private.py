@@ -245,3 +245,15 @@ def test_a_hook_can_tell_that_compiled_autograd_runs_it():
             loss.backward()
     assert said == [False, True]
     assert not private.in_compiled_autograd()
+
+
+def test_the_id_of_a_forward_hook_stands_in_the_hook_tables_and_nowhere_else():
+    module = torch.nn.ReLU()
+    before = module.register_forward_pre_hook(lambda *_: None, with_kwargs=True)
+    after = module.register_forward_hook(lambda *_: None, with_kwargs=True, always_call=True)
+    holding = {
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, dict) and {before.id, after.id} & set(value)
+    }
+    assert holding == set(private.HOOK_TABLES)

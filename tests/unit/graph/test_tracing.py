@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import gc
+import io
+import pickle
 import threading
 import weakref
 
@@ -59,6 +62,64 @@ def test_a_copy_made_in_a_block_is_not_watched_after_it(classifier, batch):
     seen = len(trace.result().owner_at)
     average(batch[0])
     assert len(trace.result().owner_at) == seen
+
+
+class SavesItself(nn.Linear):
+    """Pickled by a route of its own, like `torch.fx.GraphModule`."""
+
+    def __reduce__(self):
+        return _rebuilt, (self.__dict__.copy(),)
+
+
+def _rebuilt(variables):
+    found = SavesItself.__new__(SavesItself)
+    nn.Module.__init__(found)
+    found.__dict__.update(variables)
+    return found
+
+
+def said(*_):
+    """A hook of the user's own."""
+
+
+def saved(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    return file.getvalue()
+
+
+def test_a_model_is_saved_and_copied_in_a_block_as_outside_of_it(batch):
+    model = nn.Sequential(nn.Linear(3, 4), torch.compile(nn.ReLU()), SavesItself(4, 2))
+    model[0].register_forward_hook(said)
+    outside = saved(model), pickle.dumps(model)
+    table = dict(copyreg.dispatch_table)
+    with wb.graph(model) as view:
+        model[0](batch[0])
+        inside = saved(model), pickle.dumps(model)
+        copies = copy.deepcopy(model), copy.copy(model), pickle.loads(inside[1])
+        model[2](model[0](batch[0])).sum().backward()
+    assert inside == outside
+    assert view.has_record
+    assert copyreg.dispatch_table == table
+    assert [num_hooks(one) for one in copies] == [1, 1, 1]
+    assert list(copies[0][0]._forward_hooks.values()) == [said]
+    assert all(set(vars(one)) == set(vars(model)) for one in copies)
+    assert num_hooks(model) == 1
+
+
+def test_a_reducer_of_the_users_own_stays(monkeypatch, batch):
+    class Counted(nn.Linear):
+        pass
+
+    def reduced(module):
+        return nn.Linear, (module.in_features, module.out_features)
+
+    monkeypatch.setitem(copyreg.dispatch_table, Counted, reduced)
+    model = Counted(3, 2)
+    with wb.graph(model):
+        assert type(copy.deepcopy(model)) is nn.Linear
+        model(batch[0]).sum().backward()
+    assert copyreg.dispatch_table[Counted] is reduced
 
 
 def test_later_backwards_in_a_block_hold_no_nodes(classifier, batch):
