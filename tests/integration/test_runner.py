@@ -38,7 +38,7 @@ def test_runs_in_the_background_and_finishes(exp: Experiment) -> None:
 
 def test_a_second_run_is_refused_clearly(exp: Experiment) -> None:
     exp.run(epochs=10_000)
-    with pytest.raises(RuntimeError, match=r"is training already \(step \d+ of 100000\); pause"):
+    with pytest.raises(RuntimeError, match=r"is training already \(step \d+ of 100,000\); pause"):
         exp.run()
     exp.stop()
     exp.wait(30)

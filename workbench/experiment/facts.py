@@ -15,8 +15,8 @@ from workbench.experiment.optimizers import describe_optimizer
 from workbench.records import Fact
 
 if TYPE_CHECKING:
-    from workbench.experiment.experiment import Experiment
     from workbench.experiment.training import Training
+    from workbench.experiment.views import Delegates
 
 _MOST_CELL_CHARACTERS = 500_000
 
@@ -50,7 +50,7 @@ def amount(count: int) -> str:
     return str(count)
 
 
-def run_facts(experiment: Experiment) -> dict[str, Any]:
+def run_facts(experiment: Delegates) -> dict[str, Any]:
     """The content of ``run.json``."""
     return {
         "name": experiment.name,

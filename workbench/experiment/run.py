@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workbench.experiment.experiment import Experiment
+    from workbench.experiment.control import Control
     from workbench.experiment.scalars import Metrics
 
 
@@ -17,7 +17,7 @@ class RunError(RuntimeError):
 class Run:
     """What ``experiment.run()`` returns. It keeps its experiment alive."""
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Control) -> None:
         self._experiment = experiment
 
     def pause(self) -> None:

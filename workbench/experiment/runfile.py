@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from workbench.experiment.facts import run_facts
 
 if TYPE_CHECKING:
-    from workbench.experiment.experiment import Experiment
     from workbench.experiment.rundir import RunFolder
+    from workbench.experiment.views import Delegates
 
 _EVERY_S = 1.0
 """At least so long from one writing to the next while training."""
@@ -23,7 +23,7 @@ class RunFile:
         self._written_at: float | None = None
         self._said: tuple[Any, ...] = ()
 
-    def update(self, experiment: Experiment) -> None:
+    def update(self, experiment: Delegates) -> None:
         """Write it if something in it changed; a disk that refuses is told to the person once."""
         status, now = experiment.status, time.monotonic()
         step, model = experiment.step_count, id(experiment.model)

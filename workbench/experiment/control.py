@@ -1,0 +1,242 @@
+"""Driving an experiment: run, pause, resume, step, stop, wait, and captures of a step.
+
+Everything here returns at once unless it says otherwise: the work is the runner's thread's, and
+what is asked for while a run is under way is carried out at the next step boundary.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from workbench.experiment.failure import without_own_frames
+from workbench.experiment.probe import StepProbe
+from workbench.experiment.probing import CaptureHandle, Probing
+from workbench.experiment.renew import renew_classes
+from workbench.experiment.run import Run
+from workbench.experiment.runner import Plan
+from workbench.experiment.setup import whole
+from workbench.experiment.views import Delegates
+
+if TYPE_CHECKING:
+    from workbench.experiment.runfile import RunFile
+
+
+class Control(Delegates):
+    """What a run can be told to do; status, position and settings are in `Delegates`."""
+
+    _context: contextvars.Context
+    _run_file: RunFile
+    _closed: bool
+
+    def run(
+        self, epochs: int | None = None, *, steps: int | None = None, wait: bool = False
+    ) -> Run:
+        """Train in the background, from where it is.
+
+        Args:
+            epochs: how many more (an epoch that was begun counts as one); `epochs` by default.
+            steps: how many more steps, instead.
+            wait: return when the run is over. An exception in user code is then raised here. An
+                interrupt of the kernel pauses the run cleanly.
+
+        Raises:
+            RuntimeError: it is training already.
+            ValueError: a count is no positive whole number, or both are given.
+        """
+        if epochs is not None and steps is not None:
+            raise ValueError("give epochs or steps, not both")
+        if self._runner.ending:
+            self.wait()
+        if self._runner.active:
+            total = f" of {self.total_steps:,}" if self.total_steps else ""
+            raise RuntimeError(
+                f"{self.name} is training already (step {self.step_count:,}{total}); pause or stop "
+                f"it first, or wait for it with run.wait()"
+            )
+        if epochs is not None:
+            self.epochs = epochs
+        self._runner.plan = self._new_plan(steps)
+        self._start(keep_error=wait)
+        if wait:
+            self._wait_and_raise()
+        return Run(self)
+
+    def pause(self) -> None:
+        """Pause at the next step boundary; returns at once."""
+        self._runner.halt("pause")
+
+    def resume(self) -> Run:
+        """Go on with a run that was paused.
+
+        Raises:
+            RuntimeError: there is nothing to go on with.
+        """
+        if self._runner.active:
+            self._runner.submit(self._go_on)
+            return Run(self)
+        if self.status not in ("paused", "exception", "nan"):
+            raise RuntimeError(f"{self.name} is {self.status}, not paused; start it with run()")
+        self._runner.plan.halt_at = None
+        self._start()
+        return Run(self)
+
+    def stop(self) -> None:
+        """End the run at the next step boundary; returns at once. `run` goes on from there."""
+        self._runner.halt("stop")
+        self._runner.submit(self._stop_paused)
+
+    def step(self, count: int = 1) -> Run:
+        """Do ``count`` steps in the background and pause.
+
+        Asked for again while the steps are being done, so many more are done.
+
+        Raises:
+            RuntimeError: it is training; pause it first.
+        """
+        steps = whole(count, "count")
+        if self._runner.rehearsing:
+            self.wait()
+        if self._runner.active:
+            if self._runner.plan.halt_at is None:
+                raise RuntimeError(f"{self.name} is training; pause it before single steps")
+            self._runner.submit(lambda: self._step_on(steps))
+            return Run(self)
+        if self.status in ("idle", "finished", "stopped"):
+            self._runner.plan = self._new_plan(None)
+        self._runner.plan.halt_at = self.step_count + steps
+        self._start()
+        return Run(self)
+
+    def resume_from_failure(
+        self, modes: str | None = None, learning_rate: float | None = None
+    ) -> Run:
+        """Go on after an exception or a non-finite loss, from the last good step.
+
+        The failed batch is replayed with the current code of the model's classes: where a cell that
+        defines one was run again, the model takes the new class. A batch whose loss was not finite
+        is left out instead, unless ``modes`` changes: with equal weights it would fail again.
+
+        Args:
+            modes: change to these first.
+            learning_rate: change to this first.
+
+        Raises:
+            RuntimeError: nothing has failed.
+        """
+        if self.failure is None:
+            raise RuntimeError(f"{self.name} is {self.status}; there is no failure to resume from")
+        was_nan, before = self.status == "nan", self.modes
+        if modes is not None:
+            self.modes = modes
+        if learning_rate is not None:
+            self.learning_rate = learning_rate
+        renewed = renew_classes(self.model)
+        if renewed:
+            self._training.code_changed()
+        if was_nan and self.modes == before and not renewed:
+            self._training.cursor.skip()
+        return self.resume()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until no step is being done. An interrupt pauses the run first.
+
+        Raises:
+            TimeoutError: it still trains after ``timeout`` seconds.
+        """
+        try:
+            ended = self._runner.join(timeout)
+        except KeyboardInterrupt:
+            self.pause()
+            self._runner.join()
+            raise
+        if not ended:
+            raise TimeoutError(f"{self.name} still trains after {timeout} s")
+
+    def capture(self, probe: StepProbe) -> CaptureHandle:
+        """Let ``probe`` ride along with the next step that runs.
+
+        One probe of a kind looks at a step: a second one shares the first one's record. Where
+        nothing trains, `compute_captures` or the handle's ``wait`` has that step computed.
+        """
+        this = weakref.ref(self)
+
+        def run_one_step() -> bool:
+            experiment = this()
+            if experiment is None or experiment._runner.active:
+                return False
+            experiment.compute_captures()
+            experiment.wait()  # so that `exp.run()` may follow at once
+            return True
+
+        handle = CaptureHandle(run_one_step)
+        self._runner.submit(lambda: self._training.add_probe(Probing(probe, handle)))
+        return handle
+
+    def compute_captures(self) -> None:
+        """Have a step computed, in the background, for the captures that wait for one.
+
+        A run that is under way captures its next step by itself. A paused one (or one that has not
+        begun) does its next step and pauses. One that is over stays over: the step that would come
+        next is computed, and everything in it is undone.
+        """
+        if self._runner.active:
+            self._runner.submit(self._compute_late_captures)
+        elif self.status in ("finished", "stopped"):
+            self._refuse_if_closed()
+            self._runner.rehearse(self._context.copy())
+        else:
+            self.step(1)
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if not self._runner.go_on() and self.status == "paused":
+            self.resume()  # the pause was over before this could be carried out
+
+    def _step_on(self, steps: int) -> None:
+        plan = self._runner.plan
+        if not self._runner.active:  # the last step was over before this could be carried out
+            self.step(steps)
+        elif plan.halt_at is not None:
+            plan.halt_at += steps
+
+    def _compute_late_captures(self) -> None:
+        if not self._runner.active and self._training.probes:
+            self.compute_captures()  # the last step was over before they could ride along
+
+    def _new_plan(self, steps: int | None) -> Plan:
+        if steps is not None:
+            return Plan(until_step=self.step_count + whole(steps, "steps"))
+        return Plan(until_epoch=self._training.cursor.epoch + self.epochs)
+
+    def _start(self, *, keep_error: bool = False) -> None:
+        self._refuse_if_closed()
+        if threading.current_thread() is threading.main_thread():
+            self._context = contextvars.copy_context()  # prints land in the cell that is running
+        self._runner.start(self._context.copy(), keep_error=keep_error)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise RuntimeError(
+                f"{self.name} is closed; make a new Experiment to train its model on"
+            )
+
+    def _wait_and_raise(self) -> None:
+        self.wait()
+        error, self._runner.error = self._runner.error, None
+        if error is not None:
+            try:
+                raise without_own_frames(error)
+            finally:
+                del error  # a frame that holds its own exception would keep the step's tensors
+
+    def _stop_paused(self) -> None:
+        if self.status in ("paused", "exception", "nan"):
+            self._training.cursor.release()
+            self._training.board.change(
+                "stopped", f"step {self.step_count:,}: stopped", self.step_count
+            )
+            self._run_file.update(self)
