@@ -43,10 +43,9 @@ export class CaptureBar {
   /** Follows the tab's capture, and what its kernel holds. */
   update(): void {
     const { view, trans } = this;
-    const why = view.gone;
-    const gone = why && trans.__('The kernel with these captures cannot be reached (%1).', why);
-    if (this.note.textContent !== why) {
-      [this.note.textContent, this.note.title] = [why, gone];
+    const { note = '', sentence: gone = '' } = view.gone ?? {};
+    if (this.note.textContent !== note) {
+      [this.note.textContent, this.note.title] = [note, gone];
     }
     this.captures.say(trans.__('Capture'), trans.__('step %1', count(view.step ?? 0)));
     this.captures.allow(gone, trans.__('Show another capture in this tab ([ and ])'));

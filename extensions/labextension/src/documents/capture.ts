@@ -12,6 +12,7 @@ import type { IWorkbenchConnections } from '../tokens';
 import { CaptureBar } from './capture-bar';
 import { capturesOf } from './choose';
 import { CaptureFlow } from './flow-foot';
+import { type IGone, whyGone } from './gone';
 import { captionOf, type ICaptureName, nameOf, stemOf, titleOf } from './label';
 import { type IPlace, RecordPanel } from './record-panel';
 import { NOTEBOOK_ATTRIBUTE } from './request';
@@ -64,19 +65,10 @@ export class CaptureView extends RecordPanel {
     return connection?.status === 'open' ? connection.store : null;
   }
 
-  /** Why there is no store, in two words; empty while there is one. */
-  get gone(): string {
-    const status = this.connections.forPath(this._address.notebook)?.status ?? null;
-    switch (status) {
-      case 'open':
-        return '';
-      case 'lost':
-        return this.trans.__('reconnecting');
-      case null:
-        return this.trans.__('notebook closed');
-      default:
-        return this.trans.__('kernel gone');
-    }
+  /** Why the kernel cannot be asked for other captures; null while it can. */
+  get gone(): IGone | null {
+    const { notebook, experiment } = this._address;
+    return whyGone(this.connections.forPath(notebook), notebook, experiment, this.trans);
   }
 
   /** The captures of this kind that the kernel holds, newest first. */
@@ -143,7 +135,7 @@ export class CaptureView extends RecordPanel {
   }
 
   private readdress(capture: string, store: PacedStore): void {
-    const { experiment, kind } = this._address;
+    const { experiment } = this._address;
     const info = this.held.find(({ id }) => id === capture);
     const name = store.get().experiments.get(experiment)?.state.name ?? '';
     this._address = { ...this._address, capture, ...nameOf(name, info, this.trans) };

@@ -78,7 +78,7 @@ export const captures: JupyterFrontEndPlugin<void> = {
     commands.addCommand(CommandIDs.captureHere, {
       label: trans.__('Capture Next Step'),
       caption: trans.__('Capture the next step and show it in this tab'),
-      isEnabled: () => current()?.store != null && current()?.address.kind !== 'diff',
+      isEnabled: () => current()?.gone === null && current()?.address.kind !== 'diff',
       execute: reporting(async () => {
         const { view, store } = live();
         const { experiment, kind } = view.address;
@@ -109,7 +109,7 @@ export const captures: JupyterFrontEndPlugin<void> = {
     commands.addCommand(CommandIDs.swapSides, {
       label: trans.__('Swap A and B'),
       caption: trans.__('Read the comparison the other way round'),
-      isEnabled: () => current()?.address.kind === 'diff' && current()?.store != null,
+      isEnabled: () => current()?.address.kind === 'diff' && current()?.gone === null,
       execute: reporting(swap),
     });
 

@@ -101,7 +101,9 @@ export const documents: JupyterFrontEndPlugin<void> = {
           typeof args['label'] === 'string' || (connections.current?.experiment ?? null) !== null,
         execute: reporting(async (args) => {
           if (typeof args['label'] === 'string') {
-            return show({ name: '', ...(args as unknown as ICaptureAddress) });
+            // A layout that was kept before tabs had names holds none.
+            const { name = '', ...kept } = args as unknown as ICaptureAddress;
+            return show({ name, ...kept });
           }
           return show(await choose(kind, { ...(args as IWanted), fresh }));
         }),

@@ -32,10 +32,11 @@ describe('a tab whose capture is in no kernel', () => {
   let view: CaptureView;
   const changed = new Signal<object, void>({});
   const execute = vi.fn(() => Promise.resolve());
+  let experiments = new Map<string, unknown>();
   const fetchRecord = vi.fn(() => new Promise(() => undefined));
   const store = {
     subscribe: () => () => undefined,
-    get: () => ({ experiments: new Map() }),
+    get: () => ({ experiments }),
     fetchRecord,
   };
   const connections = {
@@ -56,6 +57,7 @@ describe('a tab whose capture is in no kernel', () => {
 
   beforeEach(() => {
     status = 'waiting';
+    experiments = new Map();
     execute.mockClear();
     fetchRecord.mockClear();
     view = new CaptureView(ADDRESS, connections as never, { execute } as never, trans as never);
@@ -87,5 +89,9 @@ describe('a tab whose capture is in no kernel', () => {
     expect(note()).toBe('reconnecting');
     enter(null);
     expect(note()).toBe('notebook closed');
+    experiments = new Map([['e2', { state: { captures: [] } }]]);
+    enter('open');
+    expect(note()).toBe('experiment gone');
+    expect(view.gone?.sentence).toContain('a/c.ipynb does not hold this experiment any more');
   });
 });
