@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from workbench.graph import torch_private
 from workbench.graph.branch_recorder import BranchRecorder
+from workbench.graph.callsite import CallSites, below_caller
 from workbench.graph.cut_recorder import CutRecorder
 from workbench.graph.lines import LineFinder, Place, applied_function, op_name
 from workbench.graph.look import Made, TorchCall
@@ -82,6 +84,7 @@ class CallRecorder(TorchFunctionMode):
         self._cuts = cuts
         self._branches = branches
         self._lines = lines
+        self._sites = CallSites()
         self._last = torch_private.current_sequence()
         self._suspended: list[list[TorchFunctionMode]] = []
         self._compiled_from: list[int] = []
@@ -122,7 +125,7 @@ class CallRecorder(TorchFunctionMode):
         call = TorchCall(func, args, kwargs or {})
         detached = self._cuts.before(call)
         self._branches.before(func)
-        result = func(*args, **(kwargs or {}))
+        result = self._called(func, args, kwargs or {})
         after = torch_private.current_sequence()
         made = None
         if after > before:
@@ -133,6 +136,16 @@ class CallRecorder(TorchFunctionMode):
         self._branches.after(call, result)
         self._last = self._numbers_taken(after)
         return result
+
+    def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What ``func`` gives when it is called from where `__torch_function__` was."""
+        frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+        caller = self._sites.caller(frame)
+        try:
+            return caller(func, args, kwargs)
+        except BaseException as error:
+            error.__traceback__ = below_caller(error.__traceback__)
+            raise
 
     def enter_compiled(self) -> None:
         """Compiled code runs next on this thread."""
