@@ -91,23 +91,22 @@ def _samples(
     """Rows of the batch in the first non-finite gradient that has one row per sample."""
     order, found = watch.order(), watch.statistics()
     of_parameters = from_parameters_only(record)
-    later = [row for row, one in found.items() if one.rows and order[row] >= order[maker]]
-    for row in sorted(later, key=lambda row: order[row]):
-        if row not in of_parameters and _hands_on(record, maker, row, users):
-            return found[row].rows[:MOST_ROWS]
-    return ()
+    same = _handed_on(record, maker, users)
+    later = [row for row in same - of_parameters if row in found and found[row].rows]
+    first = min(later, key=lambda row: order[row], default=None)
+    return () if first is None else found[first].rows[:MOST_ROWS]
 
 
-def _hands_on(record: GraphRecord, start: int, end: int, users: Mapping[int, set[int]]) -> bool:
-    """Whether the gradient of ``start`` reached ``end`` through changes of shape alone."""
-    while end != start:
-        following = users[end]
-        if len(following) != 1:
-            return False
-        (end,) = following
-        if not passes_on(record.strings[record.node_type[end]]):
-            return False
-    return True
+def _handed_on(record: GraphRecord, start: int, users: Mapping[int, set[int]]) -> set[int]:
+    """Rows that the gradient of ``start`` reached through changes of shape alone; and ``start``."""
+    found = {start}
+    for row in range(start - 1, -1, -1):  # users come after makers
+        following = users.get(row, ())
+        if len(following) == 1:
+            (user,) = following
+            if user in found and passes_on(record.strings[record.node_type[user]]):
+                found.add(row)
+    return found
 
 
 def from_parameters_only(record: GraphRecord) -> set[int]:
