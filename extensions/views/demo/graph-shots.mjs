@@ -57,6 +57,7 @@ const SCENES = {
   diff_exit: ['diff_early_exit'],
   diff_exit_node: ['diff_early_exit', 'key:n', 'key:n', 'key:n'],
   diff_exit_removed: ['diff_early_exit', 'text=Removed'],
+  diff_exit_a: ['diff_early_exit', 'click:.wv-side .letter'],
   diff_exit_only: ['diff_early_exit', 'key:o'],
   diff_exit_table: ['diff_early_exit', 'key:t'],
   diff_bf16: ['diff_bf16'],

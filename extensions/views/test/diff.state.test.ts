@@ -3,7 +3,7 @@ import { foldSame } from '../src/diff/fold-same';
 import { ChangeIndex } from '../src/diff/index-of-changes';
 import { DiffState, MANY } from '../src/diff/state';
 import { arrow, bytesArrow, detailOf, ratio, signedBytes } from '../src/diff/words';
-import type { Item } from '../src/graph/groups';
+import type { Group, Item } from '../src/graph/groups';
 import { nameOf } from '../src/graph/tree-panel';
 import type { Palette } from '../src/graph/theme';
 import { diffOf, EARLY_EXIT, type UnionSpec } from './diff-data';
@@ -74,6 +74,14 @@ describe('the drawing of a diff', () => {
     expect(names(stops)).toEqual(['aux', 'late', 'add', 'div', 'aux']);
     state.select(null);
     expect(names([state.nextStop(true)])).toEqual(['div']);
+  });
+
+  it('says on a closed box by how much its gradients moved', () => {
+    const state = stateOf(EARLY_EXIT);
+    const stem = state.tree.groups.find(({ path }) => path === 'stem') as Group;
+    expect(state.chips(stem)).toEqual(['▲ × 4.0']);
+    state.open.add(stem);
+    expect(state.chips(stem)).toEqual([]);
   });
 
   it('tells lines that only one capture has', () => {

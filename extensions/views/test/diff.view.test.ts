@@ -1,3 +1,4 @@
+import { NODE_KINDS } from '@torch-workbench/records';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { mount } from '../src/diff';
 import type { DiffColumns } from '../src/diff/columns';
@@ -67,6 +68,28 @@ describe('the diff view', () => {
     expect(buttonNamed(host, '−Removed').getAttribute('aria-pressed')).toBe('true');
     press('Escape');
     expect(query<HTMLElement>(host, '.wv-lit').hidden).toBe(true);
+  });
+
+  it('lights what A has, without the lines that only B has', () => {
+    const [a, b] = host.querySelectorAll<HTMLButtonElement>('.wv-side button');
+    a?.click();
+    expect(a?.getAttribute('aria-pressed')).toBe('true');
+    expect(said()).toBe('All that A has: 6 operations');
+    b?.click();
+    expect(a?.getAttribute('aria-pressed')).toBe('false');
+    expect(said()).toBe('All that B has: 4 operations');
+    b?.click();
+    expect(said()).toBe('All lit');
+  });
+
+  it('says that what a compiled node runs inside is not compared', () => {
+    const record = diffOf([{ op: 'compiled' }]);
+    host = shown({ ...record, node_kind: [NODE_KINDS.indexOf('compiled')] });
+    expect(sectionText(host, 'What these captures could not know')).toContain(
+      'what 1 compiled node ran inside: not compared',
+    );
+    find(host, 'compiled');
+    expect(sectionText(host, 'Compiled')).toContain('What it runs inside is not compared');
   });
 
   it('folds what did not change and keeps the selection', () => {

@@ -4,7 +4,7 @@ import { choices, h } from '../graph/dom';
 import type { Controls } from '../graph/face';
 import { formatBytes, formatCount, plural, shorten } from '../graph/format';
 import type { GraphView } from '../graph/view';
-import { FILTERS, type Filter } from './index-of-changes';
+import { CHANGES, type Filter } from './index-of-changes';
 import { DiffState } from './state';
 import { castsOf } from './totals';
 import { FILTER_TEXTS } from './words';
@@ -23,7 +23,7 @@ export function controls(view: View): Controls<DiffState> {
   );
   const steps = stepper(view);
   const sides = h('div', { class: 'wv-sides', role: 'group', 'aria-label': 'Captures' });
-  const chips = FILTERS.map((filter) => chip(view, filter));
+  const chips = CHANGES.map((filter) => chip(view, filter));
   const equal = h('div', { class: 'wv-equal', role: 'status', hidden: true });
   let isRead = false;
   const read = (): void => {
@@ -52,10 +52,15 @@ export function controls(view: View): Controls<DiffState> {
       which.allow('changes', state.index.isEqual ? 'Nothing changed.' : '');
       steps.update(state);
       for (const one of chips) one.update(state);
+      press(sides, state);
       if (drawn === state.record) return;
       drawn = state.record;
       const { a, b, sentence } = state.diff;
-      sides.replaceChildren(side('A', a, state), h('span', {}, '→'), side('B', b, state));
+      sides.replaceChildren(
+        side(view, 'A', a, state),
+        h('span', {}, '→'),
+        side(view, 'B', b, state),
+      );
       isRead = false;
       const close = h('button', { type: 'button', 'aria-label': 'Close', onclick: read }, '✕');
       equal.replaceChildren(h('b', {}, 'The two graphs are equal'), shorten(sentence, 400), close);
@@ -104,10 +109,7 @@ function chip(
   const { sign, text, lit } = FILTER_TEXTS[filter];
   const count = h('b', {});
   const mark = h('i', { class: filter, 'aria-hidden': 'true' }, sign);
-  const onclick = (): void => {
-    view.state?.light(filter);
-    view.refresh(view.state?.litText() || 'All lit');
-  };
+  const onclick = (): void => light(view, filter);
   const element = h(
     'button',
     { type: 'button', class: 'wv-btn', title: lit, onclick },
@@ -126,18 +128,36 @@ function chip(
   return { element, update };
 }
 
-/** Name and totals of one capture. */
-function side(letter: 'A' | 'B', of: DiffSide, state: DiffState): HTMLElement {
+function light(view: View, filter: Filter): void {
+  view.state?.light(filter);
+  view.refresh(view.state?.litText() || 'All lit');
+}
+
+/** Shows which capture is lit alone. */
+function press(sides: HTMLElement, { highlight, filter }: DiffState): void {
+  for (const button of sides.querySelectorAll('button')) {
+    const on = highlight !== null && filter === button.dataset['filter'];
+    button.setAttribute('aria-pressed', String(on));
+  }
+}
+
+/** Name and totals of one capture; its letter lights what it has. */
+function side(view: View, letter: 'A' | 'B', of: DiffSide, state: DiffState): HTMLElement {
   const totals = [
     plural(of.num_operations, 'node'),
     `${formatBytes(of.saved_bytes)} saved`,
     plural(castsOf(state.diff, letter), 'cast'),
   ].join(' · ');
+  const filter = letter === 'A' ? 'a' : 'b';
+  const onclick = (): void => light(view, filter);
+  const lit = `Light up all that ${letter} has`;
+  const attributes = { type: 'button', class: 'letter', 'data-filter': filter, title: lit };
+  const button = h('button', { ...attributes, 'aria-label': lit, onclick }, letter);
   const title = `${shorten(of.title, 300)} on ${of.device}, torch ${of.torch_version}`;
   return h(
     'span',
     { class: 'wv-side', title },
-    h('b', { class: 'letter' }, letter),
+    button,
     h('b', {}, shorten(of.title, 40)),
     h('span', { class: 'wv-note' }, totals),
   );

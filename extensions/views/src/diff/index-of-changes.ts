@@ -4,10 +4,13 @@ import { size, type Item } from '../graph/groups';
 import type { Operation } from '../graph/operations';
 import { glanceAt, isBeyond, readChange, type Change, type Glance } from './change';
 import type { DiffColumns } from './columns';
+import { ratio } from './words';
 
 /** What a filter can leave lit. */
-export type Filter = DiffState | 'casts' | 'gradient';
-export const FILTERS: readonly Filter[] = [
+export type Filter = DiffState | 'casts' | 'gradient' | 'a' | 'b';
+
+/** Those of a change; what A or B has is asked for by its letter. */
+export const CHANGES: readonly Filter[] = [
   'removed',
   'added',
   'changed',
@@ -15,6 +18,7 @@ export const FILTERS: readonly Filter[] = [
   'gradient',
   'same',
 ];
+const FILTERS: readonly Filter[] = [...CHANGES, 'a', 'b'];
 
 export class ChangeIndex {
   /** Whether anything was removed, added or changed. */
@@ -62,6 +66,8 @@ export class ChangeIndex {
   fits(id: number, filter: Filter): boolean {
     const glance = this.#glance(id);
     if (filter === 'gradient') return isBeyond(glance);
+    if (filter === 'a') return glance.state !== 'added';
+    if (filter === 'b') return glance.state !== 'removed';
     return filter === 'casts' ? glance.casts : glance.state === filter;
   }
 
@@ -81,6 +87,24 @@ export class ChangeIndex {
     if (item.kind === 'operation') return this.stateOf(item.id);
     const whole = size(item);
     return DIFF_STATES.find((state) => this.count(item, state) === whole) ?? 'changed';
+  }
+
+  /** `▲ × 3.3 to 7.0`: the gradients of an item beyond the limit; their number where some grew and others shrank. */
+  moved(item: Item): string {
+    const count = this.count(item, 'gradient');
+    if (count === 0) return '';
+    const [start, end] =
+      item.kind === 'operation' ? [item.id, item.id + 1] : [item.start, item.end];
+    const logs = this.#glances
+      .slice(start, end)
+      .filter(isBeyond)
+      .map(({ growth }) => growth)
+      .sort((x, y) => Math.abs(x) - Math.abs(y));
+    const [least = 0] = logs;
+    const most = logs[count - 1] ?? 0;
+    if (logs.some((log) => log > 0 !== most > 0) || !Number.isFinite(most)) return `▽${count}`;
+    const ends = [...new Set([least, most].map(ratio))];
+    return `${most > 0 ? '▲' : '▼'} ${ends.join(' to ').replace(/ to [×÷]/, ' to')}`;
   }
 
   /** Bytes saved for backward in A and in B. */

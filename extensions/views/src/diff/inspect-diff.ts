@@ -3,9 +3,11 @@ import { h, note, section, sourceCard } from '../graph/dom';
 import { formatCount, formatNumber, oneLine, plural, shorten } from '../graph/format';
 import { size, type Item } from '../graph/groups';
 import { itemLink, table, type Cell } from '../graph/inspector';
+import type { Operation } from '../graph/operations';
 import { nameOf } from '../graph/tree-panel';
 import type { GraphView } from '../graph/view';
 import { SIGNS } from './change';
+import { parametersOf } from './parameters';
 import type { DiffState } from './state';
 import { totalsOf } from './totals';
 import { bytesArrow, detailOf, growthText, signedBytes } from './words';
@@ -39,8 +41,12 @@ export function inspectDiff(view: View, state: DiffState): Node[] {
   }
   const gradients = beyond(view, state);
   if (gradients) parts.push(gradients);
-  if (record.notes.length > 0) {
-    const notes = record.notes.map((text) => h('li', {}, oneLine(text.slice(0, 600))));
+  const unknown = [...record.notes];
+  const regions = state.operations.filter(({ compiled }) => compiled).length;
+  if (regions > 0)
+    unknown.push(`what ${plural(regions, 'compiled node')} ran inside: not compared`);
+  if (unknown.length > 0) {
+    const notes = unknown.map((text) => h('li', {}, oneLine(text.slice(0, 600))));
     parts.push(section('What these captures could not know', '', h('ul', {}, ...notes)));
   }
   return parts;
@@ -68,7 +74,9 @@ export function changes(view: View, state: DiffState, within: Item, kind: Marked
   });
   const parts: Node[] = [table([], rows)];
   if (stops.length > MOST) parts.push(note(`and ${plural(stops.length - MOST, 'more change')}`));
-  return section(TITLES[kind], plural(count, 'operation'), ...parts);
+  const parameters = parametersOf(state, within)[kind];
+  const also = parameters > 0 ? `, ${plural(parameters, 'parameter')}` : '';
+  return section(TITLES[kind], plural(count, 'operation') + also, ...parts);
 }
 
 function isWithin(stop: Item, group: Item): boolean {
@@ -89,6 +97,14 @@ function whatOf(state: DiffState, item: Item): string {
   return detailOf(change) || bytesArrow(a, b);
 }
 
+function dim(text: string): HTMLElement {
+  return h('span', { class: 'wv-note' }, text);
+}
+
+function moduleOf({ record }: DiffState, { module }: Operation): string {
+  return shorten(record.modules[module]?.path ?? '', 20);
+}
+
 /** Operations whose gradient changed by more than `BEYOND`, the largest change first. */
 function beyond(view: View, state: DiffState): Node | null {
   if (!state.record.gradients) return null;
@@ -99,14 +115,15 @@ function beyond(view: View, state: DiffState): Node | null {
     .sort((x, y) => Math.abs(y.change.growth) - Math.abs(x.change.growth));
   const count = `${found.length} of ${formatCount(index.numMeasured)} shared`;
   const norm = (value: number | null | undefined): string => formatNumber(value ?? NaN);
-  const rows = found
-    .slice(0, MOST)
-    .map(({ item, change }): (string | Cell)[] => [
-      { node: itemLink(item, view.show, 16), title: state.path(item).map(nameOf).join(' › ') },
-      norm(change.a?.norm),
-      norm(change.b?.norm),
-      growthText(change),
-    ]);
+  const rows = found.slice(0, MOST).map(({ item, change }): (string | Cell)[] => [
+    {
+      node: h('span', {}, itemLink(item, view.show, 16), ' ', dim(moduleOf(state, item))),
+      title: state.path(item).map(nameOf).join(' › '),
+    },
+    norm(change.a?.norm),
+    norm(change.b?.norm),
+    growthText(change),
+  ]);
   const parts: Node[] =
     rows.length > 0
       ? [table(['Operation', 'A', 'B', 'B / A'], rows)]

@@ -6,6 +6,7 @@ import { head, table } from '../graph/inspector';
 import type { GraphView } from '../graph/view';
 import { changes } from './inspect-diff';
 import { stateLine } from './inspect-operation';
+import { parametersOf } from './parameters';
 import type { DiffState } from './state';
 import type { Total } from './totals';
 import { signedBytes, signedCount } from './words';
@@ -34,9 +35,12 @@ function rowsOf(state: DiffState, item: Group): Total[] {
   const inB = all - index.count(item, 'removed');
   const { a, b } = index.saved(item);
   const changed = index.count(item, 'changed');
+  const { same, removed, added, changed: other } = parametersOf(state, item);
+  const [before, after] = [same + other + removed, same + other + added];
   return [
     ['Operations', formatCount(inA), formatCount(inB), signedCount(inB - inA)],
     ...(changed > 0 ? [['Changed', '', '', formatCount(changed)] as Total] : []),
+    ['Parameters', formatCount(before), formatCount(after), signedCount(after - before)],
     ['Saved', formatBytes(a), formatBytes(b), signedBytes(b - a)],
   ];
 }

@@ -20,6 +20,7 @@ export function inspectOperation(
   const top = head(state, item, item.op, count);
   top.append(stateLine(change.state));
   const parts: Node[] = [top, ...sources(state, change)];
+  if (item.compiled) parts.push(section('Compiled', '', h('p', {}, NOT_INSIDE)));
   parts.push(section('Tensors', 'A → B', table(['', 'A', 'B', ''], rowsOf(change))));
   const nodes = nodesOf(change);
   if (nodes) parts.push(nodes);
@@ -27,6 +28,10 @@ export function inspectOperation(
   parts.push(neighbours(state, item, view.show));
   return parts;
 }
+
+/** A diff holds no insides: the two compilers' operations have no names to match by. */
+const NOT_INSIDE =
+  'One node of the graph for a whole compiled region. What it runs inside is not compared: open the graph of a capture and this box in it.';
 
 /** `− removed: only in A`. */
 export function stateLine(state: State): HTMLElement {
@@ -48,7 +53,7 @@ function sources(state: DiffState, { a, b }: Change): HTMLElement[] {
   return [card(a, 'Source in A'), card(b, 'Source in B')].filter((one) => one !== null);
 }
 
-function rowsOf(change: Change): Total[] {
+function rowsOf(change: Change): (string | Cell)[][] {
   const { a, b } = change;
   const text = (name: string, of: (side: Side) => string): Total => {
     const [before, after] = [a ? of(a) : '–', b ? of(b) : '–'];
@@ -62,15 +67,21 @@ function rowsOf(change: Change): Total[] {
   ];
   const norm = ({ norm: value }: Side): string =>
     value === null ? 'unknown' : formatNumber(value);
-  const gradient = text('Gradient norm', norm);
+  const gradient = text('Gradient', norm);
   gradient[3] = growthText(change);
   return [
-    text('Output', ({ shape }) => shape),
+    text('Output', ({ shape }) => shape).map(breakable),
     text('Dtype', ({ dtype }) => dtype),
     bytes('Held first', ({ saved }) => saved),
     bytes('Held before', ({ shared }) => shared),
     gradient,
   ];
+}
+
+/** A shape that may go on in a second line, after a ×: two long ones stand side by side. */
+function breakable(text: string): Cell {
+  const parts = text.split('×').join('×\u200b');
+  return { node: h('span', { class: 'wv-wrap' }, shorten(parts, 80)), title: text };
 }
 
 /** Backward nodes that left or joined an operation which both captures have. */

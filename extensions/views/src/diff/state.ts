@@ -32,6 +32,7 @@ export class DiffState extends Drawing {
   readonly stops: readonly Item[];
   filter: Filter | null = null;
   readonly #lines: LineSides;
+  readonly #moved = new Map<Group, string>();
 
   constructor(
     readonly diff: DiffColumns,
@@ -69,9 +70,17 @@ export class DiffState extends Drawing {
     const counts = (['removed', 'added', 'changed'] as const)
       .map((state) => ({ sign: FILTER_TEXTS[state].sign, count: this.index.count(group, state) }))
       .filter(({ count }) => count > 0);
-    if (counts.length === 0) return [];
+    if (counts.length === 0)
+      return this.open.has(group) ? [] : [this.#movedIn(group)].filter(Boolean);
     const total = counts.reduce((sum, { count }) => sum + count, 0);
     return [counts.map(({ sign, count }) => `${sign}${count}`).join(' '), `≠${total}`];
+  }
+
+  /** Of a closed box: an open one shows it on its operations. Found once, drawn many times. */
+  #movedIn(group: Group): string {
+    const found = this.#moved.get(group) ?? this.index.moved(group);
+    this.#moved.set(group, found);
+    return found;
   }
 
   override get fullBar(): number {
@@ -96,6 +105,8 @@ export class DiffState extends Drawing {
   override tone(line: Line, palette: Palette): Tone | null {
     const sides = this.#lines.of(line);
     if (sides === 'same') return null;
+    const other = this.filter === 'a' ? 'added' : this.filter === 'b' ? 'removed' : '';
+    if (this.highlight && sides === other) return { colour: 'transparent', dashed: false };
     return { colour: coloursOf(palette)[sides].ink, dashed: sides === 'removed' };
   }
 

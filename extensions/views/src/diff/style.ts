@@ -14,7 +14,8 @@ const OWN = scoped(
 .wv-sidebar{flex:none;display:flex;flex-wrap:wrap;align-items:center;gap:6px 12px;padding:6px 12px;border-bottom:1px solid $line;background:$surface}
 .wv-sides{display:flex;flex-wrap:wrap;align-items:center;gap:4px 12px;min-width:0}
 .wv-side{display:inline-flex;align-items:center;gap:6px;min-width:0;white-space:nowrap}
-.wv-side .letter{flex:none;width:18px;height:18px;border:1px solid $stroke2;border-radius:4px;text-align:center;line-height:16px;font-size:12px}
+.wv-side .letter{flex:none;width:24px;height:24px;padding:0;border:1px solid $stroke2;border-radius:4px;background:none;text-align:center;line-height:22px;font-size:12px;font-weight:600;cursor:pointer}
+.wv-side .letter:hover{border-color:$ink2}.wv-side .letter[aria-pressed=true]{border-color:$sel;background:$selbg;box-shadow:inset 0 -2px $sel}
 .wv-chips{display:flex;flex-wrap:wrap;gap:6px}
 .wv-chips .wv-btn{height:26px}
 .wv-btn i,.sign,.wv-legend .key>i.mark{font-style:normal;font-weight:600}
@@ -33,6 +34,7 @@ const OWN = scoped(
 .wv-legend .key>i.text{white-space:nowrap;font-size:11px}
 .wv-legend .key{margin:3px 0}
 .wv-view .wv-inspector td{max-width:120px}.wv-view .wv-inspector td:first-child{max-width:130px}
+.wv-wrap{display:inline-block;max-width:76px;white-space:normal}
 .wv-bar .wv-seg span{padding:0 8px}
 .wv-view[data-small] [aria-label=Zoom],.wv-view[data-small] .wv-chips .wv-btn:disabled{display:none}
 `,

@@ -25,6 +25,8 @@ export const FILTER_TEXTS: Record<Filter, { sign: string; text: string; lit: str
   },
   casts: { sign: '⇄', text: 'Casts', lit: 'Converts between dtypes in only one of them' },
   same: { sign: SIGNS.same, text: 'Same', lit: 'The same in both' },
+  a: { sign: 'A', text: 'A', lit: 'All that A has' },
+  b: { sign: 'B', text: 'B', lit: 'All that B has' },
 };
 
 /** `float32 → bfloat16`; one text where both are equal, and the one there is of one capture. */
