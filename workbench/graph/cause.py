@@ -36,13 +36,16 @@ _Place = tuple[int, str, str]
 """(module, function, file)."""
 
 
-def explain(diff: GraphDiff, frozen_a: AbstractSet[str], frozen_b: AbstractSet[str]) -> _Cause:
+def explain(
+    diff: GraphDiff, frozen_a: AbstractSet[str], frozen_b: AbstractSet[str], asked: str = ""
+) -> _Cause:
     """What changed from A to B, and the line that the cause lies in (-1 where none does).
 
     Args:
         diff: everything but the sentence.
         frozen_a: names of the parameters that A's model had frozen, where that is known.
         frozen_b: likewise.
+        asked: a sentence about the first test that came out differently (`asked_otherwise`).
     """
     is_operation = operations(diff)
     if not (diff.node_state != SAME).any() and not (diff.edge_state != SAME).any():
@@ -60,7 +63,7 @@ def explain(diff: GraphDiff, frozen_a: AbstractSet[str], frozen_b: AbstractSet[s
     )
     cause, source = next((found for rule in rules if (found := rule(diff))), ("", -1))
     return " ".join(
-        part for part in (cause, consequences(diff), bytes_sentence(diff)) if part
+        part for part in (cause, asked, consequences(diff), bytes_sentence(diff)) if part
     ), source
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from workbench.graph.absent import no_bins, no_inner
 from workbench.graph.align import align
+from workbench.graph.asked import asked_otherwise
 from workbench.graph.cause import explain
 from workbench.graph.diff_side import side_of
 from workbench.graph.union import Union
@@ -83,7 +84,10 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
         **no_inner(),
         branches=(),
     )
-    sentence, source = explain(found, _frozen(a), _frozen(b))
+    asked, line = asked_otherwise(a, b)
+    sentence, source = explain(found, _frozen(a), _frozen(b), asked)
+    if source < 0 and line is not None:
+        source = found.sources.index(line)
     return dataclasses.replace(found, sentence=sentence, cause_source=source)
 
 

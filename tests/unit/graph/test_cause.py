@@ -126,3 +126,47 @@ def test_no_condition_is_told_of_code_that_has_changed(tmp_path):
     linecache.checkcache()
     assert not condition_of(SourceLine(filename=str(file), line=5, text="return x * 2"))
     assert not condition_of(SourceLine(filename=str(tmp_path / "gone.py"), line=1, text="x"))
+
+
+class Sure(nn.Module):
+    """Leaves early where a value of its own exceeds its threshold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Linear(2, 2)
+        self.late = nn.Linear(2, 2)
+        nn.init.ones_(self.stem.weight)
+        nn.init.zeros_(self.stem.bias)
+
+    def forward(self, x, threshold, rounds=1):
+        h = self.stem(x)
+        for _ in range(rounds):
+            if h.amax() > threshold:
+                return h * 2
+            h = h * 1.5
+        return self.late(h)
+
+
+def _sure(model, threshold, rounds=1):
+    with wb.graph(model) as view:
+        model(torch.ones(1, 2), threshold, rounds).sum().backward()
+    return view.record
+
+
+def test_the_numbers_of_a_test_that_came_out_differently_are_told():
+    model = Sure()
+    found = diff_records(_sure(model, 2.25), _sure(model, 1.5))
+    assert "`h.amax() > threshold` (test_cause.py:" in found.sentence
+    assert "was False (2.00 > 2.25) in A and True (2.00 > 1.50) in B." in found.sentence
+
+
+def test_of_a_test_in_a_loop_the_first_time_that_differs_is_told():
+    model = Sure()
+    found = diff_records(_sure(model, 9.0, rounds=3), _sure(model, 2.5, rounds=3))
+    assert "was False (3.00 > 9.00) in A and True (3.00 > 2.50) in B the 2nd time." in found.sentence
+
+
+def test_tests_that_came_out_the_same_are_not_told():
+    model = Sure()
+    found = diff_records(_sure(model, 1.5), _sure(model, 1.25))
+    assert "amax" not in found.sentence
