@@ -163,7 +163,8 @@ def test_the_numbers_of_a_test_that_came_out_differently_are_told():
 def test_of_a_test_in_a_loop_the_first_time_that_differs_is_told():
     model = Sure()
     found = diff_records(_sure(model, 9.0, rounds=3), _sure(model, 2.5, rounds=3))
-    assert "was False (3.00 > 9.00) in A and True (3.00 > 2.50) in B the 2nd time." in found.sentence
+    told = "was False (3.00 > 9.00) in A and True (3.00 > 2.50) in B the 2nd time."
+    assert told in found.sentence
 
 
 def test_tests_that_came_out_the_same_are_not_told():
