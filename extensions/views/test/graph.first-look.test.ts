@@ -1,6 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Camera } from '../src/graph/camera';
 import { FirstLook } from '../src/graph/first-look';
+import { LEGEND } from '../src/graph/legend';
+import { reach } from '../src/graph/reach';
 import { GraphState } from '../src/graph/state';
 import { Surface } from '../src/graph/surface';
 import { graphOf, residual } from './graph-data';
@@ -70,16 +72,88 @@ describe('the first look at a graph', () => {
   });
 });
 
+describe('the place of the open legend', () => {
+  // A skip around everything: its lane is what reaches farthest right.
+  const skip = [{ op: 'relu' }, { op: 'conv', inputs: [0] }, { op: 'add', inputs: [1, 0] }];
+  const laid = (
+    width: number,
+  ): { surface: Surface; legend: HTMLDetailsElement; look: FirstLook } => {
+    const surface = new Surface({ select: () => {}, toggle: () => {}, moved: () => {} }, 'Graph');
+    const legend = document.createElement('details');
+    const look = new FirstLook(surface, legend, () => true);
+    surface.resize(width, 260);
+    surface.use(new GraphState(graphOf(skip)), null);
+    return { surface, legend, look };
+  };
+  const { root } = new GraphState(graphOf(skip)).layout;
+  /** Pixels of the view's right that the drawing does not reach. */
+  const free = ({ camera }: Surface): number =>
+    camera.width - (reach(root, 0, root.height) - camera.x) * camera.zoom;
+
+  it('is measured by lines as well as by boxes', () => {
+    const boxes = Math.max(...root.children.map(({ x, width }) => x + width));
+    expect(reach(root, 0, root.height)).toBeGreaterThan(boxes);
+    expect(reach(root, -50, -10)).toBe(-Infinity);
+  });
+
+  it('is left free at first and by Fit where there is room, at the size there is', () => {
+    const { surface, legend, look } = laid(Math.ceil(root.width) + 330);
+    look.begin();
+    expect(legend.open).toBe(true);
+    expect(free(surface)).toBeGreaterThanOrEqual(LEGEND.width);
+    surface.resize(root.width + 40, 260);
+    surface.fit(look.reserved);
+    expect(surface.camera.zoom).toBeLessThan(1);
+    expect(free(surface)).toBeGreaterThanOrEqual(LEGEND.width);
+  });
+
+  it('is given way to by what is shown, else the legend closes, unless it was pressed', () => {
+    const wide = laid(root.width + 700);
+    wide.look.begin();
+    wide.surface.camera.x -= 200;
+    wide.look.giveWay(true);
+    expect([wide.legend.open, free(wide.surface)]).toEqual([true, LEGEND.width]);
+    const narrow = laid(root.width + 700);
+    narrow.look.begin();
+    narrow.surface.resize(root.width + 100, 260);
+    narrow.look.giveWay(true);
+    expect(narrow.legend.open).toBe(false);
+    narrow.legend.click();
+    narrow.legend.open = true;
+    narrow.look.giveWay(true);
+    expect(narrow.legend.open).toBe(true);
+  });
+
+  it('is not a reason to move what a person opens under the pointer', () => {
+    const { surface, legend, look } = laid(root.width + 700);
+    look.begin();
+    surface.camera.x -= 200;
+    const { x } = surface.camera;
+    look.giveWay(false);
+    expect([legend.open, surface.camera.x]).toEqual([false, x]);
+  });
+});
+
 describe('the camera', () => {
   it('leaves no empty stripe beside a drawing that is wider than the view', () => {
     const camera = new Camera();
     Object.assign(camera, { width: 700, height: 600 });
     // the trunk a quarter from the left: in the middle it would cut the right for nothing
-    camera.open({ x: -200, y: 0, width: 800, height: 3000 }, 0);
+    camera.open({ x: -200, y: 0, width: 1000, height: 3000 }, 0);
     expect(camera.zoom).toBe(0.9);
     expect((camera.x + 200) * camera.zoom).toBeCloseTo(-8);
     camera.open({ x: -200, y: 0, width: 760, height: 3000 }, 0);
     const { x, width } = camera.view();
     expect(-200 - x).toBeCloseTo(x + width - 560);
+  });
+
+  it('opens on the whole width, side lanes and all, while names can be read', () => {
+    const camera = new Camera();
+    Object.assign(camera, { width: 700, height: 600 });
+    const rect = { x: -200, y: 0, width: 800, height: 3000 };
+    camera.open(rect, 0);
+    expect(camera.zoom).toBeCloseTo(0.855);
+    expect((rect.x - camera.x) * camera.zoom).toBeCloseTo(8);
+    expect((rect.x + rect.width - camera.x) * camera.zoom).toBeCloseTo(692);
   });
 });

@@ -55,6 +55,14 @@ describe('colour by gradient norm', () => {
       { op: 'b', inputs: [0], gradient: 1 },
     ]);
     expect(scaleTicks(state)).toEqual(['0.5']);
+    const near = stateOf([
+      { op: 'a', gradient: 0.5 },
+      { op: 'b', inputs: [0], gradient: 0.5001 },
+      { op: 'c', inputs: [1], gradient: 1 },
+    ]);
+    expect(scaleTicks(near)).toEqual(['0.5']);
+    // no scale is made of rounding: both get the colour of its middle
+    expect([shade(near, 'a').fill, shade(near, 'b').fill]).toEqual(['s4', 's4']);
   });
 
   it('gives a module the gradient of its output, and the norm over its parameters', () => {

@@ -62,6 +62,53 @@ describe('the graph view', () => {
     expect(reached).toBe('x');
   });
 
+  it('shows the same boxes open in the tree as in the drawing, whichever was pressed', () => {
+    const row = (name: string): HTMLElement => {
+      const found = [...host.querySelectorAll<HTMLElement>('.wv-row')].find(
+        (one) => one.querySelector('.name')?.textContent === name,
+      );
+      if (!found) throw new Error(`no row ${name}`);
+      return found;
+    };
+    host = shown({ record: graphOf(residual(5)), error: null });
+    // A rolled-up card starts closed in both, and the whole drawing has nothing to close.
+    expect(row('layers 0 … 4 × 5').getAttribute('aria-expanded')).toBe('false');
+    expect(row('Net').hasAttribute('aria-expanded')).toBe(false);
+    query<HTMLElement>(row('layers 0 … 4 × 5'), '.twist').click();
+    expect(row('layers 0 … 4 × 5').getAttribute('aria-expanded')).toBe('true');
+    expect(row('3 Block').getAttribute('aria-expanded')).toBe('true');
+    expect(query(host, '.wv-sr').textContent).toBe('layers 0 … 4 opened');
+    row('3 Block').click();
+    press('Enter');
+    expect(row('3 Block').getAttribute('aria-expanded')).toBe('false');
+    press('ArrowRight', query(host, '.wv-rows'));
+    expect(row('3 Block').getAttribute('aria-expanded')).toBe('true');
+  });
+
+  it('says what a numbered module is, beside the number', () => {
+    const nodes = [
+      { op: 'linear', module: 'body.0' },
+      { op: 'relu', module: 'body.1', inputs: [0] },
+      { op: 'tanh', module: 'head', inputs: [1] },
+    ];
+    host = shown({ record: graphOf(nodes), error: null });
+    const names = [...host.querySelectorAll('.wv-row .name')].map((one) => one.textContent);
+    expect(names).toEqual(['Net', 'body', '0 Block', '1 Block', 'head']);
+    expect(query(host, '.wv-row .name .wv-note').textContent).toBe(' Block');
+  });
+
+  it('shows the last part of the path alone where there is no room for all', () => {
+    const crumbs = (): HTMLElement => query(host, '.wv-crumbs');
+    press('ArrowDown');
+    press('ArrowDown');
+    expect(crumbs().title).toBe('Net › layers › 0 › conv');
+    expect(crumbs().hasAttribute('data-cut')).toBe(false);
+    Object.defineProperty(crumbs(), 'scrollWidth', { value: 300 });
+    press('ArrowDown');
+    expect(crumbs().hasAttribute('data-cut')).toBe(true);
+    expect(query(host, '.wv-crumbs b').textContent).not.toBe('conv');
+  });
+
   it('has a tree-table with the same numbers', () => {
     press('t');
     const rows = [...host.querySelectorAll('.wv-table [role=row]')];

@@ -2,6 +2,10 @@
 
 export const SMALLEST = 0.01;
 export const LARGEST = 3;
+/** Pixels left free on both sides together. */
+const MARGIN = 48;
+/** Down to here the first look shows a drawing's whole width: every name can still be read. */
+const STILL_NAMED = 0.72;
 
 export interface Rect {
   x: number;
@@ -40,15 +44,16 @@ export class Camera {
     this.y = fixed.y - screenY / this.zoom;
   }
 
-  /** Shows all of `rect`, never larger than life. */
-  fit(rect: Rect, margin = 24): void {
+  /** Shows all of `rect`, never larger than life, left of `covered` pixels. */
+  fit(rect: Rect, covered = 0): void {
+    const width = this.width - covered;
     const zoom = Math.min(
-      (this.width - 2 * margin) / Math.max(1, rect.width),
-      (this.height - 2 * margin) / Math.max(1, rect.height),
+      (width - MARGIN) / Math.max(1, rect.width),
+      (this.height - MARGIN) / Math.max(1, rect.height),
       1,
     );
     this.zoom = Math.max(SMALLEST, zoom);
-    this.x = rect.x + rect.width / 2 - this.width / 2 / this.zoom;
+    this.x = rect.x + rect.width / 2 - width / 2 / this.zoom;
     this.y = rect.y + rect.height / 2 - this.height / 2 / this.zoom;
   }
 
@@ -62,18 +67,20 @@ export class Camera {
   }
 
   /**
-   * Moves the drawing left so far that `covered` pixels at the right stay free, its left edge
-   * always in view; returns whether they are.
+   * Keeps what reaches from `left` to `right` off `covered` pixels at the right; `move` may move it,
+   * its left edge always in view. Returns whether they are free; nothing moves where they cannot be.
    */
-  clear(rect: Rect, covered: number): boolean {
-    const over = (rect.x + rect.width - this.x) * this.zoom - (this.width - covered);
-    const spare = (rect.x - this.x) * this.zoom - 16;
-    if (over > 0 && spare > 0) this.x += Math.min(over, spare) / this.zoom;
-    return over <= Math.max(0, spare);
+  clear(left: number, right: number, covered: number, move: boolean): boolean {
+    const over = (right - this.x) * this.zoom - (this.width - covered);
+    const free = over <= (move ? Math.max(0, (left - this.x) * this.zoom - 16) : 0);
+    if (free && over > 0) this.x += over / this.zoom;
+    return free;
   }
 
   #openTop(rect: Rect, axis: number): void {
-    const zoom = Math.min(1, Math.max(0.9, (this.width - 48) / Math.max(1, rect.width)));
+    // A side lane in view is worth more than the small print; half a drawing is worth neither.
+    const whole = (this.width - 16) / Math.max(1, rect.width);
+    const zoom = Math.min(1, whole < STILL_NAMED ? 0.9 : whole);
     this.zoom = zoom;
     this.x = rect.x + rect.width / 2 - this.width / 2 / zoom;
     const spare = this.width / zoom - rect.width;

@@ -103,11 +103,14 @@ export function stepOf(value: number, most: number): number {
   return Math.min(8, Math.floor(Math.sqrt(value / most) * 9));
 }
 
+/** Norms closer than this (base 10: by 2.3 %) are shown as one: no scale is made of rounding. */
+const ALIKE = 0.01;
+
 /** Step of the logarithmic scale between the smallest and the largest norm, 0 to 8. */
 export function normStep(norm: number, range: readonly [number, number] | null): number {
   if (!range || !(norm > 0)) return -1;
   const [low, high] = range;
-  const part = high > low ? (Math.log10(norm) - low) / (high - low) : 0.5;
+  const part = high - low < ALIKE ? 0.5 : (Math.log10(norm) - low) / (high - low);
   return Math.min(8, Math.max(0, Math.floor(part * 9)));
 }
 
@@ -124,17 +127,23 @@ export function dtypeSwatch(
   return index < 0 ? null : (palette.categories[SWATCHES[index % SWATCHES.length] ?? ''] ?? null);
 }
 
-/** Values at the four ticks of the scale in use; empty where there is none. */
+/**
+ * Values at the four ticks of the scale in use: two where more would say the same, one where all
+ * values are alike, none without a scale.
+ */
 export function scaleTicks(state: GraphState): string[] {
-  const parts = [0, 1 / 3, 2 / 3, 1];
-  const { colours } = state;
-  if (!colours && state.colouring === 'bytes')
-    return parts.map((part) => formatBytes(state.mostSaved * part * part));
-  if (!colours && state.colouring === 'time')
-    return parts.map((part) => formatSeconds(state.mostSeconds * part * part));
-  const norms = colours ? colours.range : state.colouring === 'gradient' ? state.norms : null;
+  const { colours, colouring, mostSaved, mostSeconds } = state;
+  const ticks = (text: (part: number) => string): string[] => {
+    const texts = [0, 1 / 3, 2 / 3, 1].map(text);
+    return new Set(texts).size < 4 ? [text(0), text(1)] : texts;
+  };
+  if (!colours && colouring === 'bytes')
+    return mostSaved > 0 ? ticks((part) => formatBytes(mostSaved * part * part)) : [];
+  if (!colours && colouring === 'time')
+    return mostSeconds > 0 ? ticks((part) => formatSeconds(mostSeconds * part * part)) : [];
+  const norms = colours ? colours.range : colouring === 'gradient' ? state.norms : null;
   if (!norms) return [];
   const [low, high] = norms;
-  if (low === high) return [formatNumber(10 ** low)];
-  return parts.map((part) => formatNumber(10 ** (low + (high - low) * part)));
+  if (high - low < ALIKE) return [formatNumber(10 ** low)];
+  return ticks((part) => formatNumber(10 ** (low + (high - low) * part)));
 }

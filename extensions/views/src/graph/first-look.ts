@@ -1,9 +1,10 @@
 /**
  * The first look at a drawing. It is chosen again with every size the view gets while its page is
- * still being laid out, and never after a person has moved, selected or opened something. Only the
- * legend still closes then where it would lie over the drawing, unless that person pressed it.
+ * still being laid out, and never after a person has moved, selected or opened something. What is
+ * then shown or opened still gives way to the open legend, or that closes, unless it was pressed.
  */
-import { LEGEND } from './legend';
+import type { Box } from './layout';
+import { LEGEND, LEGEND_BUTTON } from './legend';
 import type { Surface } from './surface';
 
 export class FirstLook {
@@ -33,6 +34,27 @@ export class FirstLook {
     this.choose();
   }
 
+  /** Pixels at the right that the open legend keeps for itself. */
+  get reserved(): number {
+    return this.legend.open && this.roomy() ? LEGEND.width : 0;
+  }
+
+  /** Shows a box, beside the inspector's `covered` pixels and the legend. */
+  show(box: Box, reveal: boolean, covered: number): void {
+    const taken = covered || (reveal ? this.reserved : 0);
+    this.surface.show(box, reveal, taken, () => this.giveWay(true));
+  }
+
+  /**
+   * After the view itself moved or changed the drawing: that gives way to the open legend where it
+   * may `move`, else the legend closes.
+   */
+  giveWay(move: boolean): void {
+    const { surface, legend } = this;
+    if (legend.open && !surface.clear(LEGEND, move) && !this.#pressed) legend.open = false;
+    if (!legend.open) surface.clear(LEGEND_BUTTON, move);
+  }
+
   /** The legend stays open only where the drawing leaves it room. */
   choose(): void {
     const { surface, legend } = this;
@@ -40,6 +62,6 @@ export class FirstLook {
     const roomy = this.roomy();
     if (this.#taken) {
       if (!roomy && !this.#pressed) legend.open = false;
-    } else legend.open = surface.open(roomy ? LEGEND.width : 0, LEGEND.height) && roomy;
+    } else legend.open = surface.open(roomy);
   }
 }

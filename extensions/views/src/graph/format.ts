@@ -40,7 +40,11 @@ export function formatNumber(value: number): string {
 export function formatSeconds(seconds: number): string {
   if (seconds === 0) return '0';
   const [value, unit] =
-    seconds >= 1 ? [seconds, 's'] : seconds >= 1e-3 ? [seconds * 1e3, 'ms'] : [seconds * 1e6, 'µs'];
+    seconds >= 0.9995
+      ? [seconds, 's']
+      : seconds >= 0.9995e-3
+        ? [seconds * 1e3, 'ms']
+        : [seconds * 1e6, 'µs'];
   const text = unit === 's' ? value.toPrecision(3) : value.toFixed(value < 99.95 ? 1 : 0);
   return `${text} ${unit}`;
 }

@@ -8,8 +8,8 @@ import type { Palette } from './theme';
 
 /** Pixels that the open legend takes at the top right of the drawing. */
 export const LEGEND = { width: 292, height: 270 };
-/** Pixels that the closed legend takes there, beyond the margin around the drawing. */
-export const LEGEND_BUTTON = { width: 112, height: 32 };
+/** Pixels that the closed legend takes there. */
+export const LEGEND_BUTTON = { width: 112, height: 48 };
 
 const TITLES: Record<Colouring, string> = {
   bytes: 'Bytes saved for backward, per operation',
@@ -19,20 +19,19 @@ const TITLES: Record<Colouring, string> = {
   none: 'Legend',
 };
 
+/** What stands in place of a scale that no value is on. */
+const NOTHING: Partial<Record<Colouring, string>> = {
+  bytes: 'Nothing is saved for backward.',
+  gradient: 'No norm is finite and above zero.',
+};
+
 /** Fills the legend for the colouring in use. */
 export function showLegend(element: HTMLDetailsElement, state: GraphState, palette: Palette): void {
   element.replaceChildren(h('summary', {}, h('b', {}, titleOf(state))));
-  const texts = clipped(scaleTicks(state), state);
-  if (texts.length > 0) {
-    const ramp = h('div', { class: 'ramp' });
-    for (const colour of palette.scale) ramp.append(h('i', { style: `background:${colour}` }));
-    const ticks = h('div', { class: 'ticks' });
-    for (const text of texts) ticks.append(h('span', {}, text));
-    element.append(ramp, ticks);
-  }
-  element.append(...keysOf(state, palette));
-  for (const part of state.mostFlow > 1 ? [1, 1 / 16] : []) {
+  element.append(...scaleOf(state, palette), ...keysOf(state, palette));
+  for (const part of [1, 1 / 16]) {
     const bytes = state.mostFlow * part;
+    if (bytes <= 1) continue;
     const width = state.widthOf(bytes).toFixed(1);
     element.append(
       key('flow', `${formatBytes(bytes)} flow along an edge`, `border-top-width:${width}px`),
@@ -44,6 +43,23 @@ export function showLegend(element: HTMLDetailsElement, state: GraphState, palet
   element.append(h('p', {}, 'Arrows follow the data; gradients run back.'));
 }
 
+/** The ramp with its ticks; a swatch where all values are alike, a sentence where there are none. */
+function scaleOf(state: GraphState, palette: Palette): HTMLElement[] {
+  const texts = clipped(scaleTicks(state), state);
+  const [text] = texts;
+  if (text === undefined) {
+    const none = !state.colours && NOTHING[state.colouring];
+    return none ? [h('p', {}, none)] : [];
+  }
+  if (texts.length === 1)
+    return [key('swatch', `${text}: all norms alike`, `background:${palette.scale[4]}`)];
+  const ramp = h('div', { class: 'ramp' });
+  for (const colour of palette.scale) ramp.append(h('i', { style: `background:${colour}` }));
+  const ticks = h('div', { class: 'ticks' });
+  for (const tick of texts) ticks.append(h('span', {}, tick));
+  return [ramp, ticks];
+}
+
 function titleOf({ colours, colouring }: GraphState): string {
   return colours ? `Gradient norm at ${stepName(colours)} (log)` : TITLES[colouring];
 }
@@ -51,7 +67,7 @@ function titleOf({ colours, colouring }: GraphState): string {
 /** The loss is left out of the scale of norms: its gradient is 1 whatever the model does. */
 function clipped(texts: string[], { colouring, colours, norms, root }: GraphState): string[] {
   const loss = Math.log10(root?.gradient?.norm ?? NaN);
-  if (colours || colouring !== 'gradient' || !norms) return texts;
+  if (colours || colouring !== 'gradient' || !norms || texts.length < 2) return texts;
   const last = texts.length - 1;
   return texts.map((text, at) =>
     at === last && loss > norms[1] ? `≥ ${text}` : at === 0 && loss < norms[0] ? `≤ ${text}` : text,
@@ -67,6 +83,7 @@ function keysOf(state: GraphState, palette: Palette): HTMLElement[] {
     ];
   switch (state.colouring) {
     case 'bytes':
+      if (state.mostSaved === 0) return [];
       return [
         key('', 'held here first (full bar: largest)'),
         key('held', '↑ already held by an earlier operation'),

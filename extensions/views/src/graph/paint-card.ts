@@ -143,7 +143,9 @@ function paintDetails(
   const { context, palette } = scene;
   const { figure } = shade;
   const short = `${countOps(group)}${figure ? ' ·' : ''}`;
-  const lines = open ? [summary(group, figure), short, ''] : [short, ''];
+  // Closed, a module named by its number says what it is.
+  const whole = open || /^\d/.test(group.title) ? [summary(group, figure)] : [];
+  const lines = [...whole, short, ''];
   const crossed = open ? crossings(box.lines, box.y) : [];
   const left = open ? box.axis + 10 : box.x + box.width * 0.4 + 10;
   font(scene, 11, true);

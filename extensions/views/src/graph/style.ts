@@ -7,11 +7,15 @@ import { scoped, TOKENS } from './tokens';
 export const SHARED = scoped(
   'graph',
   `${TOKENS}
-.wv-crumbs{display:flex;align-items:center;gap:2px;min-width:48px;overflow:hidden;white-space:nowrap;flex:0 1 auto}
+.wv-crumbs{display:flex;align-items:center;gap:2px;min-width:64px;overflow:hidden;white-space:nowrap;flex:0 1 auto}
 .wv-crumbs span{color:$ink2}
-.wv-crumbs button,.wv-crumbs b,.wv-row .name{overflow:hidden;text-overflow:ellipsis}
-.wv-crumbs button{max-width:180px;flex:0 1 auto;min-width:18px}
-.wv-crumbs b{font-weight:600;flex:0 1 auto;min-width:30px}
+.wv-crumbs *,.wv-row .name{overflow:hidden;text-overflow:ellipsis}
+.wv-crumbs *{max-width:180px;flex:none}
+.wv-crumbs span{max-width:none}
+.wv-crumbs b{font-weight:600;max-width:320px}
+.wv-crumbs[data-cut]>:not(b){display:none}
+.wv-crumbs[data-cut] b{flex:0 1 auto}
+.wv-crumbs[data-cut] span+b::before{content:'… › ';font-weight:400;color:$ink2}
 .wv-body{flex:1;display:flex;min-height:0;position:relative}
 .wv-tree{width:228px;flex:none;border-right:1px solid $line;display:flex;flex-direction:column;min-height:0;background:$surface}
 .wv-tree header{padding:8px 12px;display:flex;justify-content:space-between;color:$ink2;font-size:12px}

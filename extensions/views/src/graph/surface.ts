@@ -2,9 +2,10 @@
 import { Camera } from './camera';
 import { h } from './dom';
 import type { Box } from './layout';
-import { LEGEND_BUTTON } from './legend';
+import { LEGEND, LEGEND_BUTTON } from './legend';
 import { paint } from './paint';
-import { pick } from './pick';
+import { pick, type Hit } from './pick';
+import { reach } from './reach';
 import type { Drawing } from './drawing';
 import type { Palette } from './theme';
 
@@ -69,9 +70,9 @@ export class Surface {
   /** Moves the camera over 150 ms, or at once where motion is not wanted. */
   animate(change: (camera: Camera) => void): void {
     const { camera } = this;
-    const start = { x: camera.x, y: camera.y, zoom: camera.zoom };
+    const start = { ...camera };
     change(camera);
-    const end = { x: camera.x, y: camera.y, zoom: camera.zoom };
+    const end = { ...camera };
     cancelAnimationFrame(this.#animation);
     const still =
       typeof matchMedia !== 'function' || matchMedia('(prefers-reduced-motion: reduce)').matches;
@@ -93,39 +94,35 @@ export class Surface {
     this.#animation = requestAnimationFrame(tick);
   }
 
-  /**
-   * The first look at a drawing; returns whether `width` by `height` pixels at the top right stay
-   * free. A width of 0 asks for no more than the closed legend takes.
-   */
-  open(width: number, height: number): boolean {
+  /** The first look at a drawing; returns whether it leaves the place of an open legend free. */
+  open(roomy: boolean): boolean {
     const root = this.#state?.layout.root;
     if (!root) return true;
     const { camera } = this;
     camera.open(root, root.axis);
-    const top = root.children.filter(({ y }) => (y - camera.y) * camera.zoom < height);
-    const right = Math.max(...top.map((box) => box.x + box.width));
-    const rect = { ...root, width: right - root.x };
-    const { x } = camera;
-    const free = width > 0 && camera.clear(rect, width);
-    if (!free) {
-      camera.x = x;
-      // Closed it is a button, and nothing is under that either.
-      if (!camera.clear(rect, LEGEND_BUTTON.width)) {
-        camera.x = x;
-        camera.y -= LEGEND_BUTTON.height / camera.zoom;
-      }
-    }
+    const free = roomy && this.clear(LEGEND);
+    // Closed it is a button, and nothing is under that either.
+    if (!free && !this.clear(LEGEND_BUTTON)) camera.y = root.y - 40 / camera.zoom;
     this.redraw();
     return free;
   }
 
-  /** Shows the whole drawing, beside what covers its right where there is room. */
+  /** Whether so many pixels at the top right are free of the drawing, which may move for them. */
+  clear({ width, height }: Readonly<{ width: number; height: number }>, move = true): boolean {
+    const root = this.#state?.layout.root;
+    if (!root) return true;
+    const { camera } = this;
+    const right = reach(root, camera.y, camera.y + height / camera.zoom);
+    return camera.clear(root.x, right, width, move);
+  }
+
+  /** Shows the whole drawing, beside the `covered` pixels of the open legend where it must. */
   fit(covered: number): void {
     const root = this.#state?.layout.root;
     if (root)
       this.animate((camera) => {
         camera.fit(root);
-        camera.clear(root, covered);
+        if (covered > 0 && !this.clear(LEGEND)) camera.fit(root, covered);
       });
   }
 
@@ -144,17 +141,18 @@ export class Surface {
     this.#moved();
   }
 
-  /** Moves to a box that is out of view, or under the `covered` pixels of the inspector. */
-  show(box: Box, reveal: boolean, covered: number): void {
+  /** Moves to a box out of view, or under `covered` pixels at the right; `then` may move further. */
+  show(box: Box, reveal: boolean, covered: number, then: () => void): void {
     const { camera } = this;
     const { x, width } = box.node;
     const right = (x + width - camera.x) * camera.zoom;
     const over = Math.max(0, right + 16 - (camera.width - covered));
     if (!reveal && (covered === 0 || over === 0 || box.open)) return;
     this.animate((view) => {
-      if (reveal && view.zoom < 0.6) view.zoomAt(0.9 / view.zoom);
-      if (reveal) view.reveal({ x, y: box.y, width, height: box.height }, 40, covered);
-      else view.pan(-over, 0);
+      if (!reveal) return view.pan(-over, 0);
+      if (view.zoom < 0.6) view.zoomAt(0.9 / view.zoom);
+      view.reveal({ x, y: box.y, width, height: box.height }, 40, covered);
+      then();
     });
   }
 
@@ -190,7 +188,7 @@ export class Surface {
     });
     element.addEventListener('pointermove', (event) => {
       if (!down) {
-        this.#hover(event);
+        this.#setHovered(this.#hit(event)?.box ?? null);
         return;
       }
       const dx = event.clientX - down.x;
@@ -210,23 +208,21 @@ export class Surface {
     element.addEventListener('pointercancel', () => (down = null));
     element.addEventListener('pointerleave', () => this.#setHovered(null));
     element.addEventListener('dblclick', (event) => {
-      const { x, y } = this.#at(event);
-      const hit = this.#state && pick(this.#state.layout.root, x, y);
+      const hit = this.#hit(event);
       if (hit && hit.box.item.kind !== 'operation' && !hit.handle) this.events.toggle(hit.box);
     });
     element.addEventListener('wheel', (event) => this.#wheel(event), { passive: false });
   }
 
   #click(event: PointerEvent): void {
-    const { x, y } = this.#at(event);
-    const hit = this.#state && pick(this.#state.layout.root, x, y);
+    const hit = this.#hit(event);
     if (hit?.handle) this.events.toggle(hit.box);
     else this.events.select(hit?.box ?? null);
   }
 
-  #hover(event: PointerEvent): void {
+  #hit(event: MouseEvent): Hit | null {
     const { x, y } = this.#at(event);
-    this.#setHovered(this.#state ? (pick(this.#state.layout.root, x, y)?.box ?? null) : null);
+    return this.#state && pick(this.#state.layout.root, x, y);
   }
 
   #setHovered(box: Box | null): void {

@@ -74,7 +74,7 @@ position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%
 .wv-seg span{align-self:center;min-width:52px;text-align:center;border-right:1px solid $stroke;line-height:26px;background:$raise}
 .wv-find{height:28px;border:1px solid $stroke;border-radius:4px;background:$raise;padding:0 8px;display:inline-flex;align-items:center;gap:6px;min-width:90px;flex:0 9999 228px}
 .wv-view .wv-find input:focus-visible{outline:none}
-.wv-find input{border:0;background:none;min-width:0;flex:1;height:26px;padding:0;box-shadow:none}
+.wv-find input{border:0;background:none;min-width:0;text-overflow:ellipsis;flex:1;height:26px;padding:0;box-shadow:none}
 .wv-find:focus-within{outline:2px solid $sel;outline-offset:-1px}
 .wv-find output{color:$ink2;font-size:12px;white-space:nowrap}
 .wv-find:focus-within,.wv-find:has(input:not(:placeholder-shown)){min-width:196px}

@@ -19,6 +19,8 @@ export interface Toolbar {
   element: HTMLElement;
   search: HTMLInputElement;
   update: (state: Drawing | null, table: boolean, at: number) => void;
+  /** Leaves of the path what there is room for. */
+  measure: () => void;
   /** Shows the zoom; called for every frame of a pan, so it touches one text. */
   showZoom: (zoom: number) => void;
   /** Shows which side panels are open. */
@@ -87,12 +89,18 @@ export function toolbar(view: ToolbarHost, { lead, middle, tail }: BarSlots): To
     const count = state?.matches.length ?? 0;
     found.textContent = state?.query ? (count === 0 ? 'none' : `${at + 1} of ${count}`) : '';
     crumbs.replaceChildren(...breadcrumbs(state, view.show));
+    crumbs.title = crumbs.textContent ?? '';
+    measure();
+  };
+  const measure = (): void => {
+    crumbs.removeAttribute('data-cut');
+    crumbs.toggleAttribute('data-cut', crumbs.scrollWidth > crumbs.clientWidth);
   };
   const panels = (treeOn: boolean, inspectorOn: boolean): void => {
     tree.setAttribute('aria-pressed', String(treeOn));
     inspector.setAttribute('aria-pressed', String(inspectorOn));
   };
-  return { element, search, update, showZoom, panels };
+  return { element, search, update, measure, showZoom, panels };
 }
 
 function breadcrumbs(state: Drawing | null, select: (item: Item | null) => void): Node[] {

@@ -7,7 +7,6 @@ import { parametersIn } from './parameters';
 
 const ROW = 24;
 const SPARE = 8;
-const FIRST_LOOK = 40;
 
 interface Row {
   item: Item;
@@ -24,10 +23,8 @@ export interface TreeFace<S> {
 export interface TreePanel<S> {
   element: HTMLElement;
   show: (state: S) => void;
-  /** Marks the selection and opens what hides it. */
+  /** Shows what the drawing has open, and the selection. */
   update: () => void;
-  /** Opens or closes a group as it is in the drawing. */
-  set: (group: Group, to: boolean) => void;
 }
 
 /** What an item is called in lists. */
@@ -36,7 +33,16 @@ export function nameOf(item: Item): string {
   return item.kind === 'repeat' ? `${item.title} × ${countRepeats(item)}` : item.title;
 }
 
-/** Makes the panel with the map at its foot; `onSelect` and `onToggle` hear what was pressed. */
+/** What a module named by its number is a call of: `0` alone tells nobody what it is. */
+function classOf(item: Item, { record }: Drawing): string {
+  if (!/^\d/.test(nameOf(item))) return '';
+  return item.kind === 'operation' ? (record.modules[item.module]?.cls ?? '') : item.cls;
+}
+
+/**
+ * Makes the panel with the map at its foot; `onSelect` and `onToggle` hear what was pressed. What is
+ * open in the drawing is open here, so there is one set of open boxes.
+ */
 export function treePanel<S extends Drawing>(
   face: TreeFace<S>,
   map: HTMLElement,
@@ -61,43 +67,32 @@ export function treePanel<S extends Drawing>(
   );
   let state: S | null = null;
   let rows: Row[] = [];
-  const open = new Set<Group>();
+  let laid: unknown = null;
+  let shown: Item | null = null;
 
   const collect = (): void => {
     rows = [];
     const walk = (group: Group, depth: number): void => {
       for (const item of group.children) {
         rows.push({ item, depth });
-        if (item.kind !== 'operation' && open.has(item)) walk(item, depth + 1);
+        if (item.kind !== 'operation' && state?.open.has(item)) walk(item, depth + 1);
       }
     };
     if (state) {
       rows.push({ item: state.tree.root, depth: 0 });
-      if (open.has(state.tree.root)) walk(state.tree.root, 1);
+      walk(state.tree.root, 1);
     }
     spacer.style.height = `${rows.length * ROW}px`;
-  };
-  const set = (group: Group, to: boolean): void => {
-    if (to) open.add(group);
-    else open.delete(group);
-    collect();
-    draw();
-  };
-  const toggle = (group: Group): void => {
-    const to = !open.has(group);
-    set(group, to);
-    // the drawing as a whole has no box that closes
-    if (state && group.parent && state.open.has(group) !== to) onToggle(group);
   };
   const draw = (): void => {
     if (!state) return;
     const first = Math.max(0, Math.floor(scroller.scrollTop / ROW) - SPARE);
     const last = Math.ceil((scroller.scrollTop + (scroller.clientHeight || 800)) / ROW) + SPARE;
-    const shown = state;
+    const drawn = state;
     spacer.replaceChildren(
       ...rows.slice(first, last).map((row, index) => {
-        const line = rowOf(row, open, row.item === shown.selected, toggle, onSelect);
-        line.append(...face.figures(row.item, shown));
+        const line = rowOf(row, drawn, onToggle, onSelect);
+        line.append(...face.figures(row.item, drawn));
         line.style.cssText = `position:absolute;left:0;right:0;top:${(first + index) * ROW}px`;
         line.style.paddingLeft = `${4 + row.depth * 9}px`;
         return line;
@@ -108,15 +103,15 @@ export function treePanel<S extends Drawing>(
   scroller.addEventListener('keydown', (event) => {
     const at = rows.findIndex(({ item }) => item === state?.selected);
     const row = rows[at];
-    const group = row && row.item.kind !== 'operation' ? row.item : null;
+    const group = row && row.item.kind !== 'operation' && row.item.parent ? row.item : null;
+    const open = group && state?.open.has(group);
     const move = (index: number): void => {
       const next = rows[Math.min(rows.length - 1, Math.max(0, index))];
       if (next) onSelect(next.item);
     };
     if (event.key === 'ArrowDown') move(at + 1);
     else if (event.key === 'ArrowUp') move(at - 1);
-    else if (event.key === 'ArrowRight' && group && !open.has(group)) toggle(group);
-    else if (event.key === 'ArrowLeft' && group && open.has(group)) toggle(group);
+    else if (group && event.key === (open ? 'ArrowLeft' : 'ArrowRight')) onToggle(group);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -124,13 +119,11 @@ export function treePanel<S extends Drawing>(
 
   const update = (): void => {
     if (!state) return;
-    const { selected } = state;
-    if (selected) {
-      const path = state.path(selected);
-      if (path.some((group) => !open.has(group))) {
-        for (const group of path) open.add(group);
-        collect();
-      }
+    const { selected, layout } = state;
+    if (laid !== layout) collect();
+    laid = layout;
+    // A person may have scrolled on since it was selected.
+    if (shown !== selected) {
       const at = rows.findIndex(({ item }) => item === selected);
       const top = at * ROW;
       if (
@@ -139,48 +132,39 @@ export function treePanel<S extends Drawing>(
       )
         scroller.scrollTop = top - scroller.clientHeight / 3;
     }
+    shown = selected;
     draw();
   };
   const show = (next: S): void => {
     state = next;
-    open.clear();
-    // As many levels as fit without scrolling far.
-    let level: Group[] = [next.tree.root];
-    let count = 1;
-    while (level.length > 0) {
-      count += level.reduce((sum, group) => sum + group.children.length, 0);
-      if (count > FIRST_LOOK && level[0] !== next.tree.root) break;
-      for (const group of level) open.add(group);
-      level = level.flatMap(({ children }) =>
-        children.flatMap((c) => (c.kind === 'operation' || c.kind === 'compiled' ? [] : [c])),
-      );
-    }
     foot.replaceChildren(...face.foot(next).map((text) => h('p', {}, text)));
-    collect();
-    draw();
+    update();
   };
-  return { element, show, update, set };
+  return { element, show, update };
 }
 
-function rowOf(
+function rowOf<S extends Drawing>(
   { item, depth }: Row,
-  open: ReadonlySet<Group>,
-  selected: boolean,
+  state: S,
   toggle: (group: Group) => void,
   onSelect: (item: Item) => void,
 ): HTMLElement {
-  const group = item.kind === 'operation' ? null : item;
-  const twist = h('span', { class: 'twist' }, group ? (open.has(group) ? '▾' : '▸') : '');
+  // The drawing as a whole has no box that closes.
+  const group = item.kind !== 'operation' && item.parent ? item : null;
+  const open = group && state.open.has(group);
+  const twist = h('span', { class: 'twist' }, group ? (open ? '▾' : '▸') : '');
   const label = nameOf(item);
   const name = h('span', { class: 'name', title: shorten(label, 300) }, shorten(label, 80));
+  const cls = classOf(item, state);
+  if (cls) name.append(h('span', { class: 'wv-note' }, ` ${shorten(cls, 40)}`));
   const row = h(
     'div',
     {
       class: 'wv-row',
       role: 'treeitem',
       'aria-level': depth + 1,
-      'aria-selected': String(selected),
-      'aria-expanded': group ? String(open.has(group)) : null,
+      'aria-selected': String(item === state.selected),
+      'aria-expanded': group && String(open),
     },
     twist,
     name,

@@ -11,7 +11,6 @@ import { inspect } from './inspector';
 import { Finder } from './finder';
 import { FirstLook } from './first-look';
 import { handleKey } from './keyboard';
-import { LEGEND } from './legend';
 import { minimap } from './minimap';
 import type { GraphViewOptions, GraphViewState } from './mount';
 import { Panels } from './panels';
@@ -129,7 +128,7 @@ export class GraphView<S extends Drawing> {
     this.#look.take();
     if (item) this.#panels.selected();
     const box = state.box(item);
-    if (box && item !== state.tree.root) this.#surface.show(box, reveal, this.#panels.covered);
+    if (box && item !== state.tree.root) this.#look.show(box, reveal, this.#panels.covered);
     this.refresh(item ? this.face.describe(state, item) : undefined);
   }
 
@@ -141,9 +140,9 @@ export class GraphView<S extends Drawing> {
     if (!state) return;
     const before = state.box(group);
     state.toggle(group);
-    this.#tree.set(group, state.open.has(group));
     this.#look.take();
     this.#surface.follow(before, state.box(group));
+    this.#look.giveWay(false);
     this.refresh(`${shorten(group.title, 80)} ${state.open.has(group) ? 'opened' : 'closed'}`);
   };
 
@@ -158,7 +157,7 @@ export class GraphView<S extends Drawing> {
   }
 
   fit(): void {
-    this.#surface.fit(this.#legend.open ? LEGEND.width : 0);
+    this.#surface.fit(this.#look.reserved);
   }
 
   toggleTable(): void {
@@ -176,6 +175,7 @@ export class GraphView<S extends Drawing> {
     // Out of sight, in a tab behind or a cell far away: everything stays as it was.
     if (this.#surface.camera.width > 1 && this.#main.clientWidth === 0) return;
     this.#panels.resize();
+    this.#bar.measure();
     this.#surface.resize(this.#main.clientWidth, this.#main.clientHeight);
     this.#look.choose();
     this.#drawAround();
