@@ -39,8 +39,7 @@ function compiled(inner = INNER, nodes = NODES): GraphColumns {
   const whole = graphOf([...names, ...nodes.map((n) => ({ ...n, inputs: [] }))]);
   const record = graphOf(nodes);
   const rows = whole.node_module.length - nodes.length;
-  const last = (column: ArrayLike<number>): number[] =>
-    Array.from(column).slice(rows);
+  const last = (column: ArrayLike<number>): number[] => Array.from(column).slice(rows);
   const links = inner.flatMap(({ inputs = [] }, to) => inputs.map((from) => [from, to] as const));
   return {
     ...record,
