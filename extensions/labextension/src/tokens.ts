@@ -32,7 +32,10 @@ export interface IConnection extends IDisposable {
 
 /** The kernels of all open notebooks. */
 export interface IWorkbenchConnections {
-  /** The active notebook's, or the last active one's while another kind of tab is in front. */
+  /**
+   * The active notebook's; with a capture's tab in front, that of the notebook it was captured in;
+   * else the one before.
+   */
   readonly current: IConnection | null;
   readonly currentChanged: ISignal<IWorkbenchConnections, IConnection | null>;
   /** A connection was added, removed or changed. */

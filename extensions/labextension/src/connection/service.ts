@@ -1,5 +1,7 @@
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Signal } from '@lumino/signaling';
+import type { Widget } from '@lumino/widgets';
+import { EXPERIMENT_ATTRIBUTE, NOTEBOOK_ATTRIBUTE } from '../documents/request';
 import type { IConnection, IWorkbenchConnections, IWorkbenchSettings } from '../tokens';
 import { Connection } from './connection';
 
@@ -14,12 +16,26 @@ export class WorkbenchConnections implements IWorkbenchConnections {
   ) {
     tracker.forEach((panel) => this.add(panel));
     tracker.widgetAdded.connect((_, panel) => this.add(panel));
-    tracker.currentChanged.connect(() => this.currentChanged.emit(this.current));
+    tracker.currentChanged.connect(() => this.tellCurrent());
   }
 
   get current(): IConnection | null {
-    const panel = this.tracker.currentWidget;
+    const panel = this.looked ?? this.tracker.currentWidget;
     return panel === null ? null : (this.connections.get(panel) ?? null);
+  }
+
+  /**
+   * Another tab came to the front. A capture's makes the kernel it came from the current one, and
+   * its experiment the selected one: two notebooks may train at once, and what a person looks at
+   * is what the commands and the side panel are about.
+   */
+  lookAt(tab: Widget | null): void {
+    if (tab !== null && this.connections.has(tab as NotebookPanel)) {
+      this.looked = null;
+    } else {
+      this.lookAtCapture(tab?.node.querySelector(`[${EXPERIMENT_ATTRIBUTE}]`) ?? null);
+    }
+    this.tellCurrent();
   }
 
   all(): readonly IConnection[] {
@@ -43,18 +59,41 @@ export class WorkbenchConnections implements IWorkbenchConnections {
     connection.changed.connect(() => this.changed.emit());
     panel.disposed.connect(() => this.remove(panel));
     this.changed.emit();
-    if (this.tracker.currentWidget === panel) {
-      // The tracker may have named it before it was known here.
-      this.currentChanged.emit(connection);
-    }
+    // The tracker may have named it before it was known here.
+    this.tellCurrent();
   }
 
   private remove(panel: NotebookPanel): void {
     this.connections.get(panel)?.dispose();
     this.connections.delete(panel);
+    this.looked = this.looked === panel ? null : this.looked;
     this.changed.emit();
-    this.currentChanged.emit(this.current);
+    this.tellCurrent();
   }
+
+  private lookAtCapture(view: Element | null): void {
+    const connection = this.forPath(view?.getAttribute(NOTEBOOK_ATTRIBUTE) ?? '');
+    const experiment = view?.getAttribute(EXPERIMENT_ATTRIBUTE) ?? '';
+    if (connection !== null) {
+      this.looked = connection.panel;
+      if (connection.store?.get().experiments.has(experiment) === true) {
+        connection.select(experiment);
+      }
+    }
+  }
+
+  private tellCurrent(): void {
+    const { current } = this;
+    if (current !== this.told) {
+      this.told = current;
+      this.currentChanged.emit(current);
+    }
+  }
+
+  /** The notebook whose capture was looked at last, after any notebook was. */
+  private looked: NotebookPanel | null = null;
+  /** The connection that listeners were last told of. */
+  private told: IConnection | null = null;
 
   private readonly connections = new Map<NotebookPanel, Connection>();
 }

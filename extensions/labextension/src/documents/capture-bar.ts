@@ -29,14 +29,14 @@ export class CaptureBar {
   }
 
   get slots(): Slots {
-    const { captures, compare, exports, note } = this;
+    const { captures, compare, exports, note, swap } = this;
     switch (this.view.address.kind) {
       case 'graph':
-        return { lead: [captures.element, note], tail: [compare.element, exports.element] };
+        return { lead: [beside(captures.element, note)], tail: [compare.element, exports.element] };
       case 'memory':
-        return { lead: [captures.element, note], tail: [exports.element] };
+        return { lead: [beside(captures.element, note)], tail: [exports.element] };
       case 'diff':
-        return { tail: [note, this.swap, exports.element] };
+        return { tail: [beside(swap, note), exports.element] };
     }
   }
 
@@ -86,6 +86,14 @@ export class CaptureBar {
   private readonly swap: HTMLButtonElement;
   /** Beside what is greyed: nobody has to point at it to learn why. */
   private readonly note = document.createElement('span');
+}
+
+/** A control with its note, which a bar never breaks apart. */
+function beside(control: HTMLElement, note: HTMLElement): HTMLElement {
+  const pair = document.createElement('span');
+  pair.className = 'jp-Workbench-pair';
+  pair.append(control, note);
+  return pair;
 }
 
 function key(name: string): HTMLElement {

@@ -15,7 +15,7 @@ import { CaptureFlow } from './flow-foot';
 import { type IGone, whyGone } from './gone';
 import { captionOf, type ICaptureName, nameOf, stemOf, titleOf } from './label';
 import { type IPlace, RecordPanel } from './record-panel';
-import { NOTEBOOK_ATTRIBUTE } from './request';
+import { EXPERIMENT_ATTRIBUTE, NOTEBOOK_ATTRIBUTE } from './request';
 
 /** Which capture a tab shows; plain data, so that a reloaded page can ask for it again. */
 export interface ICaptureAddress extends ICaptureName {
@@ -41,6 +41,7 @@ export class CaptureView extends RecordPanel {
     this.id = `workbench-capture-${this._address.tab}`;
     this.wanted = address.capture;
     this.node.setAttribute(NOTEBOOK_ATTRIBUTE, address.notebook);
+    this.node.setAttribute(EXPERIMENT_ATTRIBUTE, address.experiment);
     this.node.dataset.kind = address.kind;
     this.title.icon = CAPTURE_ICONS[address.kind];
     this.bar = new CaptureBar(this, commands, trans);

@@ -7,6 +7,8 @@ export const OPEN_EVENT = 'workbench:open';
 
 /** Where on the page a view says which notebook it belongs to. */
 export const NOTEBOOK_ATTRIBUTE = 'data-workbench-notebook';
+/** And of which experiment it shows a capture. */
+export const EXPERIMENT_ATTRIBUTE = 'data-workbench-experiment';
 
 /** What the event asks for, null when it is not one of ours. */
 export function readRequest(event: Event): IOpenRequest | null {

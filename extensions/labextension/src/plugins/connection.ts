@@ -9,6 +9,9 @@ export const connection: JupyterFrontEndPlugin<IWorkbenchConnections> = {
   autoStart: true,
   provides: IWorkbenchConnections,
   requires: [INotebookTracker, IWorkbenchSettings],
-  activate: (_app: JupyterFrontEnd, tracker: INotebookTracker, settings: IWorkbenchSettings) =>
-    new WorkbenchConnections(tracker, settings),
+  activate: (app: JupyterFrontEnd, tracker: INotebookTracker, settings: IWorkbenchSettings) => {
+    const connections = new WorkbenchConnections(tracker, settings);
+    app.shell.currentChanged?.connect((_, { newValue }) => connections.lookAt(newValue));
+    return connections;
+  },
 };

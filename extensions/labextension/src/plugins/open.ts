@@ -34,7 +34,12 @@ export const open: JupyterFrontEndPlugin<void> = {
       return (target instanceof Node ? connections.forNode(target) : null) ?? connections.current;
     }
 
-    function serve(request: IOpenRequest, connection: IConnection | null): Promise<unknown> {
+    /** `path` is the notebook's where the view says so, open or not. */
+    function serve(
+      request: IOpenRequest,
+      connection: IConnection | null,
+      path: string | null,
+    ): Promise<unknown> {
       const { experiment, capture, source } = request;
       const notebook = connection?.path;
       switch (request.kind) {
@@ -55,7 +60,10 @@ export const open: JupyterFrontEndPlugin<void> = {
             ? commands.execute(CommandIDs.openRunTensorBoard, { notebook, experiment })
             : commands.execute(CommandIDs.openTensorBoard, { logdir: request.path });
         case 'goto':
-          return commands.execute(CommandIDs.goto, { notebook, source: { ...source } });
+          return commands.execute(CommandIDs.goto, {
+            notebook: notebook ?? path,
+            source: { ...source },
+          });
       }
     }
 
@@ -64,10 +72,22 @@ export const open: JupyterFrontEndPlugin<void> = {
       caption: trans.__('Show the line of code that a view refers to'),
       execute: reporting(async (args) => {
         const source = args['source'] as unknown as ISourceLine;
-        const connection = connections.forPath(String(args['notebook'])) ?? connections.current;
-        await (source.cell == null ? goToFile(source) : goToCell(source, connection));
+        const path = args['notebook'];
+        await (source.cell == null ? goToFile(source) : goToCell(source, notebookAt(path)));
       }),
     });
+
+    /** The notebook a view belongs to; what belongs to none may mean the one in front. */
+    function notebookAt(path: unknown): IConnection | null {
+      if (typeof path !== 'string' || path === '') {
+        return connections.current;
+      }
+      const connection = connections.forPath(path);
+      if (connection === null) {
+        throw new Error(trans.__('The line is in a cell of %1: open that notebook first.', path));
+      }
+      return connection;
+    }
 
     async function goToCell(source: ISourceLine, connection: IConnection | null): Promise<void> {
       const index = connection === null ? -1 : findCell(connection.panel, source);
@@ -95,7 +115,7 @@ export const open: JupyterFrontEndPlugin<void> = {
       const request = readRequest(event);
       if (request !== null) {
         event.preventDefault();
-        serve(request, connectionOf(event)).catch(report);
+        serve(request, connectionOf(event), notebookOf(event)).catch(report);
       }
     });
   },

@@ -80,7 +80,7 @@ describe('a tab whose capture is in no kernel', () => {
   });
 
   it('says in its bar why nothing else can be shown', () => {
-    const note = (): string => view['bar'].slots.lead?.[1]?.textContent ?? '';
+    const note = (): string => view['bar'].slots.lead?.[0]?.lastChild?.textContent ?? '';
     enter('open');
     expect(note()).toBe('');
     enter('absent');
