@@ -41,18 +41,18 @@ export class FirstLook {
 
   /** Shows a box, beside the inspector's `covered` pixels and the legend. */
   show(box: Box, reveal: boolean, covered: number): void {
-    const taken = covered || (reveal ? this.reserved : 0);
-    this.surface.show(box, reveal, taken, () => this.giveWay(true));
+    this.surface.show(box, reveal, covered, () => (this.giveWay(true) ? 0 : this.reserved));
   }
 
   /**
    * After the view itself moved or changed the drawing: that gives way to the open legend where it
-   * may `move`, else the legend closes.
+   * may `move`, else the legend closes. Returns whether nothing lies under the legend.
    */
-  giveWay(move: boolean): void {
+  giveWay(move: boolean): boolean {
     const { surface, legend } = this;
-    if (legend.open && !surface.clear(LEGEND, move) && !this.#pressed) legend.open = false;
-    if (!legend.open) surface.clear(LEGEND_BUTTON, move);
+    if (legend.open && surface.clear(LEGEND, move)) return true;
+    if (!this.#pressed) legend.open = false;
+    return !legend.open && surface.clear(LEGEND_BUTTON, move);
   }
 
   /** The legend stays open only where the drawing leaves it room. */

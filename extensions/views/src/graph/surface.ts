@@ -141,18 +141,18 @@ export class Surface {
     this.#moved();
   }
 
-  /** Moves to a box out of view, or under `covered` pixels at the right; `then` may move further. */
-  show(box: Box, reveal: boolean, covered: number, then: () => void): void {
+  /** Moves to a box out of view, or under `covered` pixels at the right; `over` counts them then. */
+  show(box: Box, reveal: boolean, covered: number, over: () => number): void {
     const { camera } = this;
     const { x, width } = box.node;
-    const right = (x + width - camera.x) * camera.zoom;
-    const over = Math.max(0, right + 16 - (camera.width - covered));
-    if (!reveal && (covered === 0 || over === 0 || box.open)) return;
+    const hidden = (x + width - camera.x) * camera.zoom + 16 - (camera.width - covered);
+    if (!reveal && (covered === 0 || hidden <= 0 || box.open)) return;
     this.animate((view) => {
-      if (!reveal) return view.pan(-over, 0);
+      if (!reveal) return view.pan(-hidden, 0);
       if (view.zoom < 0.6) view.zoomAt(0.9 / view.zoom);
-      view.reveal({ x, y: box.y, width, height: box.height }, 40, covered);
-      then();
+      const rect = { x, y: box.y, width, height: box.height };
+      view.reveal(rect, 40, covered);
+      view.reveal(rect, 40, Math.max(covered, over()));
     });
   }
 
