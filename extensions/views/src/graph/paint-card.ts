@@ -18,11 +18,12 @@ function summary(group: Group, figure: string): string {
 
 /** A card or header stays on its level's surface where the colouring says nothing of modules. */
 function shadeOfGroup(scene: Scene, group: Group, open: boolean): Shade {
-  const { palette, state } = scene;
+  const { palette, state, detail } = scene;
   const shade = state.shade(group, palette);
-  const { ink, ink2 } = palette;
-  if (open) return { ...shade, fill: palette.raise, ink, ink2, hatched: false };
-  return shade.fill === palette.raise ? { ...shade, fill: palette.level[0] } : shade;
+  const { ink, ink2, raise, stroke, level } = palette;
+  if (open) return { ...shade, fill: raise, ink, ink2, hatched: false };
+  // From far away a card is a speck like any other, seen against the box around it.
+  return shade.fill === raise ? { ...shade, fill: detail === 'box' ? stroke : level[0] } : shade;
 }
 
 /** A collapsed box: one card with a stacked edge. */
