@@ -6,6 +6,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils.tensorboard.summary import hparams, text
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ def _cell(value: str) -> str:
 
 
 def _version(package: str) -> str:
+    """Of torch with what it was built for (``+cu130``), which its package does not always say."""
+    if package == "torch":
+        return str(torch.__version__)
     try:
         return version(package)
     except PackageNotFoundError:

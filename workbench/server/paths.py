@@ -6,6 +6,7 @@ inside the root leads out of it.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def relative_to_root(root: Path, folder: Path) -> str:
 
 def _checked(home: Path, given: str, may_be_absent: bool) -> Path:
     folder = (home / given).resolve()
+    if folder.is_symlink():  # from Python 3.13 on, `resolve` leaves a loop of links as it is
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if not folder.is_relative_to(home):
         raise OutsideRootError(
             f"{_shown(given)} leads outside the folder Jupyter serves ({home}); choose a folder "
