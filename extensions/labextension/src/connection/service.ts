@@ -16,7 +16,11 @@ export class WorkbenchConnections implements IWorkbenchConnections {
   ) {
     tracker.forEach((panel) => this.add(panel));
     tracker.widgetAdded.connect((_, panel) => this.add(panel));
-    tracker.currentChanged.connect(() => this.tellCurrent());
+    // A notebook that was just opened is in front before it is known here.
+    tracker.currentChanged.connect(() => {
+      this.looked = null;
+      this.tellCurrent();
+    });
   }
 
   get current(): IConnection | null {

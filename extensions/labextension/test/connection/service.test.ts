@@ -54,9 +54,12 @@ describe('the current one of two notebooks', () => {
     expect(current()).toBe('left.ipynb');
     lookAt({ node: document.createElement('div') });
     expect(current()).toBe('left.ipynb');
+    tracker.currentChanged.emit();
+    expect(current()).toBe('right.ipynb');
+    lookAt(captureOf('left.ipynb'));
     lookAt(right);
     expect(current()).toBe('right.ipynb');
-    expect(told).toEqual(['left.ipynb', 'right.ipynb']);
+    expect(told).toEqual(['left.ipynb', 'right.ipynb', 'left.ipynb', 'right.ipynb']);
   });
 
   it('stays where it is for a capture of a notebook that is closed', () => {
