@@ -77,13 +77,13 @@ function paintLabels(
   const below = nameWidth + rightWidth > room && shapeWidth + rightWidth <= room;
   context.fillStyle = shade.bad ? palette.bad : below ? ink2 : ink;
   context.textAlign = 'right';
-  context.fillText(figure, x + width - INSET, below ? y + 24 : y + 11.5);
+  context.fillText(figure, x + width - INSET, below ? y + 24 : y + 10.5);
   context.textAlign = 'left';
   context.fillStyle = ink2;
   drawText(context, under, x + INSET, y + 24, below ? room - rightWidth : room);
   font(scene, 12, true);
   context.fillStyle = ink;
-  drawText(context, operation.op, x + INSET, y + 11.5, below ? room : room - rightWidth);
+  drawText(context, operation.op, x + INSET, y + 10.5, below ? room : room - rightWidth);
 }
 
 /** Full bar: the largest operation. Hatched: bytes an earlier operation already held. */

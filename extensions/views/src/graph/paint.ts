@@ -1,6 +1,6 @@
 /**
  * Draws the visible part of a layout. What is outside the view is skipped box by box, and detail
- * goes as it becomes too small to read: all text from 90 %, name and bar from 60 %, blocks from
+ * goes as it becomes too small to read: all text from 85 %, name and bar from 60 %, blocks from
  * 30 %, below that boxes with specks of colour. No text is drawn under 11 pixels.
  */
 import type { Camera, Rect } from './camera';
@@ -28,7 +28,7 @@ export interface Scene {
 
 /** How much of a node is drawn at a zoom. */
 export function detailAt(zoom: number): Detail {
-  if (zoom >= 0.9) return 'all';
+  if (zoom >= 0.85) return 'all';
   if (zoom >= 0.6) return 'name';
   return zoom >= 0.3 ? 'block' : 'box';
 }
