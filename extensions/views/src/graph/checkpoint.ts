@@ -123,21 +123,19 @@ function holdersOutside(
   const holds: number[][] = makers.map(() => []);
   for (let edge = 0; edge < record.edge_from.length; edge += 1) {
     const [from, to] = [record.edge_from[edge], record.edge_to[edge]];
-    makers[to]?.push(from);
-    users[from]?.push(to);
+    makers[to].push(from);
+    users[from].push(to);
   }
   for (let hold = 0; hold < record.hold_node.length; hold += 1)
-    holds[record.hold_node[hold]]?.push(hold);
+    holds[record.hold_node[hold]].push(hold);
 
   const shape = (row: number): number => record.node_shape[row];
   const isView = (row: number): boolean => VIEW.test(text(record.node_type, row));
   /** Whether `row` saved something of that shape under a name that fits. */
   const saved = (row: number, of: number, fits: (name: string) => boolean): boolean =>
-    (holds[row] ?? []).some(
-      (hold) => record.hold_shape[hold] === of && fits(text(record.hold_name, hold)),
-    );
+    holds[row].some((hold) => record.hold_shape[hold] === of && fits(text(record.hold_name, hold)));
   const savedInput = (user: number, maker: number): boolean => {
-    const alike = (makers[user] ?? []).filter((other) => shape(other) === shape(maker));
+    const alike = makers[user].filter((other) => shape(other) === shape(maker));
     const at = alike.indexOf(maker);
     const fits = (name: string): boolean => alike.length === 1 || (SLOTS.get(name) ?? 0) === at;
     return saved(user, shape(maker), (name) => !name.startsWith('result') && fits(name));
@@ -146,7 +144,7 @@ function holdersOutside(
     base(row) {
       let found = row;
       while (isView(found)) {
-        const [maker] = makers[found] ?? [];
+        const [maker] = makers[found];
         if (maker === undefined) break;
         found = maker;
       }
@@ -157,7 +155,7 @@ function holdersOutside(
       if (!inside.has(base) && saved(base, shape(base), isResult)) return true;
       const pending = [base];
       for (let row = pending.pop(); row !== undefined; row = pending.pop())
-        for (const user of users[row] ?? [])
+        for (const user of users[row])
           if (isView(user)) pending.push(user);
           else if (!inside.has(user) && savedInput(user, row)) return true;
       return false;

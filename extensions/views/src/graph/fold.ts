@@ -36,7 +36,7 @@ export function foldCalls(record: GraphColumns, byCall: boolean): Folded {
       groups.push([]);
       if (key !== '') seen.set(key, group);
     }
-    groups[group]?.push(row);
+    groups[group].push(row);
     owner[row] = group;
   }
   return { groups, owner };
@@ -83,8 +83,8 @@ function foldOnce(record: GraphColumns, { groups, owner }: Folded): Folded {
     const to = consumer[group] ?? NONE;
     if (to < 0 || !plain[group] || !fed[group] || moduleOf(group) !== moduleOf(to)) continue;
     if (owner[record.root] === group) continue;
-    for (const row of groups[group] ?? []) owner[row] = to;
-    groups[to]?.unshift(...(groups[group] ?? []));
+    for (const row of groups[group]) owner[row] = to;
+    groups[to].unshift(...groups[group]);
     groups[group] = [];
   }
   const kept = groups.filter((rows) => rows.length > 0);

@@ -128,9 +128,9 @@ function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): n
   const next: number[][] = modules.map(() => []);
   const values: number[][] = modules.map(() => []);
   for (const [from = 0, to = 0] of flows) {
-    if (!gradient[from]) values[to]?.push(from);
+    if (!gradient[from]) values[to].push(from);
     else {
-      next[from]?.push(to);
+      next[from].push(to);
       waiting[to] += 1;
     }
   }
@@ -139,7 +139,7 @@ function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): n
   const add = (row: number): void => {
     const found = [row];
     for (const one of found)
-      for (const value of values[one] ?? []) if (!done.has(value)) found.push(value);
+      for (const value of values[one]) if (!done.has(value)) found.push(value);
     // Values are made in the order of the run.
     for (const one of [...new Set(found.slice(1))].sort((a, b) => a - b)) take(one);
     take(row);
@@ -160,7 +160,7 @@ function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): n
     const [row = 0] = ready.splice(best, 1);
     add(row);
     now = modules[row] ?? -1;
-    for (const to of next[row] ?? []) {
+    for (const to of next[row]) {
       waiting[to] -= 1;
       if (waiting[to] === 0) ready.push(to);
     }

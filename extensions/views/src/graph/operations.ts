@@ -98,7 +98,7 @@ function topological(record: GraphColumns, { groups, owner }: Folded): number[] 
     const from = owner[record.edge_from[edge]] ?? -1;
     const to = owner[record.edge_to[edge]] ?? -1;
     if (from < 0 || to < 0 || from === to) continue;
-    next[from]?.push(to);
+    next[from].push(to);
     waiting[to] += 1;
   }
   const keys = groups.map((rows) =>
@@ -111,7 +111,7 @@ function topological(record: GraphColumns, { groups, owner }: Folded): number[] 
   const order: number[] = [];
   for (let group = heap.pop(); group >= 0; group = heap.pop()) {
     order.push(group);
-    for (const to of next[group] ?? []) {
+    for (const to of next[group]) {
       waiting[to] -= 1;
       if (waiting[to] === 0) heap.push(to);
     }
@@ -123,7 +123,7 @@ function assemble(record: GraphColumns, { groups, owner }: Folded, order: number
   const position = new Int32Array(groups.length);
   const operations = order.map((group, id) => {
     position[group] = id;
-    return operationOf(record, groups[group] ?? [], id);
+    return operationOf(record, groups[group], id);
   });
   const sums = new Map<number, Flow>();
   for (let edge = 0; edge < record.edge_from.length; edge += 1) {
@@ -133,7 +133,7 @@ function assemble(record: GraphColumns, { groups, owner }: Folded, order: number
     const to = position[target];
     const source = owner[row] ?? -1;
     if (source < 0) {
-      const leaves = operations[to]?.leaves ?? [];
+      const leaves = operations[to].leaves;
       if (leaves.every((leaf) => leaf.row !== row)) leaves.push(leafOf(record, row));
       continue;
     }

@@ -79,8 +79,7 @@ export function place(
   // The first input of an item comes in at the top; only further ones may come in at the side.
   const first = new Set(verticals.flatMap((vertical) => vertical.links));
   const side = links.map((link, index) => link.side && link.to < count && !first.has(index));
-  const lastRow = (index: number): number =>
-    rowOf(links[index]?.to ?? count) - (side[index] ? 0 : 1);
+  const lastRow = (index: number): number => rowOf(links[index].to) - (side[index] ? 0 : 1);
   for (const chain of verticals) extendTail(chain, first, outgoing, lastRow);
   verticals.push(...lanes(links, verticals, bottomOf, lastRow));
   const { x, lane } = pack(verticals, rows, rank, bottom, links, extents, count);
@@ -95,7 +94,7 @@ function bottoms(planned: Plan, links: readonly Link[], extents: readonly Extent
   const { rank, rows, count, outgoing, trunk } = planned;
   return rank.map((row, item) => {
     if (trunk[item]) return row;
-    const after = (outgoing[item] ?? []).map((index) => links[index]?.to ?? count);
+    const after = outgoing[item].map((index) => links[index].to);
     const next = Math.min(rows, ...after.map((to) => (to < count ? (rank[to] ?? rows) : rows)));
     const need = Math.ceil(extents[item].height / PITCH);
     return Math.max(row, Math.min(next - 1, row + need - 1));
@@ -115,11 +114,11 @@ function chainRun(
   const last = bottomOf(items[items.length - 1]);
   const run: Vertical = { first: rowOf(head), last, items, links: [], width: 0, soft: false };
   for (let at = 1; at < items.length; at += 1)
-    for (const index of outgoing[items[at - 1]] ?? [])
+    for (const index of outgoing[items[at - 1]])
       if (links[index]?.to === items[at]) run.links.push(index);
   let nearest = -1;
   let row = -2;
-  const into = incoming[head] ?? [];
+  const into = incoming[head];
   const flows = into.filter((index) => !links[index]?.soft);
   for (const index of flows.length > 0 ? flows : into) {
     const above = bottomOf(links[index].from);
@@ -143,7 +142,7 @@ function extendTail(
   const tail = chain.items[chain.items.length - 1];
   let nearest = -1;
   let row = Infinity;
-  for (const index of outgoing[tail] ?? [])
+  for (const index of outgoing[tail])
     if (!first.has(index) && lastRow(index) < row) [nearest, row] = [index, lastRow(index)];
   if (nearest < 0) return;
   chain.links.push(nearest);

@@ -27,8 +27,8 @@ export function plan(
   const incoming: number[][] = Array.from({ length: count }, () => []);
   const outgoing: number[][] = Array.from({ length: count }, () => []);
   links.forEach((link, index) => {
-    if (link.to < count) incoming[link.to]?.push(index);
-    if (link.from >= 0) outgoing[link.from]?.push(index);
+    if (link.to < count) incoming[link.to].push(index);
+    if (link.from >= 0) outgoing[link.from].push(index);
   });
   const rank = ranks(count, links, incoming, outgoing);
   const rows = count === 0 ? 0 : Math.max(...rank) + 1;
@@ -46,14 +46,14 @@ function ranks(
 ): number[] {
   const rank = new Array<number>(count).fill(0);
   for (let item = 0; item < count; item += 1)
-    for (const index of incoming[item] ?? []) {
+    for (const index of incoming[item]) {
       const from = links[index].from;
       if (from >= 0) rank[item] = Math.max(rank[item], rank[from] + 1);
     }
   // What depends on nothing stands right above what uses it, not at the top of the box.
   for (let item = count - 1; item >= 0; item -= 1) {
-    if ((incoming[item] ?? []).length > 0) continue;
-    const uses = (outgoing[item] ?? []).map((index) => links[index]?.to ?? count);
+    if (incoming[item].length > 0) continue;
+    const uses = outgoing[item].map((index) => links[index].to);
     const below = uses.filter((to) => to < count).map((to) => rank[to]);
     if (below.length > 0 && below.length === uses.length) rank[item] = Math.min(...below) - 1;
   }
@@ -72,10 +72,10 @@ function findChains(
   const next = new Array<number>(count).fill(-1);
   for (let item = count - 1; item >= 0; item -= 1) {
     let widest = -1;
-    for (const index of outgoing[item] ?? []) {
+    for (const index of outgoing[item]) {
       const link = links[index];
-      if (!link || link.soft || link.to >= count) continue;
-      const length = down[link.to] + (weights[item] ?? 1);
+      if (link.soft || link.to >= count) continue;
+      const length = down[link.to] + weights[item];
       if (length > down[item] || (length === down[item] && link.width > widest)) {
         down[item] = length;
         widest = link.width;
@@ -90,9 +90,9 @@ function findChains(
       taken[item] = true;
       let best = -1;
       let score = -1;
-      for (const index of outgoing[item] ?? []) {
+      for (const index of outgoing[item]) {
         const link = links[index];
-        if (!link || link.soft || link.to >= count || taken[link.to]) continue;
+        if (link.soft || link.to >= count || taken[link.to]) continue;
         const value = down[link.to] * 1000 + link.width;
         if (value > score) [best, score] = [link.to, value];
       }

@@ -43,10 +43,10 @@ export function route(
   const runs = new Map<string, Run>();
   const trackOf = (index: number, gutter: number, from: number, to: number): Run => {
     const link = links[index];
-    const key = `${gutter}/${link?.source ?? ''}/${from}`;
+    const key = `${gutter}/${link.source}/${from}`;
     const known = runs.get(key);
-    const width = Math.max(link?.width ?? 1, known?.width ?? 0);
-    const run = known ?? { gutter, from, to, source: link?.source ?? '', width, y: 0 };
+    const width = Math.max(link.width, known?.width ?? 0);
+    const run = known ?? { gutter, from, to, source: link.source, width, y: 0 };
     run.width = width;
     // One run serves several targets of a source: it reaches the farthest one on each side.
     if (Math.abs(to - from) > Math.abs(run.to - from)) run.to = to;
@@ -73,7 +73,6 @@ export function route(
   const height = y;
   const points = paths.map((path, index) => {
     const link = links[index];
-    if (!link) return [];
     const { from, to } = link;
     const startY = from < 0 ? 0 : tops[rank[from]] + extents[from].height;
     const target = extents[to];
@@ -137,7 +136,7 @@ function occupancy(placed: Placement, extents: readonly Extent[]): Free {
   extents.forEach((extent, item) => {
     const x = placed.x[item];
     for (let row = placed.rank[item]; row <= placed.bottom[item]; row += 1)
-      taken[row]?.push([x - extent.left, x + extent.right]);
+      taken[row].push([x - extent.left, x + extent.right]);
   });
   return (row, left, right) => !(taken[row] ?? []).some(([a, b]) => a < right && b > left);
 }

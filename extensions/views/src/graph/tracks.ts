@@ -29,7 +29,7 @@ export function assignTracks(
   margins: Margins,
 ): { runs: Run[][]; heights: number[] } {
   const byGutter: Run[][] = Array.from({ length: rows + 1 }, () => []);
-  for (const run of runs) byGutter[run.gutter]?.push(run);
+  for (const run of runs) byGutter[run.gutter].push(run);
   const heights = byGutter.map((list, gutter) => {
     const least = gutter === 0 || gutter === rows ? margins.edge : margins.above(gutter);
     if (list.length === 0) return least;
@@ -55,7 +55,7 @@ function color(list: readonly Run[]): { of: number[]; widths: number[] } {
   const widths: number[] = [];
   const put = (index: number, depth: number): void => {
     const run = list[index];
-    if (!run || of[index] >= 0) return;
+    if (of[index] >= 0) return;
     let track = 0;
     if (depth < 8)
       list.forEach((other, at) => {
@@ -72,7 +72,7 @@ function color(list: readonly Run[]): { of: number[]; widths: number[] } {
       used.push([]);
       widths.push(0);
     }
-    used[track]?.push({ left, right, source: run.source });
+    used[track].push({ left, right, source: run.source });
     widths[track] = Math.max(widths[track] ?? 0, run.width);
     of[index] = track;
   };
