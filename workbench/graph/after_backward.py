@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from workbench.graph.collector import without_collections
 from workbench.graph.histogram import usable
 from workbench.graph.nonfinite import first_in_backward
 from workbench.graph.wording import plural
@@ -25,6 +26,7 @@ _COMPILED = (
 )
 
 
+@without_collections()
 def with_gradients(
     record: GraphRecord, watch: GradientWatch, *, unscale: bool = False
 ) -> GraphRecord:

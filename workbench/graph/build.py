@@ -24,6 +24,7 @@ from workbench.graph.capture import (
     root_of,
     walk,
 )
+from workbench.graph.collector import without_collections
 from workbench.graph.compiled import Inside
 from workbench.graph.names import Leaves, ModelNames
 from workbench.graph.owners import NOWHERE, OUTSIDE, owners_by_parameters, owners_by_sequence
@@ -69,6 +70,7 @@ class Origin:
     step: int | None = None
 
 
+@without_collections()
 def build_record(
     loss: torch.Tensor, origin: Origin, *, graph: Walk | None = None, read_loss: bool = True
 ) -> GraphRecord:
@@ -158,9 +160,9 @@ def _saved_columns(saved: SavedBytes, strings: Table[str]) -> dict[str, Any]:
         "hold_storage": np.array(holds.storage, dtype=np.int32),
         "hold_name": strings.rows(holds.name),
         "hold_shape": strings.rows(holds.shape),
-        "node_saved_bytes": saved.first,
-        "node_shared_bytes": saved.shared,
-        "saved_bytes": int(saved.first.sum()),
+        "node_saved_bytes": np.array(saved.first, dtype=np.int64),
+        "node_shared_bytes": np.array(saved.shared, dtype=np.int64),
+        "saved_bytes": sum(saved.first),
         **{f"{kind}_bytes": size for kind, size in saved.totals.items()},
     }
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -166,15 +167,24 @@ def _cached_name(names: dict[Any, str], value: Any) -> str:
     return found
 
 
-def shape_text(shape: Sequence[int]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
     """``8×3×224×224``."""
+    try:
+        return _shape_text(shape)
+    except TypeError:  # a size that is not known yet has no hash
+        return _shape_text.__wrapped__(shape)
+
+
+@lru_cache(maxsize=1024)
+def _shape_text(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
 def _num_bytes(metadata: Any, shape: Sequence[int]) -> int:
     if metadata.is_nested_tensor:
         return 0
-    return math.prod(map(int, shape)) * cast(int, metadata.dtype.itemsize)
+    num_values = math.prod(map(int, shape))
+    return num_values * metadata.dtype.itemsize
 
 
 def edge_bytes(graph: Walk, outputs: Outputs) -> Ints:

@@ -3,8 +3,8 @@
 Every node gets a hook that is handed the gradient of the node's output right before the node runs;
 a leaf's is what backward gave it. What the hook notes are numbers (of small gradients a copy until
 the buffer for these is full; on an accelerator, scalars that stay there until the backward has
-ended). A hook refers to its row, never to a node, and to its watch weakly: hooks whose watch is
-gone do nothing, and a watch goes with its view.
+ended). Hooks (`workbench.graph.node_hooks`) keep neither a node nor their watch alive; a watch goes
+with its view.
 
 Backward of *this* loss begins when the root's hook is called: a backward of another loss that
 shares some nodes is none of ours, whether it ran before, runs beside it on another thread or inside
@@ -21,11 +21,12 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from workbench.graph.collector import without_collections
 from workbench.graph.handing_on import doubtful, givers
 from workbench.graph.histogram import Histograms
+from workbench.graph.node_hooks import NodeHooks, Slots, look
 from workbench.graph.pending import Pending
 from workbench.graph.small import SmallGradients
 from workbench.graph.statistics import (
@@ -41,15 +42,11 @@ from workbench.graph.statistics import (
 from workbench.graph.torch_private import (
     at_end_of_backward,
     current_backward,
-    in_compiled_autograd,
     version_of,
-    without_dispatch,
-    without_functions,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.utils.hooks import RemovableHandle
 
     from workbench.graph.capture import Walk
 
@@ -68,7 +65,7 @@ class GradientWatch:
     def __init__(
         self, graph: Walk, batch_size: int | None = None, *, unscale: bool = False
     ) -> None:
-        self._handles: list[RemovableHandle] = []
+        self._hooks = NodeHooks(weakref.ref(self))
         self._backward = -1
         self._batch_size = batch_size
         self._unscale = unscale
@@ -85,16 +82,18 @@ class GradientWatch:
         self._giver = givers(graph)
         self._is_linked = set(self._giver) | set(self._giver.values())
         self._forget()
-        self._handles = list(self._hooks(graph))
+        with without_collections():
+            for row, node in enumerate(graph.nodes):
+                self._hooks.before(node, row)
+            for row, slots in doubtful(graph).items():
+                self._hooks.after(graph.nodes[row], row, slots)
 
     def __del__(self) -> None:
         self.stop()
 
     def stop(self) -> None:
         """Take the hooks off; what was measured stays."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        self._hooks.take_off()
 
     def order(self) -> list[int]:
         """Per row, the how manieth it ran in the backward; -1 where it did not run."""
@@ -122,13 +121,6 @@ class GradientWatch:
         self._memory: dict[int, tuple[int, int, int]] = {}
         """Row -> where the gradient that it was handed lies, while it may be handed on."""
 
-    def _hooks(self, graph: Walk) -> Sequence[RemovableHandle]:
-        watch: weakref.ref[GradientWatch] = weakref.ref(self)
-        handles = [one.register_prehook(_before(watch, at)) for at, one in enumerate(graph.nodes)]
-        for row, slots in doubtful(graph).items():
-            handles.append(graph.nodes[row].register_hook(_after(watch, row, slots)))
-        return handles
-
     def see(self, row: int, gradients: tuple[Tensor | None, ...]) -> None:
         """A node is about to run."""
         if self.done:
@@ -138,7 +130,7 @@ class GradientWatch:
             self._backward = current_backward()
             self.begun, self.is_compiled = True, False
             watch: weakref.ref[GradientWatch] = weakref.ref(self)
-            at_end_of_backward(lambda: _look(watch, GradientWatch.end))
+            at_end_of_backward(lambda: look(watch, row, GradientWatch.end))
             self._small.unit = self._histograms.unit = unit_of(gradients) if self._unscale else 1.0
         if self._backward != current_backward() or self.is_compiled or self._order[row] >= 0:
             return
@@ -152,7 +144,7 @@ class GradientWatch:
         if row == self._root and not self.done:
             self.begun = self.is_compiled = True
 
-    def see_made(self, row: int, slots: Sequence[tuple[int, int]], made: Any) -> None:
+    def see_made(self, row: int, slots: Slots, made: Any) -> None:
         """A node has run; ``slots`` are (index, row of the maker) of the gradients in question."""
         if self._backward != current_backward() or self._order[row] < 0:
             return
@@ -160,7 +152,7 @@ class GradientWatch:
             gradient = made[index]
             if gradient is None:
                 continue
-            if gradient.device.type == "cpu":
+            if gradient.is_cpu:
                 finite = is_finite(gradient)
                 self._made[maker, row] = self._made.get((maker, row), True) and finite
             else:
@@ -187,7 +179,7 @@ class GradientWatch:
             return
         rows_of = gradient if with_rows else None
         for part in parts_of(gradient):
-            if part.values.device.type == "cpu":
+            if part.values.is_cpu:
                 found = measure(part, rows_of, self._histograms)
                 self._found[row].append(found)
             else:
@@ -222,29 +214,3 @@ class GradientWatch:
                 self._found[key].append(found)
             else:
                 self._made[key] = self._made.get(key, True) and not found.non_finite
-
-
-def _before(watch: weakref.ref[GradientWatch], row: int) -> Callable[[Any], None]:
-    return lambda gradients: _look(watch, lambda alive: alive.see(row, gradients), row)
-
-
-def _after(
-    watch: weakref.ref[GradientWatch], row: int, slots: Sequence[tuple[int, int]]
-) -> Callable[[Any, Any], None]:
-    return lambda made, _: _look(watch, lambda alive: alive.see_made(row, slots, made))
-
-
-def _look(
-    watch: weakref.ref[GradientWatch], look: Callable[[GradientWatch], None], row: int = -1
-) -> None:
-    alive = watch()
-    if alive is None:
-        return
-    try:
-        if in_compiled_autograd():  # first: Dynamo reads this, and no further
-            alive.see_compiled(row)
-            return
-        with without_functions(), without_dispatch():
-            look(alive)
-    except Exception as error:  # noqa: BLE001 - it must never end the user's backward
-        alive.fault(error)

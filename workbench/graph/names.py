@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from workbench.graph.owners import NOWHERE, OUTSIDE
 from workbench.graph.torch_private import (
@@ -22,7 +23,6 @@ from workbench.graph.torch_private import (
 from workbench.records import GraphModule
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from workbench.graph.capture import Ints, Walk
@@ -79,8 +79,12 @@ class ModelNames:
                 GraphModule(path=path, cls=type(inner).__name__, parent=parent, forward_s=None)
             )
             self.live.append(module)
-            children = list(inner.named_children())
-            pending.extend((_join(path, name), row, child) for name, child in reversed(children))
+            children: Any = vars(inner)["_modules"]  # named_children takes three times as long
+            pending += [
+                (_join(path, name), row, child)
+                for name, child in reversed(children.items())
+                if child is not None
+            ]
 
     def _add_gathered(self) -> None:
         sharded = [found for module in self.live for found in gathered_parameters(module)]
@@ -129,15 +133,12 @@ def wrapped_module(module: nn.Module) -> nn.Module | None:
     return None
 
 
-def has_own_storage(value: object) -> bool:
+def has_own_storage(value: Any) -> bool:
     """Whether ``value`` is an ordinary tensor over one storage, as nearly all are."""
-    import torch
-
     kind = type(value)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         return False
-    tensor = cast("torch.Tensor", value)
-    return tensor.layout is torch.strided and not has_functorch_wrapper(tensor)
+    return value.layout is torch.strided and not has_functorch_wrapper(value)
 
 
 def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -146,8 +147,6 @@ def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
     Empty for layouts without storages (sparse compressed, mkldnn), for the parameters of a lazy
     module that has not run, and for what stands for a tensor inside `torch.func.grad` or `vmap`.
     """
-    import torch
-
     if has_own_storage(tensor):
         return [tensor]
     if torch.nn.parameter.is_lazy(tensor) or has_functorch_wrapper(tensor):
@@ -169,7 +168,6 @@ def weak_storages(values: Any) -> list[Any]:
 
     While such a reference lives, its storage's identity is not given to another.
     """
-    import torch
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.utils import _pytree
 
@@ -200,8 +198,6 @@ class Leaves:
     @classmethod
     def of(cls, graph: Walk, names: ModelNames, extra: Mapping[int, str]) -> Leaves:
         """Names of the leaves of ``graph``; ``extra`` names tensors that are no parameters."""
-        import torch
-
         size = len(graph.nodes)
         found = cls([""] * size, np.full(size, NOWHERE, np.int64), [""] * size, {})
         for row in np.flatnonzero(graph.sequence < 0).tolist():

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from workbench.graph.capture import shape_text
 from workbench.graph.names import has_own_storage, plain_tensors
 from workbench.graph.torch_private import (
@@ -27,8 +25,6 @@ from workbench.records import STORAGE_KINDS
 if TYPE_CHECKING:
     import torch
     from torch.autograd.graph import Node
-
-    from workbench.graph.capture import Ints
 
 _KIND_ROW = {kind: row for row, kind in enumerate(STORAGE_KINDS)}
 _CHECKPOINT_HOLDER = "torch.utils.checkpoint"
@@ -55,9 +51,9 @@ class Holds:
 class SavedBytes:
     """What each node holds; plain numbers."""
 
-    first: Ints
+    first: list[int]
     """Per row, bytes of storages that this node is the first to hold."""
-    shared: Ints
+    shared: list[int]
     """Per row, bytes of storages that an earlier row holds already."""
     totals: dict[str, int] = field(
         default_factory=lambda: {"parameter": 0, "buffer": 0, "input": 0}
@@ -102,7 +98,7 @@ def count_saved(nodes: Sequence[Node], held_anyway: Mapping[int, str]) -> SavedB
         nodes: live nodes.
         held_anyway: storage identity -> ``parameter``, ``buffer`` or ``input``.
     """
-    result = SavedBytes(np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64))
+    result = SavedBytes([0] * len(nodes), [0] * len(nodes))
     slots: dict[type, tuple[str, ...]] = {}
     seen: dict[int, int] = {}
     for row, node in enumerate(nodes):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from workbench.graph.histogram import Floats, bins_of_each
-from workbench.graph.statistics import MOST_ROWS, Statistics
+from workbench.graph.statistics import FLOATS, MOST_ROWS, Statistics
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,6 @@ MOST_VALUES = 2**11
 """Values of a small gradient."""
 _ROOM = 2**16
 """Values in the buffer, half a megabyte."""
-_DTYPES = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
 
 
 class _Segment(NamedTuple):
@@ -53,7 +52,7 @@ class SmallGradients:
             has_rows: whether its first dimension is the batch.
         """
         count = gradient.numel()
-        if not 0 < count <= MOST_VALUES or gradient.dtype not in _DTYPES:
+        if not 0 < count <= MOST_VALUES or gradient.dtype not in FLOATS:
             return False
         if self._buffer is None:
             self._buffer = torch.empty(_ROOM, dtype=torch.float64, device="cpu")
@@ -61,8 +60,8 @@ class SmallGradients:
             self._measure()
         start, self._end = self._end, self._end + count
         values = gradient.detach() if gradient.requires_grad else gradient
-        self._buffer[start : self._end].copy_(values.reshape(-1))
-        self._segments.append(_Segment(row, start, len(gradient) if has_rows else 0))
+        self._buffer[start : self._end] = values.reshape(-1)
+        self._segments.append(_Segment(row, start, gradient.shape[0] if has_rows else 0))
         return True
 
     def read(self) -> list[tuple[int, Statistics]]:

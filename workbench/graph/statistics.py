@@ -31,6 +31,7 @@ PIECE = 2**19
 """Values that are read together: few calls, and two megabytes of float32 stay in a cache."""
 MOST_ROWS = 64
 """Rows of a batch that are named at most."""
+FLOATS = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
 CHUNK = 2**24
 """Values that are copied at once while non-finite ones are counted."""
 
@@ -86,14 +87,12 @@ def is_strided(gradient: Tensor) -> bool:
 
 def is_plain(gradient: Tensor) -> bool:
     """Whether it is an ordinary tensor in this machine's memory."""
-    return gradient.device.type == "cpu" and type(gradient) is torch.Tensor and is_strided(gradient)
+    return gradient.is_cpu and type(gradient) is torch.Tensor and is_strided(gradient)
 
 
 def has_rows(gradient: Tensor, batch_size: int | None) -> bool:
     """Whether its first dimension is the batch, of ``batch_size`` samples where that is known."""
-    if batch_size is None or not is_strided(gradient) or not gradient.dim():
-        return False
-    return gradient.shape[0] == batch_size
+    return batch_size is not None and is_strided(gradient) and gradient.shape[:1] == (batch_size,)
 
 
 def parts_of(gradient: Tensor) -> Iterator[Part]:
@@ -177,6 +176,9 @@ def unit_of(gradients: Sequence[Tensor | None]) -> float:
 
 def is_finite(gradient: Tensor) -> bool:
     """Whether every value is finite; one pass where it is. Reads the device."""
+    is_summable = is_plain(gradient) and gradient.dtype in FLOATS and not gradient.requires_grad
+    if is_summable and math.isfinite(gradient.sum().item()):  # what overflows is looked at again
+        return True
     for values, _, _ in parts_of(gradient):
         total = values.sum(dtype=wide(values)).item()
         if not math.isfinite(total) and int(num_non_finite(values).item()):

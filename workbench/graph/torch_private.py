@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.autograd.graph import Node
     from torch.overrides import TorchFunctionMode
+    from torch.utils.hooks import RemovableHandle
 
 LEAF_SEQUENCE = 2**64 - 1
 """`AccumulateGrad` carries the largest number so that backward runs it first."""
 
-current_sequence: Callable[[], int] = cast(
-    Callable[[], int],
-    torch.autograd._get_sequence_nr,  # type: ignore[attr-defined]
-)
+current_sequence: Callable[[], int] = cast(Any, torch.autograd)._get_sequence_nr
 """Number the next autograd node of this thread will get."""
 set_grad_enabled: Callable[[bool], None] = cast(Any, torch._C)._set_grad_enabled
 """What ``torch.no_grad()`` and its kin call; a `TorchFunctionMode` sees the call."""
@@ -44,7 +42,7 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 def node_sequence(node: Node) -> int:
     """Creation order of ``node`` within its thread, -1 for leaves."""
-    number = int(cast(Any, node)._sequence_nr())
+    number: int = node._sequence_nr()  # type: ignore[attr-defined]
     return -1 if number == LEAF_SEQUENCE else number
 
 
@@ -56,7 +54,7 @@ def node_type(node: Node) -> str:
 
 def output_metadata(node: Node) -> tuple[Any, ...]:
     """One entry per forward output, with ``shape``, ``dtype`` and ``device``."""
-    return tuple(cast(Any, node)._input_metadata)
+    return tuple(node._input_metadata)  # type: ignore[attr-defined]
 
 
 def forward_class(node: Node) -> type | None:
@@ -80,7 +78,7 @@ def raw_values(node: Node, slot: str) -> list[Any]:
         return [None]
     if saved is None:
         return []
-    values = cast("list[Any]", saved if isinstance(saved, (tuple, list)) else [saved])
+    values: Any = saved if isinstance(saved, (tuple, list)) else (saved,)
     return [None if value is None else value.data for value in values]
 
 
@@ -103,9 +101,8 @@ def storage_key(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 has_functorch_wrapper: Callable[[torch.Tensor], bool] = cast(
-    Callable[[torch.Tensor], bool],
-    torch._C._functorch.is_functorch_wrapped_tensor,  # type: ignore[attr-defined]
-)
+    Any, torch._C
+)._functorch.is_functorch_wrapped_tensor
 """Whether a tensor stands for another inside `torch.func.grad` or `vmap`; it has no storage."""
 
 
@@ -184,6 +181,11 @@ def unseen_by_dynamo(hook: Callable[..., Any]) -> Callable[..., Any]:
     skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
     frames.set_code_exec_strategy(call.__code__, skip)
     return call
+
+
+def hook_table(handle: RemovableHandle) -> dict[int, Any]:
+    """Where the hook of a handle that was just made stands, by the handle's ``id``."""
+    return cast(Any, handle).hooks_dict_ref()
 
 
 def without_mode(mode: TorchFunctionMode) -> list[TorchFunctionMode]:

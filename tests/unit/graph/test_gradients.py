@@ -272,7 +272,7 @@ def test_hooks_are_gone_after_backward_and_with_their_view():
     for has_backward in (True, False):
         loss = (w * 2).sum()
         view = wb.graph(loss)
-        leaf = view._watch._handles[0].hooks_dict_ref
+        leaf = weakref.ref(view._watch._hooks._tables[0])
         assert len(leaf()) == 1
         if has_backward:
             loss.backward()

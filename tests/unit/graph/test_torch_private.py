@@ -257,3 +257,10 @@ def test_the_id_of_a_forward_hook_stands_in_the_hook_tables_and_nowhere_else():
         if isinstance(value, dict) and {before.id, after.id} & set(value)
     }
     assert holding == set(private.HOOK_TABLES)
+
+
+def test_a_hook_of_a_node_stands_in_a_table_under_its_id():
+    node = torch.ones(2, requires_grad=True).exp().grad_fn
+    for register in (node.register_prehook, node.register_hook):
+        handle = register(print)
+        assert private.hook_table(handle) == {handle.id: print}
