@@ -89,6 +89,67 @@ test.describe("Captures in tabs", () => {
     await expect(tab).toHaveCount(1);
   });
 
+  test("of two notebooks that train stay with their own kernel", async ({
+    page,
+    tmpPath,
+  }) => {
+    test.setTimeout(300_000);
+    const patient = { timeout: 60_000 };
+    await execute(page, "workbench:show-side-panel");
+    const side = page.locator("#workbench-side-panel");
+    const bar = page.locator(".jp-Workbench-document:visible .wv-bar");
+    const tab = (name: string | RegExp) => page.getByRole("tab", { name });
+    const held = () =>
+      side
+        .locator("[data-capture]")
+        .evaluateAll((rows) =>
+          rows.map((row) => row.getAttribute("data-capture")),
+        );
+    for (const name of ["left", "right"]) {
+      await runNotebook(page, `${tmpPath}/${name}.ipynb`, [
+        experimentCode(name, 4000),
+      ]);
+      await expect(side.getByRole("option")).toContainText(name, patient);
+      await execute(page, "workbench:toggle-training");
+      await execute(page, "workbench:capture-graph");
+      await expect(tab(new RegExp(`^${name} · step [\\d,]+ · graph`))).toHaveCount(1);
+    }
+
+    const ofRight = await held();
+    expect(ofRight.length).toBeGreaterThan(0);
+
+    // With a capture of the one in front, everything is about the one that it came from.
+    await tab(/^left · step/).click();
+    await expect(side.getByRole("option")).toContainText("left");
+    await execute(page, "workbench:capture-graph");
+    await expect(tab(/^left · step/)).toHaveCount(2);
+    await expect(tab(/^right · step/)).toHaveCount(1);
+    expect((await held()).filter((id) => ofRight.includes(id))).toEqual([]);
+    await bar.getByRole("button", { name: "Compare" }).click();
+    await page.getByRole("menuitem", { name: /^Step 1 · / }).click();
+    await expect(tab(/^left · [\d,]+ → [\d,]+ · diff/)).toBeVisible(patient);
+    await expect(bar.locator("..").locator(".wv-sides")).toContainText(/A.*B/);
+
+    // The side panel's captures follow the tab in front; nothing was added to the other's.
+    await tab(/^right · step/).click();
+    await expect(side.getByRole("option")).toContainText("right");
+    await expect.poll(held).toEqual(ofRight);
+    await page.screenshot({ path: picture("two-notebooks.png") });
+
+    // A kernel that goes takes nothing from the other.
+    await execute(page, "docmanager:open", { path: `${tmpPath}/right.ipynb` });
+    const restarted = execute(page, "notebook:restart-kernel");
+    await page.getByRole("button", { name: "Confirm Kernel Restart" }).click();
+    await restarted;
+    await tab(/^right · step/).click();
+    await expect(bar).toContainText("kernel gone");
+    await tab(/^left · [\d,]+ → /).click();
+    await expect(bar).not.toContainText("kernel gone");
+    await expect(page.locator(".jp-Workbench-status")).toContainText("training");
+    await execute(page, "workbench:toggle-training");
+    await expect(page.locator(".jp-Workbench-status")).toContainText("paused");
+  });
+
   test("memory opens beside it", async ({ page, tmpPath }) => {
     await runNotebook(page, `${tmpPath}/memory.ipynb`, [
       experimentCode("looked-at"),
