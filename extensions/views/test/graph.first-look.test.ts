@@ -102,7 +102,7 @@ describe('the place of the open legend', () => {
     expect(legend.open).toBe(true);
     expect(free(surface)).toBeGreaterThanOrEqual(LEGEND.width);
     surface.resize(root.width + 40, 260);
-    surface.fit(look.reserved);
+    surface.fit(look.reserved, look.place);
     expect(surface.camera.zoom).toBeLessThan(1);
     expect(free(surface)).toBeGreaterThanOrEqual(LEGEND.width);
   });
@@ -122,6 +122,23 @@ describe('the place of the open legend', () => {
     narrow.legend.open = true;
     narrow.look.giveWay(true);
     expect(narrow.legend.open).toBe(true);
+  });
+
+  it('is as high as the legend, which closes where another colouring needs more lines', () => {
+    const { surface, legend, look } = laid(root.width + 40);
+    const lines = (height: number): boolean => {
+      Object.defineProperty(legend, 'offsetHeight', { value: height, configurable: true });
+      look.filled();
+      return legend.open;
+    };
+    surface.resize(root.width + 40, 900);
+    const top = (900 - root.height) / 2;
+    look.begin();
+    look.take();
+    expect(look.place.height).toBe(LEGEND.height);
+    expect(lines(top - 30)).toBe(true);
+    expect(look.place.height).toBe(top - 6);
+    expect(lines(top + 60)).toBe(false);
   });
 
   it('is not a reason to move what a person opens under the pointer', () => {

@@ -14,6 +14,8 @@ export interface Rect {
   height: number;
 }
 
+export type Size = Readonly<Pick<Rect, 'width' | 'height'>>;
+
 export class Camera {
   x = 0;
   y = 0;

@@ -10,6 +10,7 @@ import type { Surface } from './surface';
 export class FirstLook {
   #taken = false;
   #pressed = false;
+  #place = LEGEND;
 
   constructor(
     private readonly surface: Surface,
@@ -34,6 +35,14 @@ export class FirstLook {
     this.choose();
   }
 
+  /** What the open legend takes, as it is filled now. */
+  get place(): typeof LEGEND {
+    const { offsetHeight: height, open } = this.legend;
+    // Below that it has not been filled yet.
+    if (open && height > LEGEND_BUTTON.height) this.#place = { ...LEGEND, height: height + 24 };
+    return this.#place;
+  }
+
   /** Pixels at the right that the open legend keeps for itself. */
   get reserved(): number {
     return this.legend.open && this.roomy() ? LEGEND.width : 0;
@@ -50,9 +59,16 @@ export class FirstLook {
    */
   giveWay(move: boolean): boolean {
     const { surface, legend } = this;
-    if (legend.open && surface.clear(LEGEND, move)) return true;
+    if (legend.open && surface.clear(this.place, move)) return true;
     if (!this.#pressed) legend.open = false;
     return !legend.open && surface.clear(LEGEND_BUTTON, move);
+  }
+
+  /** The legend was filled anew: another colouring may need more lines than there is room for. */
+  filled(): void {
+    const { height } = this.#place;
+    if (!this.#taken) this.choose();
+    else if (this.place.height > height) this.giveWay(false);
   }
 
   /** The legend stays open only where the drawing leaves it room. */
@@ -62,6 +78,9 @@ export class FirstLook {
     const roomy = this.roomy();
     if (this.#taken) {
       if (!roomy && !this.#pressed) legend.open = false;
-    } else legend.open = surface.open(roomy);
+      return;
+    }
+    legend.open = roomy;
+    legend.open = surface.open(roomy ? this.place : null);
   }
 }

@@ -6,8 +6,8 @@ import type { Colouring, GraphState } from './state';
 import { stepName } from './step-colours';
 import type { Palette } from './theme';
 
-/** Pixels that the open legend takes at the top right of the drawing. */
-export const LEGEND = { width: 292, height: 282 };
+/** Pixels that the open legend takes at the top right of the drawing; higher where it says more. */
+export const LEGEND = { width: 292, height: 270 };
 /** Pixels that the closed legend takes there. */
 export const LEGEND_BUTTON = { width: 112, height: 48 };
 

@@ -1,8 +1,8 @@
 /** The canvas: draws on demand, and turns pointer and wheel into panning, zooming and picking. */
-import { Camera } from './camera';
+import { Camera, type Size } from './camera';
 import { h } from './dom';
 import type { Box } from './layout';
-import { LEGEND, LEGEND_BUTTON } from './legend';
+import { LEGEND_BUTTON } from './legend';
 import { paint } from './paint';
 import { pick, type Hit } from './pick';
 import { reach } from './reach';
@@ -94,13 +94,13 @@ export class Surface {
     this.#animation = requestAnimationFrame(tick);
   }
 
-  /** The first look at a drawing; returns whether it leaves the place of an open legend free. */
-  open(roomy: boolean): boolean {
+  /** The first look at a drawing; returns whether it leaves the place of a legend free. */
+  open(legend: Size | null): boolean {
     const root = this.#state?.layout.root;
     if (!root) return true;
     const { camera } = this;
     camera.open(root, root.axis);
-    const free = roomy && this.clear(LEGEND);
+    const free = legend !== null && this.clear(legend);
     // Closed it is a button, and nothing is under that either.
     if (!free && !this.clear(LEGEND_BUTTON)) camera.y = root.y - 40 / camera.zoom;
     this.redraw();
@@ -108,7 +108,7 @@ export class Surface {
   }
 
   /** Whether so many pixels at the top right are free of the drawing, which may move for them. */
-  clear({ width, height }: Readonly<{ width: number; height: number }>, move = true): boolean {
+  clear({ width, height }: Size, move = true): boolean {
     const root = this.#state?.layout.root;
     if (!root) return true;
     const { camera } = this;
@@ -116,13 +116,13 @@ export class Surface {
     return camera.clear(root.x, right, width, move);
   }
 
-  /** Shows the whole drawing, beside the `covered` pixels of the open legend where it must. */
-  fit(covered: number): void {
+  /** Shows the whole drawing, beside the `covered` pixels of an open legend where it must. */
+  fit(covered: number, legend: Size): void {
     const root = this.#state?.layout.root;
     if (root)
       this.animate((camera) => {
         camera.fit(root);
-        if (covered > 0 && !this.clear(LEGEND)) camera.fit(root, covered);
+        if (covered > 0 && !this.clear(legend)) camera.fit(root, covered);
       });
   }
 

@@ -157,7 +157,7 @@ export class GraphView<S extends Drawing> {
   }
 
   fit(): void {
-    this.#surface.fit(this.#look.reserved);
+    this.#surface.fit(this.#look.reserved, this.#look.place);
   }
 
   toggleTable(): void {
@@ -193,8 +193,7 @@ export class GraphView<S extends Drawing> {
     if (record !== this.#shown) {
       this.#shown = record;
       try {
-        const { visibleLimit } = this.options;
-        this.use(record && this.face.open(record, visibleLimit, this.state));
+        this.use(record && this.face.open(record, this.options.visibleLimit, this.state));
       } catch (reason) {
         this.use(null);
         problem = `This record cannot be drawn: ${String(reason)}`;
@@ -234,6 +233,7 @@ export class GraphView<S extends Drawing> {
       inspect(this.#inspector, face.inspect(this, state));
       this.#tree.update();
       if (this.#palette) face.legend(this.#legend, state, this.#palette);
+      this.#look.filled();
       const pick = (item: Item): void => this.select(item, false);
       if (this.table) showTable(this.#grid, state, face.columns(state), pick, this.toggle);
     }
