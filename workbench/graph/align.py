@@ -9,8 +9,9 @@ So the Python calls of each module are compared as a sequence, in rounds from st
    a loop over outputs are told apart by what leads to them);
 3. same operation and line;
 4. same operation, where the line itself was edited between the captures;
-5. same operation, where the line is of the script that computes the loss and not of a module: the
-   second capture of one's own script is made on another line.
+5. same operation, where the line is not of the module's own code: of the script that computes the
+   loss (its second capture is made on another line), or of what calls a module of torch's (two
+   branches may call the same layer).
 
 A later round only fills the gaps of the one before, so order is kept within a module, and a loop
 that ran longer leaves its last rounds over. Inside a matched call nodes are matched by their type:
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from workbench.graph.names import is_of_torch
 from workbench.graph.order import Ints, rows_near_cycles
 from workbench.graph.subsequence import Pair, common_subsequence, increasing
 
@@ -71,7 +73,7 @@ def align(a: GraphRecord, b: GraphRecord) -> Ints:
     _round(one, other, lambda side, call: (call.op, call.place, side.ancestors_of(call)))
     _round(one, other, lambda _, call: (call.op, call.place))
     _round(one, other, lambda _, call: (call.op, None if call.file in edited else call.place))
-    _round(one, other, lambda side, call: call.op if side.is_script(call) else call)
+    _round(one, other, lambda side, call: call.op if side.is_called_from(call) else call)
     for call in one.calls:
         if call.partner >= 0:
             _match_nodes(one, other, call, partner)
@@ -129,9 +131,10 @@ class _Side:
         place = (line.function, line.text.strip() or line.line)
         return _Call(op, place, line.filename, (line.filename, line.function))
 
-    def is_script(self, call: _Call) -> bool:
-        """Whether its line is of a function that computes something outside every module."""
-        return call.code in self._script
+    def is_called_from(self, call: _Call) -> bool:
+        """Whether its line is of a script, or of what called a module of torch's."""
+        module = self.record.modules[self.module_of[call.rows[0]]]
+        return call.code in self._script or is_of_torch(module.cls)
 
     def outside_inputs(self, call: _Call) -> list[int]:
         """Rows that ``call`` takes values from."""

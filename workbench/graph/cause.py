@@ -18,6 +18,7 @@ import numpy.typing as npt
 from workbench.graph.branch import condition_of
 from workbench.graph.consequences import bytes_sentence, consequences, names_of, operations
 from workbench.graph.gradient_change import BEYOND, beyond, shared_gradients
+from workbench.graph.names import is_of_torch
 from workbench.graph.wording import plural, short
 from workbench.records import DIFF_STATES, NODE_KINDS
 
@@ -147,7 +148,9 @@ def _branch(diff: GraphDiff) -> _Cause | None:
 def _told_branch(
     diff: GraphDiff, place: _Place, only_a: list[int], only_b: list[int]
 ) -> tuple[str, int]:
-    where = f"In {place[1]} of {names_of(diff, [place[0]])}, " if place[1] else ""
+    where = (
+        f"In {place[1]} of {names_of(diff, [_written_in(diff, place[0])])}, " if place[1] else ""
+    )
     if only_a and only_b:
         said = f"B ran {_quoted(diff, only_b)} where A ran {_quoted(diff, only_a)}."
         return where + said, only_b[0]
@@ -156,6 +159,13 @@ def _told_branch(
     under = f", under {short(condition, 90)}" if condition else ""
     none = f"{other}'s graph has nothing of {'that line' if len(lines) == 1 else 'those lines'}."
     return f"{where}{name} ran {_quoted(diff, lines)}{under}; {none}", lines[0]
+
+
+def _written_in(diff: GraphDiff, module: int) -> int:
+    """The module whose code holds the lines of ``module``'s calls, the next one around it."""
+    while diff.modules[module].parent >= 0 and is_of_torch(diff.modules[module].cls):
+        module = diff.modules[module].parent
+    return module
 
 
 def _modules_that_ran(diff: GraphDiff, rows: npt.NDArray[np.int32]) -> set[int]:

@@ -227,3 +227,8 @@ class Leaves:
             if graph.sequence[row] < 0 and self.owner[row] < 0:
                 owner[row] = owner[graph.edge_to[edge]]
         owner[(graph.sequence < 0) & (owner == NOWHERE)] = OUTSIDE
+
+
+def is_of_torch(cls: str) -> bool:
+    """Whether a module's class is one of ``torch.nn``: its lines are those of what called it."""
+    return isinstance(getattr(torch.nn, cls, None), type)

@@ -47,6 +47,19 @@ class EarlyExit(nn.Module):
         return [first, self.head(self.block2(x))]
 
 
+class OneLayerTwoBranches(nn.Module):
+    """Both branches call the same layer, each on a line of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.more = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x, leave):
+        if leave:
+            return self.head(x) * 2
+        return self.head(x) + self.more(x)
+
+
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()

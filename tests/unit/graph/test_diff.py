@@ -13,6 +13,7 @@ import torch.nn.functional as F
 import workbench as wb
 from tests.unit.graph.diff_models import (
     EarlyExit,
+    OneLayerTwoBranches,
     Recurrent,
     Swapped,
     capture,
@@ -243,3 +244,15 @@ def test_a_loss_on_another_line_of_the_same_script_is_the_same_loss(classifier, 
         F.cross_entropy(classifier(doubled), y).backward()
     found = a.diff(b).record
     assert found.sentence.startswith("A and B are the same graph")
+
+
+def test_a_layer_of_torchs_that_both_branches_call_is_in_both():
+    model, x = OneLayerTwoBranches(), torch.ones(2, 4)
+    with wb.graph(model) as late:
+        model(x, False).sum().backward()
+    with wb.graph(model) as early:
+        model(x, True).sum().backward()
+    found = diff_records(late.record, early.record)
+    assert {module for module, _ in names(found, REMOVED)} == {"more", ""}
+    assert names(found, ADDED) == [("", "mul")]
+    assert "In forward of OneLayerTwoBranches, B ran `return self.head(x) * 2`" in found.sentence
