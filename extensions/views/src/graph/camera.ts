@@ -103,9 +103,11 @@ export class Camera {
     else if (rect.y - pad < view.y) this.y = rect.y - pad;
     else if (rect.y + rect.height + pad > view.y + view.height)
       this.y = rect.y + rect.height + pad - view.height;
-    if (rect.width + 2 * pad > view.width) this.x = rect.x + rect.width / 2 - view.width / 2;
-    else if (rect.x - pad < view.x) this.x = rect.x - pad;
-    else if (rect.x + rect.width + pad > view.x + view.width)
-      this.x = rect.x + rect.width + pad - view.width;
+    // A drawing as wide as the view has no more than this beside it.
+    const side = 8 / this.zoom;
+    if (rect.width + 2 * side > view.width) this.x = rect.x + rect.width / 2 - view.width / 2;
+    else if (rect.x - side < view.x) this.x = rect.x - side;
+    else if (rect.x + rect.width + side > view.x + view.width)
+      this.x = rect.x + rect.width + side - view.width;
   }
 }
