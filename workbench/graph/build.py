@@ -108,10 +108,11 @@ def build_record(
     branches = branch_rows(origin.trace, watched.sequence, table.modules, sources)
     strings = Table([""])
     inner, sources = inside.columns(table.rows[len(types) :], strings, branches.sources)
-    title = names.title or "loss"
+    model = ", ".join(one.cls for one in table.modules if one.parent < 0 and one.cls)
+    notes += names.also_notes({module.path for module in table.modules})
     return GraphRecord(
-        title=title if origin.step is None else f"{title}, step {origin.step:,}",
-        model=names.title,
+        title=(model or "loss") + ("" if origin.step is None else f", step {origin.step}"),
+        model=model,
         experiment=origin.experiment,
         step=origin.step,
         loss=_value(loss) if read_loss else None,

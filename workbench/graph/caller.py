@@ -49,6 +49,12 @@ def _locals_of(frame: FrameType) -> dict[str, Any]:
     return own
 
 
+def uses(graph: Walk, model: nn.Module) -> bool:
+    """Whether a parameter of ``model`` is a leaf of ``graph``."""
+    leaves = {id(getattr(node, "variable", None)) for node in graph.nodes}
+    return any(id(parameter) in leaves for parameter in model.parameters())
+
+
 def models_of(graph: Walk, variables: Mapping[str, Any]) -> dict[str, nn.Module]:
     """The modules among ``variables`` whose parameters ``graph`` uses: prefix -> module.
 

@@ -7,7 +7,7 @@ them and equals the one the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,36 +47,46 @@ class ModelNames:
     """``id`` of every parameter that does not require grad."""
     storages: dict[int, str] = field(default_factory=dict[int, str])
     """Identity of a storage -> ``parameter`` or ``buffer``."""
+    also: dict[str, str] = field(default_factory=dict[str, str])
+    """Further path of a module that is reached under several -> its path in ``modules``."""
 
     @classmethod
     def of(cls, models: Mapping[str, nn.Module]) -> ModelNames:
         """Names of ``models``: prefix -> model. The prefix of a single model is ``""``."""
         names = cls()
-        seen: set[int] = set()
+        seen: dict[int, int] = {}
         for prefix, model in models.items():
             names._add_model(prefix, model, seen)
         names._add_gathered()
         return names
 
-    @property
-    def title(self) -> str:
-        """Class names of the models, ``Generator, Discriminator``."""
-        return ", ".join(module.cls for module in self.modules if module.parent < 0)
+    def also_notes(self, shown: Container[str]) -> list[str]:
+        """Which modules among ``shown`` go by another path too; the first four."""
+        others: dict[str, list[str]] = {}
+        for path, first in self.also.items():
+            if first in shown:
+                others.setdefault(first, []).append(path)
+        notes = [
+            f"Module {first} is also at {', '.join(paths[:4])}: all its calls are listed under {first}."
+            for first, paths in others.items()
+        ]
+        return notes[:4]
 
-    def _add_model(self, prefix: str, model: nn.Module, seen: set[int]) -> None:
+    def _add_model(self, prefix: str, model: nn.Module, seen: dict[int, int]) -> None:
         pending: list[tuple[str, int, nn.Module]] = [(prefix, -1, model)]
         while pending:
             path, parent, module = pending.pop()
             if id(module) in seen:
+                self.also[path] = self.modules[seen[id(module)]].path
                 continue
             row = len(self.modules)
             inner = module
             for layer in _unwrapped(module):
-                seen.add(id(layer))
+                seen[id(layer)] = row
                 inner = layer
                 self._add_tensors(layer, path, row)
             self.modules.append(
-                GraphModule(path=path, cls=type(inner).__name__, parent=parent, forward_s=None)
+                GraphModule(path=path, cls=_class_name(inner), parent=parent, forward_s=None)
             )
             self.live.append(module)
             children: Any = vars(inner)["_modules"]  # named_children takes three times as long
@@ -112,6 +122,11 @@ class ModelNames:
     def _add_storage(self, tensor: torch.Tensor, kind: str) -> None:
         for part in plain_tensors(tensor):
             self.storages.setdefault(storage_key(part)[0], kind)
+
+
+def _class_name(module: nn.Module) -> str:
+    """The name that its author gave the class, also where TorchScript took its place."""
+    return getattr(module, "original_name", "") or type(module).__name__
 
 
 def _unwrapped(module: nn.Module) -> Iterator[nn.Module]:

@@ -47,6 +47,10 @@ class TraceResult:
         """Whether a module also ran on another thread."""
         return bool(self.elsewhere)
 
+    def lines_alone(self) -> TraceResult:
+        """Without the modules: for a graph that has nothing of the model that was traced."""
+        return dataclasses.replace(self, owner_at=(), owner=(), cuts=CutsSeen(), forward_s=())
+
     def watched(self, graph: Walk) -> Walk:
         """``graph``, with numbers past `last` for nodes that another thread may have made.
 

@@ -9,14 +9,15 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from workbench.graph.batches import held_batch_size
 from workbench.graph.build import Origin, build_record
-from workbench.graph.caller import caller_variables, held_tensors
+from workbench.graph.caller import caller_variables, held_tensors, models_of, uses
 from workbench.graph.capture import NoGraphError, root_of, walk
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
+from workbench.graph.owners import owners_by_sequence
 from workbench.graph.torch_private import node_sequence
 from workbench.graph.trace import Trace, TraceResult
 from workbench.graph.view import GraphView
@@ -149,14 +150,27 @@ class TracedGraph(GraphView):
         loss = backward.roots[0]
         graph = walk(root_of(loss))
         self._is_final = not backward.is_grad
-        inputs, leaves = held_tensors(caller_variables())
-        origin = Origin({"": model}, seen, inputs, leaves)
+        variables = caller_variables()
+        inputs, leaves = held_tensors(variables)
+        models, seen = _models_and_trace(model, seen, graph, variables)
+        origin = Origin(models, seen, inputs, leaves)
         record = build_record(loss, origin, graph=graph)
         if len(backward.roots) > 1:
             record = dataclasses.replace(record, notes=(*record.notes, _of_several(backward)))
         num_samples = held_batch_size(record)
         record = with_forward_trail(record, graph, loss, num_samples)
         self.show(record, GradientWatch(graph, num_samples) if self._gradients else None)
+
+
+def _models_and_trace(
+    model: nn.Module, seen: TraceResult, graph: Walk, variables: Mapping[str, Any]
+) -> tuple[Mapping[str, nn.Module], TraceResult]:
+    """The traced model, or whose loss it is where ``graph`` has nothing of it (of a GAN, say)."""
+    inside = owners_by_sequence(graph.sequence, seen.owner_at, seen.owner) >= 0
+    if inside.any() or uses(graph, model):
+        return {"": model}, seen
+    found = models_of(graph, variables)
+    return (found, seen.lines_alone()) if found else ({"": model}, seen)
 
 
 def _of_several(backward: BackwardCall) -> str:
@@ -177,7 +191,6 @@ def trace_of(graph: Walk, models: Mapping[str, nn.Module] | None) -> Traced | No
         models: if given, only a trace of one of these counts.
     """
     number = node_sequence(graph.nodes[-1])
-    leaves = {id(getattr(node, "variable", None)) for node in graph.nodes}
     running = _running.get(threading.get_ident())
     now = running.so_far() if running is not None else None
     for traced in ([now] if now is not None else []) + list(reversed(_ended)):
@@ -186,6 +199,6 @@ def trace_of(graph: Walk, models: Mapping[str, nn.Module] | None) -> Traced | No
             continue
         if models is not None and all(model is not wanted for wanted in models.values()):
             continue
-        if any(id(parameter) in leaves for parameter in model.parameters()):
+        if uses(graph, model):
             return traced
     return None
