@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from workbench.graph.operations import operations_of
 from workbench.graph.text_width import text_width
 from workbench.graph.wording import plural, short
 from workbench.records import GraphDiff
@@ -42,18 +43,13 @@ class Card:
     label: str
     detail: str
     rows: list[int] = field(default_factory=list[int])
-    """Operations that it stands for, in forward order."""
+    """Nodes that it stands for, in forward order."""
     saved_bytes: int = 0
     repeats: bool = False
     """Whether a value comes back to it from a later card: a loop in Python."""
     rank: int = 0
     x: float = 0
     y: float = 0
-
-    @property
-    def num_ops(self) -> int:
-        """How many operations it stands for."""
-        return len(self.rows)
 
 
 def cards_of(record: GraphRecord, most: int) -> list[Card]:
@@ -114,6 +110,7 @@ class _Groups:
         operations = _is_operation(record)
         self.total = self._totals(operations)
         self.by_state = self._by_state(operations)
+        self.operation = operations_of(record)
         self.runs: dict[int, list[int]] = {}
         """First module of a shown run -> all of it."""
         self.opened: set[int] = set()
@@ -212,7 +209,7 @@ class _Groups:
         else:
             ops = [record.strings[record.node_op[row]] for row in rows]
             label, cls = ", ".join(op for op, _ in groupby(ops)), ""
-        count = plural(len(rows), "op")
+        count = plural(len({self.operation[row] for row in rows}), "op")
         detail = " · ".join(part for part in (shape, short(cls, 18), count) if part)
         if text_width(detail, 11) > _DETAIL:  # the class is what can be guessed from the name
             detail = f"{short(shape, 20)} · {count}" if shape else count

@@ -17,41 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.graph.holders import split_by_holder
+from workbench.graph.operations import VIEWS
 from workbench.graph.wording import byte_size, plural
 from workbench.records import NODE_KINDS
 
 if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
-_VIEWS = frozenset(
-    f"{name}Backward0"
-    for name in (
-        "Alias",
-        "AsStrided",
-        "Chunk",
-        "Diagonal",
-        "Expand",
-        "Narrow",
-        "Permute",
-        "ReshapeAlias",
-        "Select",
-        "Slice",
-        "Split",
-        "SplitWithSizes",
-        "Squeeze",
-        "T",
-        "Transpose",
-        "Unbind",
-        "Unfold",
-        "UnsafeView",
-        "Unsqueeze",
-        "View",
-    )
-)
-"""Operations whose output lies in the storage of their input."""
 _SLOTS = {"other": 1, "mat2": 1, "vec2": 1, "key": 1, "value": 2, "tensor2": 1}
 """Which input a saved tensor of this name is; the first for every other name."""
-
 _LEAVES = frozenset(NODE_KINDS.index(kind) for kind in ("parameter", "input"))
 
 
@@ -182,7 +156,7 @@ class _Inputs:
         return row
 
     def _is_view(self, row: int) -> bool:
-        return self._record.strings[self._record.node_type[row]] in _VIEWS
+        return self._record.strings[self._record.node_type[row]] in VIEWS
 
     def _held_outside(self, base: int) -> bool:
         """Whether a node outside holds the output of ``base``."""

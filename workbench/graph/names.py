@@ -67,8 +67,9 @@ class ModelNames:
             if first in shown:
                 others.setdefault(first, []).append(path)
         notes = [
-            f"Module {first} is also at {', '.join(paths[:4])}: all its calls are listed under {first}."
-            for first, paths in others.items()
+            f"Module {first} is also at {', '.join(also[:4])}: all its calls are listed under "
+            f"{first}."
+            for first, also in others.items()
         ]
         return notes[:4]
 

@@ -6,6 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from workbench.graph.operations import num_operations
+
 if TYPE_CHECKING:
     from workbench.records import GraphDiff, GraphRecord
 
@@ -70,14 +72,10 @@ def compiled_line(record: GraphRecord) -> str:
 
 
 def summary(record: GraphRecord) -> str:
-    """``41 autograd nodes, 16 parameters, 56.1 MiB saved for backward``.
-
-    The browser counts operations, of which one may have made several nodes.
-    """
+    """``38 operations, 16 parameters, 56.1 MiB saved for backward``: as the browser counts."""
     kinds = record.node_kind.tolist()
     leaves = [(kinds.count(1), "parameter"), (kinds.count(2), "input")]
-    num_nodes = len(kinds) - sum(count for count, _ in leaves)
-    parts = [plural(num_nodes, "autograd node")]
+    parts = [plural(num_operations(record), "operation")]
     parts += [plural(count, noun) for count, noun in leaves if count]
     return ", ".join([*parts, f"{byte_size(record.saved_bytes)} saved for backward"])
 
