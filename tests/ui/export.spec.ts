@@ -158,7 +158,7 @@ test.describe('The bar of a capture', () => {
       await page.kernel.shutdownAll();
       const capture = button(view, 'Capture');
       await expect(capture).toHaveAttribute('aria-disabled', 'true', PATIENT);
-      await expect(capture).toHaveAttribute('title', /kernel gone/);
+      await expect(capture).toHaveAttribute('title', /was restarted or shut down/);
       await menu(page, view, 'Export');
       const entry = (name: string): Locator => page.locator('.lm-Menu-item', { hasText: name });
       await expect(entry('Graphviz (DOT)')).toHaveClass(/lm-mod-disabled/);
