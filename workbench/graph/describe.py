@@ -15,6 +15,7 @@ import numpy as np
 
 from workbench.graph.branch_rows import branch_lines
 from workbench.graph.no_gradient import unreached_lines
+from workbench.graph.operations import operations_of
 from workbench.graph.wording import (
     byte_size,
     compiled_line,
@@ -68,6 +69,7 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
     totals = subtree_bytes(record)
     norms = subtree_gradients(record)
     inside = np.bincount(record.inner_module, minlength=len(record.modules)).tolist()
+    operation = operations_of(record)
     runs = equal_siblings(record)
     stands_for = {run[0]: run for run in runs}
     alike = _alike(record, runs)
@@ -90,7 +92,7 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
             (
                 "  " * min(depth[-1], 10) + short(name, 30),
                 short(module.cls, 24),
-                str(len(rows)) if rows else "",
+                f"{len({operation[row] for row in rows}):,}" if rows else "",
                 byte_size(totals[index]) if totals[index] else "",
                 _range([norms[other] for other in alike.get(index, [index])]),
                 short(shape, 24),
