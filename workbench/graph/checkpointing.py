@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.graph.holders import split_by_holder
-from workbench.graph.operations import VIEWS
+from workbench.graph.operations import VIEWS, operations_of
 from workbench.graph.wording import byte_size, plural
 from workbench.records import NODE_KINDS
 
@@ -43,7 +43,7 @@ class CheckpointSaving:
     module: str
     """Path of the module."""
     num_operations: int
-    """Nodes inside that would be computed again."""
+    """Operations inside that would be computed again."""
     dropped_bytes: int
     """Storages that only nodes inside hold."""
     input_bytes: int
@@ -87,7 +87,7 @@ def checkpoint_saving(record: GraphRecord, module_path: str) -> CheckpointSaving
     row = _module_row(record, module_path)
     return CheckpointSaving(
         module=module_path,
-        num_operations=int((inside & ~_is_leaf(record)).sum()),
+        num_operations=len(set(np.array(operations_of(record))[inside & ~_is_leaf(record)])),
         dropped_bytes=int(record.storage_bytes[dropped].sum()),
         input_bytes=_Inputs(record, inside).num_bytes(),
         shared_bytes=int(record.storage_bytes[shared].sum()),

@@ -45,3 +45,11 @@ def test_calls_that_feed_each_other_are_taken_apart():
     tangled = dataclasses.replace(record, node_call=call)
     assert num_operations(tangled) == 2
     assert np.all(np.array(operations_of(tangled))[rows] == [0, 0, 1])
+
+
+def test_checkpointing_counts_alike(batch):
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    with wb.graph(model) as view:
+        model(batch[0]).sum().backward()
+    assert view.checkpoint_saving("").num_operations == 3
+    assert "compute 3 operations again" in str(view.checkpoint_saving(""))
