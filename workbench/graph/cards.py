@@ -1,9 +1,9 @@
 """Which modules the static picture shows as cards, and which operations each card stands for.
 
-A card is a module, a run of equal sibling modules, or a run of operations that a shown module does
-itself between its children. The largest modules are opened first until the picture is full, so it
-has the same size for ten operations and for ten thousand. Of a diff only modules in which something
-differs are opened, those that differ in part first.
+A card is a module, a run of equal sibling modules that follow each other in the flow, or a run of
+operations that a shown module does itself between its children. The largest modules are opened
+first until the picture is full, so it has the same size for ten operations and for ten thousand. Of
+a diff only modules in which something differs are opened, those that differ in part first.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.graph.operations import operations_of
+from workbench.graph.siblings import as_they_ran
 from workbench.graph.text_width import text_width
 from workbench.graph.wording import plural, short
 from workbench.records import GraphDiff
@@ -111,9 +112,12 @@ class _Groups:
         self.total = self._totals(operations)
         self.by_state = self._by_state(operations)
         self.operation = operations_of(record)
+        self.member: dict[int, int] = {}
+        """Module -> the module of a shown run that it is, or is in."""
         self.runs: dict[int, list[int]] = {}
         """First module of a shown run -> all of it."""
         self.opened: set[int] = set()
+        self._known: dict[int, list[list[list[int]]]] = {}
         self._open()
 
     def _totals(self, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
@@ -140,15 +144,16 @@ class _Groups:
         return mixed, int(self.total[row])
 
     def _open(self) -> None:
-        for run in self._runs_of(-1):
+        for run in self._runs_of(-1)[-1]:
             self.runs[run[0]] = run
         while True:
             choices = [run[0] for run in self.runs.values() if len(run) == 1]
             choices = [row for row in choices if any(self.total[c] for c in self.children[row])]
             choices = [row for row in choices if not self._is_unchanged(row)]
             for row in sorted(choices, key=self._urgency, reverse=True):
-                inner = self._runs_of(row)
-                if self._num_cards(row) + len(self.runs) - 1 + len(inner) <= self.most:
+                room = self.most - self._num_cards(row) - len(self.runs) + 1
+                inner = next((runs for runs in self._runs_of(row) if len(runs) <= room), None)
+                if inner is not None:
                     break
             else:
                 return
@@ -166,17 +171,22 @@ class _Groups:
         changes = np.concatenate([[True], owner[1:] != owner[:-1]])
         return int(np.count_nonzero(opened & changes))
 
-    def _runs_of(self, parent: int) -> list[list[int]]:
-        """Children that ran, equal neighbours together."""
-        rows = [row for row in self.children[parent] if self.total[row]]
-        modules = self.record.modules
-        found: list[list[int]] = []
-        for _, same in groupby(
-            rows, key=lambda row: (modules[row].cls, int(self.total[row]), self.by_state[row])
-        ):
-            run = list(same)
-            found += [run] if len(run) >= _MIN_RUN and parent >= 0 else [[row] for row in run]
-        return found
+    def _runs_of(self, parent: int) -> list[list[list[int]]]:
+        """Children that ran, equal neighbours together: first as they ran, then as they are listed.
+
+        What runs between two of them (an early exit, an addition) parts them in the first way; the
+        second takes less room.
+        """
+        if parent not in self._known:
+            listed = [row for row in self.children[parent] if self.total[row]]
+            owners = self.record.node_module[_is_operation(self.record)]
+            ran = as_they_ran(self.record, owners, parent, self._alike)
+            ways = [ran, [list(run) for _, run in groupby(listed, self._alike)]]
+            self._known[parent] = [_long_ones(runs, parent) for runs in ways]
+        return self._known[parent]
+
+    def _alike(self, row: int) -> tuple[str, int, tuple[int, ...]]:
+        return self.record.modules[row].cls, int(self.total[row]), self.by_state[row]
 
     def keys_of_rows(self) -> list[_Key]:
         """Per row of the record what it is drawn in."""
@@ -186,6 +196,7 @@ class _Groups:
             while pending:
                 row = pending.pop()
                 shown[row] = first
+                self.member[row] = self.member.get(self.record.modules[row].parent, row)
                 pending += self.children[row]
         keys: list[_Key] = []
         num_runs, last = 0, -1
@@ -204,7 +215,8 @@ class _Groups:
         saved = int(record.node_saved_bytes[rows].sum())
         shape = record.strings[record.node_shape[rows[-1]]]
         if key[0] == "module":
-            run = self.runs[key[1]]
+            here = {self.member[owner] for owner in record.node_module[rows].tolist()}
+            run = [row for row in self.runs[key[1]] if row in here]
             label, cls = self._run_label(run), record.modules[run[0]].cls
         else:
             ops = [record.strings[record.node_op[row]] for row in rows]
@@ -226,3 +238,12 @@ class _Groups:
             return f"{short(parent, 11)}.* × {len(run)}"
         near = ".".join(path.split(".")[-2:])
         return f"{short(near, 11)}…{short(last, 4)} × {len(run)}"
+
+
+def _long_ones(runs: list[list[int]], parent: int) -> list[list[int]]:
+    """``runs``, the modules of short ones one by one."""
+    together = [len(run) >= _MIN_RUN and parent >= 0 for run in runs]
+    parts = [
+        [run] if one else [[row] for row in run] for run, one in zip(runs, together, strict=True)
+    ]
+    return list(chain(*parts))
