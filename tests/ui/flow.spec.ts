@@ -101,7 +101,8 @@ test.describe('Gradient flow below a graph', () => {
       await page.keyboard.press('Tab');
     await expect(slider(view)).toBeFocused();
 
-    for (const key of ['End', 'ArrowLeft', 'ArrowLeft', 'ArrowDown']) await page.keyboard.press(key);
+    for (const key of ['End', 'ArrowLeft', 'ArrowLeft', 'ArrowDown'])
+      await page.keyboard.press(key);
     await expect(over(view)).toBeVisible();
     await expect(slider(view)).toHaveAttribute('aria-valuetext', /, step \d+: /);
     await page.screenshot({ path: picture('flow-step-dark.png') });

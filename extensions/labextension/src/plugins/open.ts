@@ -1,4 +1,5 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { DocumentWidget } from '@jupyterlab/docregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { contentsPath, findCell, revealLine } from '../documents/goto';
 import { notebookOf, OPEN_EVENT, readRequest } from '../documents/request';
@@ -73,20 +74,28 @@ export const open: JupyterFrontEndPlugin<void> = {
       execute: reporting(async (args) => {
         const source = args['source'] as unknown as ISourceLine;
         const path = args['notebook'];
-        await (source.cell == null ? goToFile(source) : goToCell(source, notebookAt(path)));
+        await (source.cell == null ? goToFile(source) : goToCell(source, await notebookAt(path)));
       }),
     });
 
-    /** The notebook a view belongs to; what belongs to none may mean the one in front. */
-    function notebookAt(path: unknown): IConnection | null {
+    /** The notebook a view belongs to, opened again where it was closed; else the one in front. */
+    async function notebookAt(path: unknown): Promise<IConnection | null> {
       if (typeof path !== 'string' || path === '') {
         return connections.current;
       }
-      const connection = connections.forPath(path);
-      if (connection === null) {
-        throw new Error(trans.__('The line is in a cell of %1: open that notebook first.', path));
+      if (connections.forPath(path) === null) {
+        await openDocument({ path });
       }
-      return connection;
+      return connections.forPath(path);
+    }
+
+    /** Opens a document or shows it, and waits until it is filled. */
+    async function openDocument(args: { path: string; factory?: string }): Promise<void> {
+      const opened: unknown = await commands.execute('docmanager:open', args);
+      if (opened instanceof DocumentWidget) {
+        await opened.context.ready;
+        await opened.revealed;
+      }
     }
 
     async function goToCell(source: ISourceLine, connection: IConnection | null): Promise<void> {
@@ -107,7 +116,7 @@ export const open: JupyterFrontEndPlugin<void> = {
           trans.__('%1 lies outside the folder that JupyterLab serves.', source.filename),
         );
       }
-      await commands.execute('docmanager:open', { path, factory: 'Editor' });
+      await openDocument({ path, factory: 'Editor' });
       await commands.execute('fileeditor:go-to-line', { line: source.line, column: 1 });
     }
 
