@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from workbench.experiment.rng import RandomState
 from workbench.graph.saved_live import saved_in_forward
 from workbench.graph.torch_private import compiled_call, has_compiled_forward
-from workbench.graph.wording import byte_size
+from workbench.graph.wording import byte_size, duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,11 @@ class MeasuredCheckpoint:
     def __str__(self) -> str:
         name = f"`{self.module}`" if self.module else "the whole model"
         verb = "frees" if self.freed_bytes >= 0 else "costs"
-        low, high = (seconds * 1e3 for seconds in self.forward_range_s)
+        low, high = map(duration, self.forward_range_s)
         return (
             f"Checkpointing {name} {verb} {byte_size(abs(self.freed_bytes))} of "
-            f"{byte_size(self.plain_bytes)}; its forward takes {self.forward_s * 1e3:.3g} ms "
-            f"({low:.3g} to {high:.3g} ms) again in backward."
+            f"{byte_size(self.plain_bytes)}; its forward takes {duration(self.forward_s)} "
+            f"({low} to {high}) again in backward."
         )
 
 

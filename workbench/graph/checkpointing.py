@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from workbench.graph.holders import split_by_holder
+from workbench.graph.holders import KEPT_FOR_CHECKPOINT, split_by_holder
 from workbench.graph.operations import VIEWS, operations_of
-from workbench.graph.wording import byte_size, plural
-from workbench.records import NODE_KINDS
+from workbench.graph.reentrant import has_reentrant
+from workbench.graph.wording import byte_size, duration, plural
+from workbench.records import NODE_KINDS, STORAGE_KINDS
 
 if TYPE_CHECKING:
     from workbench.records import GraphRecord
@@ -53,6 +54,9 @@ class CheckpointSaving:
     forward_s: float | None
     """Seconds the module's forwards took in the captured step, about what a backward would take
     longer; the cost of the capture is included. None where the forward was not watched."""
+    is_checkpointed: bool = False
+    """Whether all that the module's nodes hold is what a non-reentrant checkpoint around them
+    keeps: there is nothing more to free."""
 
     @property
     def freed_bytes(self) -> int:
@@ -61,6 +65,12 @@ class CheckpointSaving:
 
     def __str__(self) -> str:
         name = f"`{self.module}`" if self.module else "the whole model"
+        if self.is_checkpointed:
+            return (
+                f"{name[0].upper()}{name[1:]} is checkpointed already: its nodes hold nothing but "
+                f"what its region was given, and {plural(self.num_operations, 'operation')} will "
+                "be computed again in backward."
+            )
         gain = byte_size(abs(self.freed_bytes))
         verb = "would free" if self.freed_bytes >= 0 else "would cost"
         text = f"Checkpointing {name} {verb} {gain}"
@@ -68,7 +78,7 @@ class CheckpointSaving:
             text += f" ({byte_size(self.shared_bytes)} stay, held by nodes outside as well)"
         again = f" and would compute {plural(self.num_operations, 'operation')} again in backward"
         if self.forward_s is not None:
-            again += f", about {self.forward_s * 1e3:.3g} ms by the captured forward"
+            again += f", about {duration(self.forward_s)} by the captured forward"
         return f"{text}{again}."
 
 
@@ -92,7 +102,19 @@ def checkpoint_saving(record: GraphRecord, module_path: str) -> CheckpointSaving
         input_bytes=_Inputs(record, inside).num_bytes(),
         shared_bytes=int(record.storage_bytes[shared].sum()),
         forward_s=record.modules[row].forward_s,
+        is_checkpointed=_is_checkpointed(record, inside),
     )
+
+
+def _is_checkpointed(record: GraphRecord, inside: npt.NDArray[np.bool_]) -> bool:
+    """Whether nodes ``inside`` hold what a region keeps, and nothing else that could be freed."""
+    held = inside[record.hold_node]
+    kept = np.array(
+        [record.strings[row] == KEPT_FOR_CHECKPOINT for row in record.hold_name.tolist()],
+        dtype=bool,
+    )
+    frees = record.storage_kind[record.hold_storage] == STORAGE_KINDS.index("activation")
+    return bool((held & kept).any() and not (held & frees & ~kept).any())
 
 
 def inside_module(record: GraphRecord, module_path: str) -> npt.NDArray[np.bool_]:
@@ -110,8 +132,15 @@ def _module_row(record: GraphRecord, module_path: str) -> int:
             return row
     paths = [module.path for module in record.modules if module.cls]
     close = get_close_matches(module_path, paths, n=4) or paths[:8]
-    named = ", ".join(repr(path) for path in close) or "none: it was captured without its model"
-    raise ValueError(f"this graph has no module {module_path!r}; modules that it has: {named}")
+    named = ", ".join(repr(path) if path else "'' (the whole model)" for path in close)
+    text = f"this graph has no module {module_path!r}; modules that it has: "
+    text += named or "none: it was captured without its model"
+    if has_reentrant(record.strings):
+        text += (
+            ". What runs inside a checkpoint with use_reentrant=True leaves no nodes in a graph; "
+            "it is checkpointed already"
+        )
+    raise ValueError(text)
 
 
 def _is_leaf(record: GraphRecord) -> npt.NDArray[np.bool_]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.graph.text_width import fitted, text_width
-from workbench.graph.wording import BYTE_UNITS, byte_size
+from workbench.graph.wording import BYTE_UNITS, byte_size, fixed
 from workbench.records import DIFF_STATES, GraphDiff
 
 if TYPE_CHECKING:
@@ -92,5 +92,5 @@ def _change(before: int, after: int) -> str:
     number, _, unit = byte_size(max(before, after)).partition(" ")
     scale = 1024.0 ** BYTE_UNITS.index(unit)
     other = min(before, after) / scale
-    text = f"{other:,.0f}" if unit == "B" or other >= 99.95 or not other else f"{other:.1f}"
+    text = fixed(other, 0 if unit == "B" or other >= 99.95 or not other else 1)
     return f"{text} → {number} {unit}" if before < after else f"{number} → {text} {unit}"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from workbench.records import GraphRecord
 
+KEPT_FOR_CHECKPOINT = "checkpointed input"
+"""Among the names of saved tensors: what a region of non-reentrant checkpointing was given."""
 _ACTIVATION = STORAGE_KINDS.index("activation")
 
 
@@ -26,7 +28,8 @@ class HeldStorage:
     storage: int
     """Row in the record's ``storage_*`` columns."""
     names: tuple[str, ...]
-    """torch's names of the saved tensors that lie in it (``input``, ``result1``)."""
+    """torch's names of the saved tensors that lie in it (``input``, ``result1``); of what an
+    activation checkpoint keeps to compute them again, ``checkpointed input``."""
     shapes: tuple[str, ...]
     """Of each of ``names``, ``128×64×16×16``."""
     num_bytes: int

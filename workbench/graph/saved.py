@@ -1,8 +1,9 @@
 """Bytes that a graph keeps alive for backward, counted per storage and once each.
 
 A ``SavedTensor`` is looked at without unpacking it. Unpacking would run the user's hooks, and under
-non-reentrant checkpointing the hook is the forward itself. Storages that would live anyway
-(parameters, buffers, inputs) are totalled apart: freeing the graph would not free them.
+non-reentrant checkpointing the hook is the forward itself; what a region keeps for that is held by
+the nodes inside. Storages that would live anyway (parameters, buffers, inputs) are totalled apart:
+freeing the graph would not free them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench.graph.capture import shape_text
+from workbench.graph.checkpoint_inputs import CheckpointInputs
+from workbench.graph.holders import KEPT_FOR_CHECKPOINT
 from workbench.graph.names import has_own_storage, plain_tensors
 from workbench.graph.torch_private import (
     forward_class,
@@ -20,6 +23,7 @@ from workbench.graph.torch_private import (
     raw_values,
     storage_key,
 )
+from workbench.graph.torch_private_checkpoint import is_holder
 from workbench.records import STORAGE_KINDS
 
 if TYPE_CHECKING:
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
     from torch.autograd.graph import Node
 
 _KIND_ROW = {kind: row for row, kind in enumerate(STORAGE_KINDS)}
-_CHECKPOINT_HOLDER = "torch.utils.checkpoint"
 
 FREED = (
     "Backward has already run, so what was saved for it is freed: bytes are missing; capture "
@@ -61,8 +64,8 @@ class SavedBytes:
     holds: Holds = field(default_factory=Holds)
     num_freed: int = 0
     """Nodes whose saved tensors a backward has freed."""
-    num_recomputed: int = 0
-    """Values that activation checkpointing will compute again."""
+    regions: CheckpointInputs = field(default_factory=CheckpointInputs)
+    """Values that activation checkpointing will compute again, and what it keeps for that."""
     num_packed: int = 0
     """Values a pack hook turned into something that holds no visible tensor."""
     num_unsized: int = 0
@@ -73,11 +76,7 @@ class SavedBytes:
         found: list[str] = []
         if self.num_freed:
             found.append(FREED)
-        if self.num_recomputed:
-            found.append(
-                f"{self.num_recomputed} saved values belong to activation checkpointing: they hold "
-                "no bytes and are computed again in backward."
-            )
+        found += self.regions.notes()
         if self.num_packed:
             found.append(
                 f"{self.num_packed} saved values were packed by a saved-tensor hook into something "
@@ -107,6 +106,7 @@ def count_saved(nodes: Sequence[Node], held_anyway: Mapping[int, str]) -> SavedB
             names = slots[type(node)] = raw_slots(type(node))
         if names:
             _count_node(result, row, _held(result, node, names), seen, held_anyway)
+    result.regions.let_go()
     return result
 
 
@@ -148,17 +148,17 @@ def _held(
     result: SavedBytes, node: Node, slots: tuple[str, ...]
 ) -> Iterable[tuple[str, torch.Tensor]]:
     """Tensors ``node`` holds, by name, with what cannot be counted noted in ``result``."""
-    empty = ""
-    for slot in slots:
+    values = [(slot, value) for slot in slots for value in raw_values(node, slot)]
+    for slot, value in values:
         name = slot.removeprefix("_raw_saved_")
-        for value in raw_values(node, slot):
-            if value is None:
-                empty = empty or slot
-            elif has_own_storage(value):
-                yield name, value
-            else:
-                for tensor in _parts(result, value):
-                    yield name, tensor
+        if has_own_storage(value):
+            yield name, value
+        elif value is not None:
+            for tensor in _parts(result, value):
+                yield name, tensor
+    for tensor in result.regions.kept_by(value for _, value in values):
+        yield KEPT_FOR_CHECKPOINT, tensor
+    empty = next((slot for slot, value in values if value is None), "")
     if empty and is_freed(node, empty):
         result.num_freed += 1
     if forward_class(node) is not None:  # a custom Function may keep tensors on ctx
@@ -187,9 +187,9 @@ def _parts(result: SavedBytes, value: Any) -> Iterable[torch.Tensor]:
         parts = plain_tensors(value)
         result.num_unsized += not parts
         yield from parts
-    elif type(value).__module__ == _CHECKPOINT_HOLDER:
-        result.num_recomputed += 1
-    else:  # what a pack hook returned: save_on_cpu, for one, returns (device, tensor)
+    elif not is_holder(
+        value
+    ):  # what a pack hook returned: save_on_cpu, for one, returns (device, tensor)
         found = list(_stashed(result, value))
         result.num_packed += not found
         yield from found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING
 
 from workbench.graph.operations import num_operations
@@ -12,17 +13,40 @@ if TYPE_CHECKING:
     from workbench.records import GraphDiff, GraphRecord
 
 
-BYTE_UNITS = ("B", "KiB", "MiB", "GiB")
+BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def byte_size(count: int) -> str:
-    """``56.1 MiB``: binary units, one decimal below 100."""
+    """``56.1 MiB``: binary units, one decimal below 100.
+
+    The same figures as in the browser: ``formatBytes`` in ``extensions/views/src/graph/format.ts``.
+    """
     size, unit = float(count), BYTE_UNITS[0]
     for unit in BYTE_UNITS:
-        if size < 1024 or unit == "GiB":
+        if size < 1024 or unit == BYTE_UNITS[-1]:
             break
         size /= 1024
-    return f"{size:.1f} {unit}" if size < 99.95 and unit != "B" else f"{size:,.0f} {unit}"
+    return f"{fixed(size, 1 if size < 99.95 and unit != 'B' else 0)} {unit}"
+
+
+def fixed(value: float, digits: int = 0) -> str:
+    """A ``value`` of 0 or more with so many digits after the point, a half rounded up.
+
+    The rule of JavaScript's ``toFixed``, where Python rounds a half to the even digit: 256.5 is
+    257. What counts is the exact value of the float: 0.35 is stored as less and gives 0.3.
+    """
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+
+
+def duration(seconds: float) -> str:
+    """``9.7 ms``, ``180 µs``, ``1.24 s``: one decimal below 100; three digits of seconds."""
+    if seconds == 0:
+        return "0"
+    if seconds >= 0.9995:
+        rounded = Context(prec=3, rounding=ROUND_HALF_UP).create_decimal(seconds)
+        return f"{fixed(seconds, max(0, 2 - rounded.adjusted()))} s"
+    value, unit = (seconds * 1e3, "ms") if seconds >= 0.9995e-3 else (seconds * 1e6, "µs")
+    return f"{fixed(value, 1 if value < 99.95 else 0)} {unit}"
 
 
 def printable(text: str) -> str:

@@ -1,0 +1,40 @@
+"""Fails when torch moves what `torch_private_checkpoint` reads of non-reentrant checkpointing."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from workbench.graph.torch_private import raw_slots, raw_values
+from workbench.graph.torch_private_checkpoint import is_holder, kept_for_recomputation
+
+
+def tanh_exp(x, scale=1.0, factor=None):
+    return (x.tanh() * scale if factor is None else x.tanh() * factor).exp()
+
+
+def saved_by(node):
+    return [value for slot in raw_slots(type(node)) for value in raw_values(node, slot)]
+
+
+def test_a_node_inside_leads_to_what_its_region_keeps():
+    x, factor = torch.randn(3, requires_grad=True), torch.ones(3)
+    first = checkpoint(tanh_exp, x, factor=factor, use_reentrant=False)
+    second = checkpoint(tanh_exp, x.exp(), 2.0, use_reentrant=False)
+    assert not is_holder(x)
+    kept = kept_for_recomputation()
+    for out, expected in ((first, x), (second, x.exp())):
+        holders = list(filter(is_holder, saved_by(out.grad_fn)))
+        (tensor, *more) = kept[id(holders[0])]
+        assert torch.equal(tensor, expected)
+        assert kept[id(holders[-1])] is kept[id(holders[0])]
+        assert more == ([{"factor": factor}] if out is first else [2.0, {}])
+
+
+def test_after_backward_there_is_nothing_left():
+    x = torch.randn(3, requires_grad=True)
+    out = checkpoint(tanh_exp, x, use_reentrant=False)
+    holder = next(filter(is_holder, saved_by(out.grad_fn)))
+    assert id(holder) in kept_for_recomputation()
+    out.sum().backward()
+    assert id(holder) not in kept_for_recomputation()
