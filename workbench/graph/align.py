@@ -17,45 +17,30 @@ A later round only fills the gaps of the one before, so order is kept within a m
 that ran longer leaves its last rounds over. Inside a matched call nodes are matched by their type:
 of a call under autocast the casts are left over. Leaves go by name. Modules that changed places
 would make the union of both graphs cyclic; there only pairs in the same order stay.
+
+Where one capture knows no calls and lines (of a loss alone, `workbench.graph.names_less`), its
+modules are an estimate too. There every node is a call of its own, all are one sequence, and the
+same rounds go by type and shape and by what a node is computed from.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.graph.names import is_of_torch
-from workbench.graph.order import Ints, rows_near_cycles
-from workbench.graph.subsequence import Pair, common_subsequence, increasing
+from workbench.graph.align_cycles import break_cycles
+from workbench.graph.align_side import MOST_ANCESTORS, Call, Side
+from workbench.graph.names_less import names_less
+from workbench.graph.order import Ints
+from workbench.graph.subsequence import common_subsequence
 
 if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
-_MOST_ANCESTORS = 4
-"""So many of the matched operations nearest before a call tell it from others."""
-
-_OUTSIDE = "outside"
-"""Stands for the pseudo-module of code outside every module."""
-
-_Token = Callable[["_Side", "_Call"], Hashable]
-
-
-@dataclass(eq=False)
-class _Call:
-    """One Python call in one module: its nodes in forward order."""
-
-    op: str
-    place: Hashable
-    file: str
-    code: Hashable
-    """File and function of its line; None where that is unknown."""
-    rows: list[int] = field(default_factory=list[int])
-    partner: int = -1
-    """Number of the call of the other side."""
+_Token = Callable[[Side, Call], Hashable]
 
 
 def align(a: GraphRecord, b: GraphRecord) -> Ints:
@@ -64,7 +49,8 @@ def align(a: GraphRecord, b: GraphRecord) -> Ints:
     The union of both graphs, each pair being one node, has no cycle. Near-linear in the number of
     nodes while the captures are alike or wholly different.
     """
-    one, other = _Side(a), _Side(b)
+    by_type = bool(names_less(a, b))
+    one, other = Side(a, by_type=by_type), Side(b, by_type=by_type)
     partner = np.full(len(a.node_type), -1, dtype=np.int64)
     _match_leaves(one, other, partner)
     edited = _edited_files(a, b)
@@ -77,77 +63,13 @@ def align(a: GraphRecord, b: GraphRecord) -> Ints:
     for call in one.calls:
         if call.partner >= 0:
             _match_nodes(one, other, call, partner)
-    _break_cycles(a, b, partner)
+    if by_type:
+        _match_nameless(one, other, partner)
+    break_cycles(a, b, partner)
     return partner
 
 
-class _Side:
-    """One record, read for aligning."""
-
-    def __init__(self, record: GraphRecord) -> None:
-        self.record = record
-        text = record.strings
-        self.type = [text[i] for i in record.node_type.tolist()]
-        self.name = [text[i] for i in record.node_name.tolist()]
-        self.module: list[Hashable] = [
-            (m.path, m.parent < 0) if m.cls else _OUTSIDE for m in record.modules
-        ]
-        self.module_of: list[int] = record.node_module.tolist()
-        self.is_leaf: list[bool] = np.isin(record.node_kind, (1, 2)).tolist()
-        self.inputs: list[list[int]] = [[] for _ in self.type]
-        for maker, user in zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True):
-            self.inputs[user].append(maker)
-        self.calls: list[_Call] = []
-        self.call_of = [-1] * len(self.type)
-        self.by_module: dict[Hashable, list[int]] = defaultdict(list)
-        """Module -> its calls in forward order."""
-        self._read_calls()
-        outside = (self.calls[number] for number in self.by_module[_OUTSIDE])
-        self._script = {call.code for call in outside} - {None}
-        self.ancestors: list[tuple[int, ...]] = []
-
-    def _read_calls(self) -> None:
-        record = self.record
-        numbers: dict[tuple[int, int], int] = {}
-        for row, (module, call) in enumerate(
-            zip(self.module_of, record.node_call.tolist(), strict=True)
-        ):
-            if self.is_leaf[row]:
-                continue
-            key = (module, call if call >= 0 else -2 - row)
-            number = numbers.setdefault(key, len(self.calls))
-            if number == len(self.calls):
-                self.calls.append(self._new_call(row))
-                self.by_module[self.module[module]].append(number)
-            self.calls[number].rows.append(row)
-            self.call_of[row] = number
-
-    def _new_call(self, row: int) -> _Call:
-        op = self.record.strings[self.record.node_op[row]]
-        source = int(self.record.node_source[row])
-        if source < 0:
-            return _Call(op, None, "", None)
-        line = self.record.sources[source]
-        place = (line.function, line.text.strip() or line.line)
-        return _Call(op, place, line.filename, (line.filename, line.function))
-
-    def is_called_from(self, call: _Call) -> bool:
-        """Whether its line is of a script, or of what called a module of torch's."""
-        module = self.record.modules[self.module_of[call.rows[0]]]
-        return call.code in self._script or is_of_torch(module.cls)
-
-    def outside_inputs(self, call: _Call) -> list[int]:
-        """Rows that ``call`` takes values from."""
-        number = self.call_of[call.rows[0]]
-        return [i for row in call.rows for i in self.inputs[row] if self.call_of[i] != number]
-
-    def ancestors_of(self, call: _Call) -> tuple[int, ...]:
-        """The matched operations nearest before ``call``."""
-        found = {a for row in self.outside_inputs(call) for a in self.ancestors[row]}
-        return tuple(sorted(found)[-_MOST_ANCESTORS:])
-
-
-def _by_inputs(side: _Side, call: _Call) -> Hashable:
+def _by_inputs(side: Side, call: Call) -> Hashable:
     inputs = side.outside_inputs(call)
     makers = {
         side.name[row] if side.is_leaf[row] else side.module[side.module_of[row]] for row in inputs
@@ -155,7 +77,7 @@ def _by_inputs(side: _Side, call: _Call) -> Hashable:
     return call.op, call.place, frozenset(makers)
 
 
-def _note_ancestors(one: _Side, other: _Side) -> None:
+def _note_ancestors(one: Side, other: Side) -> None:
     """Per row, the matched calls through which its value came last, by their number in ``one``."""
     for side, name_of in ((one, None), (other, [call.partner for call in other.calls])):
         for row, makers in enumerate(side.inputs):
@@ -167,7 +89,7 @@ def _note_ancestors(one: _Side, other: _Side) -> None:
                 found = side.ancestors[makers[0]]
             elif makers:
                 union = {ancestor for maker in makers for ancestor in side.ancestors[maker]}
-                found = tuple(sorted(union)[-_MOST_ANCESTORS:])
+                found = tuple(sorted(union)[-MOST_ANCESTORS:])
             side.ancestors.append(found)
 
 
@@ -188,7 +110,7 @@ def _edited_files(a: GraphRecord, b: GraphRecord) -> set[str]:
     return (files - both) | changed | {""}
 
 
-def _round(one: _Side, other: _Side, token: _Token) -> None:
+def _round(one: Side, other: Side, token: _Token) -> None:
     """Match what is left in each module, between the calls that are matched already."""
     for module, calls in one.by_module.items():
         others = other.by_module.get(module, [])
@@ -201,7 +123,7 @@ def _round(one: _Side, other: _Side, token: _Token) -> None:
                 other.calls[gap_b[j]].partner = gap_a[i]
 
 
-def _gaps(one: _Side, calls: Sequence[int], others: Sequence[int]) -> list[tuple[list[int], ...]]:
+def _gaps(one: Side, calls: Sequence[int], others: Sequence[int]) -> list[tuple[list[int], ...]]:
     """Unmatched calls of a module on both sides, between one pair and the next."""
     place = {number: at for at, number in enumerate(others)}
     found: list[tuple[list[int], ...]] = []
@@ -219,7 +141,7 @@ def _gaps(one: _Side, calls: Sequence[int], others: Sequence[int]) -> list[tuple
     return found
 
 
-def _match_nodes(one: _Side, other: _Side, call: _Call, partner: Ints) -> None:
+def _match_nodes(one: Side, other: Side, call: Call, partner: Ints) -> None:
     rows = other.calls[call.partner].rows
     numbers: dict[str, int] = {}
     left = [numbers.setdefault(one.type[row], len(numbers)) for row in call.rows]
@@ -228,7 +150,7 @@ def _match_nodes(one: _Side, other: _Side, call: _Call, partner: Ints) -> None:
         partner[call.rows[i]] = rows[j]
 
 
-def _match_leaves(one: _Side, other: _Side, partner: Ints) -> None:
+def _match_leaves(one: Side, other: Side, partner: Ints) -> None:
     places: dict[Hashable, list[int]] = defaultdict(list)
     for row in range(len(other.type) - 1, -1, -1):
         if other.is_leaf[row]:
@@ -239,22 +161,18 @@ def _match_leaves(one: _Side, other: _Side, partner: Ints) -> None:
             partner[row] = rows.pop()
 
 
-def _leaf_key(side: _Side, row: int) -> Hashable:
+def _leaf_key(side: Side, row: int) -> Hashable:
     name = side.name[row]
     return name or (side.module[side.module_of[row]], int(side.record.node_kind[row]))
 
 
-def _break_cycles(a: GraphRecord, b: GraphRecord, partner: Ints) -> None:
-    """Give up pairs until the union of both graphs has a forward order."""
-    size = len(partner)
-    merged = size + np.arange(len(b.node_type))
-    rows = np.flatnonzero(partner >= 0)
-    merged[partner[rows]] = rows
-    starts = np.concatenate([a.edge_from.astype(np.int64), merged[b.edge_from]])
-    ends = np.concatenate([a.edge_to.astype(np.int64), merged[b.edge_to]])
-    near = rows_near_cycles(size + len(b.node_type), starts, ends)
-    tangled = [row for row in near.tolist() if row < size and partner[row] >= 0]
-    pairs: list[Pair] = [(row, int(partner[row])) for row in tangled]
-    partner[tangled] = -1
-    for row, place in increasing(pairs):
-        partner[row] = place
+def _match_nameless(one: Side, other: Side, partner: Ints) -> None:
+    """Leaves that only one capture has names for: by the node that uses them, in its order."""
+    taken = set(partner.tolist())
+    for row in np.flatnonzero(partner >= 0).tolist():
+        left = [i for i in one.inputs[row] if one.is_leaf[i] and partner[i] < 0]
+        right = [i for i in other.inputs[int(partner[row])] if other.is_leaf[i] and i not in taken]
+        for i, j in zip(left, right, strict=False):
+            if not (one.name[i] and other.name[j]) and partner[i] < 0 and j not in taken:
+                partner[i] = j
+                taken.add(j)

@@ -18,6 +18,8 @@ SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
 _MOST_LISTED = 3
 """Modules that are named one by one."""
 _COMPILED = NODE_KINDS.index("compiled")
+_CAST = "ToCopyBackward"
+"""How the type of a node begins that converts a dtype or a device."""
 
 
 def operations(diff: GraphDiff) -> npt.NDArray[np.bool_]:
@@ -72,14 +74,14 @@ def _module_name(diff: GraphDiff, module: int) -> str:
 
 
 def consequences(diff: GraphDiff) -> str:
-    """Like ``8 nodes, all of head, left the graph; 1 node (div) joined the graph.``."""
+    """Like ``8 backward nodes, all of head, left the graph; 1 backward node (div) joined …``."""
     parts: list[str] = []
     for state, verb in ((REMOVED, "left"), (ADDED, "joined")):
         rows = np.flatnonzero(operations(diff) & (diff.node_state == state))
         if len(rows):
-            count = plural(len(rows), "node")
+            count = plural(len(rows), "backward node")
             parts.append(f"{count}{_which(diff, state, rows)} {verb} the graph")
-    parts += _changed(diff)
+    parts += [*_changed(diff), *_casts(diff)]
     if not parts:
         parts.append("only parameters or connections differ")
     text = "; ".join(parts)
@@ -89,10 +91,10 @@ def consequences(diff: GraphDiff) -> str:
 def _which(diff: GraphDiff, state: int, rows: npt.NDArray[np.intp]) -> str:
     """The modules that ``rows`` are, or their operations where those are few, or casts."""
     ops = [diff.strings[i] for i in diff.node_op[rows].tolist()]
-    casts = sum(diff.strings[i].startswith("ToCopyBackward") for i in diff.node_type[rows].tolist())
+    casts = int(np.count_nonzero(_are_casts(diff)[rows]))
     whole = whole_modules(diff, state)
     if casts:
-        which = f"{casts:,} of them casts" if casts < len(rows) else "all casts"
+        which = "casts among them" if casts < len(rows) else "all casts"
         return f" ({which})" if len(rows) > 1 else " (a cast)"
     if whole:
         inside = _num_inside(diff, set(whole), rows)
@@ -117,10 +119,30 @@ def _changed(diff: GraphDiff) -> list[str]:
     alike = (diff.node_shape[rows] == diff.node_shape_b[rows]) & (
         diff.node_dtype[rows] == diff.node_dtype_b[rows]
     )
-    count = plural(len(rows), "node")
+    count = plural(len(rows), "backward node")
     if not alike.all():
         return [f"{count} changed"]
     return [f"{count} of equal shape and dtype hold{'s' * (len(rows) == 1)} other bytes"]
+
+
+def num_casts(diff: GraphDiff) -> tuple[int, int]:
+    """Backward nodes of A and of B that convert a dtype or a device: as the browser counts them.
+
+    The twin of ``castsOf`` in ``extensions/views/src/diff/totals.ts``.
+    """
+    casts = _are_casts(diff)
+    in_a, in_b = (int(np.count_nonzero(casts & (rows >= 0))) for rows in (diff.node_a, diff.node_b))
+    return in_a, in_b
+
+
+def _are_casts(diff: GraphDiff) -> npt.NDArray[np.bool_]:
+    types = [number for number, text in enumerate(diff.strings) if text.startswith(_CAST)]
+    return np.isin(diff.node_type, types)
+
+
+def _casts(diff: GraphDiff) -> list[str]:
+    before, after = num_casts(diff)
+    return [f"casts went from {before:,} to {after:,}"] if before != after else []
 
 
 def bytes_sentence(diff: GraphDiff) -> str:

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from workbench.graph.absent import no_bins, no_inner
 from workbench.graph.align import align
 from workbench.graph.asked import asked_otherwise
-from workbench.graph.cause import explain
+from workbench.graph.cause import Known, explain
 from workbench.graph.diff_side import side_of
+from workbench.graph.names_less import names_less, told_less
 from workbench.graph.union import Union
 from workbench.records import DIFF_STATES, GraphDiff, RecordError
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
 
-_TEXT = ("node_type", "node_op", "node_shape", "node_dtype", "node_name")
+_TEXT = ("node_type", "node_shape", "node_dtype")
+_NAMES = ("node_op", "node_name")
 _NUMBERS = (
     "node_kind",
     "node_output_bytes",
@@ -85,9 +87,8 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
         branches=(),
     )
     asked, line = asked_otherwise(a, b)
-    sentence, source = explain(found, _frozen(a), _frozen(b), asked)
-    if source < 0 and line is not None:
-        source = found.sources.index(line)
+    at = -1 if line is None else found.sources.index(line)
+    sentence, source = explain(found, Known(_frozen(a), _frozen(b), (asked, at), told_less(a, b)))
     return dataclasses.replace(found, sentence=sentence, cause_source=source)
 
 
@@ -115,7 +116,10 @@ def _node_columns(union: Union) -> dict[str, Any]:
     }
     for name in _TEXT:
         columns[name] = union.pick(getattr(a, name), union.text_of_b[getattr(b, name)])
-    columns["node_module"] = union.pick(
+    pick = union.pick_b if names_less(a, b) == "A" else union.pick
+    for name in _NAMES:
+        columns[name] = pick(getattr(a, name), union.text_of_b[getattr(b, name)])
+    columns["node_module"] = pick(
         union.module_of_a[a.node_module], union.module_of_b[b.node_module]
     )
     columns["node_source"] = union.pick(a.node_source, union.source_of_b[b.node_source])
@@ -158,7 +162,12 @@ def _states(union: Union, columns: dict[str, Any]) -> npt.NDArray[np.uint8]:
 
 
 def _calls(union: Union) -> npt.NDArray[np.int64]:
-    """Call numbers of A; a node that only B has joins the call its own call was matched to."""
+    """Call numbers of A; a node that only B has joins the call its own call was matched to.
+
+    B's where A knows none.
+    """
+    if names_less(union.a, union.b) == "A":
+        return union.pick_b(_dense(union.a.node_call), _dense(union.b.node_call))
     in_a, in_b = union.node_a >= 0, union.node_b >= 0
     calls = np.full(len(in_a), -1, dtype=np.int64)
     calls[in_a] = _dense(union.a.node_call)[union.node_a[in_a]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.graph.consequences import operations, whole_modules
+from workbench.graph.consequences import num_casts, operations, whole_modules
 from workbench.graph.describe import MIN_RUN
 from workbench.graph.gradient_change import BEYOND, beyond, shared_gradients
 from workbench.graph.wording import (
@@ -25,7 +25,7 @@ from workbench.records import DIFF_STATES
 
 if TYPE_CHECKING:
     from workbench.graph.gradient_change import GradientChange
-    from workbench.records import DiffSide, GraphDiff
+    from workbench.records import GraphDiff
 
 SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
 MAX_ROWS = 12
@@ -37,7 +37,7 @@ _Row = tuple[str, ...]
 def describe_diff(diff: GraphDiff) -> str:
     """The diff as text, at most `MAX_ROWS` lines a section."""
     lines = [f"A: {short(diff.a.title, 80)}", f"B: {short(diff.b.title, 80)}", diff.sentence, ""]
-    lines += _columns([("", "A", "B", "B − A"), *_totals(diff.a, diff.b)], right={1, 2, 3})
+    lines += _columns([("", "A", "B", "B − A"), *_totals(diff)], right={1, 2, 3})
     names = _op_names(diff)
     for state, sign, verb in ((REMOVED, "−", "Removed"), (ADDED, "+", "Added")):
         lines += _section(f"{sign} {verb}", diff, state, _gone_or_new(diff, state, names))
@@ -46,9 +46,11 @@ def describe_diff(diff: GraphDiff) -> str:
     return "\n".join([*lines, *(["", *map(printable, diff.notes)] if diff.notes else [])])
 
 
-def _totals(a: DiffSide, b: DiffSide) -> list[_Row]:
+def _totals(diff: GraphDiff) -> list[_Row]:
+    a, b = diff.a, diff.b
     rows: list[_Row] = [
-        _count("Nodes", a.num_operations, b.num_operations),
+        _count("Backward nodes", a.num_operations, b.num_operations),
+        _count("Casts", *num_casts(diff)),
         _count("Parameters with gradient", a.num_parameters, b.num_parameters),
         (
             "Saved for backward",
@@ -79,7 +81,7 @@ def _section(name: str, diff: GraphDiff, state: int, rows: list[_Row]) -> list[s
     if not rows:
         return []
     of_state = diff.node_state == state
-    counts = [plural(int(np.count_nonzero(operations(diff) & of_state)), "node")]
+    counts = [plural(int(np.count_nonzero(operations(diff) & of_state)), "backward node")]
     parameters = int(np.count_nonzero((diff.node_kind == 1) & of_state))
     counts += [plural(parameters, "parameter")] if parameters else []
     return ["", f"{name}: {', '.join(counts)}", *_columns(_cut(_rolled(rows)))]

@@ -91,6 +91,13 @@ class Union:
         found[~in_a] = of_b[self.node_b[~in_a]]
         return found
 
+    def pick_b(self, of_a: npt.NDArray[Any], of_b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Per row B's value, or A's where B has no such row."""
+        found = self.pick(of_a, of_b)
+        in_b = self.node_b >= 0
+        found[in_b] = of_b[self.node_b[in_b]]
+        return found
+
     def values_of_b(self, of_b: npt.NDArray[Any], missing: float) -> npt.NDArray[Any]:
         """Per row B's value, or ``missing`` where B has no such row."""
         found = np.full(len(self.node_b), missing, dtype=of_b.dtype)

@@ -105,9 +105,15 @@ def summary(record: GraphRecord) -> str:
 
 
 def heading(record: GraphRecord) -> str:
-    """``EarlyExitCNN, step 42: loss 0.377``."""
+    """``EarlyExitCNN, step 42: loss 0.377``; without a model ``loss 0.377, step 42``."""
     title = short(record.title, 80)
-    return title if record.loss is None else f"{title}: loss {record.loss:.4g}"
+    if record.loss is None:
+        return title
+    loss = f"loss {record.loss:.4g}"
+    name, _, rest = title.partition(", ")
+    if name == "loss" and not record.model:
+        return f"{loss}, {rest}" if rest else loss
+    return f"{title}: {loss}"
 
 
 def held_anyway(record: GraphRecord) -> str:
@@ -148,7 +154,10 @@ def _factor(factor: float) -> str:
 
 
 def diff_summary(diff: GraphDiff) -> str:
-    """``− 12 removed, + 1 added, ≠ 3 changed, 13 same nodes``."""
+    """``− 12 removed, + 1 added, ≠ 3 changed, 13 same backward nodes``."""
     states = diff.node_state[(diff.node_kind == 0) | (diff.node_kind == 3)].tolist()
     same, removed, added, changed = (states.count(state) for state in range(4))
-    return f"− {removed:,} removed, + {added:,} added, ≠ {changed:,} changed, {same:,} same nodes"
+    return (
+        f"− {removed:,} removed, + {added:,} added, ≠ {changed:,} changed, "
+        f"{same:,} same backward nodes"
+    )

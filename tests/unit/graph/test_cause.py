@@ -7,6 +7,7 @@ import linecache
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import workbench as wb
@@ -83,7 +84,7 @@ def test_one_operation_for_another_is_named():
             loss = model(x).sum()
         records.append(wb.graph(loss).record)
     found = diff_records(*records)
-    assert "1 node (relu) left the graph; 1 node (gelu) joined" in found.sentence
+    assert "1 backward node (relu) left the graph; 1 backward node (gelu) joined" in found.sentence
     module = next(module for module in found.modules if module.path == "1")
     assert module.cls == "ReLU → GELU"
 
@@ -171,3 +172,75 @@ def test_tests_that_came_out_the_same_are_not_told():
     model = Sure()
     found = diff_records(_sure(model, 1.5), _sure(model, 1.25))
     assert "amax" not in found.sentence
+
+
+STEP = """\
+with wb.graph(model) as view:
+    {name} = sum({loss} for out in model(*inputs))
+    {name}.backward()
+"""
+
+
+def _cell(tmp_path, number, model, inputs, loss="F.cross_entropy(out, y)"):
+    """A step of a notebook: each cell computes the loss on a line of its own."""
+    file = tmp_path / f"cell_{number}.py"
+    file.write_text(STEP.format(name=f"loss_{number}", loss=loss))
+    y = torch.zeros(len(inputs[0]), dtype=torch.long)
+    cell = {"wb": wb, "F": F, "model": model, "inputs": inputs, "y": y}
+    exec(compile(file.read_text(), str(file), "exec"), cell)
+    return cell["view"].record
+
+
+def test_the_branch_is_the_cause_not_the_line_of_the_loss_in_another_cell(tmp_path, images):
+    model = EarlyExit()
+    late = _cell(tmp_path, 1, model, (images,))
+    model.early = True
+    found = diff_records(late, _cell(tmp_path, 2, model, (images,)))
+    assert found.sentence.startswith("In forward of EarlyExit, B ran `return [first / self.temp")
+    assert "loss_" not in found.sentence
+
+
+def test_a_test_that_came_out_differently_leads(tmp_path):
+    model, x = Sure(), torch.ones(1, 2)
+    late = _cell(tmp_path, 1, model, (x, 2.25), "out.square().sum()")
+    early = _cell(tmp_path, 2, model, (x, 1.5), "out.square().sum()")
+    found = diff_records(late, early)
+    assert found.sentence.startswith("`h.amax() > threshold` (test_cause.py:")
+    assert found.sources[found.cause_source].text == "if h.amax() > threshold:"
+    assert "In forward of Sure, " in found.sentence
+    assert "loss_" not in found.sentence
+
+
+def test_the_line_of_the_loss_is_named_where_only_it_has_changed(tmp_path, images):
+    model = EarlyExit()
+    plain = _cell(tmp_path, 1, model, (images,))
+    weighed = _cell(tmp_path, 2, model, (images,), "0.5 * F.cross_entropy(out, y)")
+    found = diff_records(plain, weighed)
+    assert "of loss, B ran `loss_2 = sum(0.5 * F.cross_entropy(out, y)" in found.sentence
+    assert "where A ran `loss_1 = sum(F.cross_entropy(out, y)" in found.sentence
+
+
+def test_the_same_loss_on_another_line_explains_nothing(tmp_path):
+    x = torch.ones(2, 4)
+    with_relu, with_gelu = (nn.Sequential(nn.Linear(4, 4), act) for act in (nn.ReLU(), nn.GELU()))
+    found = diff_records(
+        _cell(tmp_path, 1, with_relu, (x,), "out.sum()"),
+        _cell(tmp_path, 2, with_gelu, (x,), "out.sum()"),
+    )
+    assert found.sentence.startswith("1 backward node (relu) left the graph;")
+
+
+def test_a_loop_of_the_script_over_a_layer_of_torchs_is_told():
+    cell, x = nn.GRUCell(4, 8), torch.randn(2, 4)
+
+    def run(rounds):
+        with wb.graph(cell) as view:
+            h = torch.zeros(2, 8)
+            for _ in range(rounds):
+                h = cell(x, h)
+            h.sum().backward()
+        return view.record
+
+    said = diff_records(run(3), run(5)).sentence
+    assert said.startswith("`h = cell(x, h)` (test_cause.py:")
+    assert "made 3 calls of gru_cell in A and 5 in B." in said

@@ -114,8 +114,8 @@ def test_a_norm_of_all_gradients_is_said_only_where_all_are_finite():
 def test_the_table_is_readable(both_exits):
     lines = str(diff(*both_exits)).splitlines()
     assert lines[0] == "A: EarlyExit"
-    (nodes,) = [line for line in lines if line.startswith("Nodes")]
-    assert nodes.split() == ["Nodes", "18", "10", "−8"]
+    (nodes,) = [line for line in lines if line.startswith("Backward nodes")]
+    assert nodes.split() == ["Backward", "nodes", "18", "10", "−8"]
     text = "\n".join(lines)
     assert "− Removed: " in text
     assert re.search(r"block2 +conv2d, batch_norm, relu +3 nodes, 4 parameters", text)
@@ -148,7 +148,9 @@ def test_the_view_has_every_form(both_exits, tmp_path):
     graph = json.loads((tmp_path / "diff.json").read_text())["graphs"][0]
     values = [pair["value"] for node in graph["nodes"] for pair in node["attrs"]]
     assert {"removed", "added", "same"} <= set(values)
-    assert repr(view) == ("EarlyExit: A → B: − 9 removed, + 1 added, ≠ 0 changed, 9 same nodes")
+    assert repr(view) == (
+        "EarlyExit: A → B: − 9 removed, + 1 added, ≠ 0 changed, 9 same backward nodes"
+    )
 
 
 def test_views_are_taken_and_other_things_refused(both_exits):

@@ -221,3 +221,13 @@ def test_notes_of_a_file_send_nothing_to_the_terminal(record):
     said = dataclasses.replace(record, notes=("\x1b[2Jgone\nsecond line",))
     assert "\x1b" not in str(GraphView(said))
     assert "\x1b" not in str(GraphView(said).diff(record))
+
+
+def test_a_loss_without_a_model_is_named_once(record):
+    x = torch.ones(3, requires_grad=True)
+    bare = wb.graph((x * 2).sum()).record
+    assert repr(GraphView(bare)).startswith("loss 6; ")
+    stepped = dataclasses.replace(bare, title="loss, step 3")
+    assert str(GraphView(stepped)).startswith("loss 6, step 3\n")
+    assert "loss: loss" not in graph_svg(bare)
+    assert repr(GraphView(record)).startswith("EarlyExit: loss ")
