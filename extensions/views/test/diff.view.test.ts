@@ -32,6 +32,8 @@ describe('the diff view', () => {
     expect(query(host, '.wv-chips').textContent).toBe(
       '−Removed3+Added1≠Changed1⇄Casts0▽Gradient beyond × 31=Same2',
     );
+    const titles = [...host.querySelectorAll<HTMLElement>('.wv-chips button')].map((c) => c.title);
+    expect(titles.slice(0, 2)).toEqual(['Only in A: 3 operations', 'Only in B: 1 operation']);
     expect(sectionText(host, 'Removed')).toContain('3 operations');
     expect(sectionText(host, 'Totals')).toContain('0.377');
   });

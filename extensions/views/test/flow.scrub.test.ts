@@ -185,6 +185,17 @@ describe('the strip below a graph', () => {
   const legend = (): string => query<HTMLElement>(host, '.wv-legend').textContent ?? '';
   const isOver = (): boolean => !query<HTMLElement>(host, '.wv-step').hidden;
 
+  it('has no scale where nothing was measured, and none where no norm is on one', () => {
+    foot.update({ record: flowOf({ body: [NaN], head: [NaN] }) });
+    press('Home');
+    expect(legend()).toContain('No gradient was measured at this step.');
+    foot.update({ record: flowOf({ body: [0], head: [0] }) });
+    press('ArrowRight');
+    press('Home');
+    vi.advanceTimersByTime(20);
+    expect(legend()).not.toContain('alike');
+  });
+
   it('colours the graph by the step under the cursor, and says what is not of that step', () => {
     expect(isOver()).toBe(false);
     press('Home');

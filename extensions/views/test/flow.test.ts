@@ -55,7 +55,8 @@ describe('cells', () => {
     const norms = [0.5, 2, 8, 0, NONE, BAD];
     expect(norms.map((norm) => levelOf(norm, [0.5, 8]))).toEqual([0, 4, 8, -1, -1, -1]);
     expect(levelOf(3, [3, 3])).toBe(0);
-    expect(limitsOf(flowOf({ a: [0, NONE, BAD] }))).toEqual([1, 1]);
+    expect(limitsOf(flowOf({ a: [0, NONE, BAD] }))).toBeNull();
+    expect(levelOf(3, null)).toBe(-1);
   });
 
   it('have round steps below them', () => {

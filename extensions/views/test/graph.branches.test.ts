@@ -7,6 +7,7 @@ import { numOps, type Item } from '../src/graph/groups';
 import { histogram } from '../src/graph/histogram';
 import type { Box } from '../src/graph/layout';
 import { GraphState } from '../src/graph/state';
+import { describe as say } from '../src/graph/status';
 import { graphOf, type NodeSpec } from './graph-data';
 import { find, press, query, sectionText, shown } from './graph-mounted';
 
@@ -107,6 +108,15 @@ describe('a test that Python made', () => {
     for (const group of state.tree.groups) {
       state.toggle(group);
       overlapsNothing(state.layout.root);
+    }
+  });
+
+  it('is said without bytes and gradients, which it has none of', () => {
+    const state = stateOf([{ taken: true }]);
+    const [card] = cardsOf(state);
+    for (const colouring of ['bytes', 'gradient'] as const) {
+      state.colouring = colouring;
+      expect(card && say(state, card)).toBe('if sure > limit is 0.730 > 0.750 is True');
     }
   });
 

@@ -164,6 +164,26 @@ describe('the camera', () => {
     expect(-200 - x).toBeCloseTo(x + width - 560);
   });
 
+  it('takes the size that keeps all text where that costs nothing but margin', () => {
+    const camera = new Camera();
+    Object.assign(camera, { width: 1000, height: 3000 });
+    const rect = (width: number, height = 3000) => ({ x: 0, y: 0, width, height });
+    for (const width of [1165, 1172, 1176]) {
+      camera.open(rect(width), 0);
+      expect([camera.zoom, camera.view().width >= width]).toEqual([0.85, true]);
+    }
+    camera.open(rect(1180), 0);
+    expect(camera.zoom).toBeCloseTo(984 / 1180);
+    camera.fit(rect(1150, 900));
+    expect(camera.zoom).toBe(0.85);
+    camera.fit(rect(1600, 900));
+    expect(camera.zoom).toBe(0.6);
+    camera.fit(rect(1200, 900));
+    expect(camera.zoom).toBeCloseTo(952 / 1200);
+    camera.fit(rect(1150, 900), 100);
+    expect(camera.zoom).toBeCloseTo(852 / 1150);
+  });
+
   it('opens on the whole width, side lanes and all, while names can be read', () => {
     const camera = new Camera();
     Object.assign(camera, { width: 700, height: 600 });

@@ -103,6 +103,9 @@ describe('colour by gradient norm', () => {
     expect(query(host, '.wv-sr').textContent).toContain('gradient norm 0.001');
     press(host, 't');
     expect(query(host, '.wv-table').textContent).toContain('did not run');
+    const heads = [...host.querySelectorAll<HTMLElement>('.wv-table th')];
+    const gradient = heads.find(({ textContent }) => textContent === 'Output gradient');
+    expect(gradient?.title).toContain('of the gradient of the output');
   });
 
   it('stays chosen for the next capture', () => {

@@ -111,6 +111,13 @@ describe('what holds these bytes', () => {
     );
   });
 
+  it('says so where nothing is held', () => {
+    const host = shown({ record: graphOf(NODES, SPEC), error: null });
+    find(host, 'stem');
+    press(host, 'h');
+    expect(query(host, '.wv-lit').textContent).toContain('stem holds nothing for backward');
+  });
+
   it('lists every saved tensor with its holder, parameters by their kind', () => {
     const host = shown({ record: graphOf(NODES, SPEC), error: null });
     find(host, 'conv');

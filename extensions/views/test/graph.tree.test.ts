@@ -103,6 +103,24 @@ describe('tree', () => {
     ]);
   });
 
+  it('takes no stretch of a list for a call of it, until one of its modules comes again', () => {
+    const block = (name: string, from: number) => [
+      { op: 'linear', module: `blocks.${name}`, inputs: [from] },
+      { op: 'relu', module: `blocks.${name}`, inputs: [from + 1] },
+    ];
+    const between = { op: 'cat', inputs: [2] };
+    const later = ['1', '2', '3'].flatMap((name, at) => block(name, 3 + 2 * at));
+    const once = [{ op: 'stem' }, ...block('0', 0), between, ...later];
+    const titles = (state: GraphState): string[] =>
+      state.tree.root.children.map((child) =>
+        child.kind === 'operation' ? child.op : child.title,
+      );
+    const named = titles(stateOf(once));
+    expect(named).toEqual(['stem', 'blocks', 'cat', 'blocks 1 … 3']);
+    const again = [...once, { op: 'cat', inputs: [9] }, ...block('0', 10)];
+    expect(titles(stateOf(again)).slice(4)).toEqual(['cat', 'blocks (call 2)']);
+  });
+
   it('shows a module of one operation as that operation', () => {
     const state = stateOf([{ op: 'conv2d', module: 'conv1' }]);
     expect(state.tree.root.children).toEqual([

@@ -1,6 +1,6 @@
 /** The controls of a diff: all or changes only, from change to change, and both captures' totals. */
 import type { DiffSide } from '@torch-workbench/records';
-import { choices, h } from '../graph/dom';
+import { aside, choices, h, press } from '../graph/dom';
 import type { Controls } from '../graph/face';
 import { formatBytes, formatCount, plural, shorten } from '../graph/format';
 import type { GraphView } from '../graph/view';
@@ -52,7 +52,7 @@ export function controls(view: View): Controls<DiffState> {
       which.allow('changes', state.index.isEqual ? 'Nothing changed.' : '');
       steps.update(state);
       for (const one of chips) one.update(state);
-      press(sides, state);
+      pressSides(sides, state);
       if (drawn === state.record) return;
       drawn = state.record;
       const { a, b, sentence } = state.diff;
@@ -110,20 +110,15 @@ function chip(
   const count = h('b', {});
   const mark = h('i', { class: filter, 'aria-hidden': 'true' }, sign);
   const onclick = (): void => light(view, filter);
-  const element = h(
-    'button',
-    { type: 'button', class: 'wv-btn', title: lit, onclick },
-    mark,
-    text,
-    count,
-  );
+  const element = h('button', { type: 'button', class: 'wv-btn', onclick }, mark, text, count);
   const update = (state: DiffState): void => {
     const found = state.index.count(state.tree.root, filter);
     count.textContent = formatCount(found);
+    element.title = `${lit}: ${plural(found, 'operation')}`;
     element.disabled = found === 0;
     element.hidden = filter === 'gradient' && !state.record.gradients;
     const on = state.highlight !== null && state.filter === filter;
-    element.setAttribute('aria-pressed', String(on));
+    press(element, on);
   };
   return { element, update };
 }
@@ -134,10 +129,10 @@ function light(view: View, filter: Filter): void {
 }
 
 /** Shows which capture is lit alone. */
-function press(sides: HTMLElement, { highlight, filter }: DiffState): void {
+function pressSides(sides: HTMLElement, { highlight, filter }: DiffState): void {
   for (const button of sides.querySelectorAll('button')) {
     const on = highlight !== null && filter === button.dataset['filter'];
-    button.setAttribute('aria-pressed', String(on));
+    press(button, on);
   }
 }
 
@@ -159,6 +154,6 @@ function side(view: View, letter: 'A' | 'B', of: DiffSide, state: DiffState): HT
     { class: 'wv-side', title },
     button,
     h('b', {}, shorten(of.title, 40)),
-    h('span', { class: 'wv-note' }, totals),
+    aside(totals),
   );
 }

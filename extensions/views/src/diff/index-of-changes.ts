@@ -1,6 +1,6 @@
 /** Changes of every operation, and their counts over any box in one subtraction. */
 import { DIFF_STATES, type DiffState } from '@torch-workbench/records';
-import { size, type Item } from '../graph/groups';
+import { rangeOf, size, type Item } from '../graph/groups';
 import type { Operation } from '../graph/operations';
 import { glanceAt, isBeyond, readChange, type Change, type Glance } from './change';
 import type { DiffColumns } from './columns';
@@ -93,8 +93,7 @@ export class ChangeIndex {
   moved(item: Item): string {
     const count = this.count(item, 'gradient');
     if (count === 0) return '';
-    const [start, end] =
-      item.kind === 'operation' ? [item.id, item.id + 1] : [item.start, item.end];
+    const [start, end] = rangeOf(item);
     const logs = this.#glances
       .slice(start, end)
       .filter(isBeyond)
@@ -114,7 +113,7 @@ export class ChangeIndex {
 }
 
 function between(before: ArrayLike<number>, item: Item): number {
-  const [start, end] = item.kind === 'operation' ? [item.id, item.id + 1] : [item.start, item.end];
+  const [start, end] = rangeOf(item);
   return (before[end] ?? 0) - (before[start] ?? 0);
 }
 

@@ -1,5 +1,5 @@
 /** The inspector's page for the whole diff: the cause, the totals, and every change as a link. */
-import { h, note, section, sourceCard } from '../graph/dom';
+import { aside, h, note, section, sourceCard } from '../graph/dom';
 import { formatCount, formatNumber, oneLine, plural, shorten } from '../graph/format';
 import { size, type Item } from '../graph/groups';
 import { itemLink, table, type Cell } from '../graph/inspector';
@@ -98,7 +98,7 @@ function whatOf(state: DiffState, item: Item): string {
 }
 
 function dim(text: string): HTMLElement {
-  return h('span', { class: 'wv-note' }, text);
+  return aside(text);
 }
 
 function moduleOf({ record }: DiffState, { module }: Operation): string {

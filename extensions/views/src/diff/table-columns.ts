@@ -9,7 +9,7 @@ import { arrow, growthText, signedBytes } from './words';
 
 const HEADINGS = ['Change', 'Call', 'Operations', 'Output', 'Dtype'];
 const BYTES = ['Saved A', 'Saved B', 'B − A'];
-const GRADIENTS = ['Gradient A', 'Gradient B', 'B / A'];
+const GRADIENTS = ['Output gradient A', 'Output gradient B', 'B / A'];
 
 export function diffColumns(state: DiffState): Columns {
   const { gradients } = state.record;

@@ -7,9 +7,15 @@ export function keyOf(record: FlowColumns, captured: boolean): HTMLElement {
   const ramp = h('div', { class: 'wv-ramp', 'aria-hidden': 'true' });
   for (let level = 0; level < LEVELS; level += 1)
     ramp.append(h('i', { style: `background:var(--wb-s${level})` }));
-  const [low, high] = limitsOf(record).map(formatNumber);
-  const ends = h('div', { class: 'wv-ends' }, h('span', {}, low ?? ''), h('span', {}, high ?? ''));
-  const key = h('div', { class: 'wv-key' }, h('b', {}, 'Gradient norm (log)'), ramp, ends);
+  const limits = limitsOf(record)?.map((norm) => h('span', {}, formatNumber(norm)));
+  const scale = limits && [ramp, h('div', { class: 'wv-ends' }, ...limits)];
+  const none = h('p', {}, 'No norm is finite and above zero.');
+  const key = h(
+    'div',
+    { class: 'wv-key' },
+    h('b', {}, 'Gradient norm (log)'),
+    ...(scale ?? [none]),
+  );
   const values = Array.from(record.norm);
   const sign = (kind: string, mark: string, text: string): void =>
     key.append(h('p', {}, h('span', { class: kind, 'aria-hidden': 'true' }, mark), text));

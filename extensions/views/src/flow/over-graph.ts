@@ -17,11 +17,11 @@ type Modules = GraphState['record']['modules'];
 
 /** The colours of the sampled step in `column`. */
 export function stepColours(record: FlowColumns, column: number): StepColours {
-  const [low, high] = limitsOf(record);
+  const limits = limitsOf(record);
   const known = new Map<Item, StepNorm | null>();
   return {
     step: record.step[column] ?? 0,
-    range: [Math.log10(low), Math.log10(high)],
+    range: limits && [Math.log10(limits[0]), Math.log10(limits[1])],
     normOf(item, state) {
       let found = known.get(item);
       if (found === undefined) {

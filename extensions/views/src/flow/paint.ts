@@ -36,7 +36,7 @@ export interface Mark {
 export interface Picture {
   readonly record: FlowColumns;
   readonly strip: Strip;
-  readonly limits: Limits;
+  readonly limits: Limits | null;
   readonly place: Place;
   /** Captured steps: outlined, their number below. */
   readonly captured: readonly Mark[];

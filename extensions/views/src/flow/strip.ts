@@ -39,7 +39,7 @@ export interface Strip {
   readonly missing: Float64Array;
 }
 
-/** Ends of the colour scale: the smallest and largest norm above 0; [1, 1] without any. */
+/** Ends of the colour scale: the smallest and largest norm above 0. */
 export type Limits = readonly [number, number];
 
 /** What was measured of a row at a column. */
@@ -100,8 +100,8 @@ function fillCell(record: FlowColumns, strip: Strip, row: number, cell: number):
   strip.missing[at] = sampled > 0 ? without / sampled : NaN;
 }
 
-/** Ends of the scale over all columns, so that they do not depend on the room there is. */
-export function limitsOf(record: FlowColumns): Limits {
+/** Ends of the scale over all columns, whatever the room there is; null where no norm is on it. */
+export function limitsOf(record: FlowColumns): Limits | null {
   let [low, high] = [Infinity, 0];
   for (let at = 0; at < record.norm.length; at += 1) {
     const value = record.norm[at] ?? NOT_MEASURED;
@@ -109,12 +109,13 @@ export function limitsOf(record: FlowColumns): Limits {
     low = Math.min(low, value);
     high = Math.max(high, value);
   }
-  return high > 0 ? [low, high] : [1, 1];
+  return high > 0 ? [low, high] : null;
 }
 
 /** Step of the logarithmic scale, 0 to 8; -1 for what has none: a norm of 0, or no norm. */
-export function levelOf(norm: number, [low, high]: Limits): number {
-  if (!(norm > 0) || norm === Infinity) return -1;
+export function levelOf(norm: number, limits: Limits | null): number {
+  if (!limits || !(norm > 0) || norm === Infinity) return -1;
+  const [low, high] = limits;
   if (high <= low) return 0;
   const place = Math.log(norm / low) / Math.log(high / low);
   return Math.max(0, Math.min(LEVELS - 1, Math.floor(place * LEVELS)));

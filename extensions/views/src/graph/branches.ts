@@ -6,7 +6,7 @@
 import type { Branch } from '@torch-workbench/records';
 import type { GraphColumns } from './columns';
 import { oneLine } from './format';
-import type { Flow, Operation, Operations } from './operations';
+import { bareOperation, type Flow, type Operation, type Operations } from './operations';
 
 /** Tests of one line that came out the same, one after the other at one place of the graph. */
 export interface Asked {
@@ -91,29 +91,11 @@ function wording(
 function cardOf(record: GraphColumns, asked: Asked, operations: readonly Operation[]): Operation {
   const { first, word, condition, after } = asked;
   const next = after?.id ?? operations.length;
-  const name = `${word} ${condition}`;
   return {
-    kind: 'operation',
-    id: 0,
-    op: name,
-    name,
+    ...bareOperation(`${word} ${condition}`),
     type: 'asked',
     module: homeOf(record, first.module, operations[next - 1], after),
-    compiled: false,
-    rows: [],
-    shape: '',
-    dtype: '',
-    outputBytes: 0,
-    saved: 0,
-    shared: 0,
     source: first.source,
-    leaves: [],
-    gradient: null,
-    seconds: null,
-    host: null,
-    loss: false,
-    tag: '',
-    sides: 3,
     asked,
   };
 }

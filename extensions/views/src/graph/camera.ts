@@ -5,7 +5,15 @@ export const LARGEST = 3;
 /** Pixels left free on both sides together. */
 const MARGIN = 48;
 /** Down to here the first look shows a drawing's whole width: every name can still be read. */
-const STILL_NAMED = 0.72;
+export const STILL_NAMED = 0.72;
+/** From these zooms on all text is drawn, and names and bars (`paint.ts`). */
+export const DETAILS = [0.85, 0.6] as const;
+
+/** A zoom that falls 3 % or less short of more text; `most` is the largest that loses no more than margin. */
+function readable(zoom: number, most: number): number {
+  const next = DETAILS.find((limit) => zoom < limit && limit <= Math.min(most, zoom * 1.03));
+  return next ?? zoom;
+}
 
 export interface Rect {
   x: number;
@@ -49,12 +57,13 @@ export class Camera {
   /** Shows all of `rect`, never larger than life, left of `covered` pixels. */
   fit(rect: Rect, covered = 0): void {
     const width = this.width - covered;
-    const zoom = Math.min(
-      (width - MARGIN) / Math.max(1, rect.width),
-      (this.height - MARGIN) / Math.max(1, rect.height),
-      1,
-    );
-    this.zoom = Math.max(SMALLEST, zoom);
+    const within = (margin: number): number =>
+      Math.min(
+        (width - margin) / Math.max(1, rect.width),
+        (this.height - margin) / Math.max(1, rect.height),
+        1,
+      );
+    this.zoom = Math.max(SMALLEST, readable(within(MARGIN), within(0)));
     this.x = rect.x + rect.width / 2 - width / 2 / this.zoom;
     this.y = rect.y + rect.height / 2 - this.height / 2 / this.zoom;
   }
@@ -81,7 +90,8 @@ export class Camera {
 
   #openTop(rect: Rect, axis: number): void {
     // A side lane in view is worth more than the small print; half a drawing is worth neither.
-    const whole = (this.width - 16) / Math.max(1, rect.width);
+    const width = Math.max(1, rect.width);
+    const whole = readable((this.width - 16) / width, this.width / width);
     const zoom = Math.min(1, whole < STILL_NAMED ? 0.9 : whole);
     this.zoom = zoom;
     this.x = rect.x + rect.width / 2 - this.width / 2 / zoom;

@@ -14,6 +14,7 @@ import { describe } from './status';
 import { STYLE } from './style';
 import { captureColumns } from './table-columns';
 import { byteFigures, totals } from './tree-panel';
+import { isOperation } from './operations';
 import type { GraphView } from './view';
 
 type View = GraphView<GraphState>;
@@ -63,7 +64,7 @@ export const CAPTURE: Face<GraphState> = {
 
 function pageOf(inspection: Inspection, item: Item): Node[] {
   if (item === inspection.state.tree.root) return inspectCapture(inspection);
-  if (item.kind === 'operation') return inspectOperation(inspection, item);
+  if (isOperation(item)) return inspectOperation(inspection, item);
   return inspectGroup(inspection, item);
 }
 
@@ -104,6 +105,7 @@ function light(view: View, kind: HighlightKind): boolean {
   if (!state?.selected) return false;
   state.light(kind, state.selected);
   view.refresh(state.litText());
+  view.showLit(state);
   return true;
 }
 

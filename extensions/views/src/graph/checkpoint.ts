@@ -7,7 +7,7 @@ import { NODE_KINDS } from '@torch-workbench/records';
 import type { Column, GraphColumns } from './columns';
 import { oneLine, shorten } from './format';
 import type { Group } from './groups';
-import type { Operation } from './operations';
+import { isOperation, type Operation } from './operations';
 import { within, type Storages } from './storages';
 
 export interface CheckpointEstimate {
@@ -66,7 +66,7 @@ export function checkpointCall(path: string, modules: number): { code: string; w
 function partsOf(group: Group): Group[] {
   if (group.kind === 'module') return group.cls ? [group] : [];
   if (group.kind === 'root') return [];
-  return group.children.flatMap((child) => (child.kind === 'operation' ? [] : partsOf(child)));
+  return group.children.flatMap((child) => (isOperation(child) ? [] : partsOf(child)));
 }
 
 /** Sum over distinct modules: a module called twice has one figure for both calls. */

@@ -2,7 +2,7 @@
 import { formatBytes, formatCount, formatNumber, formatSeconds } from './format';
 import { outputGradient, type Gradient } from './gradients';
 import { isInside, type Item } from './groups';
-import type { Operation } from './operations';
+import { isOperation, type Operation } from './operations';
 import type { GraphState } from './state';
 import { normText, type StepColours } from './step-colours';
 import type { Palette } from './theme';
@@ -26,7 +26,7 @@ export interface Shade {
 /** The shade of an operation, or of a closed module. */
 export function shadeOf(item: Item, state: GraphState, palette: Palette): Shade {
   const known = !isInside(item);
-  const figure = item.kind === 'operation' ? bytesOf(item) : known ? formatBytes(item.saved) : '';
+  const figure = isOperation(item) ? bytesOf(item) : known ? formatBytes(item.saved) : '';
   const plain = { ...plainShade(palette), figure };
   if (state.colours) return stepShade(item, state, state.colours, palette);
   switch (state.colouring) {
@@ -40,10 +40,10 @@ export function shadeOf(item: Item, state: GraphState, palette: Palette): Shade 
         figure: formatSeconds(item.seconds),
       };
     case 'bytes':
-      if (item.kind !== 'operation') return plain;
+      if (!isOperation(item)) return plain;
       return { ...onScale(stepOf(item.saved, state.mostSaved), palette), figure };
     case 'dtype': {
-      const swatch = item.kind === 'operation' && dtypeSwatch(item.dtype, state, palette);
+      const swatch = isOperation(item) && dtypeSwatch(item.dtype, state, palette);
       return swatch ? { ...plain, ...swatch, ink2: swatch.ink } : plain;
     }
     case 'none':

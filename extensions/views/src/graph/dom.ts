@@ -17,6 +17,20 @@ export function button(
   return element;
 }
 
+/** Shows whether a button is pressed. */
+export function press(element: Element, on: boolean): void {
+  element.setAttribute('aria-pressed', String(on));
+}
+
+/** Listens to an event of an element; a wheel may be kept from the page. */
+export function on<K extends keyof HTMLElementEventMap>(
+  element: HTMLElement,
+  kind: K,
+  listener: (event: HTMLElementEventMap[K]) => void,
+): void {
+  element.addEventListener(kind, listener, { passive: false });
+}
+
 export interface Choices<T> {
   element: HTMLElement;
   set: (value: T | null) => void;
@@ -48,8 +62,7 @@ export function choices<T extends string>(
     return { value, one };
   });
   const set = (value: T | null): void => {
-    for (const { value: own, one } of buttons)
-      one.setAttribute('aria-pressed', String(own === value));
+    for (const { value: own, one } of buttons) press(one, own === value);
   };
   // Stays in the focus order: the reason must be within reach of the keyboard too.
   const allow = (value: T, reason: string): void => {
@@ -82,10 +95,15 @@ export function note(text: string, ...more: Node[]): HTMLElement {
   return h('p', { class: 'wv-note' }, ...sentence(text, text.length), ...more);
 }
 
+/** The same within a line. */
+export function aside(...children: (Node | string)[]): HTMLElement {
+  return h('span', { class: 'wv-note' }, ...children);
+}
+
 /** A titled part of an inspector. */
 export function section(title: string, note: string, ...children: Node[]): HTMLElement {
   const heading = h('h3', {}, title);
-  if (note) heading.append(h('span', { class: 'wv-note' }, note));
+  if (note) heading.append(aside(note));
   return h('section', { class: 'wv-sec' }, heading, ...children);
 }
 
@@ -127,6 +145,6 @@ export function sourceCard(source: Source): HTMLElement {
     source.text.trim().slice(0, 2000) || source.function,
   );
   const card = section('Source', '', code);
-  card.querySelector('h3')?.append(h('span', { class: 'wv-note' }, sourceLink(source)));
+  card.querySelector('h3')?.append(aside(sourceLink(source)));
   return card;
 }

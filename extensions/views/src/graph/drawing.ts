@@ -8,7 +8,7 @@ import { parentOf } from './edges';
 import { buildTree, type Fold, type Group, type Item, type Tree } from './groups';
 import type { Highlight } from './highlight';
 import { boxOf, layout, type Box, type Layout, type Line } from './layout';
-import type { Flow, Operation, Operations } from './operations';
+import { isOperation, type Flow, type Operation, type Operations } from './operations';
 import type { Scene } from './paint';
 import { find } from './search';
 import type { Palette } from './theme';
@@ -182,6 +182,6 @@ export abstract class Drawing {
 
 /** What an item has in common with its twin in the drawing of another capture. */
 function nameOf(item: Item): string {
-  if (item.kind === 'operation') return `${item.op} ${item.shape}`;
+  if (isOperation(item)) return `${item.op} ${item.shape}`;
   return item.parent ? `${nameOf(item.parent)}/${item.kind} ${item.title}` : '';
 }

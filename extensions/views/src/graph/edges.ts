@@ -8,7 +8,7 @@
  * feeds many nodes of a box enters it once and splits inside.
  */
 import type { Group, Item, Tree } from './groups';
-import type { Flow } from './operations';
+import { isOperation, type Flow } from './operations';
 
 /** An edge between two visible nodes; `bytes` is the largest value that flows along it. */
 export interface VisibleEdge {
@@ -67,7 +67,7 @@ export function visibleEdges(
 
 /** The box directly around an item; null around the root. */
 export function parentOf(tree: Tree, item: Item): Group | null {
-  return item.kind === 'operation' ? (tree.parents[item.id] ?? null) : item.parent;
+  return isOperation(item) ? (tree.parents[item.id] ?? null) : item.parent;
 }
 
 /** Parts of all edges, by the box they belong to. */
@@ -159,5 +159,5 @@ export function entryKey(source: Item | null, target: Item): string {
 
 /** A short text that tells items apart. */
 export function keyOf(item: Item): string {
-  return item.kind === 'operation' ? `o${item.id}` : `g${item.id}`;
+  return isOperation(item) ? `o${item.id}` : `g${item.id}`;
 }

@@ -3,6 +3,8 @@
  * still being laid out, and never after a person has moved, selected or opened something. What is
  * then shown or opened still gives way to the open legend, or that closes, unless it was pressed.
  */
+import { on } from './dom';
+import { gather } from './gather';
 import type { Box } from './layout';
 import { LEGEND, LEGEND_BUTTON } from './legend';
 import type { Surface } from './surface';
@@ -18,7 +20,7 @@ export class FirstLook {
     /** Whether there is room for the legend beside the trunk. */
     private readonly roomy: () => boolean,
   ) {
-    legend.addEventListener('click', () => {
+    on(legend, 'click', () => {
       this.#pressed = true;
       this.take();
     });
@@ -51,6 +53,14 @@ export class FirstLook {
   /** Shows a box, beside the inspector's `covered` pixels and the legend. */
   show(box: Box, reveal: boolean, covered: number): void {
     this.surface.show(box, reveal, covered, () => (this.giveWay(true) ? 0 : this.reserved));
+  }
+
+  /** Moves to what is lit, unless half of it is in view. */
+  showLit(boxes: readonly Box[], covered: number): void {
+    const rects = boxes.map(({ node, y, height }) => ({ ...node, y, height }));
+    this.surface.animate((camera) => {
+      if (gather(camera, rects, covered)) this.giveWay(true);
+    });
   }
 
   /**

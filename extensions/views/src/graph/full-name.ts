@@ -1,6 +1,7 @@
 /** What an item is called in a sentence, where no tree around it says which module it is in. */
 import type { GraphColumns } from './columns';
 import type { Item } from './groups';
+import { isOperation } from './operations';
 import { nameOf } from './tree-panel';
 
 /**
@@ -8,7 +9,7 @@ import { nameOf } from './tree-panel';
  * neighbours rolled into one card; `relu in block1` for a call inside a larger module.
  */
 export function fullName(item: Item, record: GraphColumns): string {
-  if (item.kind === 'operation') {
+  if (isOperation(item)) {
     const path = record.modules[item.module]?.path ?? '';
     const call = / \(call \d+\)$/.exec(item.name)?.[0] ?? '';
     const own = item.name.slice(0, item.name.length - call.length);

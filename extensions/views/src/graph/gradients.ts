@@ -1,7 +1,7 @@
 /** What backward brought to an operation or a module, read from a record's columns. */
 import type { GraphColumns } from './columns';
 import type { Group, Item } from './groups';
-import type { Operation } from './operations';
+import { isOperation, type Operation } from './operations';
 import { parametersIn } from './parameters';
 
 /** Statistics of one gradient; numbers as in the record's `node_gradient_*` columns. */
@@ -32,7 +32,7 @@ export function gradientOf(record: GraphColumns, row: number): Gradient | null {
  * What runs inside a compiled one has no output of its own.
  */
 export function outputOf(item: Item, operations: readonly Operation[]): Operation | undefined {
-  if (item.kind === 'operation') return item;
+  if (isOperation(item)) return item;
   let { end } = item;
   while (operations[end - 1]?.asked && end > item.start) end -= 1;
   const last = operations[end - 1];

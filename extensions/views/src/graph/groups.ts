@@ -9,7 +9,7 @@
  */
 import type { GraphColumns } from './columns';
 import { plural } from './format';
-import { isInner, type Operation } from './operations';
+import { isInner, isOperation, type Operation } from './operations';
 import { rollUp } from './rollup';
 
 export interface Group {
@@ -123,20 +123,26 @@ function leafName(path: string, parent: string | undefined): string {
   return parent && path.startsWith(`${parent}.`) ? path.slice(parent.length + 1) : path;
 }
 
-/** Marks the second and later calls of one module: `cell`, `cell (call 2)`. */
+/**
+ * Marks the second and later calls of one module: `cell`, `cell (call 2)`. Stretches that have
+ * nothing in common are no two calls: `blocks[0]` and `blocks[1:]` of a list that is never called.
+ */
 function numberCalls(group: Group, operations: readonly Operation[], word = 'call'): void {
   const calls = new Map<string, number>();
   for (const child of group.children) {
-    if (child.kind === 'operation') continue;
+    if (isOperation(child)) continue;
     // Of two captures each counts its own calls.
     let call = 0;
+    const parts = child.children.map((part) =>
+      part.kind === 'module' && word === 'call' ? part.path : child.path,
+    );
     for (const side of [1, 2])
-      if ((operations[child.start]?.sides ?? 0) & side) {
-        const key = `${side}${child.path}`;
-        const count = (calls.get(key) ?? 0) + 1;
-        calls.set(key, count);
-        call = Math.max(call, count);
-      }
+      if ((operations[child.start]?.sides ?? 0) & side)
+        for (const part of new Set(parts)) {
+          const count = (calls.get(side + part) ?? 0) + 1;
+          calls.set(side + part, count);
+          call = Math.max(call, count);
+        }
     // Compiled backward code takes up a module where it likes: its boxes are parts of one call.
     if (call > 1 && child.kind === 'module') child.title = `${child.title} (${word} ${call})`;
     numberCalls(child, operations, child.kind === 'compiled' ? 'part' : word);
@@ -149,15 +155,15 @@ function link(group: Group, operations: readonly Operation[], parents: Group[]):
   let end = -1;
   let start = operations.length;
   for (const child of group.children) {
-    if (child.kind === 'operation') parents[child.id] = group;
+    if (isOperation(child)) parents[child.id] = group;
     else {
       child.parent = group;
       link(child, operations, parents);
     }
-    start = Math.min(start, child.kind === 'operation' ? child.id : child.start);
-    end = Math.max(end, child.kind === 'operation' ? child.id + 1 : child.end);
+    start = Math.min(start, isOperation(child) ? child.id : child.start);
+    end = Math.max(end, isOperation(child) ? child.id + 1 : child.end);
     group.saved += child.saved;
-    group.inner += child.kind === 'operation' ? Number(isInner(child)) : child.inner;
+    group.inner += isOperation(child) ? Number(isInner(child)) : child.inner;
   }
   if (group.kind === 'repeat') group.seconds = sumSeconds(group);
   group.start = Math.min(start, operations.length);
@@ -168,25 +174,30 @@ function link(group: Group, operations: readonly Operation[], parents: Group[]):
 
 /** Seconds of the members of a card; null where one is not known or they are one module's calls. */
 function sumSeconds(group: Group): number | null {
-  const members = group.children.flatMap((child) => (child.kind === 'operation' ? [] : [child]));
+  const members = group.children.flatMap((child) => (isOperation(child) ? [] : [child]));
   const paths = new Set(members.map(({ path }) => path));
   const known = members.every(({ seconds }) => seconds !== null) && paths.size === members.length;
   return known ? members.reduce((sum, { seconds }) => sum + (seconds ?? 0), 0) : null;
 }
 
+/** First and one past the last operation of an item. */
+export function rangeOf(item: Item): [start: number, end: number] {
+  return isOperation(item) ? [item.id, item.id + 1] : [item.start, item.end];
+}
+
 /** Number of operations in a box. */
 export function size(item: Item): number {
-  return item.kind === 'operation' ? 1 : item.end - item.start;
+  return isOperation(item) ? 1 : item.end - item.start;
 }
 
 /** Whether all of it runs inside a compiled node. */
 export function isInside(item: Item): boolean {
-  return item.kind === 'operation' ? isInner(item) : item.inner === size(item);
+  return isOperation(item) ? isInner(item) : item.inner === size(item);
 }
 
 /** What a box holds; what runs inside compiled nodes counts only for their boxes and in them. */
 export function numOps(item: Item): number {
-  if (item.kind === 'operation') return 1;
+  if (isOperation(item)) return 1;
   return item.kind === 'compiled' || isInside(item) ? item.inner : size(item) - item.inner;
 }
 
@@ -199,7 +210,7 @@ export function countOps(item: Group, word = 'op'): string {
 export function countRepeats(group: Group): number {
   return group.children.reduce(
     (count, child) =>
-      count + (child.kind !== 'operation' && child.kind === 'chunk' ? countRepeats(child) : 1),
+      count + (!isOperation(child) && child.kind === 'chunk' ? countRepeats(child) : 1),
     0,
   );
 }

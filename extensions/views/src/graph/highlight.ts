@@ -1,11 +1,10 @@
 /** A part of the graph that is lit while the rest steps back: a path, or the holders of bytes. */
-import type { Item } from './groups';
+import { rangeOf, type Item, type Tree } from './groups';
 import type { Layout } from './layout';
-import type { Flow, Operation } from './operations';
+import { isOperation, type Flow, type Operation } from './operations';
 import { parametersIn } from './parameters';
 import { within, type Storages } from './storages';
 import { representatives } from './visible';
-import type { Tree } from './groups';
 
 export type HighlightKind = 'path' | 'holders' | 'filter';
 
@@ -26,8 +25,7 @@ export class Highlight {
   }
 
   has(item: Item): boolean {
-    const [start, end] =
-      item.kind === 'operation' ? [item.id, item.id + 1] : [item.start, item.end];
+    const [start, end] = rangeOf(item);
     return this.#before[end] > this.#before[start];
   }
 
@@ -87,7 +85,7 @@ export function holdersOf(
 ): Highlight {
   const held = storages.distinct(item).filter(({ kind }) => kind === 'activation');
   const lit = new Set(within(item, operations).map(({ id }) => id));
-  if (item.kind !== 'operation') {
+  if (!isOperation(item)) {
     // Of a module only what holds something is lit, or the whole box would be.
     lit.clear();
   }

@@ -10,7 +10,7 @@
  */
 import type { Column, GraphColumns } from './columns';
 import { size, type Group } from './groups';
-import type { Flow, Operation, Operations } from './operations';
+import { bareOperation, type Flow, type Operation, type Operations } from './operations';
 
 /** Values of `inner_ends`, as in `workbench/records/graph.py`. */
 const TAKES = 1;
@@ -171,25 +171,13 @@ function dataOrder(modules: number[], flows: number[][], gradient: boolean[]): n
 
 function operationOf(record: GraphColumns, row: number, host: Operation): Operation {
   const text = (column: Column): string => record.strings[column[row]] ?? '';
-  const op = text(record.inner_op);
   return {
-    ...host,
-    op,
-    name: op,
+    ...bareOperation(text(record.inner_op), host.id),
     type: 'backward operation in compiled code',
     module: record.inner_module[row],
-    compiled: false,
-    rows: [],
     shape: text(record.inner_shape),
     dtype: text(record.inner_dtype),
-    outputBytes: 0,
-    saved: 0,
-    shared: 0,
     source: record.inner_source[row],
-    leaves: [],
-    gradient: null,
-    seconds: null,
-    loss: false,
     host,
   };
 }

@@ -6,6 +6,7 @@ import type { Group, Item } from './groups';
 import { parametersOf, type Highlight } from './highlight';
 import { operationRow, table } from './inspector';
 import type { Inspection } from './inspection';
+import { isOperation } from './operations';
 import type { GraphState } from './state';
 
 const MOST = 20;
@@ -38,7 +39,7 @@ function pathAnswer(state: GraphState, highlight: Highlight): Node[] {
 
 function holdersAnswer({ state, select }: Inspection, item: Item): Node[] {
   const { alone, shared, anyway, others } = state.storages.holding(item);
-  const here = item.kind === 'operation' ? 'this operation' : 'this module';
+  const here = isOperation(item) ? 'this operation' : 'this module';
   if (alone + shared + anyway === 0) return [h('p', {}, `Nothing is held by ${here}.`)];
   const sentences = [
     alone > 0

@@ -1,5 +1,5 @@
 /** The inspector's page for a test that Python made of a tensor. */
-import { facts, h, note, section, sourceCard } from './dom';
+import { aside, facts, h, note, section, sourceCard } from './dom';
 import { formatCount, oneLine, shorten } from './format';
 import { head, itemLink } from './inspector';
 import type { Inspection } from './inspection';
@@ -30,10 +30,7 @@ export function inspectBranch({ state, select }: Inspection, item: Operation): N
     ['tested what came from', before],
     ['made next:', after],
   ] as const)
-    if (other)
-      list.append(
-        h('p', {}, h('span', { class: 'wv-note' }, `${label} `), itemLink(other, select)),
-      );
+    if (other) list.append(h('p', {}, aside(`${label} `), itemLink(other, select)));
   const whole = h('div', { class: 'wv-code wv-wrap' }, oneLine(condition));
   parts.push(section('Test', '', ...(condition.length > LONG ? [whole] : []), facts(rows)));
   parts.push(section('Around it', '', list, note(SHAPED)));

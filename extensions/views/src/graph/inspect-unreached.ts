@@ -1,5 +1,5 @@
 /** "Why no gradient?": the parameters that this loss does not reach, by reason, with the cut. */
-import { h, section, sentence, sourceLink } from './dom';
+import { aside, h, section, sentence, sourceLink } from './dom';
 import { plural, shorten } from './format';
 import type { Group } from './groups';
 import type { GraphState } from './state';
@@ -19,7 +19,7 @@ export function unreachedSection(state: GraphState, group: Group): HTMLElement |
     for (const { name, text, source } of items.slice(0, MOST)) {
       const entry = h('li', { 'data-found': isFound(name) });
       entry.append(h('code', { title: shorten(name, 300) }, shorten(name, 60)));
-      entry.append(h('span', { class: 'wv-note' }, ' ', ...sentence(text), ' '));
+      entry.append(aside(' ', ...sentence(text), ' '));
       const line = state.record.sources[source];
       if (source >= 0 && line) entry.append(sourceLink(line));
       list.append(entry);

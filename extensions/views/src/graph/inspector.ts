@@ -3,7 +3,7 @@ import { h, link } from './dom';
 import type { Drawing } from './drawing';
 import { formatBytes, shorten } from './format';
 import type { Item } from './groups';
-import type { Operation } from './operations';
+import { isOperation, type Operation } from './operations';
 import { nameOf } from './tree-panel';
 
 /** Fills the inspector with the parts of a page. */
@@ -28,7 +28,7 @@ export function head(state: Drawing, item: Item, title: string, note: string): H
 
 /** A name that selects what it names. */
 export function itemLink(item: Item, select: (item: Item) => void, limit = 40): HTMLElement {
-  const name = item.kind === 'operation' ? item.op : item.title;
+  const name = isOperation(item) ? item.op : item.title;
   return link(shorten(name, limit), () => select(item));
 }
 

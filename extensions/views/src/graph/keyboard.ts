@@ -1,6 +1,7 @@
 /** Keys of the graph view. Letters are left alone while a person types. */
 import type { Drawing } from './drawing';
 import type { GraphView } from './view';
+import { isOperation } from './operations';
 import { step, type Direction } from './walk';
 
 const ARROWS: Record<string, Direction> = {
@@ -57,7 +58,7 @@ function viewKey<S extends Drawing>(view: GraphView<S>, event: KeyboardEvent): b
       view.toggleTable();
       return true;
     case 'Enter':
-      if (!onCanvas || !state?.selected || state.selected.kind === 'operation') return onCanvas;
+      if (!onCanvas || !state?.selected || isOperation(state.selected)) return onCanvas;
       view.toggle(state.selected);
       return true;
     case 'Escape':

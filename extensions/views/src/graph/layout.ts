@@ -16,7 +16,7 @@ import {
 import { countOps, size, type Group, type Item, type Tree } from './groups';
 import { crossings, endBeside, gapBefore } from './header';
 import { HEADER, headerRoom, leafExtent, PADDING, type Chip } from './nodes';
-import type { Flow } from './operations';
+import { isOperation, type Flow } from './operations';
 import { place, type Extent, type Link, type Placement } from './place';
 import { plan } from './plan';
 import { route, type Routed } from './route';
@@ -110,7 +110,7 @@ function arrange(
   const planned = plan(items.map(size), bare, new Set(starts.length > 0 ? starts : entered));
   const before = predecessors(planned.chains, items);
   const locals = items.map((item, index) => {
-    if (item.kind === 'operation' || !open.has(item)) return null;
+    if (isOperation(item) || !open.has(item)) return null;
     const fed = mine.filter(({ from, to }) => to === item && from === (before[index] ?? null));
     const wanted = fed.flatMap(({ target }) => (target ? [target] : []));
     return arrange(item, open, parts, widthOf, new Set(wanted));
@@ -135,7 +135,7 @@ function arrange(
   );
   const large = new Array<boolean>(planned.rows).fill(false);
   items.forEach((item, index) => {
-    if (item.kind !== 'operation') large[planned.rank[index]] = true;
+    if (!isOperation(item)) large[planned.rank[index]] = true;
   });
   const margins = {
     edge: PADDING,

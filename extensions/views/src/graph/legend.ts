@@ -48,7 +48,7 @@ function scaleOf(state: GraphState, palette: Palette): HTMLElement[] {
   const texts = clipped(scaleTicks(state), state);
   const [text] = texts;
   if (text === undefined) {
-    const none = !state.colours && NOTHING[state.colouring];
+    const none = noScale(state);
     return none ? [h('p', {}, none)] : [];
   }
   if (texts.length === 1)
@@ -58,6 +58,14 @@ function scaleOf(state: GraphState, palette: Palette): HTMLElement[] {
   const ticks = h('div', { class: 'ticks' });
   for (const tick of texts) ticks.append(h('span', {}, tick));
   return [ramp, ticks];
+}
+
+/** Why there is no scale: what was measured is on none, or nothing was measured. */
+function noScale(state: GraphState): string | undefined {
+  const { colours, colouring, tree } = state;
+  if (!colours) return NOTHING[colouring];
+  const norm = colours.normOf(tree.root, state)?.norm ?? NaN;
+  return Number.isNaN(norm) ? 'No gradient was measured at this step.' : NOTHING.gradient;
 }
 
 function titleOf({ colours, colouring }: GraphState): string {

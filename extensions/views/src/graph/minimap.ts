@@ -1,6 +1,6 @@
 /** The whole drawing, small, with the part in view; a click or drag moves there. */
 import type { Camera } from './camera';
-import { h } from './dom';
+import { h, on } from './dom';
 import type { Box } from './layout';
 import type { Drawing } from './drawing';
 import type { Palette } from './theme';
@@ -25,11 +25,11 @@ export function minimap(onMove: (x: number, y: number) => void): Minimap {
     const box = element.getBoundingClientRect();
     onMove((event.clientX - box.left - shiftX) / scale, (event.clientY - box.top - shiftY) / scale);
   };
-  element.addEventListener('pointerdown', (event) => {
+  on(element, 'pointerdown', (event) => {
     element.setPointerCapture(event.pointerId);
     move(event);
   });
-  element.addEventListener('pointermove', (event) => {
+  on(element, 'pointermove', (event) => {
     if (event.buttons & 1) move(event);
   });
   const draw = (state: Drawing | null, camera: Camera, palette: Palette | null): void => {

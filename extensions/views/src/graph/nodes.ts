@@ -1,6 +1,6 @@
 /** Sizes of what is drawn, and the chips beside an operation. All in drawing units. */
 import type { Item } from './groups';
-import type { Leaf } from './operations';
+import { isOperation, type Leaf } from './operations';
 import type { Extent } from './place';
 
 export const NODE_WIDTH = 152;
@@ -36,7 +36,7 @@ export function headerRoom(text: string, extra: number): number {
 
 /** Room for a node or a card; parameters stand on the side away from the trunk and from the loss. */
 export function leafExtent(item: Item | undefined, trunk: boolean): Extent {
-  if (!item || item.kind !== 'operation') return { left: 160, right: 160, height: CARD_HEIGHT };
+  if (!item || !isOperation(item)) return { left: 160, right: 160, height: CARD_HEIGHT };
   const half = ASKED_WIDTH / 2;
   if (item.asked) return { left: half, right: half, height: ASKED_HEIGHT };
   const chips = chipWidth(item.leaves);

@@ -74,6 +74,11 @@ export interface Operations {
   asks?: Flow[];
 }
 
+/** Whether an item of the drawing is an operation, not a box around some. */
+export function isOperation(item: { kind: string }): item is Operation {
+  return item.kind === 'operation';
+}
+
 /** Whether it runs inside a compiled node, or is a test: it has no bytes and no gradient. */
 export function isInner(operation: Operation): boolean {
   const { host, asked } = operation;
@@ -149,16 +154,40 @@ function assemble(record: GraphColumns, { groups, owner }: Folded, order: number
   return { operations, flows: [...sums.values()], root: root < 0 ? -1 : (position[root] ?? -1) };
 }
 
+/** An operation of which nothing but its name is known, and that backward needs nothing of. */
+export function bareOperation(op: string, id = 0): Operation {
+  return {
+    kind: 'operation',
+    id,
+    op,
+    name: op,
+    type: '',
+    module: -1,
+    compiled: false,
+    rows: [],
+    shape: '',
+    dtype: '',
+    outputBytes: 0,
+    saved: 0,
+    shared: 0,
+    source: -1,
+    leaves: [],
+    gradient: null,
+    seconds: null,
+    host: null,
+    loss: false,
+    tag: '',
+    sides: 3,
+  };
+}
+
 function operationOf(record: GraphColumns, rows: number[], id: number): Operation {
   const main = rows[rows.length - 1];
   const text = (column: Column): string => record.strings[column[main]] ?? '';
   const sum = (column: Column): number => rows.reduce((t, row) => t + column[row], 0);
   const op = text(record.node_op) || text(record.node_type) || 'operation';
   return {
-    kind: 'operation',
-    id,
-    op,
-    name: op,
+    ...bareOperation(op, id),
     type: text(record.node_type),
     module: record.node_module[main],
     compiled: record.node_kind[main] === COMPILED,
@@ -169,13 +198,8 @@ function operationOf(record: GraphColumns, rows: number[], id: number): Operatio
     saved: sum(record.node_saved_bytes),
     shared: sum(record.node_shared_bytes),
     source: record.node_source[main],
-    leaves: [],
     gradient: gradientOf(record, main),
-    seconds: null,
-    host: null,
     loss: rows.includes(record.root),
-    tag: '',
-    sides: 3,
   };
 }
 

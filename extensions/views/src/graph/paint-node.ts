@@ -153,13 +153,13 @@ function splitLast(text: string): string[] {
 function paintLoss(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state } = scene;
   const text = state.lossOf(operation);
-  font(scene, 12, true);
+  const size = font(scene, 12, true);
   const width = context.measureText(text).width + 28;
   const x = box.node.x - 14 - width;
   const y = box.y + NODE_HEIGHT / 2;
   context.fillStyle = palette.ink;
   context.fillRect(x + width, y - 0.75, 14, 1.5);
-  round(context, x, y - 12, width, 24, 12);
+  round(context, x, y - size, width, 2 * size, size);
   context.fill();
   context.fillStyle = palette.canvas;
   context.textAlign = 'center';

@@ -3,13 +3,14 @@
  * goes as it becomes too small to read: all text from 85 %, name and bar from 60 %, blocks from
  * 30 %, below that boxes with specks of colour. No text is drawn under 11 pixels.
  */
-import type { Camera, Rect } from './camera';
+import { DETAILS, type Camera, type Rect } from './camera';
 import type { Box, Line } from './layout';
 import { paintCard, paintHeader } from './paint-card';
 import { paintLine } from './paint-line';
 import { paintOperation, paintSpeck } from './paint-node';
 import type { Drawing } from './drawing';
 import type { Pen } from './pen';
+import { isOperation } from './operations';
 import type { Palette } from './theme';
 
 export type Detail = 'all' | 'name' | 'block' | 'box';
@@ -28,8 +29,9 @@ export interface Scene {
 
 /** How much of a node is drawn at a zoom. */
 export function detailAt(zoom: number): Detail {
-  if (zoom >= 0.85) return 'all';
-  if (zoom >= 0.6) return 'name';
+  const [all, name] = DETAILS;
+  if (zoom >= all) return 'all';
+  if (zoom >= name) return 'name';
   return zoom >= 0.3 ? 'block' : 'box';
 }
 
@@ -88,7 +90,7 @@ function visible(scene: Scene, box: Box): boolean {
 function paintBox(scene: Scene, box: Box): number {
   if (!visible(scene, box)) return 0;
   const { context, palette, detail } = scene;
-  if (box.item.kind === 'operation') {
+  if (isOperation(box.item)) {
     if (detail !== 'box') paintOperation(scene, box, box.item);
     else if (box.height >= SPECK * scene.pixel) paintSpeck(scene, box, box.item);
     return 1;

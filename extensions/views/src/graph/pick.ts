@@ -1,5 +1,6 @@
 /** What lies under a point of the drawing. */
 import type { Box } from './layout';
+import { isOperation } from './operations';
 import { CARD_HEIGHT, HEADER } from './nodes';
 
 export interface Hit {
@@ -21,7 +22,7 @@ export function pick(root: Box, x: number, y: number): Hit | null {
   }
   if (box === root) return null;
   const header = box.open ? HEADER : CARD_HEIGHT;
-  const handle = box.item.kind !== 'operation' && y - box.y <= header && x - box.x <= HANDLE;
+  const handle = !isOperation(box.item) && y - box.y <= header && x - box.x <= HANDLE;
   return { box, handle };
 }
 

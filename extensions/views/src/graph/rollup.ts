@@ -1,4 +1,5 @@
 /** Rolls equal neighbours up into one card, and cuts lists that are too long to look at. */
+import { isOperation } from './operations';
 import type { Fold, Group, Item, Make } from './groups';
 
 /** Lists longer than this are cut into chunks; also bounds the cost of laying one box out. */
@@ -25,7 +26,7 @@ class Signatures {
 function finish(group: Group, signatures: Signatures, make: Make, fold?: Fold): number {
   const marks: number[] = [];
   group.children = group.children.map((child) => {
-    if (child.kind === 'operation') {
+    if (isOperation(child)) {
       // Not by bytes: what the first of equal layers holds, the next ones find held already.
       marks.push(signatures.of(`${child.op} ${child.shape} ${child.dtype} ${child.tag}`));
       return child;
@@ -65,9 +66,9 @@ function rolled(children: Item[], marks: readonly number[], make: Make): Item[] 
   for (let at = 0; at < children.length;) {
     const first = children[at];
     let end = at + 1;
-    while (first && first.kind !== 'operation' && end < children.length && marks[end] === marks[at])
+    while (first && !isOperation(first) && end < children.length && marks[end] === marks[at])
       end += 1;
-    if (first && first.kind !== 'operation' && end - at >= REPEATS) {
+    if (first && !isOperation(first) && end - at >= REPEATS) {
       const group = make('repeat', -1, 0);
       const last = children[end - 1];
       const calls = last?.kind !== 'operation' && last?.path === first.path;
@@ -84,7 +85,7 @@ function rolled(children: Item[], marks: readonly number[], make: Make): Item[] 
 }
 
 function titleOf(item: Item | undefined): string {
-  return item && item.kind !== 'operation' ? item.title : '';
+  return item && !isOperation(item) ? item.title : '';
 }
 
 /** Cuts a list that is too long into equal stretches, as often as needed. */

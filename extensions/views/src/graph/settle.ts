@@ -1,6 +1,7 @@
 /** Absolute positions of boxes that know only what is inside them. */
 import type { Item } from './groups';
 import type { Box, Local } from './layout';
+import { isOperation } from './operations';
 import { chipsOf, NODE_WIDTH } from './nodes';
 
 /** Absolute positions, from the outside in. `axis` and `top` are where the box's axis and top are. */
@@ -33,7 +34,7 @@ export function settle(
     })),
   };
   boxes.set(item, box);
-  if (item.kind === 'operation' && !item.asked) {
+  if (isOperation(item) && !item.asked) {
     box.node = { x: axis - NODE_WIDTH / 2, width: NODE_WIDTH };
     box.chips = chipsOf(item.leaves, box.node.x, top, trunk && !item.loss);
   }

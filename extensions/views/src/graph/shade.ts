@@ -4,13 +4,14 @@ import type { Item } from './groups';
 import type { Pen } from './pen';
 import type { Scene } from './paint';
 import { round } from './paint';
+import { isOperation } from './operations';
 import type { Drawing } from './drawing';
 
 /** How strongly an item is drawn beside a search or a lit part of the graph. */
 export function strengthOf(state: Drawing, item: Item): number {
   if (state.highlight) return state.highlight.has(item) ? 1 : 0.25;
   if (!state.dims || state.matched.has(item)) return 1;
-  return item.kind === 'operation' ? 0.4 : 0.5;
+  return isOperation(item) ? 0.4 : 0.5;
 }
 
 /** Fills and outlines a rounded box. */

@@ -78,6 +78,8 @@ export class GraphState extends Drawing {
     const { highlight, operations, record } = this;
     if (!highlight) return '';
     const name = oneLine(fullName(highlight.from, record).slice(0, 120));
+    if (highlight.kind === 'holders' && this.storages.distinct(highlight.from).length === 0)
+      return `${name} holds nothing for backward`;
     return highlight.kind === 'path'
       ? `Path of the gradient from ${name} to ${plural(parametersOf(highlight, operations).length, 'parameter')}`
       : `${plural(highlight.lit.size, 'operation holds', 'operations hold')} what ${name} holds for backward`;

@@ -1,10 +1,12 @@
 /** What the view says in words: errors, emptiness, and the selection for a screen reader. */
+import { outcome } from './branches';
 import { h } from './dom';
 import { formatBytes, formatNumber, formatSeconds, plural, shorten } from './format';
 import { outputGradient } from './gradients';
-import type { Item } from './groups';
+import { isInside, type Item } from './groups';
 import type { GraphState } from './state';
 import { normText, stepName } from './step-colours';
+import { isOperation } from './operations';
 import { nameOf } from './tree-panel';
 
 /** Shows an error as a card over what still works, or what to do while there is nothing. */
@@ -29,13 +31,14 @@ export function showMessage(
 /** What a screen reader says about an item: its bytes, then what the drawing is coloured by. */
 export function describe(state: GraphState, item: Item): string {
   const where = state.path(item).slice(1).map(nameOf).join(', ');
-  const chip = item.kind === 'operation' ? '' : state.unreached.chip(item);
-  const parts =
-    item.kind === 'operation'
-      ? [`${item.op} ${item.shape}`]
-      : [item.title, plural(item.end - item.start, 'operation')];
-  parts.push(`${formatBytes(item.saved)} saved`, coloured(state, item), chip);
-  if (item.kind === 'operation' && where) parts.push(`in ${where}`);
+  const chip = isOperation(item) ? '' : state.unreached.chip(item);
+  const asked = isOperation(item) && item.asked;
+  const parts = !isOperation(item)
+    ? [item.title, plural(item.end - item.start, 'operation')]
+    : [asked ? `${item.op} is ${outcome(asked)}` : `${item.op} ${item.shape}`];
+  if (!isInside(item)) parts.push(`${formatBytes(item.saved)} saved`);
+  if (!asked) parts.push(coloured(state, item), chip);
+  if (isOperation(item) && where) parts.push(`in ${where}`);
   return shorten(parts.filter(Boolean).join(', '), 300);
 }
 
@@ -49,7 +52,7 @@ function coloured(state: GraphState, item: Item): string {
     return item.seconds === null ? '' : `forward ${formatSeconds(item.seconds)}`;
   if (state.colouring !== 'gradient') return '';
   const gradient = outputGradient(item, state.operations);
-  if (!gradient) return 'backward did not run';
+  if (!gradient) return isInside(item) ? '' : 'backward did not run';
   if (gradient.nonFinite > 0)
     return plural(gradient.nonFinite, 'value not finite', 'values not finite');
   return `gradient norm ${formatNumber(gradient.norm)}`;

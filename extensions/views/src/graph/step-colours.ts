@@ -17,8 +17,8 @@ export interface StepNorm {
 
 export interface StepColours {
   readonly step: number;
-  /** Logarithms (base 10) of the ends of the scale, over all steps. */
-  readonly range: readonly [number, number];
+  /** Logarithms (base 10) of the ends of the scale, over all steps; null where no norm is on one. */
+  readonly range: readonly [number, number] | null;
   /** The norm that colours an item; null: no parameters, or not trained then. Called while drawing. */
   normOf(item: Item, state: GraphState): StepNorm | null;
 }

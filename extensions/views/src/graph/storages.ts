@@ -1,8 +1,8 @@
 /** Which operation holds which storage for backward, and what letting go of it would free. */
 import { STORAGE_KINDS, type StorageKind } from '@torch-workbench/records';
 import type { GraphColumns } from './columns';
-import type { Item } from './groups';
-import type { Operation } from './operations';
+import { rangeOf, type Item } from './groups';
+import { isOperation, type Operation } from './operations';
 
 /** One saved tensor of an operation. */
 export interface Saved {
@@ -29,7 +29,7 @@ export interface Holding {
 
 /** The operations of a box, in forward order. */
 export function within(item: Item, operations: readonly Operation[]): readonly Operation[] {
-  return item.kind === 'operation' ? [item] : operations.slice(item.start, item.end);
+  return isOperation(item) ? [item] : operations.slice(item.start, item.end);
 }
 
 /** The record's table of holds, by operation and by storage. */
@@ -79,8 +79,7 @@ export class Storages {
 
   /** What `item` holds, and who else does. */
   holding(item: Item): Holding {
-    const [start, end] =
-      item.kind === 'operation' ? [item.id, item.id + 1] : [item.start, item.end];
+    const [start, end] = rangeOf(item);
     const result: Holding = { alone: 0, shared: 0, anyway: 0, others: [] };
     const others = new Map<Operation, number>();
     for (const { storage, kind, bytes } of this.distinct(item)) {

@@ -1,12 +1,13 @@
 /** The canvas: draws on demand, and turns pointer and wheel into panning, zooming and picking. */
 import { Camera, type Size } from './camera';
-import { h } from './dom';
+import { h, on } from './dom';
 import type { Box } from './layout';
 import { LEGEND_BUTTON } from './legend';
 import { paint } from './paint';
 import { pick, type Hit } from './pick';
 import { reach } from './reach';
 import type { Drawing } from './drawing';
+import { isOperation } from './operations';
 import type { Palette } from './theme';
 
 export interface SurfaceEvents {
@@ -180,13 +181,13 @@ export class Surface {
   #listen(): void {
     const { element } = this;
     let down: { x: number; y: number; moved: boolean } | null = null;
-    element.addEventListener('pointerdown', (event) => {
+    on(element, 'pointerdown', (event) => {
       if (event.button !== 0 && event.button !== 1) return;
       cancelAnimationFrame(this.#animation);
       down = { x: event.clientX, y: event.clientY, moved: false };
       element.setPointerCapture?.(event.pointerId);
     });
-    element.addEventListener('pointermove', (event) => {
+    on(element, 'pointermove', (event) => {
       if (!down) {
         this.#setHovered(this.#hit(event)?.box ?? null);
         return;
@@ -199,19 +200,19 @@ export class Surface {
       this.camera.pan(dx, dy);
       this.#moved();
     });
-    element.addEventListener('pointerup', (event) => {
+    on(element, 'pointerup', (event) => {
       const click = down && !down.moved;
       down = null;
       element.classList.remove('grabbing');
       if (click && this.#state) this.#click(event);
     });
-    element.addEventListener('pointercancel', () => (down = null));
-    element.addEventListener('pointerleave', () => this.#setHovered(null));
-    element.addEventListener('dblclick', (event) => {
+    on(element, 'pointercancel', () => (down = null));
+    on(element, 'pointerleave', () => this.#setHovered(null));
+    on(element, 'dblclick', (event) => {
       const hit = this.#hit(event);
-      if (hit && hit.box.item.kind !== 'operation' && !hit.handle) this.events.toggle(hit.box);
+      if (hit && !isOperation(hit.box.item) && !hit.handle) this.events.toggle(hit.box);
     });
-    element.addEventListener('wheel', (event) => this.#wheel(event), { passive: false });
+    on(element, 'wheel', (event) => this.#wheel(event));
   }
 
   #click(event: PointerEvent): void {

@@ -6,28 +6,30 @@ import { outputGradient } from './gradients';
 import { isInside, numOps, type Item } from './groups';
 import type { GraphState } from './state';
 import { normText, stepName } from './step-colours';
+import { isOperation } from './operations';
 import type { Columns } from './table';
 
 const HEADINGS = ['Call', 'Operations', 'Output', 'Dtype', 'Saved here first', 'Held before'];
 
 export function captureColumns(state: GraphState): Columns {
   const { colours } = state;
-  const step = colours ? [`Gradient norm of the module, ${stepName(colours)}`] : [];
-  const gradient = state.missing('gradient') ? [] : ['Gradient norm', 'Non-finite'];
+  const step = colours ? [`Parameter gradient, ${stepName(colours)}`] : [];
+  const gradient = state.missing('gradient') ? [] : ['Output gradient', 'Non-finite'];
   const time = state.missing('time') ? [] : ['Forward'];
   const unreached = state.record.unreached.length > 0 ? ['Without gradient'] : [];
   return {
     headings: [...HEADINGS, ...step, ...gradient, ...time, ...unreached, 'Source'],
+    titles: { 'Output gradient': 'L2 norm of the gradient of the output, not of parameters' },
     cells: (item) => cellsOf(state, item),
   };
 }
 
 function cellsOf(state: GraphState, item: Item): string[] {
-  const operation = item.kind === 'operation' ? item : null;
+  const operation = isOperation(item) ? item : null;
   const known = !isInside(item);
   const source = operation ? state.record.sources[operation.source] : undefined;
   return [
-    shorten(item.kind !== 'operation' ? item.cls : item.asked ? outcome(item.asked) : item.op, 40),
+    shorten(!isOperation(item) ? item.cls : item.asked ? outcome(item.asked) : item.op, 40),
     operation?.asked ? '' : formatCount(numOps(item)),
     shorten(operation?.shape ?? '', 40),
     shorten(operation?.dtype ?? '', 24),
@@ -52,6 +54,6 @@ function knownCells(state: GraphState, item: Item): string[] {
   }
   if (!state.missing('time')) cells.push(item.seconds === null ? '' : formatSeconds(item.seconds));
   if (state.record.unreached.length > 0)
-    cells.push(item.kind === 'operation' ? '' : state.unreached.chip(item));
+    cells.push(isOperation(item) ? '' : state.unreached.chip(item));
   return cells;
 }

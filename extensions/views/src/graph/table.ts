@@ -1,8 +1,9 @@
 /** The graph as a tree-table: the same content for screen readers and for reading numbers. */
-import { button, h } from './dom';
+import { button, h, on } from './dom';
 import type { Drawing } from './drawing';
 import { formatCount, shorten } from './format';
 import type { Group, Item } from './groups';
+import { isOperation } from './operations';
 import { nameOf } from './tree-panel';
 
 const PAGE = 400;
@@ -10,6 +11,8 @@ const PAGE = 400;
 /** The columns after the name. */
 export interface Columns {
   headings: string[];
+  /** What a heading that does not say it all means. */
+  titles?: Readonly<Record<string, string>>;
   cells: (item: Item) => string[];
 }
 
@@ -26,17 +29,17 @@ export function showTable(
   const walk = (group: Group, depth: number): void => {
     for (const item of group.children) {
       rows.push({ item, depth });
-      if (item.kind !== 'operation' && state.open.has(item)) walk(item, depth + 1);
+      if (!isOperation(item) && state.open.has(item)) walk(item, depth + 1);
     }
   };
   walk(state.tree.root, 1);
   const body = h('tbody', {});
   for (const { item, depth } of rows.slice(0, limit)) {
     const row = rowOf(state, columns, item, depth);
-    row.addEventListener('click', () => onSelect(item));
-    row.addEventListener('keydown', (event) => {
+    on(row, 'click', () => onSelect(item));
+    on(row, 'keydown', (event) => {
       const other = event.key === 'ArrowDown' ? row.nextElementSibling : row.previousElementSibling;
-      if (event.key === 'Enter' && item.kind !== 'operation') onToggle(item);
+      if (event.key === 'Enter' && !isOperation(item)) onToggle(item);
       else if (event.key === ' ') onSelect(item);
       else if (
         (event.key === 'ArrowDown' || event.key === 'ArrowUp') &&
@@ -52,7 +55,9 @@ export function showTable(
   const head = h(
     'tr',
     {},
-    ...['Module or operation', ...columns.headings].map((text) => h('th', { scope: 'col' }, text)),
+    ...['Module or operation', ...columns.headings].map((text) =>
+      h('th', { scope: 'col', title: columns.titles?.[text] ?? null }, text),
+    ),
   );
   const table = h(
     'table',
@@ -68,7 +73,7 @@ export function showTable(
 }
 
 function rowOf(state: Drawing, columns: Columns, item: Item, depth: number): HTMLElement {
-  const group = item.kind === 'operation' ? null : item;
+  const group = isOperation(item) ? null : item;
   const mark = group ? (state.open.has(group) ? '▾' : '▸') : '';
   const name = h('td', {
     style: `padding-left:${depth * 16 - 8}px`,

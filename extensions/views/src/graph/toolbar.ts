@@ -1,5 +1,5 @@
 /** The bar above the drawing. */
-import { button, h, link } from './dom';
+import { button, h, link, on, press } from './dom';
 import { shorten } from './format';
 import type { Item } from './groups';
 import type { Drawing } from './drawing';
@@ -54,8 +54,8 @@ export function toolbar(view: ToolbarHost, { lead, middle, tail }: BarSlots): To
     found,
     h('kbd', { 'aria-hidden': 'true' }, '/'),
   );
-  search.addEventListener('input', () => view.finder.find(search.value));
-  search.addEventListener('keydown', (event) => {
+  on(search, 'input', () => view.finder.find(search.value));
+  on(search, 'keydown', (event) => {
     if (event.key === 'Enter') {
       event.preventDefault();
       view.finder.next(event.shiftKey);
@@ -85,7 +85,7 @@ export function toolbar(view: ToolbarHost, { lead, middle, tail }: BarSlots): To
     if (percent.textContent !== text) percent.textContent = text;
   };
   const update = (state: Drawing | null, tableOn: boolean, at: number): void => {
-    table.setAttribute('aria-pressed', String(tableOn));
+    press(table, tableOn);
     const count = state?.matches.length ?? 0;
     found.textContent = state?.query ? (count === 0 ? 'none' : `${at + 1} of ${count}`) : '';
     crumbs.replaceChildren(...breadcrumbs(state, view.show));
@@ -97,8 +97,8 @@ export function toolbar(view: ToolbarHost, { lead, middle, tail }: BarSlots): To
     crumbs.toggleAttribute('data-cut', crumbs.scrollWidth > crumbs.clientWidth);
   };
   const panels = (treeOn: boolean, inspectorOn: boolean): void => {
-    tree.setAttribute('aria-pressed', String(treeOn));
-    inspector.setAttribute('aria-pressed', String(inspectorOn));
+    press(tree, treeOn);
+    press(inspector, inspectorOn);
   };
   return { element, search, update, measure, showZoom, panels };
 }

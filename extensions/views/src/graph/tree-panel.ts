@@ -1,8 +1,9 @@
 /** The modules on the left, with the bytes each one saved. Only the rows in view are in the page. */
-import { h } from './dom';
+import { aside, h, on } from './dom';
 import { formatBytes, plural, shorten } from './format';
 import { countOps, countRepeats, isInside, type Group, type Item } from './groups';
 import type { Drawing } from './drawing';
+import { isOperation } from './operations';
 import { parametersIn } from './parameters';
 
 const ROW = 24;
@@ -29,14 +30,14 @@ export interface TreePanel<S> {
 
 /** What an item is called in lists. */
 export function nameOf(item: Item): string {
-  if (item.kind === 'operation') return item.name;
+  if (isOperation(item)) return item.name;
   return item.kind === 'repeat' ? `${item.title} × ${countRepeats(item)}` : item.title;
 }
 
 /** What a module named by its number is a call of: `0` alone tells nobody what it is. */
 function classOf(item: Item, { record }: Drawing): string {
   if (!/^\d/.test(nameOf(item))) return '';
-  return item.kind === 'operation' ? (record.modules[item.module]?.cls ?? '') : item.cls;
+  return isOperation(item) ? (record.modules[item.module]?.cls ?? '') : item.cls;
 }
 
 /**
@@ -75,7 +76,7 @@ export function treePanel<S extends Drawing>(
     const walk = (group: Group, depth: number): void => {
       for (const item of group.children) {
         rows.push({ item, depth });
-        if (item.kind !== 'operation' && state?.open.has(item)) walk(item, depth + 1);
+        if (!isOperation(item) && state?.open.has(item)) walk(item, depth + 1);
       }
     };
     if (state) {
@@ -100,7 +101,7 @@ export function treePanel<S extends Drawing>(
     );
   };
   scroller.addEventListener('scroll', draw, { passive: true });
-  scroller.addEventListener('keydown', (event) => {
+  on(scroller, 'keydown', (event) => {
     const at = rows.findIndex(({ item }) => item === state?.selected);
     const row = rows[at];
     const group = row && row.item.kind !== 'operation' && row.item.parent ? row.item : null;
@@ -150,13 +151,13 @@ function rowOf<S extends Drawing>(
   onSelect: (item: Item) => void,
 ): HTMLElement {
   // The drawing as a whole has no box that closes.
-  const group = item.kind !== 'operation' && item.parent ? item : null;
+  const group = !isOperation(item) && item.parent ? item : null;
   const open = group && state.open.has(group);
   const twist = h('span', { class: 'twist' }, group ? (open ? '▾' : '▸') : '');
   const label = nameOf(item);
   const name = h('span', { class: 'name', title: shorten(label, 300) }, shorten(label, 80));
   const cls = classOf(item, state);
-  if (cls) name.append(h('span', { class: 'wv-note' }, ` ${shorten(cls, 40)}`));
+  if (cls) name.append(aside(` ${shorten(cls, 40)}`));
   const row = h(
     'div',
     {
@@ -169,13 +170,13 @@ function rowOf<S extends Drawing>(
     twist,
     name,
   );
-  twist.addEventListener('click', (event) => {
+  on(twist, 'click', (event) => {
     if (!group) return;
     event.stopPropagation();
     toggle(group);
   });
-  row.addEventListener('click', () => onSelect(item));
-  if (group) row.addEventListener('dblclick', () => toggle(group));
+  on(row, 'click', () => onSelect(item));
+  if (group) on(row, 'dblclick', () => toggle(group));
   return row;
 }
 

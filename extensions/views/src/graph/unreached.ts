@@ -1,5 +1,6 @@
 /** Parameters that this loss gives no gradient, by module and by reason. */
 import type { Unreached } from '@torch-workbench/records';
+import { isOperation } from './operations';
 import type { Group } from './groups';
 
 export type Reason = Unreached['reason'];
@@ -75,7 +76,7 @@ export class UnreachedIndex {
 /** The modules a box stands for: a rolled-up card for all of its members. */
 function pathsOf(group: Group): string[] {
   if (group.kind === 'module') return [group.path];
-  const inside = group.children.flatMap((child) => (child.kind === 'operation' ? [] : [child]));
+  const inside = group.children.flatMap((child) => (isOperation(child) ? [] : [child]));
   return [...new Set(inside.flatMap(pathsOf))];
 }
 

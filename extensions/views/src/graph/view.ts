@@ -2,7 +2,7 @@
 import type { Store } from '../store';
 import { showLit, showNonFinite } from './banner';
 import type { GraphColumns } from './columns';
-import { h } from './dom';
+import { h, on } from './dom';
 import type { Drawing } from './drawing';
 import type { Controls, Face } from './face';
 import { shorten } from './format';
@@ -99,7 +99,7 @@ export class GraphView<S extends Drawing> {
   }
 
   start(): void {
-    this.element.addEventListener('keydown', (event) => handleKey(this, event));
+    on(this.element, 'keydown', (event) => handleKey(this, event));
     const theme = followTheme(this.element, (palette) => this.#retheme(palette));
     this.#cleanup.push(
       theme,
@@ -152,13 +152,15 @@ export class GraphView<S extends Drawing> {
     this.refresh();
   }
 
-  zoom(factor: number): void {
-    this.#surface.animate((camera) => camera.zoomAt(factor));
+  /** Brings what was lit into view. */
+  showLit({ layout, highlight }: S): void {
+    const lit = [...layout.boxes.values()].filter((box) => !box.open && highlight?.has(box.item));
+    this.#look.showLit(lit, this.#panels.covered);
   }
 
-  fit(): void {
-    this.#surface.fit(this.#look.reserved, this.#look.place);
-  }
+  readonly zoom = (by: number): void => this.#surface.animate((camera) => camera.zoomAt(by));
+
+  readonly fit = (): void => this.#surface.fit(this.#look.reserved, this.#look.place);
 
   toggleTable(): void {
     this.table = !this.table;
@@ -167,9 +169,7 @@ export class GraphView<S extends Drawing> {
     (this.table ? row : this.canvas)?.focus();
   }
 
-  togglePanel(panel: 'tree' | 'inspector'): void {
-    this.#panels.toggle(panel);
-  }
+  readonly togglePanel = (panel: 'tree' | 'inspector'): void => this.#panels.toggle(panel);
 
   #resize(): void {
     // Out of sight, in a tab behind or a cell far away: everything stays as it was.

@@ -1,4 +1,5 @@
 /** Which boxes are open: at first as many as a person can take in, then as they ask. */
+import { isOperation } from './operations';
 import { size, type Group, type Item, type Tree } from './groups';
 
 /** More visible nodes than this and the smallest modules start collapsed. */
@@ -14,7 +15,7 @@ export function initiallyOpen(
   const visible = new Map<Group, number>();
   const count = (group: Group): number => {
     const total = group.children.reduce(
-      (sum, child) => sum + (child.kind === 'operation' ? 1 : open.has(child) ? count(child) : 1),
+      (sum, child) => sum + (isOperation(child) ? 1 : open.has(child) ? count(child) : 1),
       0,
     );
     visible.set(group, total);
@@ -46,7 +47,7 @@ export function representatives(tree: Tree, open: ReadonlySet<Group>): Item[] {
   const result: Item[] = [];
   const walk = (group: Group, closed: Item | null): void => {
     for (const child of group.children) {
-      if (child.kind === 'operation') result[child.id] = closed ?? child;
+      if (isOperation(child)) result[child.id] = closed ?? child;
       else walk(child, closed ?? (open.has(child) ? null : child));
     }
   };
