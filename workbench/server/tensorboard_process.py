@@ -52,14 +52,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.umask(0o077)
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the parent's to handle
-    die_with_parent()
-    server: Any = make_server(options)
-    try:
+
+    def clean_up() -> None:
+        with contextlib.suppress(OSError):
+            options.socket.unlink(missing_ok=True)
+            options.socket.parent.rmdir()
+
+    die_with_parent(clean_up)
+    try:  # the end may come as soon as the socket is there, before anything is served
+        server: Any = make_server(options)
         server.serve_forever()
     finally:
-        with contextlib.suppress(OSError):
-            options.socket.unlink()
-            options.socket.parent.rmdir()
+        clean_up()
     return 0
 
 
@@ -112,20 +116,27 @@ def tensorboard_flags(options: Options) -> list[str]:
     ]
 
 
-def die_with_parent() -> None:
-    """Make sure this process ends when its parent does, also after ``kill -9``."""
+def die_with_parent(clean_up: Callable[[], None]) -> None:
+    """Make sure this process ends when its parent does, also after ``kill -9``.
+
+    Args:
+        clean_up: what to do first where the main thread does not come to its own end in time.
+    """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    threading.Thread(target=_wait_for_parent, name="parent-watch", daemon=True).start()
+    threading.Thread(
+        target=_wait_for_parent, args=(clean_up,), name="parent-watch", daemon=True
+    ).start()
 
 
-def _wait_for_parent() -> None:
+def _wait_for_parent(clean_up: Callable[[], None]) -> None:
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait(_EXIT_GRACE_S)
+    clean_up()
     os._exit(1)  # the main thread is stuck in a C call that never returns to Python
 
 
