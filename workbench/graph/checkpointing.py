@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from workbench.graph.holders import KEPT_FOR_CHECKPOINT, split_by_holder
+from workbench.graph.module_rows import inside_module, module_row
 from workbench.graph.operations import VIEWS, operations_of
-from workbench.graph.reentrant import has_reentrant
 from workbench.graph.wording import byte_size, duration, plural
 from workbench.records import NODE_KINDS, STORAGE_KINDS
 
@@ -90,11 +89,12 @@ def checkpoint_saving(record: GraphRecord, module_path: str) -> CheckpointSaving
         module_path: qualified name of a module, ``""`` for the whole model.
 
     Raises:
+        TypeError: ``module_path`` is no text.
         ValueError: the graph has no node of such a module; the message lists close names.
     """
     inside = inside_module(record, module_path)
     dropped, shared = split_by_holder(record, inside)
-    row = _module_row(record, module_path)
+    row = module_row(record, module_path)
     return CheckpointSaving(
         module=module_path,
         num_operations=len(set(np.array(operations_of(record))[inside & ~_is_leaf(record)])),
@@ -115,32 +115,6 @@ def _is_checkpointed(record: GraphRecord, inside: npt.NDArray[np.bool_]) -> bool
     )
     frees = record.storage_kind[record.hold_storage] == STORAGE_KINDS.index("activation")
     return bool((held & kept).any() and not (held & frees & ~kept).any())
-
-
-def inside_module(record: GraphRecord, module_path: str) -> npt.NDArray[np.bool_]:
-    """One flag per node: whether it belongs to the module or to one inside it."""
-    top = _module_row(record, module_path)
-    belongs = np.zeros(len(record.modules), dtype=bool)
-    for row, module in enumerate(record.modules):  # parents come first
-        belongs[row] = row == top or (module.parent >= 0 and belongs[module.parent])
-    return belongs[record.node_module]
-
-
-def _module_row(record: GraphRecord, module_path: str) -> int:
-    for row, module in enumerate(record.modules):
-        if module.path == module_path and module.cls:
-            return row
-    paths = [module.path for module in record.modules if module.cls]
-    close = get_close_matches(module_path, paths, n=4) or paths[:8]
-    named = ", ".join(repr(path) if path else "'' (the whole model)" for path in close)
-    text = f"this graph has no module {module_path!r}; modules that it has: "
-    text += named or "none: it was captured without its model"
-    if has_reentrant(record.strings):
-        text += (
-            ". What runs inside a checkpoint with use_reentrant=True leaves no nodes in a graph; "
-            "it is checkpointed already"
-        )
-    raise ValueError(text)
 
 
 def _is_leaf(record: GraphRecord) -> npt.NDArray[np.bool_]:

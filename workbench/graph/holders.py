@@ -1,13 +1,15 @@
-"""What a node keeps alive for backward, and who else keeps it: pure functions over a record."""
+"""What nodes keep alive for backward, and who else keeps it: pure functions over a record."""
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from workbench.graph.module_rows import inside_module
 from workbench.graph.wording import byte_size, plural
 from workbench.records import STORAGE_KINDS, GraphNode
 
@@ -23,7 +25,7 @@ _ACTIVATION = STORAGE_KINDS.index("activation")
 
 @dataclass(frozen=True, kw_only=True)
 class HeldStorage:
-    """One storage that a node holds for backward."""
+    """One storage that a node, or the nodes of a module, hold for backward."""
 
     storage: int
     """Row in the record's ``storage_*`` columns."""
@@ -37,11 +39,13 @@ class HeldStorage:
     kind: str
     """One of `STORAGE_KINDS`."""
     others: tuple[GraphNode, ...]
-    """The other nodes that hold it, in forward order."""
+    """The other nodes that hold it, in forward order; of a module, those outside it."""
+    holder: str = "node"
+    """Who was asked about: ``node`` or ``module``."""
 
     @property
     def freed_bytes(self) -> int:
-        """Bytes that would be freed if this node alone let go.
+        """Bytes that would be freed if this node, or all of this module, let go.
 
         None of a parameter, a buffer or an input, which live anyway, and none of a storage that
         another node holds. What the user's own variables hold is not known to a record.
@@ -52,28 +56,33 @@ class HeldStorage:
         tensors = ", ".join(f"{n} {s}" for n, s in zip(self.names, self.shapes, strict=True))
         text = f"{tensors}: {byte_size(self.num_bytes)}, {self.kind}"
         if not self.others:
-            return f"{text}, held by this node alone"
+            return f"{text}, held by this {self.holder} alone"
         first = "; ".join(_told(node) for node in self.others[:3])
         more = f" and {len(self.others) - 3} more" if len(self.others) > 3 else ""
         return f"{text}, also held by {first}{more}"
 
 
-def holders(record: GraphRecord, node: int | GraphNode) -> tuple[HeldStorage, ...]:
+def holders(record: GraphRecord, node: int | GraphNode | str) -> tuple[HeldStorage, ...]:
     """What ``node`` holds for backward, storage by storage, and which other nodes hold the same.
 
     Args:
         record: a captured graph.
-        node: a row of ``record.nodes``, or the node itself.
+        node: a row of ``record.nodes``, the node itself, or the qualified name of a module, which
+            stands for all nodes in it.
 
     Returns:
-        Storages in the order in which the node saved them; empty for a node that saves nothing.
+        Storages in the order in which they were saved; empty for a node that saves nothing.
 
     Raises:
         IndexError: there is no such row.
+        TypeError: ``node`` is none of these.
+        ValueError: the graph has no node of such a module; the message lists close names.
     """
-    row = check_row(record, node)
+    is_module = isinstance(node, str)
+    rows = np.flatnonzero(inside_module(record, node)) if is_module else [check_row(record, node)]
+    own = set(map(int, rows))
     by_storage: dict[int, list[int]] = defaultdict(list)
-    for hold in np.flatnonzero(record.hold_node == row).tolist():
+    for hold in np.flatnonzero(np.isin(record.hold_node, rows)).tolist():
         by_storage[int(record.hold_storage[hold])].append(hold)
     users = _nodes_of(record, by_storage)
     return tuple(
@@ -83,7 +92,8 @@ def holders(record: GraphRecord, node: int | GraphNode) -> tuple[HeldStorage, ..
             shapes=tuple(record.strings[record.hold_shape[hold]] for hold in holds),
             num_bytes=int(record.storage_bytes[storage]),
             kind=STORAGE_KINDS[record.storage_kind[storage]],
-            others=tuple(GraphNode.of(record, other) for other in users[storage] if other != row),
+            others=tuple(GraphNode.of(record, row) for row in users[storage] if row not in own),
+            holder="module" if is_module else "node",
         )
         for storage, holds in by_storage.items()
     )
@@ -94,8 +104,15 @@ def check_row(record: GraphRecord, node: int | GraphNode) -> int:
 
     Raises:
         IndexError: there is no such row.
+        TypeError: ``node`` is neither a row nor a node.
     """
-    row = node if isinstance(node, int) else node.index
+    try:
+        row = node.index if isinstance(node, GraphNode) else operator.index(node)
+    except TypeError:
+        raise TypeError(
+            "expected a node of record.nodes, its row as an integer, or the qualified name of a "
+            f"module as a string; got {node!r} ({type(node).__name__})"
+        ) from None
     if not 0 <= row < len(record.node_type):
         raise IndexError(
             f"there is no node {row}: this graph has nodes 0 to {len(record.node_type) - 1}; see "

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from workbench.graph.module_rows import check_name
 from workbench.graph.reentrant import is_recomputed
 from workbench.graph.wording import plural
 from workbench.records import NODE_KINDS, GraphNode, Unreached
@@ -42,8 +43,10 @@ def why_no_gradient(record: GraphRecord, name: str) -> Unreached | str:
         operation that gave them.
 
     Raises:
+        TypeError: ``name`` is no text.
         ValueError: the record knows no such parameter; the message lists close names.
     """
+    check_name(name, "the qualified name of a parameter, as in `model.named_parameters()`")
     for one in record.unreached:
         if one.name == name:
             return one

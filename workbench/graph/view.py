@@ -91,8 +91,8 @@ class GraphView:
         """Why ``parameter`` gets no gradient from this loss, or a sentence that it gets one."""
         return why_no_gradient(self.record, parameter)
 
-    def holders(self, node: int | GraphNode) -> tuple[HeldStorage, ...]:
-        """What a node keeps alive for backward, and which other nodes keep the same."""
+    def holders(self, node: int | GraphNode | str) -> tuple[HeldStorage, ...]:
+        """What a node, or a module by its path, keeps for backward, and which others do as well."""
         return holders(self.record, node)
 
     def checkpoint_saving(self, module: str) -> CheckpointSaving:

@@ -138,6 +138,11 @@ def test_the_text_says_what_is_freed_and_what_stays(record):
     assert said.endswith("by the captured forward.")
 
 
+def test_a_path_that_is_no_text_is_refused(record):
+    with pytest.raises(TypeError, match=r"qualified name of a module.*got 3"):
+        checkpoint_saving(record, 3)
+
+
 def test_an_unknown_module_lists_close_ones(record, early_exit):
     with pytest.raises(ValueError, match=r"no module 'block3'.*'block"):
         checkpoint_saving(record, "block3")

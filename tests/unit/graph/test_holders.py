@@ -59,6 +59,48 @@ def test_an_unknown_row_is_an_error():
         holders(shared_record(), 99)
 
 
+def test_a_module_is_asked_for_by_its_path(classifier, batch):
+    view = wb.graph(F.cross_entropy(classifier(batch[0]), batch[1]), model=classifier)
+    path = next(node.module for node in view.record.nodes if node.type == "AddmmBackward0")
+    inside = [node for node in view.record.nodes if node.module == path]
+    of_nodes = {storage.storage for node in inside for storage in view.holders(node)}
+    assert {storage.storage for storage in view.holders(path)} == of_nodes != set()
+    everything = view.holders("")
+    assert sum(storage.freed_bytes for storage in everything) <= view.record.saved_bytes
+    assert all(one.module == "" for storage in everything for one in storage.others)
+
+
+class Product(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x).exp()
+        return y * y.sin()
+
+
+def test_within_a_module_the_others_are_outside():
+    model = nn.Sequential(Product(), nn.Linear(4, 1))
+    with wb.graph(model):
+        loss = model(torch.randn(4, 4)).sum()
+    view = wb.graph(loss)
+    (of_node,) = view.holders(by_type(view.record, "ExpBackward0"))
+    (of_module,) = (one for one in view.holders("0") if one.storage == of_node.storage)
+    assert [node.op for node in of_node.others] == ["sin", "mul"]
+    assert of_module.others == ()
+    assert (of_node.freed_bytes, of_module.freed_bytes) == (0, 64)
+    assert "held by this module alone" in str(of_module)
+
+
+@pytest.mark.parametrize("given", [None, 1.5, len, ["0"]])
+def test_what_is_no_node_says_what_is(given):
+    with pytest.raises(TypeError, match=r"record.nodes.*qualified name of a module.*got"):
+        holders(shared_record(), given)
+    with pytest.raises(ValueError, match=r"no module 'block2\.nrom'"):
+        holders(shared_record(), "block2.nrom")
+
+
 class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()

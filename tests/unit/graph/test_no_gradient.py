@@ -69,6 +69,12 @@ def test_an_unknown_name_lists_close_ones():
         why_no_gradient(backward_watched(Branch(detach)), "lost.wieght")
 
 
+@pytest.mark.parametrize("given", [3, None, nn.Parameter(torch.ones(1))])
+def test_a_name_that_is_no_text_is_refused(given):
+    with pytest.raises(TypeError, match=r"qualified name of a parameter.*string; got "):
+        why_no_gradient(backward_watched(Branch(detach)), given)
+
+
 def test_equal_answers_are_one_line():
     model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)))
     model[:4].requires_grad_(False)
