@@ -39,16 +39,25 @@ describe('what was lit', () => {
     expect(other.zoom).toBeCloseTo(520 / 640);
   });
 
-  it('never goes farther out than names can be read, nor nearer', () => {
-    const spread = boxes(5000, 9000, 13000);
-    for (const [zoom, kept] of [
-      [1, STILL_NAMED],
-      [0.5, 0.5],
-    ] as const) {
+  it('never goes farther out than names can be read: then its end is shown as it is', () => {
+    for (const zoom of [1, 0.5]) {
       const camera = look(zoom);
-      gather(camera, spread, 0);
-      expect(camera.zoom).toBeCloseTo(kept);
+      gather(camera, boxes(5000, 9000, 13000, 16000, 19000, 19100), 0);
+      expect(camera.zoom).toBe(zoom);
+      expect(seen(camera, [19000, 19100])).toBe(2);
     }
+    const [near, high] = [look(0.9), [0, 300, 600, 5000, 6000]];
+    near.y = 9000;
+    gather(near, boxes(...high), 0);
+    expect(near.zoom).toBeGreaterThanOrEqual(STILL_NAMED);
+    expect(seen(near, high)).toBe(3);
+  });
+
+  it('is never lost in a view of no height', () => {
+    const camera = look(3);
+    Object.assign(camera, { height: 1 });
+    gather(camera, boxes(1000, 5000, 9000), 0);
+    expect([camera.x, camera.y, camera.zoom].every(Number.isFinite)).toBe(true);
   });
 
   it('comes out from under the panel at the right', () => {

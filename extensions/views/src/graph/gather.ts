@@ -3,22 +3,27 @@ import { STILL_NAMED, type Camera, type Rect } from './camera';
 
 /** Pixels free above and below. */
 const MARGIN = 40;
+const LEAST_ROOM = 200;
 
 /**
  * Moves only where less than half of `rects` is in view, left of `covered` pixels, and zooms out no
- * further than the first look at a drawing does. Returns whether it moved.
+ * further than the first look at a drawing does. Of a path too long for that it shows the end that
+ * it was asked for from. Returns whether it moved.
  */
 export function gather(camera: Camera, rects: readonly Rect[], covered: number): boolean {
   const view = camera.view();
   view.width -= covered / camera.zoom;
   const seen = rects.filter((rect) => holds(view, rect));
   if (seen.length * 2 >= rects.length) return false;
-  const fits = (rect: Rect): number => (camera.height - 2 * MARGIN) / rect.height;
-  const all = around(rects);
-  const half = fits(all) < camera.zoom ? tightest(rects, Math.ceil(rects.length / 2)) : all;
-  if (fits(half) < camera.zoom)
-    camera.zoomAt(Math.min(1, Math.max(STILL_NAMED, fits(half)) / camera.zoom));
-  camera.reveal(half, MARGIN, covered);
+  const { zoom } = camera;
+  const room = Math.max(LEAST_ROOM, camera.height - 2 * MARGIN);
+  let shown = around(rects);
+  const bottom = shown.y + shown.height;
+  if (shown.height * zoom > room) shown = tightest(rects, Math.ceil(rects.length / 2));
+  if (shown.height * Math.min(zoom, STILL_NAMED) > room)
+    shown = around(rects.filter(({ y }) => (bottom - y) * zoom < room));
+  camera.zoomAt(Math.min(1, room / shown.height / zoom));
+  camera.reveal(shown, MARGIN, covered);
   return true;
 }
 

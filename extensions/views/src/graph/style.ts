@@ -68,7 +68,7 @@ export const SHARED = scoped(
 .wv-banner{flex:none;display:flex;align-items:center;gap:10px;padding:6px 12px;border-bottom:1px solid $line;background:$badbg;box-shadow:inset 3px 0 $bad}
 .wv-banner .text{flex:1;min-width:0;overflow-wrap:anywhere}.wv-banner>span:first-child{color:$bad}
 .wv-lit,.wv-step{position:absolute;right:12px;bottom:12px;display:flex;align-items:center;gap:12px;max-width:calc(100% - 24px);padding:5px 5px 5px 14px;border:1px solid $sel;border-radius:6px;background:$selbg;box-shadow:$shadow}
-.wv-seg button[aria-disabled=true]{color:$ink2;opacity:.6;cursor:default}
+.wv-seg button:disabled,.wv-seg button[aria-disabled=true]{color:$ink2;opacity:.6;cursor:default}
 .wv-sec details{margin:0 0 6px}.wv-sec summary{cursor:pointer}
 .wv-sec code{font:12px/16px $code-font;background:none;padding:0;color:inherit}
 .wv-view .wv-inspector td{max-width:104px}.wv-view .wv-inspector td:nth-child(2){max-width:132px}
