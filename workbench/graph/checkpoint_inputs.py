@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench.graph.names import plain_tensors
-from workbench.graph.torch_private_checkpoint import is_holder, kept_for_recomputation
+from workbench.graph.torch_private_checkpoint import Regions, is_holder
 
 if TYPE_CHECKING:
     import torch
@@ -20,36 +20,35 @@ if TYPE_CHECKING:
 
 @dataclass
 class CheckpointInputs:
-    """Finds what a saved value's region keeps. The regions are looked up once, if there are any."""
+    """Finds what a saved value's region keeps; looks for regions only if there are any."""
 
     num_values: int = 0
     """Values seen that will be computed again."""
     num_unknown: int = 0
-    """Of these, those whose region was not found."""
-    _kept: dict[int, list[Any]] | None = field(default=None, repr=False)
+    """How often a region was not found."""
+    _regions: Regions = field(default_factory=Regions, repr=False)
 
     def kept_by(self, values: Iterable[Any]) -> list[torch.Tensor]:
         """The tensors, each with a storage, that the regions of one node's ``values`` keep."""
         found: dict[int, torch.Tensor] = {}
         for value in filter(is_holder, values):
             self.num_values += 1
-            if self._kept is None:
-                self._kept = kept_for_recomputation()
-            self.num_unknown += id(value) not in self._kept
             for tensor in self._tensors(value):
                 found[id(tensor)] = tensor
         return [part for tensor in found.values() for part in plain_tensors(tensor)]
 
     def let_go(self) -> None:
         """Hold no tensor any longer."""
-        self._kept = None
+        self._regions = Regions()
 
     def _tensors(self, holder: Any) -> list[torch.Tensor]:
         import torch
         from torch.utils import _pytree
 
         found: list[torch.Tensor] = []
-        for kept in _pytree.tree_leaves((self._kept or {}).get(id(holder), [])):
+        values = self._regions.kept_by(holder)
+        self.num_unknown += values is None
+        for kept in _pytree.tree_leaves(values or []):
             if isinstance(kept, torch.Tensor):
                 found.append(kept)
             elif is_holder(kept):  # the input of a region inside another

@@ -20,18 +20,41 @@ def is_holder(value: Any) -> bool:
     return module is not None and type(value) is getattr(module, "_Holder", None)
 
 
-def kept_for_recomputation() -> dict[int, list[Any]]:
-    """``id`` of each live holder -> what its region keeps; one list for all holders of a region.
+class Regions:
+    """What each live region of non-reentrant checkpointing keeps; holds it until it is let go.
 
-    What is kept are the values as raw as in a node: a tensor, or what a pack hook made of it; a
-    container or a number for an argument that is no tensor. What the checkpointed function brings
-    along itself (a closure) is not among them. A torch that keeps it elsewhere gives ``{}``.
+    Python's youngest objects are looked through first: there a forward that just ran has its
+    frames. The oldest generation may have a million objects, which takes a tenth of a second.
+    """
 
-    The ids hold as long as the caller holds the nodes.
+    def __init__(self) -> None:
+        self._kept: dict[int, list[Any]] = {}
+        self._generations = iter(range(len(gc.get_count())))
+
+    def kept_by(self, holder: Any) -> list[Any] | None:
+        """The raw values that the region of ``holder`` keeps; None where it is not found.
+
+        They are tensors, or what a pack hook made of one, and containers and numbers for arguments
+        that are no tensors; the dictionary of keyword arguments comes last. What the checkpointed
+        function brings along itself (a closure) is not among them. All holders of a region give
+        one and the same list. A torch that keeps it elsewhere gives None.
+        """
+        while id(holder) not in self._kept:
+            generation = next(self._generations, None)
+            if generation is None:
+                return None
+            self._kept |= _kept_in(generation)
+        return self._kept[id(holder)]
+
+
+def _kept_in(generation: int) -> dict[int, list[Any]]:
+    """``id`` of each live holder -> what its region keeps, of regions in one of gc's generations.
+
+    An id holds as long as the caller holds the node.
     """
     frame_class = getattr(sys.modules.get("torch.utils.checkpoint"), "_CheckpointFrame", None)
     found: dict[int, list[Any]] = {}
-    for frame in [one for one in gc.get_objects() if type(one) is frame_class]:
+    for frame in [one for one in gc.get_objects(generation) if type(one) is frame_class]:
         if hasattr(frame, "saved_args"):
             kept = [*map(_raw, frame.saved_args), _keyword_arguments(frame.recompute_fn)]
             holders = [reference() for reference in frame.weak_holders]
@@ -46,5 +69,6 @@ def _raw(value: Any) -> Any:
 
 def _keyword_arguments(recompute: Any) -> Any:
     """The region's keyword arguments, which only the function that computes it again knows."""
-    cells = dict(zip(recompute.__code__.co_freevars, recompute.__closure__ or (), strict=True))
+    names = getattr(getattr(recompute, "__code__", None), "co_freevars", ())
+    cells = dict(zip(names, getattr(recompute, "__closure__", None) or (), strict=False))
     return cells["kwargs"].cell_contents if "kwargs" in cells else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 
 import pytest
@@ -13,12 +12,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import workbench as wb
-from workbench.graph.checkpoint_inputs import CheckpointInputs
 from workbench.graph.checkpointing import checkpoint_saving
 from workbench.graph.holders import KEPT_FOR_CHECKPOINT as KEPT
 from workbench.graph.saved_live import saved_in_forward
-
-checkpoint_inputs = sys.modules[CheckpointInputs.__module__]
+from workbench.graph.torch_private_checkpoint import Regions
 
 
 class Block(nn.Module):
@@ -92,6 +89,13 @@ def test_regions_in_regions_and_keyword_arguments():
     assert record.input_bytes == mask.nbytes  # for the inner one; it lives anyway
 
 
+def test_a_region_of_long_ago_is_found():
+    x = torch.randn(8, requires_grad=True)
+    loss = checkpoint(lambda x: x.sin().exp(), x + 1, use_reentrant=False).sum()
+    gc.collect()  # what is left is old
+    assert wb.graph(loss).record.saved_bytes == x.nbytes
+
+
 def test_one_region_over_several_modules():
     model = nn.Sequential(*(Block() for _ in range(4)))
     hidden = torch.randn(32, 16, requires_grad=True).exp()
@@ -115,7 +119,7 @@ def test_nothing_of_a_region_outlives_the_capture():
 
 
 def test_a_torch_that_keeps_them_elsewhere_is_said(monkeypatch):
-    monkeypatch.setattr(checkpoint_inputs, "kept_for_recomputation", dict)
+    monkeypatch.setattr(Regions, "kept_by", lambda self, holder: None)
     record = captured(Net(reentrant=False))
     assert any("is not in the sum" in note for note in record.notes)
 

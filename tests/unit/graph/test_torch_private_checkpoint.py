@@ -6,7 +6,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from workbench.graph.torch_private import raw_slots, raw_values
-from workbench.graph.torch_private_checkpoint import is_holder, kept_for_recomputation
+from workbench.graph.torch_private_checkpoint import Regions, is_holder
 
 
 def tanh_exp(x, scale=1.0, factor=None):
@@ -22,12 +22,12 @@ def test_a_node_inside_leads_to_what_its_region_keeps():
     first = checkpoint(tanh_exp, x, factor=factor, use_reentrant=False)
     second = checkpoint(tanh_exp, x.exp(), 2.0, use_reentrant=False)
     assert not is_holder(x)
-    kept = kept_for_recomputation()
+    regions = Regions()
     for out, expected in ((first, x), (second, x.exp())):
         holders = list(filter(is_holder, saved_by(out.grad_fn)))
-        (tensor, *more) = kept[id(holders[0])]
+        (tensor, *more) = regions.kept_by(holders[0])
         assert torch.equal(tensor, expected)
-        assert kept[id(holders[-1])] is kept[id(holders[0])]
+        assert regions.kept_by(holders[-1]) is regions.kept_by(holders[0])
         assert more == ([{"factor": factor}] if out is first else [2.0, {}])
 
 
@@ -35,6 +35,6 @@ def test_after_backward_there_is_nothing_left():
     x = torch.randn(3, requires_grad=True)
     out = checkpoint(tanh_exp, x, use_reentrant=False)
     holder = next(filter(is_holder, saved_by(out.grad_fn)))
-    assert id(holder) in kept_for_recomputation()
+    assert Regions().kept_by(holder) is not None
     out.sum().backward()
-    assert id(holder) not in kept_for_recomputation()
+    assert Regions().kept_by(holder) is None
