@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from types import CellType
 from typing import Any
 
 
@@ -69,6 +70,7 @@ def _raw(value: Any) -> Any:
 
 def _keyword_arguments(recompute: Any) -> Any:
     """The region's keyword arguments, which only the function that computes it again knows."""
-    names = getattr(getattr(recompute, "__code__", None), "co_freevars", ())
-    cells = dict(zip(names, getattr(recompute, "__closure__", None) or (), strict=False))
+    names: tuple[str, ...] = getattr(getattr(recompute, "__code__", None), "co_freevars", ())
+    closure: tuple[CellType, ...] = getattr(recompute, "__closure__", None) or ()
+    cells = dict(zip(names, closure, strict=False))
     return cells["kwargs"].cell_contents if "kwargs" in cells else None
