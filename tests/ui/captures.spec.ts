@@ -215,16 +215,16 @@ test.describe('Captures in tabs', () => {
       line: 77,
       text: 'line_77 = 0',
     });
-    await expect(page.locator('.jp-FileEditor .cm-activeLine')).toHaveText('line_77 = 0');
+    await expect(page.getByRole('tab', { name: 'model.py' })).toBeVisible();
+    await expect(page.getByRole('button', { name: 'Ln 77, Col 1' })).toBeVisible();
     await lead(page, notebook, {
       filename: '<cell>',
       cell: 2,
       line: 2,
       text: 'third = 3',
     });
-    await expect(page.locator('.jp-Notebook .jp-Cell.jp-mod-active .cm-activeLine')).toHaveText(
-      'third = 3',
-    );
+    await expect(page.locator('.jp-Notebook .jp-Cell.jp-mod-active')).toContainText('third = 3');
+    await expect(page.getByRole('button', { name: 'Ln 2, Col 1' })).toBeVisible();
     await expect(page.locator('.Toastify__toast--error')).toHaveCount(0);
   });
 });
