@@ -22,7 +22,7 @@ SIDE = 224
 """Pixels: the size of image that the model was published for."""
 SMALL_SIDE = 64
 """So small that 25 million weights are most of what there is to measure: printed, not judged."""
-ROUNDS, SMALL_ROUNDS = 6, 10
+ROUNDS, SMALL_ROUNDS = 10, 10
 WARM_UP, RECORDS = 10, 60
 RECORD_MS, CAPTURED, AROUND = 10, 1.2, 1.02
 QUIET = 1.1

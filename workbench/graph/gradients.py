@@ -180,7 +180,7 @@ class GradientWatch:
         rows_of = gradient if with_rows else None
         for part in parts_of(gradient):
             if part.values.is_cpu:
-                found = measure(part, rows_of, self._histograms)
+                found = measure(part, self._histograms, rows_of)
                 self._found[row].append(found)
             else:
                 self._pending.add(row, part, rows_of)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Bins = Sequence[tuple[int, float]]
 """(power, number of values from ``10**power`` up to ``10**(power + 1)``), ascending."""
@@ -19,13 +24,13 @@ _MOST_CELLS = 2**22
 """Cells of the table that counts the values of many gradients, 32 MiB."""
 
 
-def bins_of(values: Floats) -> Bins:
-    """How many of ``values`` lie at each power of ten; zeros and non-finite ones are left out."""
-    return bins_of_each(values, [0])[0]
-
-
 def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
-    """The same of many stretches of ``values``, which begin at ``starts`` (ascending, from 0)."""
+    """How many values lie at each power of ten; zeros and non-finite ones are left out.
+
+    Args:
+        values: those of many gradients, end to end.
+        starts: where each of them begins, ascending, from 0.
+    """
     sizes = np.abs(values)
     counted = np.flatnonzero((sizes > 0) & (sizes < np.inf))
     if not len(counted):
@@ -34,9 +39,6 @@ def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
     low = int(powers.min())
     width = int(powers.max()) - low + 1
     powers -= low
-    if len(starts) == 1:
-        counts = np.bincount(powers).tolist()
-        return [tuple((low + at, float(n)) for at, n in enumerate(counts) if n)]
     if len(starts) * width > _MOST_CELLS:
         half = len(starts) // 2
         cut = starts[half]
@@ -84,21 +86,23 @@ class Histograms:
     def __init__(self) -> None:
         self.unit = 1.0
         """What magnitudes are divided by."""
-        self._buffer: Floats | None = None
+        self._buffer: Tensor | None = None
         self._end = 0
         self._waiting: list[tuple[int, list[tuple[int, float]], float]] = []
         """Where a sample begins, its bins to come, and how many values these are of."""
 
-    def add(self, sample: Floats, number: float) -> list[tuple[int, float]]:
-        """The bins of ``number`` values by a ``sample`` of them; empty until `read` is called."""
-        if self._buffer is None:
-            self._buffer = np.empty(_ROOM)
-        if self._end + len(sample) > _ROOM:
+    def room(self, size: int) -> Tensor:
+        """Where the next sample, of ``size`` values, is to be written; on the CPU, in float64."""
+        if self._buffer is None or self._end + size > len(self._buffer):
             self._count()
+            self._buffer = torch.empty(max(size, _ROOM), dtype=torch.float64, device="cpu")
+        return self._buffer[self._end : self._end + size]
+
+    def add(self, size: int, number: float) -> list[tuple[int, float]]:
+        """The bins of ``number`` values by the sample in the `room`; empty until `read`."""
         bins: list[tuple[int, float]] = []
         self._waiting.append((self._end, bins, number))
-        self._buffer[self._end : self._end + len(sample)] = sample
-        self._end += len(sample)
+        self._end += size
         return bins
 
     def read(self) -> None:
@@ -109,9 +113,9 @@ class Histograms:
     def _count(self) -> None:
         if self._buffer is None or not self._waiting:
             return
-        values = self._buffer[: self._end] / self.unit
+        values = self._buffer[: self._end].numpy()
         starts = [start for start, _, _ in self._waiting]
-        found = bins_of_each(values, starts)
+        found = bins_of_each(values if self.unit == 1 else values / self.unit, starts)
         for (_, bins, number), counts in zip(self._waiting, found, strict=True):
             bins.extend(filled(counts, number))
         self._waiting, self._end = [], 0

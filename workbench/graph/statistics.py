@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from workbench.graph.histogram import Bins, Floats, Histograms, added, bins_of, filled, usable
+from workbench.graph.histogram import Bins, Histograms, added, usable
 from workbench.graph.names import plain_tensors
 from workbench.graph.samples import EXACT_ZEROS, NUM_SAMPLES, evenly_spaced, is_dense
 
@@ -135,22 +135,20 @@ def _strided(gradient: Tensor) -> Part:
     return Part(values, repeat, 0)
 
 
-def measure(
-    part: Part, rows_of: Tensor | None = None, histograms: Histograms | None = None
-) -> Statistics:
+def measure(part: Part, histograms: Histograms, rows_of: Tensor | None = None) -> Statistics:
     """Statistics of a gradient on the CPU.
 
     Args:
         part: the gradient.
+        histograms: where a sample of it is left, whose bins are there when these are read.
         rows_of: the gradient again where its first dimension is the batch.
-        histograms: where to leave the histogram to be made; without, it is made at once.
     """
     values, repeat, implicit = part
     count = values.numel()
     total = count * repeat + implicit
     if not count:
         return Statistics(0.0, 0.0, float(total), 0, total)
-    norm, largest, sample = _scan(values)
+    norm, largest, num_samples, num_others = _scan(values, histograms)
     num_bad = 0
     if not math.isfinite(norm):
         num_bad = int(num_non_finite(values).item()) * repeat
@@ -158,9 +156,8 @@ def measure(
         largest = largest if largest == math.inf else math.nan
     elif largest and not 1e-15 < norm < 1e18:  # its squares leave the range of float32
         norm = largest * l2_norm(values / largest).item()
-    zeros = (len(sample) - np.count_nonzero(sample)) * count / len(sample) * repeat
-    others = count * repeat - zeros - num_bad
-    bins = histograms.add(sample, others) if histograms else filled(bins_of(sample), others)
+    zeros = (num_samples - num_others) * count / num_samples * repeat
+    bins = histograms.add(num_samples, count * repeat - zeros - num_bad)
     rows = non_finite_rows(rows_of) if num_bad and rows_of is not None else ()
     norm *= math.sqrt(repeat)
     return Statistics(norm, largest, zeros + implicit, num_bad, total, rows, bins)
@@ -204,8 +201,8 @@ def num_non_finite(values: Tensor) -> Tensor:
     return torch.stack([torch.count_nonzero(part - part) for part in values.split(rows)]).sum()
 
 
-def _scan(values: Tensor) -> tuple[float, float, Floats]:
-    """Norm, largest magnitude, and the values that zeros and histogram are read from.
+def _scan(values: Tensor, histograms: Histograms) -> tuple[float, float, int, int]:
+    """Norm and largest magnitude; size of the sample left with ``histograms``, and its non-zeros.
 
     A large tensor is read in pieces that fit a cache, so that memory is read once and not thrice.
     """
@@ -214,17 +211,19 @@ def _scan(values: Tensor) -> tuple[float, float, Floats]:
     if is_dense(values):
         flat = values.as_strided((count,), (1,))
         pieces = flat.split(PIECE) if count > PIECE else (flat,)
-        samples = [piece[::step] for piece in pieces]
+        sample = flat[::step]
     else:
         pieces = values.split(max(1, len(values) * PIECE // count))
-        samples = [values if step == 1 else evenly_spaced(values, step)]
+        sample = values if step == 1 else evenly_spaced(values, step)
     found = [_norm_and_largest(piece) for piece in pieces]
     largest = [one for _, one in found]
-    sample = torch.cat([part.reshape(-1) for part in samples])
+    room = histograms.room(sample.numel())
+    room.view(sample.shape).copy_(sample)
     return (
         math.hypot(*(norm for norm, _ in found)),
         math.nan if any(map(math.isnan, largest)) else max(largest),
-        sample.double().numpy(),
+        sample.numel(),
+        int(np.count_nonzero(room.numpy())),
     )
 
 

@@ -16,7 +16,7 @@ from workbench.graph.after_backward import with_gradients
 from workbench.graph.build import Origin, build_record
 from workbench.graph.capture import walk
 from workbench.graph.gradients import GradientWatch
-from workbench.graph.histogram import bins_of, bins_of_each
+from workbench.graph.histogram import bins_of_each
 from workbench.graph.small import SmallGradients
 from workbench.graph.statistics import PIECE
 
@@ -47,7 +47,7 @@ def test_small_ones_together():
 
 def test_powers_of_ten_belong_to_the_bin_they_begin():
     values = np.array([1e-3, 1.0, 10.0, 999.0, 1000.0, -1e-3, 0.0, np.nan, -np.inf, 5e-324])
-    assert bins_of(values) == ((-324, 1), (-3, 2), (0, 1), (1, 1), (2, 1), (3, 1))
+    assert bins_of_each(values, [0]) == [((-324, 1), (-3, 2), (0, 1), (1, 1), (2, 1), (3, 1))]
 
 
 def test_many_wide_ones_do_not_need_a_table_of_all_powers():

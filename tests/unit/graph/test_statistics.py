@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from workbench.graph.histogram import Histograms
 from workbench.graph.pending import Pending
 from workbench.graph.samples import EXACT_ZEROS
 from workbench.graph.statistics import (
@@ -19,7 +20,10 @@ from workbench.graph.statistics import (
 
 
 def stats(gradient, rows_of=None):
-    return combine([measure(part, rows_of) for part in parts_of(gradient)])
+    histograms = Histograms()
+    found = [measure(part, histograms, rows_of) for part in parts_of(gradient)]
+    histograms.read()
+    return combine([one._replace(bins=tuple(one.bins)) for one in found])
 
 
 def later(gradient, rows_of=None):
