@@ -17,7 +17,10 @@ Bins = Sequence[tuple[int, float]]
 """(power, number of values from ``10**power`` up to ``10**(power + 1)``), ascending."""
 Floats = npt.NDArray[np.float64]
 
-_NEAR = 1e-4
+_NONE, _UNSURE = 2**14, 2**14 + 1
+"""In place of a power: of a value that is not counted, of bits that do not tell."""
+_LOWER = 16
+"""Bits of a float32 that are not looked at."""
 _ROOM = 2**16
 """Values in the buffer, half a megabyte."""
 _MOST_CELLS = 2**22
@@ -31,40 +34,43 @@ def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
         values: those of many gradients, end to end.
         starts: where each of them begins, ascending, from 0.
     """
-    sizes = np.abs(values)
-    counted = np.flatnonzero((sizes > 0) & (sizes < np.inf))
-    if not len(counted):
+    powers = _powers_of(np.abs(values))
+    counted = powers != _NONE
+    if not counted.any():
         return [()] * len(starts)
-    powers = _powers_of(sizes.take(counted))
     low = int(powers.min())
-    width = int(powers.max()) - low + 1
-    powers -= low
+    powers = np.where(counted, powers - low, np.int16(-1))
+    width = int(powers.max()) + 2  # the first cell: not counted
     if len(starts) * width > _MOST_CELLS:
         half = len(starts) // 2
         cut = starts[half]
         later = [start - cut for start in starts[half:]]
         return bins_of_each(values[:cut], starts[:half]) + bins_of_each(values[cut:], later)
-    changes = np.bincount(counted.searchsorted(starts[1:]), minlength=len(counted))
-    owners = np.cumsum(changes[: len(counted)])
-    cells = np.bincount(owners * width + powers, minlength=len(starts) * width)
+    lengths = np.diff(starts, append=len(values))
+    cells = np.repeat(np.arange(len(starts)) * width + 1, lengths)
+    cells += powers
     found: list[list[tuple[int, float]]] = [[] for _ in starts]
-    full = np.flatnonzero(cells)
-    for cell, number in zip(full.tolist(), cells[full].tolist(), strict=True):
-        found[cell // width].append((low + cell % width, float(number)))
+    counts = np.bincount(cells, minlength=len(starts) * width).reshape(-1, width)[:, 1:]
+    for row, at in np.argwhere(counts).tolist():
+        found[row].append((low + at, float(counts[row, at])))
     return [tuple(bins) for bins in found]
 
 
-def _powers_of(sizes: Floats) -> npt.NDArray[np.int64]:
-    """``floor(log10(size))`` of finite sizes above 0.
+def _powers_of(sizes: Floats) -> npt.NDArray[np.int16]:
+    """``floor(log10(size))`` of each; `_NONE` for 0 and what is not finite.
 
-    In float32, which takes a tenth of the time, and in float64 for those near a power of ten and
-    for those that float32 cannot hold.
+    Looked up by the upper half of the bits of a float32, and among the powers themselves only where
+    these bits do not tell.
     """
-    with np.errstate(all="ignore"):
-        logs = np.log10(sizes.astype(np.float32))
-        near = np.flatnonzero(~(np.abs(logs - np.rint(logs)) > _NEAR))
-        logs[near] = np.floor(np.log10(sizes.take(near)))
-    return np.floor(logs).astype(np.int64)
+    with np.errstate(over="ignore", under="ignore"):
+        bits = sizes.astype(np.float32).view(np.uint32)
+    bits >>= _LOWER
+    powers = _POWERS.take(bits)
+    unsure = np.flatnonzero((powers == _UNSURE) & (sizes > 0))
+    rest = sizes.take(unsure)
+    powers[unsure] = np.where(rest < np.inf, _exactly(rest), _NONE)  # NaN is not > 0
+    powers[powers == _UNSURE] = _NONE
+    return powers
 
 
 def filled(bins: Bins, number: float) -> Bins:
@@ -119,6 +125,34 @@ class Histograms:
         for (_, bins, number), counts in zip(self._waiting, found, strict=True):
             bins.extend(filled(counts, number))
         self._waiting, self._end = [], 0
+
+
+_LOWEST = -324
+_TENS = np.array([float(f"1e{power}") for power in range(_LOWEST + 1, 309)])
+
+
+def _exactly(sizes: Floats) -> npt.NDArray[np.intp]:
+    return _TENS.searchsorted(sizes, side="right") + _LOWEST
+
+
+def _table() -> npt.NDArray[np.int16]:
+    """The power of ten of every float32 with these upper bits, where it is the same for all.
+
+    A power of ten on the edge makes both sides unsure: a float64 is rounded before it is looked up.
+    """
+    first = np.arange(2 ** (31 - _LOWER) + 1, dtype=np.uint32) << _LOWER
+    with np.errstate(invalid="ignore"):  # those that are NaN
+        edges = first.view(np.float32).astype(np.float64)
+    low, high = _exactly(edges[:-1] * (1 - _ROUNDED)), _exactly(edges[1:] * (1 + _ROUNDED))
+    table = np.full(len(first) - 1, _UNSURE, np.int16)
+    sure = (low == high) & (edges[:-1] >= np.finfo(np.float32).tiny) & (edges[1:] < np.inf)
+    table[sure] = low[sure]
+    return table
+
+
+_ROUNDED = 2.0**-23
+"""At most what rounding to float32 moves a normal number by, as a part of it."""
+_POWERS = _table()
 
 
 def added(many: Sequence[Bins]) -> Bins:

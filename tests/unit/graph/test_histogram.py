@@ -50,6 +50,19 @@ def test_powers_of_ten_belong_to_the_bin_they_begin():
     assert bins_of_each(values, [0]) == [((-324, 1), (-3, 2), (0, 1), (1, 1), (2, 1), (3, 1))]
 
 
+@pytest.mark.parametrize(("toward", "lower"), [(0.0, 1), (math.inf, 0), (None, 0)])
+def test_every_power_of_ten_and_its_neighbours(toward, lower):
+    powers = range(-320, 309)
+    values = np.array([float(f"1e{power}") for power in powers])
+    values = values if toward is None else np.nextafter(values, toward)
+    assert bins_of_each(values, [0]) == [tuple((power - lower, 1) for power in powers)]
+
+
+def test_the_ends_of_float32():
+    values = np.array([1.5e-45, 1.1e-38, 1.2e-38, 3.3e38, 3.5e38])
+    assert bins_of_each(values, [0]) == [((-45, 1), (-38, 2), (38, 2))]
+
+
 def test_many_wide_ones_do_not_need_a_table_of_all_powers():
     values = np.tile([1e-300, 1e300], 10_000)
     found = bins_of_each(values, range(20_000))
