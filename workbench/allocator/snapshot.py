@@ -14,29 +14,32 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from workbench.allocator.vocabulary import (
+    ACTIONS,
+    ALLOC,
+    ALLOCATED,
+    FREE,
+    FREE_COMPLETED,
+    FREE_REQUESTED,
+    OOM,
+    PENDING,
+    SEGMENT_ALLOC,
+    SEGMENT_FREE,
+    SEGMENT_MAP,
+    SEGMENT_UNMAP,
+    SNAPSHOT,
+    STATES,
+)
+
 U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
-ACTIONS = (
-    "alloc",
-    "free_requested",
-    "free_completed",
-    "segment_alloc",
-    "segment_free",
-    "segment_map",
-    "segment_unmap",
-    "snapshot",
-    "oom",
-)
-"""Actions of a trace; `Snapshot.action` holds the index. Unknown ones are left out, and counted."""
-ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE = range(5)
-SEGMENT_MAP, SEGMENT_UNMAP, SNAPSHOT, OOM = range(5, 9)
-
-STATES = ("allocated", "pending", "free")
-"""States of a block; `Snapshot.block_state` holds the index. ``pending``: freed by the program,
-still used by a stream."""
-ALLOCATED, PENDING, FREE = range(3)
+__all__ = [
+    "ACTIONS", "ALLOC", "ALLOCATED", "FREE", "FREE_COMPLETED", "FREE_REQUESTED", "I32", "I64",
+    "OOM", "PENDING", "SEGMENT_ALLOC", "SEGMENT_FREE", "SEGMENT_MAP", "SEGMENT_UNMAP", "SNAPSHOT",
+    "STATES", "U8", "Annotation", "Frame", "Snapshot",
+]  # fmt: skip
 
 
 class Frame(NamedTuple):

@@ -1,0 +1,187 @@
+"""Opens allocator snapshots: a file that nobody vouches for, or the live allocator's own.
+
+A file is unpickled in a process of its own (`workbench.allocator.unpickle`), which may use so much
+memory, processor time and output and no more, and may build plain data only. This side never
+unpickles: it gets columns of numbers in a temporary file, which cannot be larger than its bound,
+and checks each before it is used (`workbench.allocator.assemble`). A live snapshot comes from
+torch in this same process and takes the same path without the border.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from array import array
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+import numpy as np
+
+from workbench.allocator.assemble import TYPES, Arrays, assemble
+from workbench.allocator.columns import Columns, columns_of
+from workbench.allocator.plain import RefusedError
+from workbench.allocator.snapshot import Snapshot
+from workbench.allocator.unpickle import MAGIC, REFUSED
+from workbench.records import RecordError
+
+LARGEST_BYTES = 4 << 30
+"""Of a file."""
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+_START = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from workbench.allocator.unpickle import run; run()"
+)
+_MEMORY_BASE, _MEMORY_PER_BYTE = 512 << 20, 24
+"""A recorded trace takes 4 to 9 times its file's size as dictionaries."""
+_OUTPUT_BASE, _OUTPUT_PER_BYTE = 16 << 20, 4
+"""An event is 30 bytes or more in a file and 41 as columns."""
+_SECONDS_BASE, _BYTES_PER_SECOND = 30, 4 << 20
+"""A tenth of the speed measured in ``tests/benchmarks/test_snapshot_decode.py``."""
+_LONGEST_REASON = 400
+
+
+def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
+    """One device of an allocator snapshot file (``torch.cuda.memory._dump_snapshot``).
+
+    Args:
+        path: the file; a pickle of any protocol.
+        device: device index; by default the one with the most events, then segments.
+
+    Raises:
+        FileNotFoundError: no file at ``path``.
+        RecordError: it is too large, no snapshot, does not hold ``device``, or asks for more than
+            plain data of its size may.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise FileNotFoundError(f"there is no file {str(path)!r} to read a snapshot from")
+    if not file.is_file():  # a named pipe would never end, a device never stop
+        raise RecordError(f"{file.name} is no file, so no allocator snapshot")
+    size = file.stat().st_size
+    if size > LARGEST_BYTES:
+        raise RecordError(
+            f"{file.name} has {size / 2**30:.1f} GiB; snapshots up to {LARGEST_BYTES / 2**30:g} "
+            "GiB are read: record fewer events (max_entries=) or without stacks (context=None)"
+        )
+    try:
+        with file.open("rb") as source, tempfile.TemporaryFile() as answer:
+            _run(source, answer, size, device)
+            found = _parse(answer, _OUTPUT_BASE + _OUTPUT_PER_BYTE * size)
+    except RefusedError as error:
+        raise RecordError(f"{file.name} is not a CUDA allocator snapshot: {error}") from None
+    except TimeoutError as error:
+        raise RecordError(f"{file.name} could not be read: {error}") from None
+    if (
+        device is not None
+        and found.other_devices
+        and not found.num_events + len(found.segment_bytes)
+    ):
+        names = ", ".join(f"cuda:{index}" for index in found.other_devices[:20])
+        raise RecordError(f"{file.name} holds {names}, not cuda:{device}: choose one of these")
+    return found
+
+
+def of_live(snapshot: Any, device: int | None = None) -> Snapshot:
+    """One device of what ``torch.cuda.memory._snapshot()`` returned in this process.
+
+    Raises:
+        RecordError: it is not of a schema we know.
+    """
+    try:
+        columns = columns_of(snapshot, device)
+        arrays = {name: _array(column) for name, column in columns.arrays.items()}
+        return assemble(columns, arrays)
+    except RefusedError as error:
+        raise RecordError(f"the allocator's snapshot cannot be read: {error}") from None
+
+
+def _run(source: BinaryIO, answer: IO[bytes], size: int, device: int | None) -> None:
+    """Unpickle ``source`` in a process of its own, into ``answer``."""
+    seconds = _SECONDS_BASE + size // _BYTES_PER_SECOND
+    bounds = (
+        min(_MEMORY_BASE + _MEMORY_PER_BYTE * size, _memory_of_machine()),
+        seconds,
+        _OUTPUT_BASE + _OUTPUT_PER_BYTE * size,
+    )
+    numbers = (-1 if device is None else device, size, *bounds)
+    command = [sys.executable, "-I", "-S", "-c", _START, _ROOT, *map(str, numbers)]
+    with tempfile.TemporaryFile() as said:
+        try:
+            done = subprocess.run(  # noqa: S603 - our own program, no shell
+                command, stdin=source, stdout=answer, stderr=said, timeout=seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"it takes longer than {seconds} s") from None
+        said.seek(0)
+        reason = said.read(_LONGEST_REASON).decode("ascii", "replace")
+    if done.returncode == REFUSED:
+        raise RefusedError(_sentence(reason))
+    if done.returncode != 0:
+        raise RefusedError(_ended(done.returncode, seconds))
+
+
+def _ended(status: int, seconds: int) -> str:
+    """Why a reader ended without a reason; a negative status is a signal's."""
+    if status == -24:  # SIGXCPU, which Windows does not name
+        return f"it takes longer than {seconds} s of processor time"
+    if status in (-11, -10, -7):  # SIGSEGV, and SIGBUS of macOS and Linux
+        return "it is nested too deeply to be read"
+    if status == -9:
+        return "the system ended its reader, which happens when memory runs out"
+    return f"it ended its reader (status {status})"
+
+
+def _parse(answer: IO[bytes], largest: int) -> Snapshot:
+    """The snapshot in what a reader wrote, none of which is believed before it is checked."""
+    answer.seek(0)
+    data = answer.read(largest + 1)
+    try:
+        columns, arrays = _unpack(data)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise RefusedError("its reader gave no columns") from None
+    return assemble(columns, arrays)
+
+
+def _unpack(data: bytes) -> tuple[Columns, Arrays]:
+    if data[:8] != MAGIC:
+        raise ValueError
+    at = 16 + int.from_bytes(data[8:16], "little")
+    header: dict[str, Any] = json.loads(data[16:at])
+    arrays: dict[str, Any] = {}
+    for name, (code, length) in header["columns"].items():
+        if TYPES[name] != code or length < 0:
+            raise ValueError
+        arrays[name] = np.frombuffer(data, code, length, at)
+        at += arrays[name].nbytes
+    columns = Columns(
+        device=int(header["device"]),
+        other_devices=[int(index) for index in header["other_devices"]],
+        settings=dict(header["settings"]),
+        num_unknown=int(header["num_unknown"]),
+        pools=[(int(first), int(second)) for first, second in header["pools"]],
+        strings=[str(text) for text in header["strings"]],
+    )
+    return columns, arrays
+
+
+def _array(column: array[int]) -> Any:
+    """A column as numpy sees it; an empty one has no buffer to look at."""
+    return np.frombuffer(column, column.typecode) if column else np.empty(0, column.typecode)
+
+
+def _memory_of_machine() -> int:
+    """Three quarters of the machine's memory in bytes, where the system says."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
+    except (AttributeError, OSError, ValueError):
+        return 1 << 62
+
+
+def _sentence(reason: str) -> str:
+    """A reason as one printable line."""
+    line = "".join(letter if letter.isprintable() else " " for letter in reason)
+    return " ".join(line.split()) or "its reader did not say why"

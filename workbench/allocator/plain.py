@@ -1,0 +1,126 @@
+"""Numbers and words out of a snapshot's dictionaries, each of the type it must be.
+
+A snapshot is a few long lists of dictionaries with the same keys. Walking them entry by entry costs
+several microseconds each; walking them key by key, with loops that run inside the interpreter
+(``map``, ``itemgetter``, ``array``), costs a tenth of that. ``array`` also does the checking: it
+takes whole numbers of 64 bits and nothing else, and only after it refused something is that
+something looked for, to name it.
+
+Nothing here compares, hashes or prints a value before its type is known: a tuple nested a million
+deep ends the process that hashes it. Standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+Row = dict[str, Any]
+_LONGEST_TEXT, _MOST_SETTINGS = 4096, 256
+
+
+class RefusedError(Exception):
+    """The snapshot is none, or holds what no snapshot does; the message is half a sentence."""
+
+
+def rows_of(value: Any, what: str) -> list[Row]:
+    """``value`` if it is a list of dictionaries.
+
+    Raises:
+        RefusedError: it is something else.
+    """
+    if type(value) is not list:
+        raise RefusedError(f"its schema is not one we know: the {what}s are no list")
+    kinds: set[type] = set(map(type, value)) - {dict}
+    if kinds:
+        raise RefusedError(f"its schema is not one we know: a {what} is a {_names(kinds)}")
+    return value
+
+
+def numbers(rows: Sequence[Row], key: str, what: str, default: int | None = None) -> array[int]:
+    """``key`` of every row, as signed 64-bit numbers.
+
+    Raises:
+        RefusedError: a row lacks it and there is no default, or it is no such number.
+    """
+    try:
+        values = list(map(itemgetter(key), rows))
+    except KeyError:
+        if default is None:
+            raise missing(key, what) from None
+        values = [row.get(key, default) for row in rows]
+    return signed(values, key, what)
+
+
+def signed(values: list[Any], key: str, what: str) -> array[int]:
+    """Whole numbers as signed 64 bits; those of the upper unsigned half are wrapped.
+
+    Raises:
+        RefusedError: a value is no number of 64 bits.
+    """
+    try:
+        return array("q", values)
+    except (TypeError, OverflowError):
+        kinds = set(map(type, values)) - {int, bool}
+    if kinds:
+        raise RefusedError(
+            f"its schema is not one we know: the {key!r} of a {what} is a {_names(kinds)}"
+        )
+    try:
+        return array("q", [value - (1 << 64) if value >= 1 << 63 else value for value in values])
+    except OverflowError:
+        raise RefusedError(f"the {key!r} of a {what} has more than 64 bits") from None
+
+
+def counts(values: array[int], key: str, what: str) -> array[int]:
+    """``values``, none of which is negative (or became so because it is larger than 2**63).
+
+    Raises:
+        RefusedError: one is.
+    """
+    if values and min(values) < 0:
+        raise RefusedError(f"the {key!r} of a {what} is negative or has more than 63 bits")
+    return values
+
+
+def missing(key: str, what: str) -> RefusedError:
+    """What to raise where a row lacks ``key``."""
+    return RefusedError(f"its schema is not one we know: a {what} has no {key!r}")
+
+
+def text(value: Any) -> str:
+    """``value`` as text that any encoding can write; empty if it is no string."""
+    if type(value) is not str:
+        return ""
+    value = value[:_LONGEST_TEXT]
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def settings_of(value: Any, depth: int = 2) -> dict[str, Any]:
+    """Allocator settings: strings, numbers and one level of dictionaries of them; no others."""
+    if type(value) is not dict:
+        return {}
+    kept: dict[str, Any] = {}
+    for key, item in list(value.items())[:_MOST_SETTINGS]:
+        if type(key) is not str:
+            continue
+        if type(item) is dict and depth > 1:
+            kept[text(key)] = settings_of(item, depth - 1)
+        elif type(item) is str:
+            kept[text(key)] = text(item)
+        elif _is_small_number(item):
+            kept[text(key)] = item
+    return kept
+
+
+def _is_small_number(value: Any) -> bool:
+    if type(value) is float:
+        return math.isfinite(value)
+    return type(value) in (int, bool) and -(1 << 63) <= value < 1 << 64
+
+
+def _names(kinds: set[type]) -> str:
+    return " or ".join(sorted(kind.__name__ for kind in kinds))
