@@ -45,7 +45,7 @@ def test_the_record_ends_in_what_the_allocator_holds():
     assert record.device == "cuda:0"
     active = torch.cuda.memory_stats()["active_bytes.all.current"]
     assert int(record.series()[:, -1].sum()) == active
-    assert int(record.segment_bytes.sum()) == torch.cuda.memory_reserved()
+    assert int(record.reserved()[-1]) == torch.cuda.memory_reserved()
     assert record.peak_bytes <= record.reserved_bytes
 
 
@@ -69,8 +69,7 @@ def test_categories_and_phases_reach_the_allocators_blocks():
     for name in ("parameters", "gradients"):
         assert requested <= end[name] <= requested + 4 * 512
     assert end["optimizer"] >= 2 * requested
-    live = record.segment_block_state == 0
-    parameters = record.segment_block_category[live] == CATEGORIES.index("parameters")
+    parameters = record.block_category[record.block_end < 0] == CATEGORIES.index("parameters")
     assert int(parameters.sum()) == 4
 
 

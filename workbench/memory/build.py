@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from workbench.allocator.snapshot import Snapshot
 from workbench.experiment.source import source_line
 from workbench.memory.attribution import Line
 from workbench.memory.blocks import Block, Mark
+from workbench.memory.bridge import snapshot_of
 from workbench.memory.categories import categorize
 from workbench.memory.cuda import AllocatorHistory, describe_blocks
+from workbench.memory.from_snapshot import allocator_columns, sources_of
+from workbench.memory.lives import Lives, lives_of
 from workbench.memory.recorder import Recorder
-from workbench.memory.trace import Columns, blocks_of, reserved_at, segment_columns
+from workbench.memory.storages import columns_without_allocator, count_events, since
 from workbench.records import MemoryRecord, Phase
 
 CPU_BASIS = (
@@ -25,8 +29,8 @@ CPU_BASIS = (
 )
 
 CUDA_BASIS = (
-    "Measured by the CUDA allocator: requested bytes rounded up to 512 B, workspaces included; "
-    "memory the driver or a library takes outside the allocator is not seen."
+    "Measured by the CUDA allocator: what blocks occupy, rounding and workspaces included; memory "
+    "the driver or a library takes outside the allocator is not seen."
 )
 
 
@@ -46,48 +50,52 @@ def build_record(
     what they were for. Turns the blocks' ticks into event numbers: call it once, at the end.
     """
     chosen = device or main_device(recorder.blocks)
-    columns = history.stop(chosen)
+    history_columns = history.stop(chosen)
     # Frees of this moment on other threads would change ``end`` under our hands.
     recorder.close()
     blocks = [block for block in recorder.blocks if block.device == chosen]
     phases = _renumber(blocks, recorder.marks)
-    basis = CPU_BASIS.format(device=chosen.upper())
-    if columns is not None:
-        seen, blocks = blocks, blocks_of(columns)
+    facts: dict[str, Any] = {"basis": CPU_BASIS.format(device=chosen.upper())}
+    if history_columns is not None:
+        snapshot = snapshot_of(history_columns)
+        lives = lives_of(snapshot)
+        columns = allocator_columns(snapshot, lives)
+        seen, blocks = blocks, blocks_of(snapshot, lives)
         describe_blocks(blocks, seen)
-        phases, basis = _phases_by_time(blocks, recorder.marks), CUDA_BASIS
+        times_ns = snapshot.time_us[lives.kept] * 1000
+        columns["event_time_us"] = since(times_ns, recorder.started_ns)
+        phases = _phases_by_time(times_ns, recorder.marks)
+        facts = {"basis": CUDA_BASIS, "allocator": columns}
     return record_of(
         blocks,
         phases,
-        columns,
         title=title,
         experiment=experiment,
         step=step,
         device=chosen,
-        basis=basis,
         started_ns=recorder.started_ns,
         notes=(*notes, *_notes(recorder, chosen)),
+        **facts,
     )
 
 
 def record_of(
     blocks: Sequence[Block],
     phases: Sequence[Phase],
-    allocator: Columns | None = None,
+    allocator: Mapping[str, Any] | None = None,
     *,
     started_ns: int,
     notes: Sequence[str],
     **facts: Any,
 ) -> MemoryRecord:
-    """A record of blocks with event numbers; ``allocator`` adds segments and reserved bytes."""
-    categories = categorize(blocks, phases)
+    """A record of blocks with event numbers.
+
+    ``allocator`` holds the columns that it alone knows, a row for each of the blocks.
+    """
     table = _Table()
     sources: dict[Line, int] = {}
     columns: dict[str, Any] = {
-        "block_start": [block.start for block in blocks],
-        "block_end": [block.end for block in blocks],
-        "block_bytes": [block.num_bytes for block in blocks],
-        "block_category": categories,
+        "block_category": categorize(blocks, phases),
         "block_op": [table.row(block.op) for block in blocks],
         "block_name": [table.row(block.name) for block in blocks],
         "block_module": [table.row(block.module) for block in blocks],
@@ -95,30 +103,43 @@ def record_of(
             -1 if block.line is None else sources.setdefault(block.line, len(sources))
             for block in blocks
         ],
-        "block_address": [-1 if block.device == "cpu" else block.address for block in blocks],
     }
     peak_event, peak_bytes = peak_of(blocks)
-    return MemoryRecord(
+    known = columns_without_allocator(blocks, started_ns) if allocator is None else dict(allocator)
+    record = MemoryRecord(
         torch_version=torch.__version__,
         captured_at=time.time(),
         notes=tuple(notes),
         strings=table.strings,
         sources=tuple(source_line(*line) for line in sources),
         phases=tuple(phases),
-        event_time_us=_times_us(blocks, started_ns),
         peak_event=peak_event,
         peak_bytes=peak_bytes,
-        reserved_bytes=-1 if allocator is None else reserved_at(allocator, peak_event),
+        reserved_bytes=-1,
+        certificate=None,
         **facts,
         **columns,
-        **(_no_segments() if allocator is None else segment_columns(allocator, blocks, categories)),
+        **known,
     )
+    if allocator is not None:
+        object.__setattr__(record, "reserved_bytes", int(record.reserved()[peak_event + 1]))
+    return record
 
 
-def _no_segments() -> dict[str, Any]:
-    names = ("address", "bytes", "stream", "pool", "block_segment", "block_offset")
-    names += ("block_bytes", "block_state", "block_category")
-    return {f"segment_{name}": [] for name in names}
+def blocks_of(snapshot: Snapshot, lives: Lives) -> list[Block]:
+    """The allocator's blocks as objects that can be described; times are in ns."""
+    device = f"cuda:{snapshot.device}"
+    times = [*(snapshot.time_us[lives.kept] * 1000).tolist(), 0]
+    rows, sources = sources_of(snapshot)
+    lines = [*(Line(line.filename, line.line, line.function) for line in sources), None]
+    found: list[Block] = []
+    columns = (lives.num_bytes, lives.address, lives.start, lives.end, rows[lives.stack])
+    for num_bytes, address, start, end, line in zip(*(c.tolist() for c in columns), strict=True):
+        block = Block(num_bytes, device, address)
+        block.start, block.end, block.line = start, end, lines[line]
+        block.started_ns, block.ended_ns = times[start], times[end]
+        found.append(block)
+    return found
 
 
 def main_device(blocks: Sequence[Block]) -> str:
@@ -143,21 +164,6 @@ def peak_of(blocks: Sequence[Block]) -> tuple[int, int]:
     return column - 1, int(totals[column])
 
 
-def count_events(blocks: Sequence[Block]) -> int:
-    """Allocations plus frees."""
-    return sum((block.start >= 0) + (block.end >= 0) for block in blocks)
-
-
-def _times_us(blocks: Sequence[Block], started_ns: int) -> npt.NDArray[np.int64]:
-    times = np.zeros(count_events(blocks), dtype=np.int64)
-    for block in blocks:
-        if block.start >= 0:
-            times[block.start] = block.started_ns
-        if block.end >= 0:
-            times[block.end] = block.ended_ns
-    return np.maximum.accumulate((times - started_ns) // 1000)
-
-
 def _renumber(blocks: Sequence[Block], marks: Sequence[Mark]) -> list[Phase]:
     """Replace ticks by event numbers without gaps, and marks by phases."""
     ticks = sorted(tick for block in blocks for tick in (block.start, block.end) if tick >= 0)
@@ -168,15 +174,9 @@ def _renumber(blocks: Sequence[Block], marks: Sequence[Mark]) -> list[Phase]:
     return _phases(marks, bounds, len(ticks))
 
 
-def _phases_by_time(blocks: Sequence[Block], marks: Sequence[Mark]) -> list[Phase]:
-    times = sorted(
-        time_ns
-        for block in blocks
-        for time_ns, event in ((block.started_ns, block.start), (block.ended_ns, block.end))
-        if event >= 0
-    )
-    bounds = np.searchsorted(times, [mark.time_ns for mark in marks]).tolist()
-    return _phases(marks, bounds, len(times))
+def _phases_by_time(times_ns: npt.NDArray[np.int64], marks: Sequence[Mark]) -> list[Phase]:
+    bounds = np.searchsorted(np.sort(times_ns), [mark.time_ns for mark in marks]).tolist()
+    return _phases(marks, bounds, len(times_ns))
 
 
 def _phases(marks: Sequence[Mark], bounds: Sequence[int], num_events: int) -> list[Phase]:

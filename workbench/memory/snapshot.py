@@ -15,16 +15,12 @@ from typing import Any
 import numpy as np
 
 from workbench.memory import unpickle
-from workbench.memory.build import record_of
-from workbench.memory.trace import blocks_of
+from workbench.memory.bridge import snapshot_of
+from workbench.memory.from_snapshot import record_of_snapshot
 from workbench.records import MemoryRecord, RecordError
 
 LARGEST_BYTES = 4 << 30
 SECONDS = 120
-BASIS = (
-    "Recorded by the CUDA allocator: requested bytes rounded up to 512 B; memory the driver or a "
-    "library takes outside the allocator is not in it."
-)
 
 
 def read_snapshot(path: Path) -> MemoryRecord:
@@ -39,33 +35,7 @@ def read_snapshot(path: Path) -> MemoryRecord:
 
 def snapshot_record(columns: dict[str, Any], *, title: str) -> MemoryRecord:
     """The record of a snapshot's columns."""
-    blocks = blocks_of(columns)
-    begin = min(
-        (b.started_ns or b.ended_ns for b in blocks if b.started_ns or b.ended_ns), default=0
-    )
-    return record_of(
-        blocks,
-        (),
-        columns,
-        started_ns=begin,
-        notes=_notes(columns, blocks),
-        title=title,
-        experiment=None,
-        step=None,
-        device=f"cuda:{columns['device']}",
-        basis=BASIS,
-    )
-
-
-def _notes(columns: dict[str, Any], blocks: list[Any]) -> list[str]:
-    notes = ["A snapshot does not say what a block was for, so every category is unknown."]
-    before = sum(block.start < 0 for block in blocks)
-    if before:
-        notes.append(f"The trace starts mid-life: {before:,} blocks were there before it.")
-    if columns["other_devices"]:
-        others = ", ".join(f"cuda:{index}" for index in columns["other_devices"])
-        notes.append(f"The file also holds {others}, not shown.")
-    return notes
+    return record_of_snapshot(snapshot_of(columns), title=title)
 
 
 def _read_columns(path: Path) -> dict[str, Any]:

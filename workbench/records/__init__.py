@@ -15,8 +15,10 @@ from workbench.records.graph import (
 )
 from workbench.records.graph_diff import DIFF_STATES, DiffSide, GraphDiff
 from workbench.records.memory import (
-    BLOCK_STATES,
     CATEGORIES,
+    EVENT_KINDS,
+    POOLS,
+    Certificate,
     MemoryChart,
     MemoryRecord,
     Phase,
@@ -38,17 +40,19 @@ from workbench.records.plain import to_json
 from workbench.records.source import SourceLine
 
 __all__ = [
-    "BLOCK_STATES",
     "CATEGORIES",
     "DIFF_STATES",
+    "EVENT_KINDS",
     "INNER_ENDS",
     "NODE_KINDS",
     "NOT_MEASURED",
+    "POOLS",
     "STORAGE_KINDS",
     "Badge",
     "Branch",
     "CaptureInfo",
     "CarryRow",
+    "Certificate",
     "CodeLine",
     "DiffSide",
     "ExperimentState",

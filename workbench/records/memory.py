@@ -1,8 +1,13 @@
-"""Allocations and frees over a stretch of code, as plain columns.
+"""What an allocator did over a stretch of code, as plain columns.
 
-Time is the *event index*: every allocation and every free is one event, numbered from 0. A block
-lives from ``block_start`` (the event that allocated it; -1 when it was there before recording) to
-``block_end`` (the event that freed it; -1 when it was still there at the end).
+Time is the *event index*: everything the allocator did is one event, numbered from 0; what kind of
+event is in ``event_kind``. A recording on CPU has allocations and frees only; a CUDA allocator also
+takes segments from the driver, gives them back, and runs out of memory.
+
+Blocks and segments are *lives*: a block lives from ``block_start`` (the event that allocated it; -1
+when it was there before recording) to ``block_end`` (the event that freed it; -1 when it was still
+there at the end), and a segment likewise. What lay where at any event follows from the lives that
+hold it; no map is stored.
 """
 
 from __future__ import annotations
@@ -28,8 +33,23 @@ CATEGORIES = (
 )
 """Stacking order from the bottom, everywhere. ``buffers`` is buffers + inputs."""
 
-BLOCK_STATES = ("allocated", "pending", "free")
-"""State of an allocator block; ``segment_block_state`` holds the index."""
+EVENT_KINDS = (
+    "alloc",
+    "free_requested",
+    "free",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "snapshot",
+    "oom",
+)
+"""What an event was; ``event_kind`` holds the index. ``free`` is the completed one; a request is an
+event of its own only where another event lies between the two, because a stream still used the
+block."""
+
+POOLS = ("small", "large")
+"""The allocator's pools; ``segment_pool`` holds the index. Blocks up to 1 MiB are in small."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +61,48 @@ class Phase:
     end: Annotated[int, After("start")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What a replay of the trace by the allocator's rules came to, beside what the trace says."""
+
+    addresses: Annotated[int, Least(0)]
+    """Allocations whose address the replay foretold, of ``num_addresses``."""
+    num_addresses: Annotated[int, Least(0)]
+    segments: Annotated[int, Least(0)]
+    """New segments whose size it foretold."""
+    num_segments: Annotated[int, Least(0)]
+    releases: Annotated[int, Least(0)]
+    """Segments released in the order it foretold."""
+    num_releases: Annotated[int, Least(0)]
+    blocks: Annotated[int, Least(0)]
+    """Blocks of the final segments that lie as it foretold."""
+    num_blocks: Annotated[int, Least(0)]
+    first_difference: str
+    """One sentence on the first thing that came out differently, empty where nothing did."""
+    covers: str
+    """The settings and cases that the trace exercises, and so the only ones that it certifies."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the replay reproduced everything the trace tells."""
+        return (self.addresses, self.segments, self.releases, self.blocks) == (
+            self.num_addresses,
+            self.num_segments,
+            self.num_releases,
+            self.num_blocks,
+        )
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryRecord(Record):
     """What was allocated, when, by what, and how much was live at every event.
 
-    ``bytes`` are requested bytes of storages on CPU and rounded block bytes on CUDA
+    ``block_bytes`` are requested bytes of storages on CPU and what a block occupies on CUDA
     (``basis`` says which).
     """
 
-    schema: ClassVar[str] = "workbench.memory/1"
-    tables: ClassVar[tuple[str, ...]] = ("event", "block", "segment", "segment_block")
+    schema: ClassVar[str] = "workbench.memory/2"
+    tables: ClassVar[tuple[str, ...]] = ("event", "block", "segment", "oom")
 
     title: str
     experiment: str | None
@@ -68,11 +120,19 @@ class MemoryRecord(Record):
     phases: Annotated[tuple[Phase, ...], Index("event", end=True)]
 
     event_time_us: Annotated[I64, Ascending()]
-    """Microseconds since recording began, one per event."""
+    """Microseconds since recording began, one per event; all 0 where the file has no times."""
+    event_kind: Annotated[U8, Index(EVENT_KINDS)]
+    """Index into `EVENT_KINDS`."""
 
     block_start: Annotated[I32, Index("event", none=True)]
     block_end: Annotated[I32, Index("event", none=True), After("block_start")]
+    block_pending: Annotated[I32, Index("event", none=True)]
+    """The event that asked for the block to be freed where it stayed *pending* until ``block_end``,
+    because a stream still used it; -1 where it was freed at once, or not at all."""
     block_bytes: Annotated[I64, Least(0)]
+    """What it occupies: the request, rounded up, and a rest too small to be split off."""
+    block_requested: Annotated[I64, Least(0)]
+    """What was asked for."""
     block_category: Annotated[U8, Index(CATEGORIES)]
     """Index into `CATEGORIES`."""
     block_op: Annotated[I32, Index("strings")]
@@ -85,6 +145,10 @@ class MemoryRecord(Record):
     """Index into ``sources``, -1 where unknown."""
     block_address: Annotated[I64, Least(-1)]
     """Device address on CUDA, -1 on CPU."""
+    block_segment: Annotated[I32, Index("segment", none=True)]
+    """Row of the segment in which it was allocated; -1 on CPU or where that is unknown."""
+    block_stream: I64
+    """The stream it was allocated for; 0 is the default stream."""
 
     peak_event: Annotated[int, Index("event", none=True)]
     """First event at which the live bytes were largest; -1 for an empty record."""
@@ -92,18 +156,28 @@ class MemoryRecord(Record):
     reserved_bytes: Annotated[int, Least(-1)]
     """What the allocator held of the device at the peak; -1 where that has no meaning (CPU)."""
 
+    segment_start: Annotated[I32, Index("event", none=True)]
+    """The event that took it from the driver (or mapped it); -1 when it was there before."""
+    segment_end: Annotated[I32, Index("event", none=True), After("segment_start")]
+    """The event that gave it back (or unmapped it); -1 when it was still there at the end."""
     segment_address: I64
     segment_bytes: Annotated[I64, Least(0)]
     segment_stream: I64
-    segment_pool: Annotated[U8, Index(("small", "large"))]
-    """0 small, 1 large."""
-    segment_block_segment: Annotated[I32, Index("segment")]
-    """For every allocator block at the end: the row of its segment."""
-    segment_block_offset: Annotated[I64, Least(0)]
-    segment_block_bytes: Annotated[I64, Least(0)]
-    segment_block_state: Annotated[U8, Index(BLOCK_STATES)]
-    """Index into `BLOCK_STATES`."""
-    segment_block_category: Annotated[U8, Index(CATEGORIES)]
+    segment_pool: Annotated[U8, Index(POOLS)]
+    """Index into `POOLS`."""
+    segment_expandable: Annotated[U8, Index(("no", "yes"))]
+    """1 for a range mapped in an expandable segment; ranges that touch are one segment."""
+    segment_private: Annotated[I32, Least(0)]
+    """0 in the default pool, else the number of a private pool (a CUDA graph's, a ``MemPool``)."""
+
+    oom_event: Annotated[I32, Index("event")]
+    oom_bytes: Annotated[I64, Least(0)]
+    """What was asked for and refused."""
+    oom_free: Annotated[I64, Least(-1)]
+    """What the device still had free; -1 where the trace does not say."""
+
+    certificate: Certificate | None
+    """None for a recording on CPU, and where no replay was made."""
 
     def series(self) -> npt.NDArray[np.int64]:
         """Live bytes, ``[num_categories, num_events + 1]``; column 0 is before the first event."""
@@ -114,6 +188,14 @@ class MemoryRecord(Record):
         ends = self.block_end[freed] + 1
         np.subtract.at(delta, (self.block_category[freed], ends), self.block_bytes[freed])
         return np.cumsum(delta, axis=1)
+
+    def reserved(self) -> npt.NDArray[np.int64]:
+        """Bytes of all segments, ``[num_events + 1]``, as in `series`; zeros on CPU."""
+        delta = np.zeros(len(self.event_time_us) + 1, dtype=np.int64)
+        np.add.at(delta, self.segment_start + 1, self.segment_bytes)
+        ended = self.segment_end >= 0
+        np.subtract.at(delta, self.segment_end[ended] + 1, self.segment_bytes[ended])
+        return np.cumsum(delta)
 
     def at_peak(self) -> dict[str, int]:
         """Live bytes by category at the peak."""

@@ -31,7 +31,8 @@ CONSTANTS = {
     "NODE_KINDS": ("NodeKind", "graph"),
     "INNER_ENDS": ("InnerEnd", "graph"),
     "STORAGE_KINDS": ("StorageKind", "graph"),
-    "BLOCK_STATES": ("BlockState", "memory"),
+    "EVENT_KINDS": ("EventKind", "memory"),
+    "POOLS": ("Pool", "memory"),
     "DIFF_STATES": ("DiffState", "graph_diff"),
 }
 """Public tuples of `workbench.records`: the name of the union of their values, and their module."""

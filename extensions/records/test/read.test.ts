@@ -43,8 +43,8 @@ describe('records written by Python', () => {
     const graph = readRecordAs(GRAPH_RECORD, fixture('graph'));
     expect([...graph.node_sequence]).toEqual([-1, 2 ** 40, 2 ** 40 + 1]);
     const memory = readRecordAs(MEMORY_RECORD, fixture('memory'));
-    expect([...memory.block_address]).toEqual([0x7f1234567000, 0x7f1234567200, -1]);
-    expect([...memory.event_time_us]).toEqual([5, 17, 2 ** 41]);
+    expect([...memory.block_address]).toEqual([0x7f1234567000, 0x7f1234567400, -1]);
+    expect([...memory.event_time_us]).toEqual([5, 17, 2 ** 41, 2 ** 41]);
   });
 
   it('reads a chart in the order of the categories', () => {
@@ -80,7 +80,7 @@ describe('bytes that are no record', () => {
   it('says what it was given', () => {
     const graph = fixture('graph');
     expect(() => readRecordAs(MEMORY_RECORD, graph)).toThrow(
-      'expected a workbench.memory/1 record, got workbench.graph/3',
+      'expected a workbench.memory/2 record, got workbench.graph/3',
     );
     for (const read of [readRecord, (bytes: Uint8Array) => readRecordAs(GRAPH_RECORD, bytes)]) {
       expect(() => read(new Uint8Array(3))).toThrow('it has 3 bytes, which cannot hold its header');

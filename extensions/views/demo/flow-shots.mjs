@@ -22,7 +22,7 @@ const SCENES = {
   table: ['record=/flow_exit.wb', '[', 't'],
   narrow: ['record=/flow_exit.wb&captured=42&width=480'],
   empty: [''],
-  error: ['error=expected a workbench.gradient_flow/1 record, got workbench.memory/1'],
+  error: ['error=expected a workbench.gradient_flow/1 record, got workbench.memory/2'],
 };
 
 const { outputFiles } = await esbuild.build({

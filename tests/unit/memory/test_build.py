@@ -9,7 +9,7 @@ from workbench.memory.build import build_record, main_device, peak_of
 from workbench.memory.cuda import AllocatorHistory
 from workbench.memory.recorder import Recorder
 from workbench.memory.unpickle import columns_of
-from workbench.records import CATEGORIES, Phase
+from workbench.records import CATEGORIES, EVENT_KINDS, Phase
 
 
 def block(start: int, end: int, num_bytes: int, device: str = "cpu") -> Block:
@@ -122,8 +122,11 @@ def test_the_allocators_events_are_the_record_and_the_recorder_says_what_they_we
         Phase(name="forward", start=0, end=3),
         Phase(name="backward", start=3, end=5),
     )
-    names = [CATEGORIES[category] for category in record.segment_block_category]
-    assert names == ["parameters", "gradients", "unknown"]
+    assert record.block_requested.tolist() == [1024, 700, 33_000, 1000]
+    assert record.block_segment.tolist() == [0, 0, 0, 0]
+    assert [EVENT_KINDS[kind] for kind in record.event_kind] == [
+        "alloc", "alloc", "free", "free", "alloc",
+    ]  # fmt: skip
     assert record.event_time_us.tolist() == [2_000, 3_000, 3_500, 7_000, 8_000]
     assert record.reserved_bytes == 1 << 21
     assert "CUDA allocator" in record.basis

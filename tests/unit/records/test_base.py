@@ -64,7 +64,7 @@ def test_columns_are_copies_that_nobody_can_change() -> None:
 
 def test_reading_another_kind_says_which_was_found() -> None:
     with pytest.raises(
-        RecordError, match=r"expected a workbench.graph/3 record, got workbench.memory/1"
+        RecordError, match=r"expected a workbench.graph/3 record, got workbench.memory/2"
     ):
         GraphRecord.from_bytes(memory_record().to_bytes())
 

@@ -60,8 +60,8 @@ def module(parent: int) -> GraphModule:
         (memory_record(), {"block_end": [-1, 0, -1]}, "block_end[1] is 0, expected more than its"),
         (
             memory_record(),
-            {"phases": (Phase(name="forward", start=0, end=4),)},
-            "phases[0].end is 4, expected 0 to 3, as event has 3",
+            {"phases": (Phase(name="forward", start=0, end=5),)},
+            "phases[0].end is 5, expected 0 to 4, as event has 4",
         ),
         (memory_chart(), {"num_points": 3}, "bytes has 14 entries, expected 21 (num_points x 7)"),
         (gradient_flow(), {"norm": [1.0]}, "norm has 1 entries, expected 6 (rows x step)"),

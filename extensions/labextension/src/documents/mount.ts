@@ -53,7 +53,7 @@ export class MountedRecord implements Store<IRecordState, never> {
         return this.take(bytes, record, 'graph');
       case 'workbench.graph_diff/2':
         return this.take(bytes, record, 'diff');
-      case 'workbench.memory/1':
+      case 'workbench.memory/2':
         return this.take(bytes, record, 'memory');
       default:
         throw new RecordError(`a ${record.schema} record has no view of its own`);

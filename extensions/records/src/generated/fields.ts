@@ -16,6 +16,19 @@ const BRANCH: Shape = {
   after: 'int @node?',
 };
 
+const CERTIFICATE: Shape = {
+  addresses: 'int >=0',
+  num_addresses: 'int >=0',
+  segments: 'int >=0',
+  num_segments: 'int >=0',
+  releases: 'int >=0',
+  num_releases: 'int >=0',
+  blocks: 'int >=0',
+  num_blocks: 'int >=0',
+  first_difference: 'str',
+  covers: 'str',
+};
+
 const DIFF_SIDE: Shape = {
   title: 'str',
   model: 'str',
@@ -214,34 +227,42 @@ const MEMORY_RECORD: RecordFields = {
     peak_event: 'int @event?',
     peak_bytes: 'int >=0',
     reserved_bytes: 'int >=-1',
+    'certificate?': CERTIFICATE,
   },
   columns: {
     event: {
       time_us: 'I64 sorted',
+      kind: 'U8 @9',
     },
     block: {
       start: 'I32 @event?',
       end: 'I32 @event? >block_start',
+      pending: 'I32 @event?',
       bytes: 'I64 >=0',
+      requested: 'I64 >=0',
       category: 'U8 @7',
       op: 'I32 @strings',
       name: 'I32 @strings',
       module: 'I32 @strings',
       source: 'I32 @sources?',
       address: 'I64 >=-1',
+      segment: 'I32 @segment?',
+      stream: 'I64',
     },
     segment: {
+      start: 'I32 @event?',
+      end: 'I32 @event? >segment_start',
       address: 'I64',
       bytes: 'I64 >=0',
       stream: 'I64',
       pool: 'U8 @2',
+      expandable: 'U8 @2',
+      private: 'I32 >=0',
     },
-    segment_block: {
-      segment: 'I32 @segment',
-      offset: 'I64 >=0',
+    oom: {
+      event: 'I32 @event',
       bytes: 'I64 >=0',
-      state: 'U8 @3',
-      category: 'U8 @7',
+      free: 'I64 >=-1',
     },
   },
 };
@@ -282,6 +303,6 @@ export const FIELDS = new Map<string, RecordFields>([
   ['workbench.gradient_flow/1', GRADIENT_FLOW],
   ['workbench.graph/3', GRAPH_RECORD],
   ['workbench.memory_chart/1', MEMORY_CHART],
-  ['workbench.memory/1', MEMORY_RECORD],
+  ['workbench.memory/2', MEMORY_RECORD],
   ['workbench.graph_diff/2', GRAPH_DIFF],
 ]);

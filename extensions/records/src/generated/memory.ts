@@ -7,8 +7,31 @@ import type { SourceLine } from './source';
 export const CATEGORIES = ['parameters', 'optimizer', 'buffers', 'gradients', 'activations', 'temporaries', 'unknown'] as const;
 export type Category = (typeof CATEGORIES)[number];
 
-export const BLOCK_STATES = ['allocated', 'pending', 'free'] as const;
-export type BlockState = (typeof BLOCK_STATES)[number];
+export const EVENT_KINDS = ['alloc', 'free_requested', 'free', 'segment_alloc', 'segment_free', 'segment_map', 'segment_unmap', 'snapshot', 'oom'] as const;
+export type EventKind = (typeof EVENT_KINDS)[number];
+
+export const POOLS = ['small', 'large'] as const;
+export type Pool = (typeof POOLS)[number];
+
+/** What a replay of the trace by the allocator's rules came to, beside what the trace says. */
+export interface Certificate {
+  /** Allocations whose address the replay foretold, of ``num_addresses``. */
+  readonly addresses: number;
+  readonly num_addresses: number;
+  /** New segments whose size it foretold. */
+  readonly segments: number;
+  readonly num_segments: number;
+  /** Segments released in the order it foretold. */
+  readonly releases: number;
+  readonly num_releases: number;
+  /** Blocks of the final segments that lie as it foretold. */
+  readonly blocks: number;
+  readonly num_blocks: number;
+  /** One sentence on the first thing that came out differently, empty where nothing did. */
+  readonly first_difference: string;
+  /** The settings and cases that the trace exercises, and so the only ones that it certifies. */
+  readonly covers: string;
+}
 
 /**
  * A `MemoryRecord` reduced to what the panel's chart draws: at most 400 points.
@@ -38,11 +61,11 @@ export interface MemoryChart {
 /**
  * What was allocated, when, by what, and how much was live at every event.
  *
- * ``bytes`` are requested bytes of storages on CPU and rounded block bytes on CUDA
+ * ``block_bytes`` are requested bytes of storages on CPU and what a block occupies on CUDA
  * (``basis`` says which).
  */
 export interface MemoryRecord {
-  readonly schema: 'workbench.memory/1';
+  readonly schema: 'workbench.memory/2';
   readonly title: string;
   readonly experiment: string | null;
   readonly step: number | null;
@@ -56,11 +79,21 @@ export interface MemoryRecord {
   readonly strings: ReadonlyArray<string>;
   readonly sources: ReadonlyArray<SourceLine>;
   readonly phases: ReadonlyArray<Phase>;
-  /** Microseconds since recording began, one per event. */
+  /** Microseconds since recording began, one per event; all 0 where the file has no times. */
   readonly event_time_us: Float64Array;
+  /** Index into `EVENT_KINDS`. */
+  readonly event_kind: Uint8Array;
   readonly block_start: Int32Array;
   readonly block_end: Int32Array;
+  /**
+   * The event that asked for the block to be freed where it stayed *pending* until ``block_end``,
+   * because a stream still used it; -1 where it was freed at once, or not at all.
+   */
+  readonly block_pending: Int32Array;
+  /** What it occupies: the request, rounded up, and a rest too small to be split off. */
   readonly block_bytes: Float64Array;
+  /** What was asked for. */
+  readonly block_requested: Float64Array;
   /** Index into `CATEGORIES`. */
   readonly block_category: Uint8Array;
   /** The operation that allocated it (``aten.convolution``). */
@@ -73,23 +106,35 @@ export interface MemoryRecord {
   readonly block_source: Int32Array;
   /** Device address on CUDA, -1 on CPU. */
   readonly block_address: Float64Array;
+  /** Row of the segment in which it was allocated; -1 on CPU or where that is unknown. */
+  readonly block_segment: Int32Array;
+  /** The stream it was allocated for; 0 is the default stream. */
+  readonly block_stream: Float64Array;
   /** First event at which the live bytes were largest; -1 for an empty record. */
   readonly peak_event: number;
   readonly peak_bytes: number;
   /** What the allocator held of the device at the peak; -1 where that has no meaning (CPU). */
   readonly reserved_bytes: number;
+  /** The event that took it from the driver (or mapped it); -1 when it was there before. */
+  readonly segment_start: Int32Array;
+  /** The event that gave it back (or unmapped it); -1 when it was still there at the end. */
+  readonly segment_end: Int32Array;
   readonly segment_address: Float64Array;
   readonly segment_bytes: Float64Array;
   readonly segment_stream: Float64Array;
-  /** 0 small, 1 large. */
+  /** Index into `POOLS`. */
   readonly segment_pool: Uint8Array;
-  /** For every allocator block at the end: the row of its segment. */
-  readonly segment_block_segment: Int32Array;
-  readonly segment_block_offset: Float64Array;
-  readonly segment_block_bytes: Float64Array;
-  /** Index into `BLOCK_STATES`. */
-  readonly segment_block_state: Uint8Array;
-  readonly segment_block_category: Uint8Array;
+  /** 1 for a range mapped in an expandable segment; ranges that touch are one segment. */
+  readonly segment_expandable: Uint8Array;
+  /** 0 in the default pool, else the number of a private pool (a CUDA graph's, a ``MemPool``). */
+  readonly segment_private: Int32Array;
+  readonly oom_event: Int32Array;
+  /** What was asked for and refused. */
+  readonly oom_bytes: Float64Array;
+  /** What the device still had free; -1 where the trace does not say. */
+  readonly oom_free: Float64Array;
+  /** None for a recording on CPU, and where no replay was made. */
+  readonly certificate: Certificate | null;
 }
 
 /** A named stretch of a step (``forward``, ``backward``, ``optimizer``): events [start, end). */
@@ -101,4 +146,4 @@ export interface Phase {
 
 export const MEMORY_CHART: Schema<MemoryChart> = 'workbench.memory_chart/1';
 
-export const MEMORY_RECORD: Schema<MemoryRecord> = 'workbench.memory/1';
+export const MEMORY_RECORD: Schema<MemoryRecord> = 'workbench.memory/2';
