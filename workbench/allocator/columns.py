@@ -116,10 +116,16 @@ def _add_trace(out: dict[str, array[int]], trace: list[Row], stacks: Stacks, poo
 
 def _codes(trace: list[Row]) -> list[int | None]:
     """The code of every entry's action; None where it is unknown."""
-    actions: list[Any] = [row.get("action") for row in trace]
+    try:
+        actions = list(map(itemgetter("action"), trace))
+    except KeyError:
+        actions = [row.get("action") for row in trace]
     if set(map(type, actions)) - {str}:
         actions = [text(action) for action in actions]
-    return [_CODES.get(action) for action in actions]
+    try:
+        return list(map(_CODES.__getitem__, actions))
+    except KeyError:
+        return [_CODES.get(action) for action in actions]
 
 
 def _of_events(trace: list[Row], codes: array[int], key: str) -> list[Any]:

@@ -97,6 +97,8 @@ def of_live(snapshot: Any, device: int | None = None) -> Snapshot:
         return assemble(columns, arrays)
     except RefusedError as error:
         raise RecordError(f"the allocator's snapshot cannot be read: {error}") from None
+    except RecursionError:
+        raise RecordError("the allocator's snapshot is nested too deeply to be read") from None
 
 
 def _run(source: BinaryIO, answer: IO[bytes], size: int, device: int | None) -> None:

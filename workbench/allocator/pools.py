@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 from workbench.allocator.plain import RefusedError, Row
@@ -30,32 +29,26 @@ class Pools:
             RefusedError: an id is no pair of unsigned 64-bit numbers.
         """
         ids = [row.get(key) for row in rows]
-        if set(map(type, ids)) <= {type(None)}:
-            return array("i", [NO_POOL]) * len(ids)
-        if not _all_pairs(ids):
-            ids = [_pair(one) for one in ids]
-        for one in dict.fromkeys(ids):
-            if one is not None and not 0 <= min(one) <= max(one) < 1 << 64:
-                raise RefusedError(f"a {key!r} is outside 64 unsigned bits")
-        row_of = {
-            one: NO_POOL if one is None else self.rows.setdefault(one, len(self.rows))
-            for one in dict.fromkeys(ids)
-        }
-        return array("i", map(row_of.__getitem__, ids))
+        if not ids:
+            return array("i")
+        first = self._row(ids[0])
+        if ids.count(ids[0]) == len(ids):  # most programs have one pool
+            return array("i", [first]) * len(ids)
+        return array("i", map(self._row, ids))
+
+    def _row(self, value: Any) -> int:
+        if value is None:
+            return NO_POOL
+        if type(value) not in (list, tuple) or len(value) != 2:
+            raise _refused(value)
+        first, second = value
+        if type(first) is not int or type(second) is not int:
+            raise _refused(value)
+        if not (0 <= first < 1 << 64 and 0 <= second < 1 << 64):
+            raise RefusedError("the number of a memory pool is outside 64 unsigned bits")
+        return self.rows.setdefault((first, second), len(self.rows))
 
 
-def _all_pairs(ids: list[Any]) -> bool:
-    """Whether these are pairs of whole numbers throughout; only then is it safe to hash them."""
-    return (
-        set(map(type, ids)) == {tuple}
-        and set(map(len, ids)) == {2}
-        and set(map(type, chain.from_iterable(ids))) == {int}
-    )
-
-
-def _pair(value: Any) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    if type(value) in (list, tuple) and len(value) == 2 and {type(n) for n in value} == {int}:
-        return value[0], value[1]
-    raise RefusedError("its schema is not one we know: a pool id is no pair of whole numbers")
+def _refused(value: Any) -> RefusedError:
+    kind = type(value).__name__
+    return RefusedError(f"its schema is not one we know: a pool id is a {kind}, not two numbers")

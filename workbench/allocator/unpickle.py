@@ -31,7 +31,7 @@ from workbench.allocator.plain import RefusedError
 MAGIC = b"WBALLOC1"
 REFUSED = 3
 """Exit status when the reason stands on stderr."""
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 16
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -55,7 +55,7 @@ def load(stream: BinaryIO) -> Any:
     """
     try:
         return PlainUnpickler(stream).load()
-    except (RefusedError, MemoryError):
+    except (RefusedError, MemoryError, RecursionError):
         raise
     except Exception as error:  # noqa: BLE001 - a hostile pickle may raise anything at all
         raise RefusedError(
@@ -117,6 +117,8 @@ def main(arguments: list[str]) -> int:
         write(columns_of(snapshot, None if device < 0 else device, size), sys.stdout.buffer)
     except RefusedError as error:
         reason = str(error)
+    except RecursionError:
+        reason = "it is nested too deeply to be read"
     except MemoryError:
         reason = "it needs more memory than a snapshot of its size can"
     except OSError as error:
