@@ -14,7 +14,6 @@ from workbench.allocator.snapshot import Snapshot
 from workbench.experiment.source import source_line
 from workbench.memory.attribution import Line
 from workbench.memory.blocks import Block, Mark
-from workbench.memory.bridge import snapshot_of
 from workbench.memory.categories import categorize
 from workbench.memory.cuda import AllocatorHistory, describe_blocks
 from workbench.memory.from_snapshot import allocator_columns, sources_of
@@ -50,14 +49,13 @@ def build_record(
     what they were for. Turns the blocks' ticks into event numbers: call it once, at the end.
     """
     chosen = device or main_device(recorder.blocks)
-    history_columns = history.stop(chosen)
+    snapshot = history.stop(chosen)
     # Frees of this moment on other threads would change ``end`` under our hands.
     recorder.close()
     blocks = [block for block in recorder.blocks if block.device == chosen]
     phases = _renumber(blocks, recorder.marks)
     facts: dict[str, Any] = {"basis": CPU_BASIS.format(device=chosen.upper())}
-    if history_columns is not None:
-        snapshot = snapshot_of(history_columns)
+    if snapshot is not None:
         lives = lives_of(snapshot)
         columns = allocator_columns(snapshot, lives)
         seen, blocks = blocks, blocks_of(snapshot, lives)

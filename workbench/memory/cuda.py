@@ -15,12 +15,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 
+from workbench.allocator.decode import of_live
+from workbench.allocator.snapshot import Snapshot
 from workbench.memory.blocks import Block
-from workbench.memory.unpickle import columns_of
 
 _MOST_EVENTS = 1_000_000
 _CLOCK_SLACK_NS = 200_000
@@ -52,8 +54,8 @@ class AllocatorHistory:
         self._offset_ns = time.time_ns() - time.perf_counter_ns()
         self._started_us = time.time_ns() // 1000
 
-    def stop(self, device: str) -> dict[str, Any] | None:
-        """The columns of ``device`` since `start`, times on Python's ``perf_counter`` clock."""
+    def stop(self, device: str) -> Snapshot | None:
+        """What ``device`` held, its trace since `start`, times on the ``perf_counter`` clock."""
         if not self.started:
             return None
         snapshot = cast(dict[str, Any], torch.cuda.memory._snapshot())
@@ -64,12 +66,9 @@ class AllocatorHistory:
         if index < len(traces):
             since = self._started_us
             traces[index] = [e for e in traces[index] if e.get("time_us", since) >= since]
-        columns = columns_of(snapshot, index)
-        offset_us = self._offset_ns // 1000
-        times = columns["trace_time_us"]
-        columns["trace_time_us"] = type(times)("q", [value - offset_us for value in times])
+        found = of_live(snapshot, index)
         self._started_us = -1
-        return columns
+        return replace(found, time_us=found.time_us - self._offset_ns // 1000)
 
 
 def describe_blocks(allocator: Sequence[Block], recorded: Sequence[Block]) -> None:

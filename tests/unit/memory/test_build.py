@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from workbench.allocator.decode import of_live
 from workbench.memory.blocks import Block, Mark
 from workbench.memory.build import build_record, main_device, peak_of
 from workbench.memory.cuda import AllocatorHistory
 from workbench.memory.recorder import Recorder
-from workbench.memory.unpickle import columns_of
 from workbench.records import CATEGORIES, EVENT_KINDS, Phase
 
 
@@ -67,11 +67,11 @@ class RecordedHistory(AllocatorHistory):
             "device": 0, "address": 0, "total_size": 1 << 21, "segment_type": "small",
             "blocks": blocks,
         }  # fmt: skip
-        self._columns = columns_of({"segments": [segment], "device_traces": [trace]})
+        self._snapshot = of_live({"segments": [segment], "device_traces": [trace]})
 
     def stop(self, device: str):
         assert device == "cuda:0"
-        return self._columns
+        return self._snapshot
 
 
 def test_the_allocators_events_are_the_record_and_the_recorder_says_what_they_were_for():

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workbench.memory import memory, snapshot
+from workbench.allocator import decode
+from workbench.memory import memory
 from workbench.records import RecordError
 
 TRACES = Path(__file__).parents[4] / "shared" / "traces"
 FILES = [
-    ("cnn_old_schema", 3_868),
+    ("cnn_old_schema", 3_877),
     ("transformer_forward_mixed", 4_578),
     ("transformer_training_step", 14_234),
     ("transformer_training_steady", 14_962),
@@ -77,7 +78,7 @@ def test_a_wrong_schema_is_named(tmp_path: Path):
 def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "big.pickle"
     path.write_bytes(pickle.dumps({"segments": []}))
-    monkeypatch.setattr(snapshot, "LARGEST_BYTES", 4)
+    monkeypatch.setattr(decode, "LARGEST_BYTES", 4)
     with pytest.raises(RecordError, match="snapshots up to"):
         memory(path)
 
