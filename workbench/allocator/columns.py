@@ -139,7 +139,7 @@ def _of_events(trace: list[Row], codes: array[int], key: str) -> list[Any]:
 def _of_event(row: Row, code: int, key: str) -> Any:
     if key in row:
         return row[key]
-    if code == OOM and "device_free" in row:
+    if code == OOM and key == "addr" and "device_free" in row:
         return row["device_free"]
     if code == SNAPSHOT:
         return 0

@@ -143,7 +143,7 @@ def _parse(answer: IO[bytes], largest: int) -> Snapshot:
     data = answer.read(largest + 1)
     try:
         columns, arrays = _unpack(data)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RefusedError("its reader gave no columns") from None
     return assemble(columns, arrays)
 

@@ -70,7 +70,8 @@ def signed(values: list[Any], key: str, what: str) -> array[int]:
             f"its schema is not one we know: the {key!r} of a {what} is a {_names(kinds)}"
         )
     try:
-        return array("q", [value - (1 << 64) if value >= 1 << 63 else value for value in values])
+        upper = range(1 << 63, 1 << 64)
+        return array("q", [value - (1 << 64) if value in upper else value for value in values])
     except OverflowError:
         raise RefusedError(f"the {key!r} of a {what} has more than 64 bits") from None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def made_snapshot(num_events: int, *, own_lists: bool = True, with_stacks: bool 
     """
     stacks = made_stacks() if with_stacks else [[]]
     free: dict[int, list[int]] = {size: [] for size in SIZES}
-    segments: list[tuple[int, int]] = []
+    segments: list[list[int]] = []  # address, size of its blocks, where the unused rest begins
+    open_segment: dict[int, list[int]] = {}
     trace: list[dict[str, Any]] = []
     live: dict[int, tuple[int, list[Any]]] = {}
 
@@ -61,10 +63,14 @@ def made_snapshot(num_events: int, *, own_lists: bool = True, with_stacks: bool 
         for number in range(PER_STEP):
             size, frames = SIZES[number % len(SIZES)], stacks[number % len(stacks)]
             if not free[size]:
-                address = BASE + len(segments) * SEGMENT
-                segments.append((address, size))
-                note("segment_alloc", address, SEGMENT, frames)
-                free[size] = [address + at for at in range(0, SEGMENT - size + 1, size)][::-1]
+                last = open_segment.get(size)
+                if last is None or last[2] + size > last[0] + SEGMENT:
+                    address = BASE + len(segments) * SEGMENT
+                    last = open_segment[size] = [address, size, address]
+                    segments.append(last)
+                    note("segment_alloc", address, SEGMENT, frames)
+                free[size].append(last[2])
+                last[2] += size
             taken.append(free[size].pop())
             live[taken[-1]] = size, frames
             note("alloc", taken[-1], size - 100, frames)
@@ -75,7 +81,7 @@ def made_snapshot(num_events: int, *, own_lists: bool = True, with_stacks: bool 
             note("free_completed", address, size - 100, frames)
             free[size].append(address)
     return {
-        "segments": [_segment(address, size, live) for address, size in segments],
+        "segments": [_segment(*segment, live) for segment in segments],
         "device_traces": [trace],
         "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": False},
         "external_annotations": [
@@ -85,17 +91,21 @@ def made_snapshot(num_events: int, *, own_lists: bool = True, with_stacks: bool 
     }
 
 
-def _segment(start: int, size: int, live: dict[int, tuple[int, list[Any]]]) -> dict[str, Any]:
+def _segment(
+    start: int, size: int, rest: int, live: dict[int, tuple[int, list[Any]]]
+) -> dict[str, Any]:
+    ends = [*range(start, rest, size), rest, start + SEGMENT]
     blocks: list[dict[str, Any]] = []
     held = 0
-    for at in range(start, start + SEGMENT, size):
-        length = min(size, start + SEGMENT - at)
-        state = "active_allocated" if at in live else "inactive"
-        held += length * (at in live)
+    for at, end in pairwise(ends):
+        if at == end:
+            continue
+        held += (end - at) * (at in live)
         blocks.append(
             {
-                "address": at, "size": length, "requested_size": max(0, length - 100),
-                "state": state, "frames": live.get(at, (0, []))[1],
+                "address": at, "size": end - at, "requested_size": end - at - 100,
+                "state": "active_allocated" if at in live else "inactive",
+                "frames": live.get(at, (0, []))[1],
             }
         )  # fmt: skip
     return {

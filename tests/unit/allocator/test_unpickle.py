@@ -25,7 +25,7 @@ needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="Windows has n
 
 
 def verdict(path: Path, data: bytes) -> str:
-    """The sentence ``data`` is refused with, or ``reads``; no attack may take this process along."""
+    """What ``data`` is refused with, or ``reads``; no attack may take this process along."""
     path.write_bytes(data)
     tracemalloc.start()
     started = time.monotonic()
