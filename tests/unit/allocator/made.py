@@ -32,7 +32,13 @@ def made_stacks(count: int = 400, depth: int = 30) -> list[list[dict[str, Any]]]
     return [chance.sample(frames[:-depth], depth - len(outer)) + outer for _ in range(count)]
 
 
-def made_snapshot(num_events: int, *, own_lists: bool = True, with_stacks: bool = True) -> Any:
+def made_snapshot(
+    num_events: int,
+    *,
+    own_lists: bool = True,
+    with_stacks: bool = True,
+    per_step: int = PER_STEP,
+) -> Any:
     """What ``torch.cuda.memory._snapshot()`` returns after ``num_events`` events or a few more.
 
     Args:
@@ -40,6 +46,7 @@ def made_snapshot(num_events: int, *, own_lists: bool = True, with_stacks: bool 
         own_lists: every event has a list of its own of shared frames, as torch makes them; else
             equal stacks are one list.
         with_stacks: whether there are stacks at all.
+        per_step: blocks allocated and freed in a step.
     """
     stacks = made_stacks() if with_stacks else [[]]
     free: dict[int, list[int]] = {size: [] for size in SIZES}
@@ -60,7 +67,7 @@ def made_snapshot(num_events: int, *, own_lists: bool = True, with_stacks: bool 
 
     while len(trace) < num_events:
         taken: list[int] = []
-        for number in range(PER_STEP):
+        for number in range(per_step):
             size, frames = SIZES[number % len(SIZES)], stacks[number % len(stacks)]
             if not free[size]:
                 last = open_segment.get(size)
@@ -115,7 +122,7 @@ def _segment(
     }  # fmt: skip
 
 
-def made_file(path: Path, num_events: int, **how: bool) -> Path:
+def made_file(path: Path, num_events: int, **how: Any) -> Path:
     """Write `made_snapshot` as torch would: pickle protocol 4, one object after the other."""
     with path.open("wb") as stream:
         pickle.dump(made_snapshot(num_events, **how), stream, protocol=4)
