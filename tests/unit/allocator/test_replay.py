@@ -1,0 +1,93 @@
+"""Real traces, replayed: every address, every segment, every release, every block in the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.unit.allocator.traces import FILES, snapshot_of
+from workbench.allocator.replay import replay
+from workbench.allocator.snapshot import ALLOC, SEGMENT_ALLOC, SEGMENT_FREE
+
+COUNTS = {
+    "cnn_old_schema": (1_935, 7, 0, 0),
+    "transformer_forward_mixed": (2_703, 461, 0, 0),
+    "transformer_training_step": (6_769, 791, 780, 0),
+    "transformer_training_steady": (7_591, 1, 0, 438),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_real_trace_is_reproduced_to_the_last_address(name):
+    snapshot = snapshot_of(name)
+    certificate = replay(snapshot).certificate
+    assert certificate.exact, certificate
+    addresses, segments, releases, inferred = COUNTS[name]
+    assert certificate.addresses.total == addresses == int((snapshot.action == ALLOC).sum())
+    assert certificate.segments.total == segments
+    assert certificate.releases.total == releases == int((snapshot.action == SEGMENT_FREE).sum())
+    assert certificate.num_inferred == inferred
+    assert certificate.blocks.total == len(snapshot.block_address)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_sizes_of_blocks_are_those_of_the_snapshot(name):
+    """Of blocks that were allocated in the trace and are still there."""
+    snapshot = snapshot_of(name)
+    sizes = replay(snapshot).sizes
+    allocated = snapshot.address[snapshot.action == ALLOC].tolist()
+    last = dict(zip(allocated, sizes, strict=True))
+    found = zip(
+        snapshot.block_address.tolist(),
+        snapshot.block_bytes.tolist(),
+        snapshot.block_state.tolist(),
+        strict=True,
+    )
+    checked = [
+        last[address] == size for address, size, state in found if not state and address in last
+    ]
+    assert all(checked)
+    assert len(checked) > 10 or name == "cnn_old_schema"
+
+
+def test_a_trace_that_is_not_what_the_allocator_does_is_told():
+    snapshot = snapshot_of("transformer_forward_mixed")
+    row = np.flatnonzero(snapshot.action == ALLOC)[1000]
+    address = snapshot.address.copy()
+    address[row] += 512
+    found = replay(replace(snapshot, address=address)).certificate
+    assert not found.exact
+    assert f"event {row:,}:" in found.first_difference
+    assert found.addresses.alike == 1000
+    assert "%" in str(found)
+
+
+def test_a_segment_of_another_size_is_told():
+    snapshot = snapshot_of("transformer_forward_mixed")
+    row = np.flatnonzero(snapshot.action == SEGMENT_ALLOC)[7]
+    size = snapshot.size.copy()
+    size[row] += 2 << 20
+    found = replay(replace(snapshot, size=size)).certificate
+    assert not found.exact
+    assert "a new segment of" in found.first_difference
+
+
+def test_another_order_of_releases_is_told():
+    snapshot = snapshot_of("transformer_training_step")
+    rows = np.flatnonzero(snapshot.action == SEGMENT_FREE)[100:102]
+    address, size = snapshot.address.copy(), snapshot.size.copy()
+    address[rows], size[rows] = address[rows[::-1]], size[rows[::-1]]
+    found = replay(replace(snapshot, address=address, size=size)).certificate
+    assert not found.exact
+    assert "given back" in found.first_difference
+
+
+def test_without_a_trace_nothing_is_certified():
+    snapshot = snapshot_of("cnn_old_schema")
+    names = ("action", "address", "size", "stream", "time_us", "trace_pool", "trace_stack")
+    bare = replace(snapshot, **{name: getattr(snapshot, name)[:0] for name in names})
+    found = replay(bare).certificate
+    assert not found.exact
+    assert found.blocks.is_exact

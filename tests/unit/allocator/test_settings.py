@@ -1,0 +1,71 @@
+"""Settings as torch writes and reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.allocator.settings import MIB, AllocatorSettings, SettingsError
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "default",
+        "max_split_size_mb:128",
+        "expandable_segments:True",
+        "garbage_collection_threshold:0.8",
+        "roundup_power2_divisions:8",
+        "large_segment_size_mb:32,max_split_size_mb:64",
+    ],
+)
+def test_settings_are_written_as_they_are_read(words):
+    found = AllocatorSettings.parse("" if words == "default" else words)
+    again = AllocatorSettings.parse("" if str(found) == "default" else str(found))
+    assert again == found
+
+
+def test_spaces_and_keys_of_other_parts_do_not_matter():
+    found = AllocatorSettings.parse(" expandable_segments : True , backend:native,")
+    assert found == AllocatorSettings(expandable_segments=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("max_split_size_mb:10", "at least 20 MiB"),
+        ("max_split_size_mb:many", "cannot be 'many'"),
+        ("max_split_size_mb", "has no value"),
+        ("expandable_segments:true", "cannot be 'true'"),
+        ("garbage_collection_threshold:1.5", "less than 1"),
+        ("roundup_power2_divisions:3", "power of two"),
+        ("roundup_power2_divisions:[1:x]", "cannot be"),
+        ("large_segment_size_mb:8", "above 10"),
+        ("max_non_split_rounding_mb:1", "at least 20 MiB"),
+        ("split:1", "known are max_split_size_mb"),
+    ],
+)
+def test_what_the_allocator_would_not_take_is_said(words, part):
+    with pytest.raises(SettingsError, match=part):
+        AllocatorSettings.parse(words)
+
+
+def test_settings_of_a_snapshot():
+    found = AllocatorSettings.of_snapshot(
+        {
+            "PYTORCH_CUDA_ALLOC_CONF": "large_segment_size_mb:32,something_new:7",
+            "max_split_size": 64 * MIB,
+            "garbage_collection_threshold": 0.5,
+            "expandable_segments": True,
+            "roundup_power2_divisions": {str(2**power): 4 for power in range(16)},
+        }
+    )
+    assert found == AllocatorSettings(
+        max_split_size=64 * MIB,
+        max_non_split_rounding=32 * MIB,
+        garbage_collection_threshold=0.5,
+        expandable_segments=True,
+        roundup_power2_divisions=(4,) * 16,
+        large_segment_size=32 * MIB,
+    )
+    assert AllocatorSettings.of_snapshot({}) == AllocatorSettings()
+    assert AllocatorSettings.of_snapshot({"max_split_size": -1}).max_split_size is None

@@ -1,0 +1,59 @@
+"""Where segments come from: the CUDA driver, as far as the allocator can tell."""
+
+from __future__ import annotations
+
+from workbench.allocator.settings import GIB, MIB
+
+_FIRST_ADDRESS = 0x7F00_0000_0000
+_FIRST_RANGE = 0x3000_0000_0000
+_ALIGNMENT = 2 * MIB
+DEFAULT_BYTES = 80 * GIB
+"""Memory of a device of which nothing is known; only the size of address ranges depends on it."""
+
+
+class Device:
+    """A card with so much memory.
+
+    Args:
+        capacity: bytes that can be allocated on it; None: as many as are asked for.
+        total: bytes of the card, by which the ranges of expandable segments are sized; by default
+            the capacity.
+    """
+
+    def __init__(self, capacity: int | None = None, total: int | None = None) -> None:
+        self.capacity = capacity
+        self.total = total or capacity or DEFAULT_BYTES
+        self.in_use = 0
+        """Bytes."""
+        self._next_address = _FIRST_ADDRESS
+        self._next_range = _FIRST_RANGE
+
+    def allocate(self, size: int) -> int | None:
+        """The address of ``size`` new bytes (``cudaMalloc``); None where they do not fit."""
+        if not self.map(size):
+            return None
+        address = self._next_address
+        self._next_address += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return address
+
+    def free(self, address: int, size: int) -> None:
+        """Give ``size`` bytes at ``address`` back (``cudaFree``)."""
+        del address
+        self.in_use -= size
+
+    def reserve(self, size: int) -> int:
+        """A range of ``size`` addresses without memory (``cuMemAddressReserve``)."""
+        address = self._next_range
+        self._next_range += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return address
+
+    def map(self, size: int) -> bool:
+        """Put memory behind ``size`` bytes of a range; False where there is not enough."""
+        if self.capacity is not None and self.in_use + size > self.capacity:
+            return False
+        self.in_use += size
+        return True
+
+    def unmap(self, size: int) -> None:
+        """Take the memory from ``size`` bytes of a range."""
+        self.in_use -= size

@@ -1,0 +1,216 @@
+"""The settings of the caching allocator that change where a block goes.
+
+Names and defaults are those of ``PYTORCH_CUDA_ALLOC_CONF``
+(``c10/core/AllocatorConfig.h``, ``c10/cuda/CUDAAllocatorConfig.h`` of torch 2.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+NUM_DIVISIONS = 16
+"""Intervals of sizes that `AllocatorSettings.roundup_power2_divisions` has an entry for: those
+from 1 MiB, 2 MiB, 4 MiB up to 32 GiB; what is smaller uses the first, what is larger the last."""
+_LEAST_LARGE_SEGMENT = 10 * MIB
+_IGNORED = (
+    "backend",
+    "pinned_num_register_threads",
+    "pinned_reserve_segment_size_mb",
+    "pinned_use_background_threads",
+    "pinned_use_cuda_host_register",
+    "release_lock_on_cudamalloc",
+    "release_lock_on_hipmalloc",
+    "graph_capture_record_stream_reuse",
+    "per_process_memory_fraction",
+)
+"""Keys that are known and do not move a block in a replay."""
+
+
+class SettingsError(ValueError):
+    """A setting that the allocator would not take."""
+
+
+@dataclass(frozen=True)
+class AllocatorSettings:
+    """What a replay is made under."""
+
+    max_split_size: int | None = None
+    """Bytes; a block of at least this many is never split. None: every block may be."""
+    max_non_split_rounding: int = 20 * MIB
+    """Bytes by which such a block may exceed the request that it is given to."""
+    garbage_collection_threshold: float = 0.0
+    """Part of the allowed memory from which unused segments are given back; 0: never."""
+    expandable_segments: bool = False
+    """Whether segments are ranges of addresses that pages are mapped into."""
+    roundup_power2_divisions: tuple[int, ...] = (0,) * NUM_DIVISIONS
+    """Into how many steps each power of two is divided when a size is rounded; 0: to 512 B."""
+    large_segment_size: int = 20 * MIB
+    """Bytes of a segment, or of a page of an expandable one, for blocks of 1 to 10 MiB."""
+
+    def __post_init__(self) -> None:
+        segment = self.large_segment_size
+        if segment <= _LEAST_LARGE_SEGMENT or segment % MIB:
+            raise SettingsError(
+                f"large_segment_size is {segment:,} B; it is a whole number of MiB above 10"
+            )
+        if self.max_split_size is not None and self.max_split_size < segment:
+            raise SettingsError(
+                f"max_split_size is {self.max_split_size:,} B; the allocator takes at least "
+                f"{segment // MIB} MiB (large_segment_size), or None for no limit"
+            )
+        if self.max_non_split_rounding < segment:
+            raise SettingsError(
+                f"max_non_split_rounding is {self.max_non_split_rounding:,} B; the allocator takes "
+                f"at least {segment // MIB} MiB (large_segment_size)"
+            )
+        if not 0 <= self.garbage_collection_threshold < 1:
+            raise SettingsError(
+                f"garbage_collection_threshold is {self.garbage_collection_threshold}; it is a part"
+                " of the allowed memory, from 0 (off) to less than 1"
+            )
+        divisions = self.roundup_power2_divisions
+        if len(divisions) != NUM_DIVISIONS or any(d < 0 or d & (d - 1) for d in divisions):
+            raise SettingsError(
+                f"roundup_power2_divisions is {divisions}; it has {NUM_DIVISIONS} entries, each 0 "
+                "or a power of two"
+            )
+
+    @classmethod
+    def of_snapshot(cls, found: Mapping[str, Any]) -> Self:
+        """The settings that a snapshot file says it was recorded under.
+
+        The defaults where it says nothing: files from before ``allocator_settings`` existed.
+
+        Raises:
+            SettingsError: a value is none that the allocator takes.
+        """
+        split = int(found.get("max_split_size", -1))
+        divisions = found.get("roundup_power2_divisions") or {}
+        sizes = [str(2**power) for power in range(NUM_DIVISIONS)]
+        base = cls.parse(str(found.get("PYTORCH_CUDA_ALLOC_CONF") or ""), tolerant=True)
+        return cls(
+            max_split_size=None if split < 0 else split,
+            max_non_split_rounding=base.max_non_split_rounding,
+            garbage_collection_threshold=float(found.get("garbage_collection_threshold", 0.0)),
+            expandable_segments=bool(found.get("expandable_segments", False)),
+            roundup_power2_divisions=tuple(int(divisions.get(size, 0)) for size in sizes),
+            large_segment_size=base.large_segment_size,
+        )
+
+    @classmethod
+    def parse(cls, words: str, *, tolerant: bool = False) -> Self:
+        """Settings written as in ``PYTORCH_CUDA_ALLOC_CONF``.
+
+        Args:
+            words: ``"expandable_segments:True,max_split_size_mb:128"``; empty for the defaults.
+            tolerant: leave out keys that are not known (a later version of torch wrote them).
+
+        Raises:
+            SettingsError: a key or a value is unknown, or not allowed.
+        """
+        found: dict[str, Any] = {}
+        for key, value in _pairs(words):
+            if key in _IGNORED or (tolerant and key not in _READERS):
+                continue
+            if key not in _READERS:
+                raise SettingsError(
+                    f"{key!r} is no setting of the allocator; known are {', '.join(_READERS)}"
+                )
+            name, read = _READERS[key]
+            try:
+                found[name] = read(value)
+            except ValueError:
+                raise SettingsError(f"{key} cannot be {value!r}") from None
+        segment = found.get("large_segment_size")
+        if segment is not None:
+            found.setdefault("max_non_split_rounding", segment)
+        return cls(**found)
+
+    def __str__(self) -> str:
+        """As in ``PYTORCH_CUDA_ALLOC_CONF``, what differs from the defaults; ``"default"``."""
+        written = {
+            "max_split_size": lambda v: f"max_split_size_mb:{v // MIB}",
+            "max_non_split_rounding": lambda v: f"max_non_split_rounding_mb:{v // MIB}",
+            "garbage_collection_threshold": lambda v: f"garbage_collection_threshold:{v:g}",
+            "expandable_segments": lambda v: f"expandable_segments:{v}",
+            "roundup_power2_divisions": _written_divisions,
+            "large_segment_size": lambda v: f"large_segment_size_mb:{v // MIB}",
+        }
+        parts = [
+            written[field.name](getattr(self, field.name))
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return ",".join(parts) or "default"
+
+
+def _pairs(words: str) -> list[tuple[str, str]]:
+    """``key:value`` parts; a value in brackets may hold commas and colons."""
+    parts: list[str] = []
+    depth = 0
+    for letter in "".join(words.split()):
+        if letter == "," and not depth:
+            parts.append("")
+            continue
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if not parts:
+            parts.append("")
+        parts[-1] += letter
+    pairs = [part.partition(":") for part in parts if part]
+    for key, colon, value in pairs:
+        if not colon or not value:
+            raise SettingsError(f"{key!r} has no value; write key:value, with commas between them")
+    return [(key, value) for key, _, value in pairs]
+
+
+def _megabytes(value: str) -> int:
+    return int(value) * MIB
+
+
+def _flag(value: str) -> bool:
+    if value not in ("True", "False"):
+        raise ValueError(value)
+    return value == "True"
+
+
+def _divisions(value: str) -> tuple[int, ...]:
+    """``8``, or ``[256:1,512:2,1024:4,>:8]``: megabytes and the number of divisions there.
+
+    What is below the first takes its number, what is above the last that of ``>``, and what is
+    between two of them and not named stays undivided, as in torch.
+    """
+    if not value.startswith("["):
+        return (int(value),) * NUM_DIVISIONS
+    found = [0] * NUM_DIVISIONS
+    last = -1
+    for part in value.strip("[]").split(","):
+        size, _, number = part.partition(":")
+        if size == ">":
+            found[last + 1 :] = [int(number)] * (NUM_DIVISIONS - last - 1)
+            continue
+        at = min(max(int(size).bit_length() - 1, 0), NUM_DIVISIONS - 1)
+        if last < 0:
+            found[:at] = [int(number)] * at
+        found[at] = int(number)
+        last = at
+    return tuple(found)
+
+
+def _written_divisions(divisions: tuple[int, ...]) -> str:
+    if len(set(divisions)) == 1:
+        return f"roundup_power2_divisions:{divisions[0]}"
+    each = ",".join(f"{2**power}:{number}" for power, number in enumerate(divisions))
+    return f"roundup_power2_divisions:[{each}]"
+
+
+_READERS: dict[str, tuple[str, Any]] = {
+    "max_split_size_mb": ("max_split_size", _megabytes),
+    "max_non_split_rounding_mb": ("max_non_split_rounding", _megabytes),
+    "garbage_collection_threshold": ("garbage_collection_threshold", float),
+    "expandable_segments": ("expandable_segments", _flag),
+    "roundup_power2_divisions": ("roundup_power2_divisions", _divisions),
+    "large_segment_size_mb": ("large_segment_size", _megabytes),
+}
