@@ -3,7 +3,8 @@
 Nothing is hooked. Forward hooks would make Dynamo recompile a compiled model and would be seen by
 code that lists a module's hooks, so the call stack is read instead, at the moment of the
 allocation: the innermost frame of ``nn.Module.__call__`` names the module, the innermost frame of a
-user file names the line, a frame of ``Optimizer.step`` says that an optimizer is at work.
+user file names the line, a frame of ``Optimizer.step`` says that an optimizer is at work. A walk
+ends as soon as module and line are known: what stands further out can only repeat itself.
 
 During backward the stack holds no module. There the node that is running
 (``torch._C._current_autograd_node``) carries a sequence number; the module whose forward made that
@@ -12,7 +13,7 @@ number was noted when it was made. A node whose number was never noted stays wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from torch import nn
 from workbench.experiment.source import is_user_file
 from workbench.memory.torch_private import (
     BACKWARD_CALLS,
+    GRAD_CALL,
     MODULE_CALL,
     OPTIMIZER_STEP,
     generated_modules,
@@ -34,7 +36,7 @@ from workbench.memory.torch_private import (
 LOSS = "loss"
 """The pseudo-module of forward code outside every module, as in `GraphRecord`."""
 
-_OTHER, _USER, _MODULE, _BACKWARD, _OPTIMIZER = range(5)
+_OTHER, _USER, _OUTERMOST, _MODULE, _BACKWARD, _OPTIMIZER = range(6)
 _MOST_NODES = 4096
 
 
@@ -54,9 +56,9 @@ class Site:
     line: Line | None = None
     in_module: bool = False
     in_backward: bool = False
+    in_grad: bool = False
+    """Under ``torch.autograd.grad``, which returns what it computes."""
     optimizer: torch.optim.Optimizer | None = None
-    inputs: tuple[torch.Tensor, ...] = ()
-    """Tensors the outermost module was called with."""
 
 
 class Attribution:
@@ -97,29 +99,51 @@ class Attribution:
         ``node`` is the autograd node that runs, or None outside backward.
         """
         found = Site()
-        innermost = outermost = None
+        kinds = self._kinds
+        inside: list[nn.Module] = []
+        settled = False  # of an optimizer's or backward's own code, only the line is still asked
         while frame is not None:
-            kind = self._kind(frame.f_code)
-            if kind == _USER and found.line is None:
-                code = frame.f_code
-                found.line = Line(code.co_filename, frame.f_lineno, code.co_name)
-            elif kind == _MODULE:
-                innermost, outermost = innermost or frame, frame
-            elif kind == _OPTIMIZER:
-                found.optimizer = _optimizer_of(frame)
-                break
-            elif kind == _BACKWARD:
-                found.in_backward = True
+            code = frame.f_code
+            kind = kinds.get(code)
+            if kind is None:
+                kind = kinds[code] = _kind_of(code)
+            if kind == _OTHER:
+                pass
+            elif kind <= _OUTERMOST:
+                found.line = found.line or Line(code.co_filename, frame.f_lineno, code.co_name)
+                settled = settled or self._is_known(inside)
+            elif not settled:
+                settled = self._enter(found, frame, kind, inside, node)
+            if kind == _OUTERMOST or (settled and found.line is not None):
                 break
             frame = frame.f_back
-        if innermost is not None and outermost is not None:
-            call = outermost.f_locals
-            self.path_of(call["self"])
-            found.module, found.in_module = self.path_of(innermost.f_locals["self"]), True
-            found.inputs = _plain_tensors(call)
+        if inside:
+            self.path_of(inside[-1])
+            found.module, found.in_module = self.path_of(inside[0]), True
         if node is not None:
             self._from_forward(found, node)
         return found
+
+    def _enter(
+        self, found: Site, frame: FrameType, kind: int, inside: list[nn.Module], node: Any
+    ) -> bool:
+        """Take note of a frame of PyTorch's own; whether nothing further out matters."""
+        if kind == _MODULE:
+            inside.append(frame.f_locals["self"])
+            return found.line is not None and self._is_known(inside)
+        if kind == _OPTIMIZER:
+            found.optimizer = _optimizer_of(frame)
+        else:
+            found.in_backward = True
+            caller = frame.f_back
+            found.in_grad = GRAD_CALL in (frame.f_code, caller.f_code if caller else None)
+            if node is not None and not inside:
+                self._from_forward(found, node)
+        return True
+
+    def _is_known(self, inside: list[nn.Module]) -> bool:
+        """Whether the innermost module's path is known, so that nobody asks for the outermost."""
+        return bool(inside) and id(inside[0]) in self._paths
 
     def note_nodes(self, site: Site) -> None:
         """Remember that the nodes made since the last call were made at ``site``."""
@@ -163,18 +187,16 @@ def _kind_of(code: CodeType) -> int:
         return _OPTIMIZER
     if any(code.co_filename == module.__file__ for module in generated_modules()):
         return _OTHER  # written by Inductor, wherever its cache lies
-    return _USER if is_user_file(code.co_filename) else _OTHER
+    if not is_user_file(code.co_filename):
+        return _OTHER
+    # nothing above a cell, or a script, can be a module or an optimizer at work
+    return _OUTERMOST if code.co_name == "<module>" else _USER
 
 
 def _optimizer_of(frame: FrameType) -> torch.optim.Optimizer | None:
     arguments = frame.f_locals.get("args", ())
     first = arguments[0] if arguments else None
     return first if isinstance(first, torch.optim.Optimizer) else None
-
-
-def _plain_tensors(call: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    values = (*call.get("args", ()), *call.get("kwargs", {}).values())
-    return tuple(v for v in values if isinstance(v, torch.Tensor) and not v.requires_grad)
 
 
 def _root_name(module: nn.Module) -> str:

@@ -19,13 +19,16 @@ class Block:
         "address",
         "category",
         "device",
+        "differentiable",
         "end",
         "ended_ns",
         "line",
+        "loose",
         "module",
         "name",
         "num_bytes",
         "op",
+        "result",
         "start",
         "started_ns",
     )
@@ -38,6 +41,12 @@ class Block:
         self.started_ns = self.ended_ns = 0
         self.op = self.name = self.module = self.category = ""
         self.line: Line | None = None
+        self.loose = False
+        """Made by forward code or code between phases that no module ran."""
+        self.differentiable = False
+        """Made in a backward that autograd recorded, for a backward of its own."""
+        self.result = False
+        """Made under ``torch.autograd.grad``: what outlives the call is what it returned."""
 
 
 class Mark(NamedTuple):

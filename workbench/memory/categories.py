@@ -5,8 +5,11 @@ The rest is told by its life:
 
 * *activations* are allocated in a forward and still there when that forward ends: held for
   backward, or by Python;
-* *temporaries* are allocated and freed within one phase, the intermediate values of backward
-  among them;
+* *temporaries* are allocated and freed within one phase, or between two, the intermediate values
+  of backward among them; so is what a step of an optimizer makes, never holds as state, and frees,
+  also where a closure's forward and backward come between;
+* what outlives a backward are *activations* where autograd recorded that backward
+  (``create_graph``), and *gradients* where ``torch.autograd.grad`` made it;
 * whatever else there is stays *unknown*.
 """
 
@@ -43,11 +46,15 @@ def adopt_model(recorder: Recorder, model: nn.Module, prefix: str = "") -> None:
 
 def adopt_optimizer(recorder: Recorder, optimizer: torch.optim.Optimizer) -> None:
     """Tell the recorder which storages are state of ``optimizer`` (moments, step counts)."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
+    for row, group in enumerate(optimizer.param_groups):
+        for column, parameter in enumerate(group["params"]):
             recorder.adopt(parameter, "parameters")
+            owner = recorder.name_of(parameter)
+            if not owner:  # no module that ran holds it: named by where the optimizer does
+                owner = f"param_groups[{row}][{column}]"
+                recorder.adopt(parameter, "parameters", name=owner)
             if parameter.grad is not None:
-                recorder.adopt(parameter.grad, "gradients")
+                recorder.adopt(parameter.grad, "gradients", name=f"{owner}.grad")
     for parameter, state in optimizer.state.items():
         owner = recorder.name_of(parameter)
         for key, tensor in _tensors(state):
@@ -68,13 +75,18 @@ def categorize(blocks: Sequence[Block], phases: Sequence[Phase]) -> list[int]:
 
 
 def _by_life(block: Block, phases: Sequence[Phase], starts: Sequence[int]) -> str:
-    row = bisect_right(starts, block.start) - 1
-    inside = block.start >= 0 and row >= 0 and block.start < phases[row].end
-    if not inside:
+    if block.start < 0 or not phases:
         return "unknown"
-    if 0 <= block.end < phases[row].end:
+    row = bisect_right(starts, block.start) - 1
+    phase = phases[row] if row >= 0 and block.start < phases[row].end else None
+    if phase is None:
+        following = starts[row + 1] if row + 1 < len(starts) else block.end + 1
+        return "temporaries" if 0 <= block.end < following else "unknown"
+    if 0 <= block.end < phase.end or (phase.name == "optimizer" and block.end >= 0):
         return "temporaries"
-    return "activations" if phases[row].name == "forward" else "unknown"
+    if phase.name == "forward" or block.differentiable:
+        return "activations"
+    return "gradients" if phase.name == "backward" and block.result else "unknown"
 
 
 def _tensors(value: Any, names: Sequence[str] = ()) -> Iterator[tuple[str, torch.Tensor]]:

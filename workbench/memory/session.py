@@ -14,6 +14,7 @@ from typing import Self
 import torch
 from torch import nn
 
+from workbench.experiment import experiments
 from workbench.memory import cuda
 from workbench.memory.build import build_record
 from workbench.memory.categories import adopt_model, adopt_optimizer
@@ -36,6 +37,7 @@ class MemoryRecording(MemoryView):
         self._recorder: Recorder | None = None
         self._models: list[tuple[nn.Module, str]] = []
         self._history = cuda.AllocatorHistory()
+        self._steps: dict[int, int] = {}
 
     def __enter__(self) -> Self:
         refuse_nested()
@@ -44,6 +46,7 @@ class MemoryRecording(MemoryView):
                 "this memory recording has been used already; write `with wb.memory() as mem:` for "
                 "a new one"
             )
+        self._steps = {id(experiment): experiment.step_count for experiment in experiments()}
         self._recorder = Recorder(on_root=self._saw_model, on_optimizer=adopt_optimizer)
         self._history.start()
         self._stack.enter_context(undispatched_memory())
@@ -61,6 +64,7 @@ class MemoryRecording(MemoryView):
         self._stack.close()
         self._settle(recorder)
         notes = [] if kind is None else [f"The block ended with {kind.__name__}: {error}"]
+        notes += self._trained_elsewhere()
         self._models.clear()
         self._recorder = None
         self.show(self._finished(recorder, notes))
@@ -69,6 +73,15 @@ class MemoryRecording(MemoryView):
         if threading.current_thread() is not threading.main_thread():
             notes.append(f"Recorded on the thread {threading.current_thread().name!r} only.")
         return build_record(recorder, self._history, title=self._title, notes=notes)
+
+    def _trained_elsewhere(self) -> list[str]:
+        """A recording is of one thread, and an experiment trains on a thread of its own: say so."""
+        return [
+            f"Experiment {experiment.name!r} trained meanwhile, on a thread of its own: its steps "
+            "are not part of this recording. `wb.memory(experiment)` records a step of it."
+            for experiment in experiments()
+            if experiment.step_count > self._steps.get(id(experiment), 0)
+        ]
 
     def _saw_model(self, recorder: Recorder, model: nn.Module, path: str) -> None:
         self._models.append((model, path))

@@ -30,6 +30,12 @@ BACKWARD_CALLS: frozenset[CodeType] = frozenset(
 )
 """Codes under which backward runs on the thread that asked for it."""
 
+GRAD_CALL: CodeType = torch.autograd.grad.__code__
+"""Code of ``torch.autograd.grad``, whose results belong to who called it."""
+
+_ACCUMULATE: type = vars(torch._C)["_functions"].AccumulateGrad
+_FUNCTORCH: Any = vars(torch._C)["_functorch"]
+
 OPTIMIZER_STEP = (sys.modules["torch.optim.optimizer"].__file__, "wrapper")
 """File and name of the wrapper of every ``Optimizer.step``; its ``args[0]`` is the optimizer."""
 
@@ -39,6 +45,16 @@ _PLAIN: Any = vars(torch.Tensor)["__torch_dispatch__"]
 def running_node() -> Any | None:
     """The autograd node whose backward runs on this thread, or None."""
     return torch._C._current_autograd_node()
+
+
+def in_backward() -> bool:
+    """Whether autograd's engine is at work on this thread, between two nodes too."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def leaf_of(node: Any) -> torch.Tensor | None:
+    """The leaf whose ``.grad`` the node makes; None for any other node."""
+    return node.variable if isinstance(node, _ACCUMULATE) else None
 
 
 def node_number(node: Any) -> int:
@@ -59,6 +75,13 @@ def storage_key(storage: torch.UntypedStorage) -> int:
 def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Indices and values of a COO tensor, coalesced or not."""
     return tensor._indices(), tensor._values()
+
+
+def without_transforms(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor under the wrappers of ``torch.func`` (``grad``, ``vmap``), or itself."""
+    while _FUNCTORCH.is_functorch_wrapped_tensor(tensor):
+        tensor = _FUNCTORCH.get_unwrapped(tensor)
+    return tensor
 
 
 def dispatches_itself(kind: type) -> bool:

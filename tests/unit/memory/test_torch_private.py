@@ -70,8 +70,56 @@ def test_backward_runs_under_the_known_codes_and_names_its_node():
 def test_accumulate_grad_knows_its_leaf():
     x = torch.ones(1, requires_grad=True)
     node = (x * 2).grad_fn.next_functions[0][0]
-    assert "AccumulateGrad" in node.name()
-    assert node.variable is x
+    assert torch_private.leaf_of(node) is x
+    assert torch_private.leaf_of((x * 2).grad_fn) is None
+    assert torch_private.leaf_of(None) is None
+
+
+def test_the_engine_says_whether_it_is_at_work():
+    seen = []
+
+    def hook(grad: torch.Tensor) -> None:
+        seen.append(torch_private.in_backward())
+
+    x = torch.ones(1, requires_grad=True)
+    x.register_hook(hook)
+    (x * 2).backward()
+    assert seen == [True]
+    assert not torch_private.in_backward()
+
+
+def test_the_wrappers_of_a_transform_are_seen_through():
+    seen = []
+
+    def square(x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch_private.without_transforms(x))
+        return (x * x).sum()
+
+    data = torch.ones(3, 2)
+    torch.func.vmap(torch.func.grad(square))(data)
+    assert seen[0].untyped_storage().data_ptr() == data.untyped_storage().data_ptr()
+    assert torch_private.without_transforms(data) is data
+
+
+def test_the_code_of_grad_stands_below_the_engine():
+    codes = []
+
+    class Spy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            frame = torch_private.caller(0)
+            while frame is not None:
+                codes.append(frame.f_code)
+                frame = frame.f_back
+            return grad * 2
+
+    x = torch.ones(1, requires_grad=True)
+    torch.autograd.grad(Spy.apply(x), x)
+    assert torch_private.GRAD_CALL in codes
 
 
 def test_a_storage_key_is_one_per_storage():
