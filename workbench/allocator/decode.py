@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from array import array
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -35,13 +36,22 @@ _START = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
     "from workbench.allocator.unpickle import run; run()"
 )
-_MEMORY_BASE, _MEMORY_PER_BYTE = 512 << 20, 24
+_MEMORY_BASE, _MEMORY_PER_BYTE = 512 << 20, 16
 """A recorded trace takes 4 to 9 times its file's size as dictionaries."""
 _OUTPUT_BASE, _OUTPUT_PER_BYTE = 16 << 20, 4
 """An event is 30 bytes or more in a file and 41 as columns."""
 _SECONDS_BASE, _BYTES_PER_SECOND = 30, 4 << 20
 """A tenth of the speed measured in ``tests/benchmarks/test_snapshot_decode.py``."""
 _LONGEST_REASON = 400
+_CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Where Linux says what a container may have, in control groups of version 2 and 1."""
+
+
+class _EndedError(Exception):
+    """The reader did not come to an end by itself."""
 
 
 def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
@@ -73,7 +83,7 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
             found = _parse(answer, _OUTPUT_BASE + _OUTPUT_PER_BYTE * size)
     except RefusedError as error:
         raise RecordError(f"{file.name} is not a CUDA allocator snapshot: {error}") from None
-    except TimeoutError as error:
+    except _EndedError as error:
         raise RecordError(f"{file.name} could not be read: {error}") from None
     if (
         device is not None
@@ -117,21 +127,21 @@ def _run(source: BinaryIO, answer: IO[bytes], size: int, device: int | None) -> 
                 command, stdin=source, stdout=answer, stderr=said, timeout=seconds, check=False
             )
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"it takes longer than {seconds} s") from None
+            raise _EndedError(f"it takes longer than {seconds} s") from None
         said.seek(0)
         reason = said.read(_LONGEST_REASON).decode("ascii", "replace")
     if done.returncode == REFUSED:
         raise RefusedError(_sentence(reason))
+    if done.returncode in (-11, -10, -7):  # SIGSEGV, and SIGBUS of macOS and Linux
+        raise RefusedError("it is nested too deeply to be read")
     if done.returncode != 0:
-        raise RefusedError(_ended(done.returncode, seconds))
+        raise _EndedError(_ended(done.returncode, seconds))
 
 
 def _ended(status: int, seconds: int) -> str:
     """Why a reader ended without a reason; a negative status is a signal's."""
     if status == -24:  # SIGXCPU, which Windows does not name
         return f"it takes longer than {seconds} s of processor time"
-    if status in (-11, -10, -7):  # SIGSEGV, and SIGBUS of macOS and Linux
-        return "it is nested too deeply to be read"
     if status == -9:
         return "the system ended its reader, which happens when memory runs out"
     return f"it ended its reader (status {status})"
@@ -176,11 +186,14 @@ def _array(column: array[int]) -> Any:
 
 
 def _memory_of_machine() -> int:
-    """Three quarters of the machine's memory in bytes, where the system says."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
-    except (AttributeError, OSError, ValueError):
-        return 1 << 62
+    """Three quarters of the memory of this machine or container in bytes, where that is known."""
+    known = [1 << 62]
+    with suppress(AttributeError, OSError, ValueError):
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for limit in _CONTAINER_LIMITS:
+        with suppress(OSError, ValueError):  # "max" is no number, and no limit
+            known.append(int(limit.read_text()))
+    return min(known) // 4 * 3
 
 
 def _sentence(reason: str) -> str:

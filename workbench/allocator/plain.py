@@ -33,10 +33,9 @@ def rows_of(value: Any, what: str) -> list[Row]:
         RefusedError: it is something else.
     """
     if type(value) is not list:
-        raise RefusedError(f"its schema is not one we know: the {what}s are no list")
-    kinds: set[type] = set(map(type, value)) - {dict}
-    if kinds:
-        raise RefusedError(f"its schema is not one we know: a {what} is a {_names(kinds)}")
+        raise RefusedError(f"its schema is not one we know: its {what} list is {_kinds([value])}")
+    if set(map(type, value)) - {dict}:
+        raise RefusedError(f"its schema is not one we know: a {what} is {_kinds(value, dict)}")
     return value
 
 
@@ -64,11 +63,11 @@ def signed(values: list[Any], key: str, what: str) -> array[int]:
     try:
         return array("q", values)
     except (TypeError, OverflowError):
-        kinds = set(map(type, values)) - {int, bool}
-    if kinds:
-        raise RefusedError(
-            f"its schema is not one we know: the {key!r} of a {what} is a {_names(kinds)}"
-        )
+        if set(map(type, values)) - {int, bool}:
+            kinds = _kinds(values, int, bool)
+            raise RefusedError(
+                f"its schema is not one we know: the {key!r} of a {what} is {kinds}"
+            ) from None
     try:
         upper = range(1 << 63, 1 << 64)
         return array("q", [value - (1 << 64) if value in upper else value for value in values])
@@ -123,5 +122,6 @@ def _is_small_number(value: Any) -> bool:
     return type(value) in (int, bool) and -(1 << 63) <= value < 1 << 64
 
 
-def _names(kinds: set[type]) -> str:
-    return " or ".join(sorted(kind.__name__ for kind in kinds))
+def _kinds(values: list[Any], *but: type) -> str:
+    """``of type list or str``: the types among ``values``, except some."""
+    return "of type " + " or ".join(sorted(kind.__name__ for kind in {*map(type, values)} - {*but}))

@@ -51,4 +51,6 @@ class Pools:
 
 def _refused(value: Any) -> RefusedError:
     kind = type(value).__name__
-    return RefusedError(f"its schema is not one we know: a pool id is a {kind}, not two numbers")
+    return RefusedError(
+        f"its schema is not one we know: a pool id of type {kind} is not two numbers"
+    )

@@ -10,17 +10,21 @@ settings the trace was recorded under, and the rules that the trace exercised.
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
 
-from workbench.allocator.device import Device
+import numpy as np
+
+from workbench.allocator.certificate import Certificate, Count
+from workbench.allocator.recorded_device import RELEASES, DifferenceError, RecordedDevice
 from workbench.allocator.restore import restore
+from workbench.allocator.rounding import MIN_BLOCK, SMALL_SIZE
 from workbench.allocator.settings import AllocatorSettings
 from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
 from workbench.allocator.snapshot import (
     ALLOC,
     FREE,
     FREE_COMPLETED,
+    I64,
     OOM,
     SEGMENT_ALLOC,
     SEGMENT_FREE,
@@ -30,57 +34,7 @@ from workbench.allocator.snapshot import (
 )
 from workbench.allocator.start_state import StartState, private_of, start_state
 
-_RELEASES = (SEGMENT_FREE, SEGMENT_UNMAP)
 _SEGMENTS = (SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP)
-
-
-@dataclass(frozen=True)
-class Count:
-    """So many of so many came out alike."""
-
-    alike: int
-    total: int
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether all did."""
-        return self.alike == self.total
-
-    def __str__(self) -> str:
-        return f"{self.alike:,} of {self.total:,}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certificate:
-    """How far a replay reproduced its trace."""
-
-    addresses: Count
-    """Blocks that were allocated where the allocator put them."""
-    segments: Count
-    """New segments, or mapped pages, of the right size at the right moment."""
-    releases: Count
-    """Segments given back in the right order."""
-    blocks: Count
-    """Blocks that are there in the end, in use or free, with the right address and size."""
-    num_inferred: int
-    """Blocks that were there before the trace and whose size had to be inferred."""
-    first_difference: str
-    """Where the replay first did something else; empty where it never did."""
-    settings: str
-    """What it was recorded and replayed under."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether everything came out alike."""
-        counts = self.addresses, self.segments, self.releases, self.blocks
-        alike = all(count.is_exact for count in counts) and not self.first_difference
-        return alike and self.addresses.total > 0
-
-    def __str__(self) -> str:
-        if self.exact:
-            return f"replay reproduces all {self.addresses.total:,} addresses"
-        share = 100 * self.addresses.alike / max(1, self.addresses.total)
-        return f"replay reproduces {share:.1f} % of the addresses: {self.first_difference}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,75 +42,14 @@ class Replay:
     """What a replay found out."""
 
     certificate: Certificate
-    sizes: list[int]
-    """Bytes that the block of each ``alloc`` of the trace took, in order."""
+    sizes: I64
+    """For every entry of the trace, bytes of the block that it is about: as the replay found them,
+    and behind a first difference what the request is rounded to."""
     start: StartState
     allocator: CachingAllocator
     """As the replay left it."""
     simulated_s: float
     """Processor seconds for the events alone, without the start and the comparison of the end."""
-
-
-class _DifferenceError(Exception):
-    """The simulator did something that the trace does not say."""
-
-
-class _Recorded(Device):
-    """A device that answers as the driver did, and checks what it is asked.
-
-    A request for memory fails where the trace gives segments back next: that is what the allocator
-    did because the driver had no more.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.expected: deque[tuple[int, int, int]] = deque()
-        """(action, address, bytes) of what the trace says about segments next."""
-        self.is_full = False
-        """Whether every request fails."""
-        self.num_new = self.num_released = 0
-        """Segments, or stretches of pages, that came and went as in the trace."""
-
-    def allocate(self, size: int) -> int | None:
-        """The address that the trace gives the next segment."""
-        return self._new(SEGMENT_ALLOC, size)
-
-    def map(self, size: int) -> bool:
-        """Whether the trace maps pages next."""
-        return self._new(SEGMENT_MAP, size) is not None
-
-    def reserve(self, size: int) -> int:
-        """The address of the first pages that the trace maps next."""
-        return self.expected[0][1] if self.expected else super().reserve(size)
-
-    def free(self, address: int, size: int) -> None:
-        """Compare a segment that is given back."""
-        self._released(SEGMENT_FREE, size, address)
-
-    def unmap(self, size: int) -> None:
-        """Compare pages that are given back."""
-        self._released(SEGMENT_UNMAP, size)
-
-    def _new(self, action: int, size: int) -> int | None:
-        if self.is_full or (self.expected and self.expected[0][0] in _RELEASES):
-            return None
-        if not self.expected:
-            raise _DifferenceError(f"a new segment of {size:,} B, where the trace has none")
-        found, address, expected = self.expected.popleft()
-        if (found, expected) != (action, size):
-            raise _DifferenceError(f"a new segment of {size:,} B, not of {expected:,} B")
-        self.num_new += 1
-        return address
-
-    def _released(self, action: int, size: int, address: int | None = None) -> None:
-        if not self.expected:
-            raise _DifferenceError(f"{size:,} B are given back, where the trace keeps them")
-        found, there, expected = self.expected.popleft()
-        if (found, expected) != (action, size) or address not in (None, there):
-            raise _DifferenceError(
-                f"{size:,} B are given back, where the trace gives {expected:,} B at {there:#x}"
-            )
-        self.num_released += 1
 
 
 def replay(snapshot: Snapshot) -> Replay:
@@ -172,7 +65,7 @@ class _Replay:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.settings = AllocatorSettings.of_snapshot(snapshot.settings)
-        self.device = _Recorded()
+        self.device = RecordedDevice()
         self.allocator = CachingAllocator(self.settings, self.device)
         self.start = start_state(snapshot, self.settings)
         restore(self.allocator, self.start)
@@ -185,11 +78,27 @@ class _Replay:
         try:
             self._do()
             self._finish()
-        except _DifferenceError as error:
+        except DifferenceError as error:
             difference = f"event {self.row:,}: {error}"
         took = time.thread_time() - began
         certificate = self._certificate(difference)
-        return Replay(certificate, self.sizes, self.start, self.allocator, took)
+        return Replay(certificate, self._entry_sizes(), self.start, self.allocator, took)
+
+    def _entry_sizes(self) -> I64:
+        found, before = self.snapshot, {}
+        sizes = np.maximum(MIN_BLOCK, -(-found.size // MIN_BLOCK) * MIN_BLOCK)
+        sizes[np.flatnonzero(found.action == ALLOC)[: len(self.sizes)]] = self.sizes
+        for segment in self.start.segments:
+            before |= {block.address: block.size for block in segment.blocks}
+        of_blocks = np.flatnonzero(found.action <= FREE_COMPLETED)
+        addresses, firsts = np.unique(found.address[of_blocks], return_index=True)
+        for address, row in zip(addresses.tolist(), of_blocks[firsts].tolist(), strict=True):
+            if found.action[row] != ALLOC and address in before:
+                sizes[row] = before[address]
+                done = row + 1
+                if done < len(sizes) and found.address[done] == address:
+                    sizes[done] = before[address]
+        return sizes
 
     def _do(self) -> None:
         """What the program did, event by event; some million a second, so all is at hand."""
@@ -211,7 +120,7 @@ class _Replay:
                         self._before_malloc()
                     address = malloc(requests[row], streams[row], pools[row] if pools else 0)
                     if address != addresses[row]:
-                        raise _DifferenceError(
+                        raise DifferenceError(
                             f"{requests[row]:,} B at {address:#x}, not at {addresses[row]:#x}"
                         )
                     keep(blocks[address].size)
@@ -220,7 +129,7 @@ class _Replay:
                 elif action == OOM:
                     self._run_out(requests[row], streams[row], pools[row] if pools else 0)
         except KeyError:
-            raise _DifferenceError(f"no block at {addresses[row]:#x} to free") from None
+            raise DifferenceError(f"no block at {addresses[row]:#x} to free") from None
         finally:
             self.row = row
 
@@ -239,19 +148,19 @@ class _Replay:
 
         The trace writes both alike. For want of memory, a new segment follows.
         """
-        if all(action in _RELEASES for action, _, _ in self.device.expected):
+        if all(action in RELEASES for action, _, _ in self.device.expected):
             self._give_back()
 
     def _give_back(self) -> None:
         if self.device.expected:
             self.allocator.empty_cache()
-            if self.device.expected and self.device.expected[0][0] in _RELEASES:
-                raise _DifferenceError("a segment is given back that the replay still uses")
+            if self.device.expected and self.device.expected[0][0] in RELEASES:
+                raise DifferenceError("a segment is given back that the replay still uses")
 
     def _finish(self) -> None:
         self._give_back()
         if self.device.expected:
-            raise _DifferenceError("the trace ends with a segment that was not needed")
+            raise DifferenceError("the trace ends with a segment that was not needed")
 
     def _run_out(self, size: int, stream: int, private: int) -> None:
         self.device.is_full = True
@@ -261,7 +170,7 @@ class _Replay:
             return
         finally:
             self.device.is_full = False
-        raise _DifferenceError(f"{size:,} B are found, where the trace runs out of memory")
+        raise DifferenceError(f"{size:,} B are found, where the trace runs out of memory")
 
     def _certificate(self, difference: str) -> Certificate:
         actions = self.snapshot.action
@@ -276,8 +185,23 @@ class _Replay:
             blocks=blocks,
             num_inferred=self.start.num_inferred,
             first_difference=difference,
-            settings=str(self.settings),
+            covers=f"{self.settings} settings; {', '.join(self._cases())}",
         )
+
+    def _cases(self) -> list[str]:
+        found = self.snapshot
+        pools = {size > SMALL_SIZE for size in self.sizes}
+        cases = [
+            f"{name} pool" for name, large in (("small", False), ("large", True)) if large in pools
+        ]
+        streams = len(np.unique(found.stream[found.action == ALLOC]))
+        if streams > 1:
+            cases.append(f"{streams} streams")
+        if any(self._private_pools()):
+            cases.append("private pools")
+        named = {SEGMENT_FREE: "segments given back", SEGMENT_MAP: "pages mapped"}
+        named |= {SEGMENT_UNMAP: "pages given back", OOM: "out of memory"}
+        return cases + [name for action, name in named.items() if (found.action == action).any()]
 
     def _final_blocks(self) -> Count:
         found = self.snapshot

@@ -22,7 +22,9 @@ import json
 import os
 import pickle
 import sys
+from contextlib import suppress
 from io import BufferedReader, FileIO
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from workbench.allocator.columns import Columns, columns_of
@@ -65,6 +67,8 @@ def load(stream: BinaryIO) -> Any:
 
 def limit(memory: int, seconds: int, output: int) -> None:
     """Bound what this process may take from now on; memory and output in bytes."""
+    with suppress(OSError), Path("/proc/self/oom_score_adj").open("w") as score:
+        score.write("1000")  # where memory runs out after all, Linux ends this process first
     try:
         import resource
     except ImportError:  # Windows

@@ -9,7 +9,14 @@ import pytest
 
 from tests.unit.allocator.traces import FILES, snapshot_of
 from workbench.allocator.replay import replay
-from workbench.allocator.snapshot import ALLOC, SEGMENT_ALLOC, SEGMENT_FREE
+from workbench.allocator.snapshot import (
+    ALLOC,
+    ALLOCATED,
+    FREE_COMPLETED,
+    FREE_REQUESTED,
+    SEGMENT_ALLOC,
+    SEGMENT_FREE,
+)
 
 COUNTS = {
     "cnn_old_schema": (1_935, 7, 0, 0),
@@ -29,6 +36,8 @@ def test_a_real_trace_is_reproduced_to_the_last_address(name):
     assert certificate.segments.total == segments
     assert certificate.releases.total == releases == int((snapshot.action == SEGMENT_FREE).sum())
     assert certificate.num_inferred == inferred
+    assert certificate.covers.startswith("default settings; small pool, large pool")
+    assert ("segments given back" in certificate.covers) == bool(releases)
     assert certificate.blocks.total == len(snapshot.block_address)
 
 
@@ -37,19 +46,33 @@ def test_sizes_of_blocks_are_those_of_the_snapshot(name):
     """Of blocks that were allocated in the trace and are still there."""
     snapshot = snapshot_of(name)
     sizes = replay(snapshot).sizes
-    allocated = snapshot.address[snapshot.action == ALLOC].tolist()
-    last = dict(zip(allocated, sizes, strict=True))
-    found = zip(
-        snapshot.block_address.tolist(),
-        snapshot.block_bytes.tolist(),
-        snapshot.block_state.tolist(),
-        strict=True,
+    allocated = snapshot.action == ALLOC
+    last = dict(zip(snapshot.address[allocated].tolist(), sizes[allocated].tolist(), strict=True))
+    there = snapshot.block_state == ALLOCATED
+    found = dict(
+        zip(
+            snapshot.block_address[there].tolist(),
+            snapshot.block_bytes[there].tolist(),
+            strict=True,
+        )
     )
-    checked = [
-        last[address] == size for address, size, state in found if not state and address in last
-    ]
-    assert all(checked)
-    assert len(checked) > 10 or name == "cnn_old_schema"
+    both = found.keys() & last.keys()
+    assert {address: last[address] for address in both} == {a: found[a] for a in both}
+    assert len(both) > 10 or name == "cnn_old_schema"
+
+
+def test_a_block_that_was_there_before_is_as_large_when_it_goes():
+    snapshot = snapshot_of("transformer_training_steady")
+    found = replay(snapshot)
+    before = {b.address: b.size for s in found.start.segments for b in s.blocks}
+    seen = set()
+    for row, (action, address) in enumerate(
+        zip(snapshot.action.tolist(), snapshot.address.tolist(), strict=True)
+    ):
+        if address in before and address not in seen and action in (FREE_REQUESTED, FREE_COMPLETED):
+            assert found.sizes[row] == before[address]
+        seen.add(address)
+    assert len(seen & before.keys()) > 400
 
 
 def test_a_trace_that_is_not_what_the_allocator_does_is_told():

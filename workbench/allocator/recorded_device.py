@@ -1,0 +1,72 @@
+"""The driver as a trace recorded it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from workbench.allocator.device import Device
+from workbench.allocator.snapshot import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP
+
+RELEASES = (SEGMENT_FREE, SEGMENT_UNMAP)
+
+
+class DifferenceError(Exception):
+    """The simulator did something that the trace does not say."""
+
+
+class RecordedDevice(Device):
+    """A device that answers as the driver did, and checks what it is asked.
+
+    A request for memory fails where the trace gives segments back next: that is what the allocator
+    did because the driver had no more.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expected: deque[tuple[int, int, int]] = deque()
+        """(action, address, bytes) of what the trace says about segments next."""
+        self.is_full = False
+        """Whether every request fails."""
+        self.num_new = self.num_released = 0
+        """Segments, or stretches of pages, that came and went as in the trace."""
+
+    def allocate(self, size: int) -> int | None:
+        """The address that the trace gives the next segment."""
+        return self._new(SEGMENT_ALLOC, size)
+
+    def map(self, size: int) -> bool:
+        """Whether the trace maps pages next."""
+        return self._new(SEGMENT_MAP, size) is not None
+
+    def reserve(self, size: int) -> int:
+        """The address of the first pages that the trace maps next."""
+        return self.expected[0][1] if self.expected else super().reserve(size)
+
+    def free(self, address: int, size: int) -> None:
+        """Compare a segment that is given back."""
+        self._released(SEGMENT_FREE, size, address)
+
+    def unmap(self, size: int) -> None:
+        """Compare pages that are given back."""
+        self._released(SEGMENT_UNMAP, size)
+
+    def _new(self, action: int, size: int) -> int | None:
+        if self.is_full or (self.expected and self.expected[0][0] in RELEASES):
+            return None
+        if not self.expected:
+            raise DifferenceError(f"a new segment of {size:,} B, where the trace has none")
+        found, address, expected = self.expected.popleft()
+        if (found, expected) != (action, size):
+            raise DifferenceError(f"a new segment of {size:,} B, not of {expected:,} B")
+        self.num_new += 1
+        return address
+
+    def _released(self, action: int, size: int, address: int | None = None) -> None:
+        if not self.expected:
+            raise DifferenceError(f"{size:,} B are given back, where the trace keeps them")
+        found, there, expected = self.expected.popleft()
+        if (found, expected) != (action, size) or address not in (None, there):
+            raise DifferenceError(
+                f"{size:,} B are given back, where the trace gives {expected:,} B at {there:#x}"
+            )
+        self.num_released += 1
