@@ -23,27 +23,36 @@ export function recordOf(blocks: readonly Block[], events: number, peak: number)
       { name: 'backward', start: 2, end: events },
     ],
     event_time_us: Array.from({ length: events }, (_, event) => event * 1000),
+    event_kind: Array.from({ length: events }, (_, event) =>
+      blocks.some(([start]) => start === event) ? 0 : 2,
+    ),
     block_start: column(0),
     block_end: column(1),
+    block_pending: blocks.map(() => -1),
     block_bytes: column(2),
+    block_requested: column(2),
     block_category: column(3),
     block_op: column(4),
     block_name: column(5),
     block_module: column(6),
     block_source: blocks.map(() => -1),
     block_address: blocks.map(() => -1),
+    block_stream: blocks.map(() => 0),
     peak_event: peak,
     peak_bytes: 0,
     reserved_bytes: -1,
+    segment_start: [],
+    segment_end: [],
     segment_address: [],
     segment_bytes: [],
     segment_stream: [],
     segment_pool: [],
-    segment_block_segment: [],
-    segment_block_offset: [],
-    segment_block_bytes: [],
-    segment_block_state: [],
-    segment_block_category: [],
+    segment_expandable: [],
+    segment_private: [],
+    oom_event: [],
+    oom_bytes: [],
+    oom_free: [],
+    certificate: null,
   };
   return { ...record, peak_bytes: readSeries(record).most };
 }
@@ -58,3 +67,42 @@ export const STEP = recordOf(
   4,
   2,
 );
+
+const MIB = 2 ** 20;
+export const BASE = 0x7f0000000000;
+
+/**
+ * A CUDA allocator: a large segment of 20 MiB with a parameter, a hole and an activation that is
+ * pending from event 2 to 4, and one of 2 MiB in the small pool that is released at event 5.
+ */
+export const CUDA: MemoryColumns = (() => {
+  const record = recordOf(
+    [
+      [-1, -1, 8 * MIB, PARAMETERS, 0, 3, 5],
+      [0, 4, 4 * MIB, ACTIVATIONS, 1, 0, 4],
+      [1, 3, 1024, GRADIENTS, 2, 0, 4],
+    ],
+    6,
+    1,
+  );
+  return {
+    ...record,
+    device: 'cuda:0',
+    event_kind: [0, 0, 1, 2, 2, 4],
+    block_pending: [-1, 2, -1],
+    block_requested: [8 * MIB - 100, 3 * MIB, 1000],
+    block_address: [BASE, BASE + 12 * MIB, BASE + 64 * MIB],
+    reserved_bytes: 22 * MIB,
+    segment_start: [-1, -1],
+    segment_end: [-1, 5],
+    segment_address: [BASE, BASE + 64 * MIB],
+    segment_bytes: [20 * MIB, 2 * MIB],
+    segment_stream: [0, 0],
+    segment_pool: [1, 0],
+    segment_expandable: [0, 0],
+    segment_private: [0, 0],
+    oom_event: [1],
+    oom_bytes: [64 * MIB],
+    oom_free: [MIB],
+  };
+})();

@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { holdersAt, peakPlace } from '../src/memory/blocks';
 import { peakSentence } from '../src/memory/sentence';
-import { isLive, readSeries, reduce } from '../src/memory/series';
+import { matcher } from '../src/memory/filter';
+import { LiveBlocks } from '../src/memory/live';
+import { isLive, readSeries } from '../src/memory/series';
 import { mount, type MemoryViewState } from '../src/memory';
-import { ACTIVATIONS, KIB, PARAMETERS, recordOf, STEP, STRINGS, type Block } from './memory-data';
+import { ACTIVATIONS, KIB, PARAMETERS, recordOf, STEP, STRINGS } from './memory-data';
 
 // jsdom has no canvas; the views draw nothing there and everything else works.
 HTMLCanvasElement.prototype.getContext = () => null;
@@ -22,26 +24,9 @@ describe('series', () => {
   it('agrees with the blocks that are live at every position', () => {
     const series = readSeries(STEP);
     for (let position = 0; position < series.length; position += 1) {
-      const { bytes } = holdersAt(STEP, position, { hidden: new Set(), query: '' }, 10);
+      const { bytes } = holdersAt(STEP, new LiveBlocks(STEP), position, () => true, 10);
       expect(bytes).toBe(series.total[position]);
     }
-  });
-
-  it('keeps a peak of one event however many events share a pixel', () => {
-    const events = 100_000;
-    const blocks: Block[] = [
-      [-1, -1, 10, PARAMETERS, 0, 0, 0],
-      [56_789, 56_790, 1_000_000, ACTIVATIONS, 0, 0, 0],
-    ];
-    const series = readSeries(recordOf(blocks, events, 56_789));
-    const picks = reduce(series, 0, events, 300);
-    expect(Math.max(...[...picks].map((at) => series.total[at] ?? 0))).toBe(1_000_010);
-  });
-
-  it('covers only the range that is asked for', () => {
-    const picks = reduce(readSeries(STEP), 1, 3, 8);
-    expect(Math.min(...picks)).toBeGreaterThanOrEqual(1);
-    expect(Math.max(...picks)).toBeLessThanOrEqual(3);
   });
 });
 
@@ -56,7 +41,8 @@ describe('the peak', () => {
 
 describe('holders', () => {
   const at = (query: string, hidden: number[] = []): number[] =>
-    holdersAt(STEP, 3, { hidden: new Set(hidden), query }, 10).blocks;
+    holdersAt(STEP, new LiveBlocks(STEP), 3, matcher(STEP, { hidden: new Set(hidden), query }), 10)
+      .blocks;
 
   it('come largest first', () => expect(at('')).toEqual([1, 0, 2]));
   it('can be found by module, operation, name, category and size', () => {
@@ -83,13 +69,17 @@ describe('the view', () => {
       ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
   };
 
-  it('opens at the peak, follows the scrubber and comes back with End', () => {
+  const frame = (): Promise<number> => new Promise(requestAnimationFrame);
+
+  it('opens at the peak, follows the scrubber and comes back with End', async () => {
     const host = shown({ record: STEP, error: null });
     expect(host.textContent).toContain('Who holds memory at the peak');
     press(host, 'Home');
+    await frame();
     expect(host.textContent).toContain('Who holds memory after event 0');
     expect(host.querySelectorAll('.wv-holders tbody tr')).toHaveLength(1);
     press(host, 'End');
+    await frame();
     expect(host.querySelectorAll('.wv-holders tbody tr')).toHaveLength(3);
   });
 

@@ -1,12 +1,7 @@
-/** Blocks at a moment: who holds memory, filtered and by size. */
-import { CATEGORIES, isLive, phaseAt, type MemoryColumns } from './series';
-
-export interface Filter {
-  /** Categories that are hidden. */
-  hidden: ReadonlySet<number>;
-  /** Words of the search; `>1MiB` and `<64KiB` compare sizes. */
-  query: string;
-}
+/** Blocks at a moment: who holds memory, the largest first, and what a block is called. */
+import { sourceLabel } from '../graph/dom';
+import type { LiveBlocks } from './live';
+import { CATEGORIES, phaseAt, type MemoryColumns } from './series';
 
 export interface Holders {
   /** Blocks, largest first, at most as many as asked for. */
@@ -15,64 +10,46 @@ export interface Holders {
   bytes: number;
 }
 
-const SIZE = /^([<>])(\d+(?:\.\d+)?)(b|kib|mib|gib|k|m|g)?$/;
-const FACTORS: Record<string, number> = {
-  b: 1,
-  k: 2 ** 10,
-  kib: 2 ** 10,
-  m: 2 ** 20,
-  mib: 2 ** 20,
-  g: 2 ** 30,
-  gib: 2 ** 30,
-};
-
 /** The blocks live at a position that pass the filter. */
 export function holdersAt(
   record: MemoryColumns,
+  live: LiveBlocks,
   position: number,
-  filter: Filter,
+  fits: (block: number) => boolean,
   most: number,
 ): Holders {
-  const fits = matcher(record, filter);
-  const blocks: number[] = [];
-  let bytes = 0;
-  for (let block = 0; block < record.block_start.length; block += 1) {
-    if (!isLive(record, block, position) || !fits(block)) continue;
-    blocks.push(block);
-    bytes += record.block_bytes[block] ?? 0;
-  }
+  live.moveTo(position);
   const size = (block: number): number => record.block_bytes[block] ?? 0;
-  blocks.sort((a, b) => size(b) - size(a) || a - b);
-  return { blocks: blocks.slice(0, most), count: blocks.length, bytes };
+  let blocks: number[] = [];
+  let count = 0;
+  let bytes = 0;
+  let least = -1;
+  for (let index = 0; index < live.count; index += 1) {
+    const block = live.rows[index] ?? 0;
+    if (!fits(block)) continue;
+    count += 1;
+    bytes += size(block);
+    // Only what can still be among the largest is kept and, now and then, put in order.
+    if (size(block) < least) continue;
+    blocks.push(block);
+    if (blocks.length < 4 * most) continue;
+    blocks = largest(blocks, size, most);
+    least = size(blocks[blocks.length - 1] ?? 0);
+  }
+  return { blocks: largest(blocks, size, most), count, bytes };
 }
 
-/** Whether a block passes the filter. */
-export function matcher(record: MemoryColumns, filter: Filter): (block: number) => boolean {
-  const words = filter.query.toLowerCase().split(/\s+/).filter(Boolean);
-  const tests = words.map((word): ((block: number) => boolean) => {
-    const size = SIZE.exec(word);
-    if (!size) return (block) => wordsOf(record, block).includes(word);
-    const limit = Number(size[2]) * (FACTORS[size[3] ?? 'b'] ?? 1);
-    const above = size[1] === '>';
-    return (block) => {
-      const bytes = record.block_bytes[block] ?? 0;
-      return above ? bytes > limit : bytes < limit;
-    };
-  });
-  return (block) =>
-    !filter.hidden.has(record.block_category[block] ?? 0) && tests.every((test) => test(block));
+function largest(blocks: number[], size: (block: number) => number, most: number): number[] {
+  return blocks.sort((a, b) => size(b) - size(a) || a - b).slice(0, most);
 }
 
-function wordsOf(record: MemoryColumns, block: number): string {
-  const category = CATEGORIES[record.block_category[block] ?? 0] ?? '';
-  const text = `${nameOf(record, block)} ${opOf(record, block)} ${moduleOf(record, block)} ${category}`;
-  return `${text} ${addressOf(record, block)}`.toLowerCase();
-}
-
-/** A block's own name, else its operation, its address, or what it is. */
+/** A block's own name, else its operation, its line, its address, or what it is. */
 export function titleOf(record: MemoryColumns, block: number): string {
   const category = CATEGORIES[record.block_category[block] ?? 0] ?? 'block';
-  return nameOf(record, block) || opOf(record, block) || addressOf(record, block) || category;
+  const known = nameOf(record, block) || opOf(record, block);
+  if (known) return known;
+  const source = record.sources[record.block_source[block] ?? -1];
+  return source ? sourceLabel(source) : addressOf(record, block) || category;
 }
 
 export function nameOf(record: MemoryColumns, block: number): string {

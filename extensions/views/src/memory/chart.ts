@@ -1,8 +1,17 @@
 /** The timeline's canvas: hover, click for the scrubber, drag for a range, wheel to zoom. */
 import { h } from '../graph/dom';
 import type { Palette } from '../graph/theme';
+import { patternsOf, type Patterns } from './patterns';
+import { releasesOf, type Release } from './releases';
 import { positionAt, xOf, type ChartView } from './scale';
-import { paintTimeline } from './timeline';
+import { paintTimeline, type Height } from './timeline';
+import {
+  paintPeak,
+  paintPhases,
+  paintRefusals,
+  paintReleases,
+  paintScrubber,
+} from './timeline-marks';
 
 export interface ChartEvents {
   scrub: (position: number) => void;
@@ -23,14 +32,23 @@ export class Chart {
   private view: ChartView | null = null;
   private palette: Palette | null = null;
   private frame = 0;
+  private patterns: Patterns | null = null;
+  private releases: Release[] = [];
+  /** Everything but the scrubber, as last drawn, and what it was drawn of. */
+  private readonly ground = document.createElement('canvas');
+  private drawn = '';
+  private y: Height = () => 0;
 
   constructor(private readonly events: ChartEvents) {
     this.listen();
   }
 
   show(view: ChartView | null, palette: Palette): void {
+    if (view && view.record !== this.view?.record) this.releases = releasesOf(view.record);
+    if (palette !== this.palette) this.patterns = null;
     this.view = view;
     this.palette = palette;
+    this.drawn = '';
     this.redraw();
   }
 
@@ -50,10 +68,28 @@ export class Chart {
     const context = element.getContext('2d');
     if (!context || !view || !palette || width < 40 || height < 40) return;
     const ratio = window.devicePixelRatio || 1;
-    element.width = Math.round(width * ratio);
-    element.height = Math.round(height * ratio);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    paintTimeline({ context, palette, width, height }, view);
+    const size = [Math.round(width * ratio), Math.round(height * ratio)] as const;
+    if (element.width !== size[0] || element.height !== size[1])
+      [element.width, element.height] = size;
+    this.patterns ??= patternsOf(context, palette);
+    const frame = { context, palette, patterns: this.patterns, width, height };
+    const key = [...size, view.from, view.to, view.axis, ...view.hidden].join();
+    if (key !== this.drawn) {
+      this.drawn = key;
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      this.y = paintTimeline(frame, view);
+      paintPhases(frame, view);
+      paintReleases(frame, view, this.releases);
+      paintPeak(frame, view, this.y);
+      paintRefusals(frame, view, this.y);
+      [this.ground.width, this.ground.height] = size;
+      this.ground.getContext('2d')?.drawImage(element, 0, 0);
+    } else {
+      context.setTransform(1, 0, 0, 1, 0, 0);
+      context.drawImage(this.ground, 0, 0);
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    }
+    paintScrubber(frame, view, this.y);
   }
 
   private at(event: MouseEvent): number {

@@ -1,1 +1,1 @@
-export { mount, type MemoryViewState } from './view';
+export { mount, type MemoryViewState } from './mount';

@@ -15,30 +15,46 @@ export function handleKey(view: MemoryView, event: KeyboardEvent): void {
 
 function typingKey(view: MemoryView, key: string): boolean {
   if (key !== 'Escape') return false;
-  view.search.value = '';
-  view.refresh();
+  view.bar.clear();
   view.chart.element.focus();
   return true;
 }
 
 function viewKey(view: MemoryView, event: KeyboardEvent): boolean {
-  const { chartView } = view;
-  if (!chartView) return false;
-  const onChart = event.target === view.chart.element;
+  const { model } = view;
+  if (!model) return false;
+  if (view.map.contains(event.target) && event.key.startsWith('Arrow'))
+    return view.map.walk(event.key);
+  const { scrubber, from, to } = model.view;
   const stride = event.shiftKey ? 10 : 1;
-  const { scrubber, from, to } = chartView;
-  const zoom = (factor: number): void =>
-    view.range(scrubber - (scrubber - from) * factor, scrubber + (to - scrubber) * factor);
-  if (event.key === 'ArrowLeft' && onChart) view.scrub(scrubber - stride);
-  else if (event.key === 'ArrowRight' && onChart) view.scrub(scrubber + stride);
+  const onChart = event.target === view.chart.element;
+  if (onChart && event.key === 'ArrowLeft') view.scrub(scrubber - stride);
+  else if (onChart && event.key === 'ArrowRight') view.scrub(scrubber + stride);
   else if (event.key === 'Home') view.scrub(0);
   else if (event.key === 'End') view.toPeak();
-  else if (event.key === '+' || event.key === '=') zoom(ZOOM);
-  else if (event.key === '-' || event.key === '_') zoom(1 / ZOOM);
-  else if (event.key === 'f' || event.key === 'F') view.range(0, Infinity);
-  else if (event.key === 't' || event.key === 'T') view.toggleTable();
-  else if (event.key === '/') view.search.focus();
-  else if (event.key === 'Escape' && view.selected !== null) view.select(view.selected);
+  else if (event.key === '/') view.bar.search.focus();
+  else if (event.key === 'Escape' && view.selected !== null) view.select(null);
+  else if (event.key === '+' || event.key === '=' || event.key === '-' || event.key === '_') {
+    const factor = event.key === '+' || event.key === '=' ? ZOOM : 1 / ZOOM;
+    view.range(scrubber - (scrubber - from) * factor, scrubber + (to - scrubber) * factor);
+  } else return letterKey(view, event.key.toLowerCase());
+  return true;
+}
+
+function letterKey(view: MemoryView, key: string): boolean {
+  const segments = view.model?.hasSegments ?? false;
+  const block = view.selected;
+  const record = view.model?.record;
+  if (key === 'f') view.range(0, Infinity);
+  else if (key === 't') view.show(view.face === 'table' ? 'map' : 'table');
+  else if (key === 'h') view.show('holders');
+  else if ((key === 'm' || key === 'l') && segments) view.show('map');
+  else if (key === 'r') view.bar.toRelease();
+  else if (key === 'o') view.bar.toRefusal();
+  else if (key === '[' && block !== null && (record?.block_start[block] ?? -1) >= 0)
+    view.scrub((record?.block_start[block] ?? 0) + 1);
+  else if (key === ']' && block !== null && (record?.block_end[block] ?? -1) >= 0)
+    view.scrub(record?.block_end[block] ?? 0);
   else return false;
   return true;
 }

@@ -8,20 +8,32 @@ import { swatch } from './tables';
 export class Keys {
   readonly element = h('div', { class: 'wv-keys', role: 'group', 'aria-label': 'Categories' });
   private used: boolean[] = [];
+  private readonly free = h(
+    'span',
+    { class: 'wv-state wv-state-f' },
+    'free, reserved ',
+    h('span', { class: 'wv-value' }),
+  );
+  private readonly line = h('span', { class: 'wv-state wv-state-l' }, 'reserved');
 
   constructor(private readonly onToggle: (category: number) => void) {}
 
   /** Starts over for a record; a category that never occurs in it only takes room. */
   open(series: Series): void {
-    this.used = series.live.map((values) => values.some((bytes) => bytes > 0));
+    this.used = series.live.map((values) => values?.some((bytes) => bytes > 0) ?? false);
     this.element.replaceChildren();
   }
 
   /** Shows the bytes at a position. */
   show(series: Series, position: number, hidden: ReadonlySet<number>): void {
     const parts = composition(series, position).filter(({ category }) => this.used[category]);
-    if (this.element.children.length !== parts.length)
-      this.element.replaceChildren(...parts.map(({ category }) => this.keyOf(category)));
+    if (!this.element.firstChild) {
+      this.element.append(...parts.map(({ category }) => this.keyOf(category)));
+      if (series.reserved) this.element.append(this.free, this.line);
+    }
+    const free = (series.reserved?.[position] ?? 0) - (series.total[position] ?? 0);
+    const value = this.free.querySelector('.wv-value');
+    if (value) value.textContent = formatBytes(free);
     parts.forEach(({ category, bytes }, index) => {
       const key = this.element.children[index];
       key?.setAttribute('aria-pressed', String(!hidden.has(category)));

@@ -1,34 +1,91 @@
 /** What part of a recording the chart shows, and where a position lies in it. */
-import type { MemoryColumns, Series } from './series';
+import type { Pyramid } from './pyramid';
+import { timeAt, type MemoryColumns, type Series } from './series';
 
-export const LEFT = 68;
-export const RIGHT = 14;
-export const PHASES = 20;
-export const TOP = PHASES + 22;
-export const BOTTOM = 24;
+export const LEFT = 72;
+export const RIGHT = 18;
+export const PHASES = 22;
+export const TOP = PHASES + 20;
+export const BOTTOM = 26;
+
+/** By the clock, or every event as wide as every other. */
+export type Axis = 'time' | 'events';
 
 export interface ChartView {
   record: MemoryColumns;
+  /** Of the blocks that pass the filter. */
   series: Series;
+  /** Of all blocks: what the peak, the scrubber and the reserved line are about. */
+  all: Series;
+  highest: Pyramid;
+  reservedHighest: Pyramid | null;
+  axis: Axis;
   from: number;
   to: number;
   scrubber: number;
   hover: number | null;
   brush: [number, number] | null;
   hidden: ReadonlySet<number>;
+  /** Whether some blocks are left out of `series`. */
+  filtered: boolean;
+}
+
+type Span = Pick<ChartView, 'record' | 'axis' | 'from' | 'to'>;
+
+/** A position on the axis: itself, or its milliseconds. */
+function along(view: Span, position: number): number {
+  return view.axis === 'events' ? position : timeAt(view.record, position);
 }
 
 /** x of a position. */
-export function xOf(view: Pick<ChartView, 'from' | 'to'>, width: number, position: number): number {
-  return (
-    LEFT + ((position - view.from) / Math.max(1e-9, view.to - view.from)) * (width - LEFT - RIGHT)
-  );
+export function xOf(view: Span, width: number, position: number): number {
+  const from = along(view, view.from);
+  const span = Math.max(1e-9, along(view, view.to) - from);
+  return LEFT + ((along(view, position) - from) / span) * (width - LEFT - RIGHT);
 }
 
 /** Position under x, kept inside the view. */
-export function positionAt(view: Pick<ChartView, 'from' | 'to'>, width: number, x: number): number {
-  const part = (x - LEFT) / Math.max(1, width - LEFT - RIGHT);
-  return Math.round(view.from + Math.min(1, Math.max(0, part)) * (view.to - view.from));
+export function positionAt(view: Span, width: number, x: number): number {
+  const part = Math.min(1, Math.max(0, (x - LEFT) / Math.max(1, width - LEFT - RIGHT)));
+  if (view.axis === 'events') return Math.round(view.from + part * (view.to - view.from));
+  const from = along(view, view.from);
+  return lastBefore(view, from + part * (along(view, view.to) - from));
+}
+
+/** The last position that is not after a time, in milliseconds. */
+export function lastBefore(view: Span, time: number): number {
+  let low = view.from;
+  let high = view.to;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (timeAt(view.record, middle) <= time) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/**
+ * For every pixel column the position whose total is largest among those it shows. What a column
+ * begins with belongs to it: memory stays as it is until the next event.
+ */
+export function columnsOf(view: ChartView, columns: number, highest: Pyramid): Int32Array {
+  const picks = new Int32Array(columns);
+  const width = columns + LEFT + RIGHT;
+  let carried = view.from;
+  for (let column = 0; column < columns; column += 1) {
+    const last = column === columns - 1 ? view.to : endOf(view, width, column);
+    picks[column] = highest.argmax(Math.min(carried, last), Math.max(carried, last));
+    carried = Math.max(carried, last);
+  }
+  return picks;
+}
+
+function endOf(view: ChartView, width: number, column: number): number {
+  if (view.axis === 'events') {
+    const span = (view.to + 1 - view.from) / (width - LEFT - RIGHT);
+    return Math.min(view.to, Math.max(view.from, Math.ceil(view.from + (column + 1) * span) - 1));
+  }
+  return positionAt(view, width, LEFT + column + 1);
 }
 
 /** A round number in the unit the value is read in; its quarters are round too. */
@@ -40,4 +97,14 @@ export function niceTop(bytes: number): number {
   const step =
     [1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10].find((factor) => factor * power >= value) ?? 10;
   return step * power * unit;
+}
+
+/** Round marks within [from, to], about `count` of them. */
+export function ticks(from: number, to: number, count: number): number[] {
+  const rough = Math.max(1e-9, (to - from) / Math.max(1, count));
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = ([1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough) ?? 10) * power;
+  const found: number[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to + step * 1e-6; at += step) found.push(at);
+  return found;
 }

@@ -33,5 +33,5 @@ export function composition(
   series: Series,
   position: number,
 ): { category: number; bytes: number }[] {
-  return series.live.map((values, category) => ({ category, bytes: values[position] ?? 0 }));
+  return series.live.map((values, category) => ({ category, bytes: values?.[position] ?? 0 }));
 }

@@ -39,84 +39,113 @@ export interface MemoryColumns {
     readonly end: number;
   }[];
   readonly event_time_us: Numbers;
+  readonly event_kind: Numbers;
   readonly block_start: Numbers;
   readonly block_end: Numbers;
+  readonly block_pending: Numbers;
   readonly block_bytes: Numbers;
+  readonly block_requested: Numbers;
   readonly block_category: Numbers;
   readonly block_op: Numbers;
   readonly block_name: Numbers;
   readonly block_module: Numbers;
   readonly block_source: Numbers;
   readonly block_address: Numbers;
+  readonly block_stream: Numbers;
   readonly peak_event: number;
   readonly peak_bytes: number;
   readonly reserved_bytes: number;
+  readonly segment_start: Numbers;
+  readonly segment_end: Numbers;
   readonly segment_address: Numbers;
   readonly segment_bytes: Numbers;
   readonly segment_stream: Numbers;
   readonly segment_pool: Numbers;
-  readonly segment_block_segment: Numbers;
-  readonly segment_block_offset: Numbers;
-  readonly segment_block_bytes: Numbers;
-  readonly segment_block_state: Numbers;
-  readonly segment_block_category: Numbers;
+  readonly segment_expandable: Numbers;
+  readonly segment_private: Numbers;
+  readonly oom_event: Numbers;
+  readonly oom_bytes: Numbers;
+  readonly oom_free: Numbers;
+  readonly certificate: Certificate | null;
 }
+
+/** What a replay of the trace came to: how many of each it foretold. */
+export interface Certificate {
+  readonly addresses: number;
+  readonly num_addresses: number;
+  readonly segments: number;
+  readonly num_segments: number;
+  readonly releases: number;
+  readonly num_releases: number;
+  readonly blocks: number;
+  readonly num_blocks: number;
+  readonly first_difference: string;
+  readonly covers: string;
+}
+
+/** What an event was, as in `workbench/records/memory.py`. */
+export const KIND = { alloc: 0, requested: 1, free: 2, segmentAlloc: 3, segmentFree: 4 } as const;
 
 export interface Series {
   /** Number of positions: events + 1. */
   length: number;
-  /** Live bytes of each category at each position. */
-  live: Float64Array[];
+  /** Live bytes of each category at each position; null for a category that never occurs. */
+  live: (Float64Array | null)[];
   total: Float64Array;
+  /** Bytes of all segments at each position; null where there are none. */
+  reserved: Float64Array | null;
   most: number;
 }
 
-/** Live bytes by category at every position; linear in blocks and events. */
-export function readSeries(record: MemoryColumns): Series {
+/**
+ * Live bytes by category at every position, of the blocks that `fits` lets through; linear in
+ * blocks and events.
+ */
+export function readSeries(record: MemoryColumns, fits?: (block: number) => boolean): Series {
   const length = record.event_time_us.length + 1;
-  const live = CATEGORIES.map(() => new Float64Array(length));
+  const live = CATEGORIES.map((): Float64Array | null => null);
   for (let block = 0; block < record.block_start.length; block += 1) {
-    const category = live[record.block_category[block] ?? 0];
-    const bytes = record.block_bytes[block] ?? 0;
-    const start = (record.block_start[block] ?? -1) + 1;
-    const end = record.block_end[block] ?? -1;
-    if (!category || start >= length) continue;
-    category[start] = (category[start] ?? 0) + bytes;
-    if (end >= 0 && end + 1 < length) category[end + 1] = (category[end + 1] ?? 0) - bytes;
+    if (fits && !fits(block)) continue;
+    const category = record.block_category[block] ?? 0;
+    const values = (live[category] ??= new Float64Array(length));
+    const start = record.block_start[block] ?? -1;
+    add(values, start, record.block_end[block] ?? -1, record.block_bytes[block] ?? 0);
   }
   const total = new Float64Array(length);
-  let most = 0;
   for (const values of live) {
-    let sum = 0;
-    for (let at = 0; at < length; at += 1) {
-      sum += values[at] ?? 0;
-      values[at] = sum;
-      total[at] = (total[at] ?? 0) + sum;
-    }
+    if (!values) continue;
+    accumulate(values);
+    for (let at = 0; at < length; at += 1) total[at] = (total[at] ?? 0) + (values[at] ?? 0);
   }
+  let most = 0;
   for (const value of total) most = Math.max(most, value);
-  return { length, live, total, most };
+  return { length, live, total, reserved: readReserved(record, length), most };
 }
 
-/**
- * For every pixel column of [from, to] the position whose total is largest, so a peak of a single
- * event is never lost however many events share a pixel.
- */
-export function reduce(series: Series, from: number, to: number, columns: number): Int32Array {
-  const result = new Int32Array(columns);
-  const span = (to - from) / columns;
-  for (let column = 0; column < columns; column += 1) {
-    const first = Math.max(0, Math.floor(from + column * span));
-    const last = Math.min(
-      series.length - 1,
-      Math.max(first, Math.ceil(from + (column + 1) * span) - 1),
-    );
-    let best = Math.min(first, series.length - 1);
-    for (let at = first; at <= last; at += 1)
-      if ((series.total[at] ?? 0) > (series.total[best] ?? 0)) best = at;
-    result[column] = best;
+function readReserved(record: MemoryColumns, length: number): Float64Array | null {
+  if (record.segment_bytes.length === 0) return null;
+  const values = new Float64Array(length);
+  for (let row = 0; row < record.segment_bytes.length; row += 1) {
+    const start = record.segment_start[row] ?? -1;
+    add(values, start, record.segment_end[row] ?? -1, record.segment_bytes[row] ?? 0);
   }
-  return result;
+  accumulate(values);
+  return values;
+}
+
+/** Adds a life to differences: its bytes appear after `start` and vanish after `end`. */
+function add(values: Float64Array, start: number, end: number, bytes: number): void {
+  if (start + 1 >= values.length) return;
+  values[start + 1] = (values[start + 1] ?? 0) + bytes;
+  if (end >= 0 && end + 1 < values.length) values[end + 1] = (values[end + 1] ?? 0) - bytes;
+}
+
+function accumulate(values: Float64Array): void {
+  let sum = 0;
+  for (let at = 0; at < values.length; at += 1) {
+    sum += values[at] ?? 0;
+    values[at] = sum;
+  }
 }
 
 /** Whether a block is live at a position. */

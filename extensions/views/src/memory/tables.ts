@@ -1,5 +1,5 @@
 /** The tables: who holds memory at the scrubber, and the chart's numbers phase by phase. */
-import { h } from '../graph/dom';
+import { h, sourceLabel } from '../graph/dom';
 import { formatBytes, formatCount, shorten } from '../graph/format';
 import { moduleOf, titleOf, type Holders } from './blocks';
 import { CATEGORIES, categoryLabel, timeAt, type MemoryColumns, type Series } from './series';
@@ -63,11 +63,7 @@ function holderRow(
   const title = titleOf(record, block);
   const module = moduleOf(record, block);
   const source = record.sources[record.block_source[block] ?? -1];
-  const where = source
-    ? source.cell === null
-      ? `${source.filename.split('/').pop() ?? ''}:${source.line}`
-      : `cell ${source.cell}, line ${source.line}`
-    : '';
+  const where = source ? sourceLabel(source) : '';
   return h(
     'tr',
     { tabindex: 0, 'aria-selected': String(selected), 'data-block': block },
@@ -82,30 +78,29 @@ function holderRow(
 }
 
 /** A bar over the whole recording: when the block lived, and where the scrubber stands. */
-export function lifetime(record: MemoryColumns, block: number, position: number): HTMLElement {
-  const length = record.event_time_us.length + 1;
-  const start = Math.max(0, (record.block_start[block] ?? -1) + 1);
+export function lifetime(
+  record: MemoryColumns,
+  block: number,
+  position: number,
+  clock = false,
+): HTMLElement {
+  const last = record.event_time_us.length;
+  const start = record.block_start[block] ?? -1;
   const freed = record.block_end[block] ?? -1;
-  const end = freed < 0 ? length : freed + 1;
+  const part = (at: number): number =>
+    100 *
+    (clock ? timeAt(record, at) / Math.max(1e-9, timeAt(record, last)) : at / Math.max(1, last));
   const name = CATEGORIES[record.block_category[block] ?? 6] ?? 'unknown';
-  const left = (100 * start) / length;
-  const width = Math.max(1.5, (100 * (end - start)) / length);
-  const from =
-    (record.block_start[block] ?? -1) < 0 ? 'before recording' : `event ${formatCount(start - 1)}`;
+  const left = Math.min(98.5, part(start + 1) - (start < 0 ? part(start + 1) : 0));
+  const width = Math.max(1.5, (freed < 0 ? 100 : part(freed + 1)) - left);
+  const from = start < 0 ? 'before recording' : `event ${formatCount(start)}`;
   const until = freed < 0 ? 'still there at the end' : `freed at event ${formatCount(freed)}`;
-  return h(
-    'span',
-    {
-      class: 'wv-life',
-      role: 'img',
-      'aria-label': `${from}, ${until}`,
-      title: `${from}, ${until}`,
-    },
-    h('i', {
-      style: `left:${left}%;width:${Math.min(width, 100 - left)}%;background:var(--wb-c-${name})`,
-    }),
-    h('b', { style: `left:${(100 * position) / length}%` }),
-  );
+  const said = `${from}, ${until}`;
+  const bar = h('i', {
+    style: `left:${left}%;width:${Math.min(width, 100 - left)}%;background:var(--wb-c-${name})`,
+  });
+  const mark = h('b', { style: `left:${part(position)}%` });
+  return h('span', { class: 'wv-life', role: 'img', 'aria-label': said, title: said }, bar, mark);
 }
 
 /** The chart as numbers: the largest moment of every phase, by category. */
@@ -129,7 +124,7 @@ export function phaseTable(record: MemoryColumns, series: Series): HTMLElement {
       h('td', {}, formatCount(best)),
       h('td', {}, `${timeAt(record, best).toFixed(1)} ms`),
     );
-    for (const values of series.live) row.append(h('td', {}, formatBytes(values[best] ?? 0)));
+    for (const values of series.live) row.append(h('td', {}, formatBytes(values?.[best] ?? 0)));
     row.append(h('td', {}, h('b', {}, formatBytes(series.total[best] ?? 0))));
     body.append(row);
   }

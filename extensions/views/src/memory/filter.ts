@@ -1,0 +1,62 @@
+/** Which blocks a person looks for: words, sizes, addresses, lines and hidden categories. */
+import { CATEGORIES, type MemoryColumns } from './series';
+
+export interface Filter {
+  /** Categories that are hidden. */
+  hidden: ReadonlySet<number>;
+  /** Words of the search; `>1MiB` and `<64KiB` compare sizes, `0x7f…` is an address. */
+  query: string;
+}
+
+const SIZE = /^([<>])(\d+(?:\.\d+)?)(b|kib|mib|gib|k|m|g)?$/;
+const FACTORS: Record<string, number> = {
+  b: 1,
+  k: 2 ** 10,
+  kib: 2 ** 10,
+  m: 2 ** 20,
+  mib: 2 ** 20,
+  g: 2 ** 30,
+  gib: 2 ** 30,
+};
+
+type Test = (block: number) => boolean;
+
+/**
+ * Whether a block passes the filter; all words must. Names are compared once each and not once per
+ * block, so that a million blocks are quick.
+ */
+export function matcher(record: MemoryColumns, { hidden, query }: Filter): Test {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const tests = words.map((word) => sizeTest(record, word) ?? wordTest(record, word));
+  if (tests.length === 0) return (block) => !hidden.has(record.block_category[block] ?? 0);
+  return (block) =>
+    !hidden.has(record.block_category[block] ?? 0) && tests.every((test) => test(block));
+}
+
+function sizeTest(record: MemoryColumns, word: string): Test | null {
+  const size = SIZE.exec(word);
+  if (!size) return null;
+  const limit = Number(size[2]) * (FACTORS[size[3] ?? 'b'] ?? 1);
+  const above = size[1] === '>';
+  return (block) => {
+    const bytes = record.block_bytes[block] ?? 0;
+    return above ? bytes > limit : bytes < limit;
+  };
+}
+
+function wordTest(record: MemoryColumns, word: string): Test {
+  const strings = record.strings.map((text) => text.toLowerCase().includes(word));
+  const sources = record.sources.map(({ filename, line, cell, function: name }) => {
+    const place = cell === null ? `${filename}:${line}` : `cell ${cell}, line ${line}`;
+    return `${place} ${name}`.toLowerCase().includes(word);
+  });
+  const categories = CATEGORIES.map((name) => name.includes(word));
+  const address = /^0x[0-9a-f]*$/.test(word);
+  return (block) =>
+    (strings[record.block_name[block] ?? 0] ?? false) ||
+    (strings[record.block_op[block] ?? 0] ?? false) ||
+    (strings[record.block_module[block] ?? 0] ?? false) ||
+    (sources[record.block_source[block] ?? -1] ?? false) ||
+    (categories[record.block_category[block] ?? 6] ?? false) ||
+    (address && `0x${(record.block_address[block] ?? 0).toString(16)}`.includes(word));
+}

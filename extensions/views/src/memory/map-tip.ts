@@ -1,0 +1,25 @@
+/** What is under the pointer on the map, in words. */
+import { h } from '../graph/dom';
+import { formatBytes, formatCount, plural } from '../graph/format';
+import { titleOf } from './blocks';
+import type { Segment } from './moment';
+import { categoryLabel, type MemoryColumns } from './series';
+
+/** A block, or free memory where it is null. */
+export function describe(record: MemoryColumns, segment: Segment, block: number | null): Node[] {
+  const free = segment.bytes - segment.used;
+  const where = `in a segment of ${formatBytes(segment.bytes)}, ${plural(segment.blocks.length, 'block')}, ${formatBytes(free)} free`;
+  if (block === null) {
+    const kind = segment.used > 0 ? 'Free, pinned by live blocks' : 'Free, releasable';
+    return [h('b', {}, kind), h('div', {}, where)];
+  }
+  const bytes = record.block_bytes[block] ?? 0;
+  const size = `${formatBytes(bytes)} · ${formatCount(bytes)} B · ${categoryLabel(record.block_category[block] ?? 6)}`;
+  return [h('b', {}, titleOf(record, block).slice(0, 80)), h('div', {}, size), h('div', {}, where)];
+}
+
+/** Where on an element the pointer is. */
+export function pointIn(canvas: HTMLCanvasElement, event: MouseEvent): [number, number] {
+  const box = canvas.getBoundingClientRect();
+  return [event.clientX - box.left, event.clientY - box.top];
+}

@@ -1,0 +1,96 @@
+/** A record as the view looks at it: series, what lives where, and what passes the filter. */
+import { holdersAt, type Holders } from './blocks';
+import { matcher } from './filter';
+import { LiveBlocks } from './live';
+import { momentAt, type Moment } from './moment';
+import { Pyramid } from './pyramid';
+import type { ChartView } from './scale';
+import { readSeries, timeAt, type MemoryColumns, type Series } from './series';
+
+const ROWS = 200;
+
+export class Model {
+  readonly series: Series;
+  readonly live: LiveBlocks;
+  readonly view: ChartView;
+  readonly hasSegments: boolean;
+  readonly hidden = new Set<number>();
+  query = '';
+  fits: (block: number) => boolean = () => true;
+  private readonly highest: Pyramid;
+  private latest: Moment | null = null;
+  private peak: Moment | null = null;
+
+  constructor(readonly record: MemoryColumns) {
+    this.series = readSeries(record);
+    this.live = new LiveBlocks(record);
+    this.highest = new Pyramid(this.series.total);
+    this.hasSegments = record.segment_bytes.length > 0;
+    const last = this.series.length - 1;
+    const clock = this.hasSegments && timeAt(record, last) > 0;
+    this.view = {
+      record,
+      series: this.series,
+      all: this.series,
+      highest: this.highest,
+      reservedHighest: this.series.reserved ? new Pyramid(this.series.reserved) : null,
+      axis: clock ? 'time' : 'events',
+      from: 0,
+      to: last,
+      scrubber: Math.min(record.peak_event + 1, last),
+      hover: null,
+      brush: null,
+      hidden: this.hidden,
+      filtered: false,
+    };
+  }
+
+  /** Takes what was typed; the chart then shows those blocks alone. */
+  filter(query: string): void {
+    this.query = query.trim();
+    const { record, view, hidden } = this;
+    this.fits = matcher(record, { hidden, query: this.query });
+    view.filtered = this.query !== '';
+    view.series = view.filtered
+      ? readSeries(record, matcher(record, { hidden: NONE, query }))
+      : this.series;
+    view.highest = view.filtered ? new Pyramid(view.series.total) : this.highest;
+  }
+
+  get isFiltered(): boolean {
+    return this.query !== '' || this.hidden.size > 0;
+  }
+
+  /** The allocator at a position; the last one and the peak's are kept. */
+  moment(position = this.view.scrubber): Moment {
+    if (this.latest?.position === position) return this.latest;
+    const peak = this.record.peak_event + 1;
+    if (position === peak) return (this.peak ??= momentAt(this.record, this.live, peak));
+    this.latest = momentAt(this.record, this.live, position);
+    return this.latest;
+  }
+
+  holders(): Holders {
+    return holdersAt(this.record, this.live, this.view.scrubber, this.fits, ROWS);
+  }
+
+  /** Shows [from, to] of the recording, kept inside it. */
+  range(from: number, to: number): void {
+    const { view } = this;
+    const last = view.all.length - 1;
+    const span = Math.max(Math.min(last, 4), Math.min(last, to - from));
+    view.from = Math.round(Math.max(0, Math.min(last - span, from)));
+    view.to = Math.round(Math.min(last, view.from + span));
+  }
+
+  /** Moves the scrubber, and what is shown with it where it would leave it. */
+  scrub(position: number): void {
+    const { view } = this;
+    view.scrubber = Math.max(0, Math.min(view.all.length - 1, Math.round(position)));
+    if (view.scrubber >= view.from && view.scrubber <= view.to) return;
+    const half = (view.to - view.from) / 2;
+    this.range(view.scrubber - half, view.scrubber + half);
+  }
+}
+
+const NONE: ReadonlySet<number> = new Set();
