@@ -19,8 +19,9 @@ from workbench.memory.cuda import AllocatorHistory, describe_blocks
 from workbench.memory.from_snapshot import allocator_columns, sources_of
 from workbench.memory.lives import Lives, lives_of
 from workbench.memory.recorder import Recorder
+from workbench.memory.replayed import replayed
 from workbench.memory.storages import columns_without_allocator, count_events, since
-from workbench.records import MemoryRecord, Phase
+from workbench.records import Certificate, MemoryRecord, Phase
 
 CPU_BASIS = (
     "Measured: requested bytes of every tensor storage on {device} as operations made and released "
@@ -56,14 +57,20 @@ def build_record(
     phases = _renumber(blocks, recorder.marks)
     facts: dict[str, Any] = {"basis": CPU_BASIS.format(device=chosen.upper())}
     if snapshot is not None:
-        lives = lives_of(snapshot)
+        found = replayed(snapshot)
+        notes = (*notes, *found.notes)
+        lives = lives_of(snapshot, found.sizes)
         columns = allocator_columns(snapshot, lives)
         seen, blocks = blocks, blocks_of(snapshot, lives)
         describe_blocks(blocks, seen)
         times_ns = snapshot.time_us[lives.kept] * 1000
         columns["event_time_us"] = since(times_ns, recorder.started_ns)
         phases = _phases_by_time(times_ns, recorder.marks)
-        facts = {"basis": CUDA_BASIS, "allocator": columns}
+        facts = {
+            "basis": CUDA_BASIS,
+            "allocator": columns,
+            "certificate": found.certificate,
+        }
     return record_of(
         blocks,
         phases,
@@ -84,6 +91,7 @@ def record_of(
     *,
     started_ns: int,
     notes: Sequence[str],
+    certificate: Certificate | None = None,
     **facts: Any,
 ) -> MemoryRecord:
     """A record of blocks with event numbers.
@@ -114,7 +122,7 @@ def record_of(
         peak_event=peak_event,
         peak_bytes=peak_bytes,
         reserved_bytes=-1,
-        certificate=None,
+        certificate=certificate,
         **facts,
         **columns,
         **known,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from workbench.allocator.decode import read
 from workbench.memory.from_snapshot import record_of_snapshot
+from workbench.memory.replayed import replayed
 from workbench.records import MemoryRecord
 
 
@@ -19,4 +20,12 @@ def read_snapshot(path: Path) -> MemoryRecord:
     Raises:
         RecordError: the file is too large, no snapshot, or asks for more than plain data.
     """
-    return record_of_snapshot(read(path), title=path.name)
+    snapshot = read(path)
+    found = replayed(snapshot)
+    return record_of_snapshot(
+        snapshot,
+        title=path.name,
+        sizes=found.sizes,
+        certificate=found.certificate,
+        notes=found.notes,
+    )

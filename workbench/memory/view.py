@@ -9,7 +9,7 @@ from workbench.display import mime_bundle
 from workbench.memory.describe import describe
 from workbench.memory.figure import to_figure
 from workbench.memory.svg import static_html
-from workbench.records import MemoryRecord
+from workbench.records import Certificate, MemoryRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +38,11 @@ class MemoryView:
                 "nothing is recorded yet: read it after the `with wb.memory()` block"
             )
         return self._record
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """How far a replay reproduced the allocator's trace; None where none was made (CPU)."""
+        return self.record.certificate
 
     def save(self, path: str | Path) -> Path:
         """Write the record to ``path`` (open it again with ``wb.memory(path)``); returns it."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from workbench.allocator import decode
-from workbench.memory import memory
+from workbench.memory import memory, replayed
 from workbench.records import RecordError
 
 TRACES = Path(__file__).parents[4] / "shared" / "traces"
@@ -40,6 +40,23 @@ def test_a_real_trace_ends_in_exactly_the_blocks_its_segments_hold(name: str, nu
     requested = sum(b["requested_size"] for b in blocks if b["state"] != "inactive")
     assert int(record.block_requested[record.block_end < 0].sum()) == requested
     assert record.peak_bytes <= record.reserved_bytes
+    view = memory(record)
+    assert view.certificate is not None
+    assert view.certificate.exact
+    assert (record.reserved() >= record.series().sum(axis=0)).all()
+
+
+def test_a_trace_that_cannot_be_replayed_is_shown_all_the_same(monkeypatch, tmp_path: Path):
+    trace = [{"action": "alloc", "addr": 512, "size": 700, "stream": 0, "time_us": 1}]
+    path = tmp_path / "odd.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
+    record = memory(path).record
+    assert record.block_bytes.tolist() == [1024]
+    assert record.certificate is None or not record.certificate.exact
+    monkeypatch.setattr(replayed, "MOST_EVENTS", 0)
+    record = memory(path).record
+    assert record.certificate is None
+    assert any(note.startswith("Not replayed") for note in record.notes)
 
 
 @pytest.mark.parametrize(("name", "_num_events"), FILES)

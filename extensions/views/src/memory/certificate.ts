@@ -11,6 +11,8 @@ export function certificatePill(record: MemoryColumns): HTMLElement {
     return h('span', { class: 'wv-pill', title: why }, 'not replayed');
   }
   const exact =
+    made.num_addresses > 0 &&
+    made.first_difference === '' &&
     made.addresses === made.num_addresses &&
     made.segments === made.num_segments &&
     made.releases === made.num_releases &&
