@@ -52,18 +52,23 @@ class Replay:
     """Processor seconds for the events alone, without the start and the comparison of the end."""
 
 
-def replay(snapshot: Snapshot) -> Replay:
+def replay(snapshot: Snapshot, until: int | None = None) -> Replay:
     """Run the trace of ``snapshot`` through a `CachingAllocator` and compare.
+
+    Args:
+        snapshot: one device of a snapshot.
+        until: entries of the trace to run; all of them where none is given. Cut short, a replay has
+            no end to compare with, and its certificate is not exact.
 
     Raises:
         SettingsError: the file names settings that the allocator would not take.
     """
-    return _Replay(snapshot).run()
+    return _Replay(snapshot, until).run()
 
 
 class _Replay:
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+    def __init__(self, snapshot: Snapshot, until: int | None) -> None:
+        self.snapshot, self.until = snapshot, until
         self.settings = AllocatorSettings.of_snapshot(snapshot.settings)
         self.device = RecordedDevice()
         self.allocator = CachingAllocator(self.settings, self.device)
@@ -103,7 +108,7 @@ class _Replay:
     def _do(self) -> None:
         """What the program did, event by event; some million a second, so all is at hand."""
         found = self.snapshot
-        actions, addresses = found.action.tolist(), found.address.tolist()
+        actions, addresses = found.action[: self.until].tolist(), found.address.tolist()
         requests, streams = found.size.tolist(), found.stream.tolist()
         pools = self._private_pools()
         malloc, blocks = self.allocator.malloc, self.allocator.blocks

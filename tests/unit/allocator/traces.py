@@ -19,12 +19,17 @@ FILES = (
 )
 
 
-def snapshot_of(name: str) -> Snapshot:
-    """The snapshot in one of the `FILES`."""
+def path_of(name: str) -> Path:
+    """The path of one of the `FILES`."""
     path = FOLDER / f"{name}.pickle"
     if not path.exists():
         pytest.skip("the recorded CUDA traces are not beside this checkout")
-    return _read(path)
+    return path
+
+
+def snapshot_of(name: str) -> Snapshot:
+    """The snapshot in one of the `FILES`."""
+    return _read(path_of(name))
 
 
 @cache
