@@ -64,6 +64,7 @@ const origin = `http://127.0.0.1:${server.address().port}`;
 async function scrub(tab) {
   return tab.evaluate(async () => {
     const canvas = document.querySelector('.wv-timeline');
+    canvas.setPointerCapture = () => {}; // a made-up pointer cannot be captured
     const box = canvas.getBoundingClientRect();
     const at = (type, part) =>
       canvas.dispatchEvent(

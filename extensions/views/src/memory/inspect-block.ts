@@ -2,9 +2,8 @@
 import { aside, button, facts, h, section, sourceCard, sourceLabel } from '../graph/dom';
 import { formatBytes, formatCount, oneLine, plural, shorten } from '../graph/format';
 import { addressOf, moduleOf, opOf, titleOf } from './blocks';
-import { isPending } from './map-paint';
 import type { Model } from './model';
-import { find, holesOf, partsOf, type Segment } from './moment';
+import { find, holesOf, isPending, partsOf, type Segment } from './moment';
 import { isLive, phaseAt, timeAt, type MemoryColumns } from './series';
 import { lifetime, swatch } from './tables';
 import type { MemoryView } from './view';

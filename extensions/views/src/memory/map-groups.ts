@@ -1,5 +1,5 @@
 /** Which segments stand together on the map: by private pool, stream and pool, then by size. */
-import { mainStream, type Moment, type Segment } from './moment';
+import type { Moment, Segment } from './moment';
 
 const FEWEST_OF_A_SIZE = 3;
 const MOST_GROUPS = 12;
@@ -45,7 +45,7 @@ export function mainCategory(segment: Segment): number {
 
 /** The pools of every stream, the main one first. */
 export function sectionsOf(moment: Moment): Section[] {
-  const main = mainStream(moment.segments);
+  const { main } = moment;
   const found = new Map<string, Section>();
   for (const segment of moment.segments) {
     const { small, stream, pool } = segment;

@@ -4,7 +4,7 @@ import { fitText } from '../graph/text';
 import type { Palette } from '../graph/theme';
 import type { Group, Section } from './map-groups';
 import { MAP_LEFT, type MapLayout, type Piece } from './map-layout';
-import { partsOf, type Segment } from './moment';
+import { isPending, partsOf, type Segment } from './moment';
 import type { Patterns } from './patterns';
 import { CATEGORIES, categoryLabel, type MemoryColumns } from './series';
 
@@ -175,12 +175,6 @@ export function placeOf(record: MemoryColumns, piece: Piece, block: number): [nu
   const offset = (record.block_address[block] ?? 0) - piece.segment.address - piece.from;
   const left = piece.x + offset * piece.scale;
   return [left, left + (record.block_bytes[block] ?? 0) * piece.scale];
-}
-
-/** Whether a block is freed by the program, but still waits for a stream. */
-export function isPending(record: MemoryColumns, block: number, position: number): boolean {
-  const asked = record.block_pending[block] ?? -1;
-  return asked >= 0 && asked < position;
 }
 
 /** The outline of the chosen segment, then of the chosen block. */

@@ -34,6 +34,8 @@ export interface Split {
   categories: Float64Array;
   rounding: number;
   slack: number;
+  /** Freed by the program, still used by a stream. */
+  waiting: number;
   pinned: number;
   otherStream: number;
   otherPool: number;
@@ -45,6 +47,7 @@ export interface Moment {
   position: number;
   segments: Segment[];
   split: Split;
+  main: number;
   /** Blocks that lie in no segment: the trace is not consistent. */
   lost: number;
 }
@@ -72,7 +75,8 @@ export function momentAt(record: MemoryColumns, live: LiveBlocks, position: numb
   const address = (block: number): number => record.block_address[block] ?? 0;
   for (const segment of segments)
     if (segment.blocks.length > 1) segment.blocks.sort((a, b) => address(a) - address(b));
-  return { position, segments, split: splitOf(record, segments), lost };
+  const main = mainStream(record);
+  return { position, segments, split: splitOf(record, segments, position, main), main, lost };
 }
 
 /** Segments there at a position, in order of address. */
@@ -145,16 +149,30 @@ export function partsOf(
   return { requested, rounding: rounded - requested, slack: bytes - rounded };
 }
 
-function splitOf(record: MemoryColumns, segments: readonly Segment[]): Split {
+/** Whether a block is freed by the program, but still waits for a stream. */
+export function isPending(record: MemoryColumns, block: number, position: number): boolean {
+  const asked = record.block_pending[block] ?? -1;
+  return asked >= 0 && asked < position;
+}
+
+function splitOf(
+  record: MemoryColumns,
+  segments: readonly Segment[],
+  position: number,
+  main: number,
+): Split {
   const categories = new Float64Array(NUM_CATEGORIES);
   const split = {
-    requested: 0, categories, rounding: 0, slack: 0, pinned: 0, otherStream: 0, otherPool: 0,
+    requested: 0, categories, rounding: 0, slack: 0, waiting: 0, pinned: 0, otherStream: 0, otherPool: 0,
     releasable: 0, reserved: 0,
   }; // prettier-ignore
-  const main = mainStream(segments);
   for (const segment of segments) {
     split.reserved += segment.bytes;
     for (const block of segment.blocks) {
+      if (isPending(record, block, position)) {
+        split.waiting += record.block_bytes[block] ?? 0;
+        continue;
+      }
       const { requested, rounding, slack } = partsOf(record, block);
       const category = record.block_category[block] ?? 0;
       categories[category] = (categories[category] ?? 0) + requested;
@@ -172,13 +190,17 @@ function splitOf(record: MemoryColumns, segments: readonly Segment[]): Split {
   return split;
 }
 
-/** The stream that most reserved bytes belong to. */
-export function mainStream(segments: readonly Segment[]): number {
+/** The stream to which most of the default pool belongs, over the whole recording. */
+export function mainStream(record: MemoryColumns): number {
   const bytes = new Map<number, number>();
-  for (const { stream, bytes: size } of segments)
-    bytes.set(stream, (bytes.get(stream) ?? 0) + size);
+  for (let row = 0; row < record.segment_bytes.length; row += 1) {
+    if (record.segment_private[row] !== 0) continue;
+    const stream = record.segment_stream[row] ?? 0;
+    bytes.set(stream, (bytes.get(stream) ?? 0) + (record.segment_bytes[row] ?? 0));
+  }
   let main = 0;
-  for (const [stream, size] of bytes) if (size > (bytes.get(main) ?? -1)) main = stream;
+  for (const [stream, size] of [...bytes].sort((a, b) => a[0] - b[0]))
+    if (size > (bytes.get(main) ?? -1)) main = stream;
   return main;
 }
 

@@ -19,18 +19,19 @@ interface Part {
   bytes: number;
 }
 
-/** The parts in the order they are drawn; a stream or pool of others' only where there is one. */
+/** The parts in the order they are drawn; what waits, or is of other streams and pools, if any. */
 export function partsOfSplit(split: Split): Part[] {
   const parts = [
     { name: 'Requested', kind: 'a', bytes: split.requested },
     { name: 'Rounding to 512 B', kind: 'r', bytes: split.rounding },
     { name: 'Slack, too small to split', kind: 's', bytes: split.slack },
+    { name: 'Waiting for a stream', kind: 'w', bytes: split.waiting },
     { name: 'Pinned by splits', kind: 'x', bytes: split.pinned },
     { name: 'Free, other stream', kind: 'o', bytes: split.otherStream },
     { name: 'Free, private pool', kind: 'o', bytes: split.otherPool },
     { name: 'Releasable', kind: 'f', bytes: split.releasable },
   ];
-  return parts.filter(({ kind, bytes }) => kind !== 'o' || bytes > 0);
+  return parts.filter(({ kind, bytes }) => (kind !== 'o' && kind !== 'w') || bytes > 0);
 }
 
 /** `33,457,963,008 B = 27,038,345,224 + …`, and whether it is so. */
@@ -169,7 +170,7 @@ function paintParts(
     room,
   );
   const fills: Record<string, Fill> = {
-    r: patterns.rounding, s: patterns.slack, x: patterns.pinned, o: patterns.pending, f: patterns.free,
+    r: patterns.rounding, s: patterns.slack, x: patterns.pinned, w: palette.stroke2, f: patterns.free,
   }; // prettier-ignore
   const cuts: [number, number][] = [];
   let x = 0;
@@ -177,12 +178,12 @@ function paintParts(
     const width = wide[index] ?? 0;
     if (kind === 'a') paintRequested(context, palette, split, width);
     else if (width > 0) {
-      context.fillStyle = kind === 'o' ? palette.level[1] : (fills[kind] ?? palette.level[0]);
+      context.fillStyle = fills[kind] ?? palette.level[1];
       context.fillRect(LEFT + x, 0, width, BAR);
-      if (kind === 'o') {
-        context.fillStyle = patterns.pinned;
-        context.fillRect(LEFT + x, BAR / 2, width, BAR / 2);
-      }
+      if (kind === 'o') context.fillStyle = patterns.pinned;
+      if (kind === 'o') context.fillRect(LEFT + x, BAR / 2, width, BAR / 2);
+      if (kind === 'w') context.fillStyle = patterns.pending;
+      if (kind === 'w') context.fillRect(LEFT + x, 0, width, BAR);
     }
     if (width > 0 && kind !== 'a') {
       context.strokeStyle = palette.stroke2;

@@ -30,7 +30,7 @@ export const STYLE = scoped(
 .wv-state{white-space:nowrap}
 .wv-state::before{content:'';display:inline-block;width:16px;height:10px;border:1px solid var(--wb-stroke2);margin-right:6px;vertical-align:-1px}
 .wv-state-a::before{background:linear-gradient(90deg,var(--wb-c-parameters) 33%,var(--wb-c-gradients) 33% 66%,var(--wb-c-activations) 66%)}
-.wv-state-p::before{background:repeating-linear-gradient(0deg,var(--wb-hatch) 0 2px,transparent 2px 4px)}
+.wv-state-p::before,.wv-state-w::before{background:repeating-linear-gradient(0deg,var(--wb-hatch) 0 2px,transparent 2px 4px)}
 .wv-state-s::before{background:radial-gradient(var(--wb-ink) 28%,transparent 32%) 0 0/4px 4px}
 .wv-state-r::before{background:var(--wb-ink)}
 .wv-state-x::before,.wv-state-o::before{background:repeating-linear-gradient(45deg,var(--wb-stroke2) 0 1px,transparent 1px 4px),repeating-linear-gradient(135deg,var(--wb-stroke2) 0 1px,var(--wb-hatchbg) 1px 4px)}
