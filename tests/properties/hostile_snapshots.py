@@ -81,7 +81,7 @@ def damaged_bytes(data: bytes, chance: random.Random) -> bytes:
     found = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 8))):
         at, count = chance.randrange(len(found) + 1), chance.choice((1, 1, 4, 64, 1000))
-        match chance.randrange(6):
+        match chance.choice((0, 0, 0, 0, 1, 2, 3, 4, 5)):
             case 0:
                 found[at : at + 1] = bytes([chance.randrange(256)])
             case 1:

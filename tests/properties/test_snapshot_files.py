@@ -1,8 +1,8 @@
 """Whatever a snapshot file holds, it is read into something usable or refused in one sentence.
 
-The short forms run always; ``make fuzz`` runs the long ones, ten minutes of them. `atheris`, where
-it is installed, guides the bytes of a reader's answer and the values of a snapshot by what they
-reach (``tests/properties/atheris_snapshots.py``).
+The short forms run always; ``make fuzz`` runs the long ones, a quarter of an hour of them. Where
+`atheris` is installed, it guides the bytes of a reader's answer and the values of a snapshot by
+what they reach (``tests/properties/atheris_snapshots.py``).
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import importlib.util
 import pickle
 import random
+import re
 import subprocess
 import sys
 import time
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -33,8 +36,8 @@ from workbench.records import RecordError
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT.parent / "shared" / "traces"
-FUZZ_S = 200
-"""Of each of the three long runs with a process per file."""
+FUZZ_S = 150
+"""Of each of the six long runs."""
 LONGEST_S, LARGEST_BYTES = 30.0, 30_000_000
 
 seeds = st.integers(0, 2**32 - 1)
@@ -130,29 +133,28 @@ def test_the_undamaged_ones_are_read(tmp_path: Path):
         assert verdict(tmp_path / "any.pickle", pickle.dumps(SMALL, protocol)) is None
 
 
-def fuzz(make: Callable[[random.Random], bytes], path: Path, seconds: float) -> None:
-    """`verdict` on file after file; the number of each is its seed."""
-    seed, read, said = 0, 0, set[str]()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+def fuzz(one: Callable[[random.Random], str | None]) -> None:
+    """One verdict after the other; the number of each is its seed."""
+    said: Counter[str] = Counter()
+    until = time.monotonic() + FUZZ_S
+    for seed in count():
         try:
-            sentence = verdict(path, make(random.Random(seed)))
+            sentence = one(random.Random(seed))
         except BaseException:
-            print(f"file number {seed}")
+            print(f"number {seed}")
             raise
-        seed += 1
-        read += sentence is None
-        said.add((sentence or "")[:60])
-    print(f"\n{seed:,} files: {read:,} read, {len(said):,} kinds of refusal")
-    assert said
+        said[re.sub("[0-9]+", "#", (sentence or ": read").partition(": ")[2][:60])] += 1
+        if time.monotonic() > until:
+            break
+    print(f"\n{said.total():,}: " + "; ".join(f"{n:,} {words}" for words, n in said.most_common(9)))
+    assert said["read"]
+    assert len(said) > 3
 
 
 @pytest.mark.fuzz
 def test_small_files_with_other_bytes_for_minutes(tmp_path: Path):
     files = [pickle.dumps(SMALL, protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
-    fuzz(
-        lambda chance: damaged_bytes(chance.choice(files), chance), tmp_path / "any.pickle", FUZZ_S
-    )
+    fuzz(lambda chance: verdict(tmp_path / "any", damaged_bytes(chance.choice(files), chance)))
 
 
 @pytest.mark.fuzz
@@ -160,33 +162,46 @@ def test_real_traces_with_other_bytes_for_minutes(tmp_path: Path):
     files = [path.read_bytes() for path in sorted(TRACES.glob("*.pickle"))]
     if not files:
         pytest.skip("the recorded CUDA traces are not beside this checkout")
-    fuzz(
-        lambda chance: damaged_bytes(chance.choice(files), chance), tmp_path / "any.pickle", FUZZ_S
-    )
+    fuzz(lambda chance: verdict(tmp_path / "any", damaged_bytes(chance.choice(files), chance)))
 
 
 @pytest.mark.fuzz
-@settings(
-    max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=programs)
-def test_opcodes_in_any_order_for_minutes(tmp_path: Path, data: bytes):
-    verdict(tmp_path / "any.pickle", data)
+def test_files_with_other_values_for_minutes(tmp_path: Path):
+    fuzz(lambda chance: verdict(tmp_path / "any", pickle.dumps(damaged_values(SMALL, chance))))
 
 
 @pytest.mark.fuzz
 def test_values_of_any_kind_for_minutes():
-    verdicts = [read_values(seed) for seed in range(30_000)]
-    sentences = {said for said in verdicts if said is not None}
-    print(f"\n{verdicts.count(None):,} of {len(verdicts):,} read, {len(sentences)} sentences")
-    assert len(sentences) > 50
+    fuzz(lambda chance: read_values(chance.randrange(2**32)))
+
+
+@pytest.mark.fuzz
+def test_opcodes_in_any_order_for_minutes(tmp_path: Path):
+    until, tried = time.monotonic() + FUZZ_S, 0
+
+    @settings(few, max_examples=5_000)
+    @given(data=programs)
+    def run(data: bytes):
+        nonlocal tried
+        if time.monotonic() < until:
+            verdict(tmp_path / "any", data)
+            tried += 1
+
+    run()
+    print(f"\n{tried:,} programs")
+    assert tried
 
 
 @pytest.mark.fuzz
 def test_atheris_finds_nothing():
     if importlib.util.find_spec("atheris") is None:
         pytest.skip("atheris is not installed: pip install atheris")
-    command = [sys.executable, "-m", "tests.properties.atheris_snapshots", "-max_total_time=120"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.properties.atheris_snapshots",
+        f"-max_total_time={FUZZ_S}",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stderr[-400:])
     assert done.returncode == 0, done.stderr[-4000:]
