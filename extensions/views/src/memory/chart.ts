@@ -116,11 +116,11 @@ export class Chart {
         this.redraw();
       }
     });
-    element.addEventListener('pointerup', () => {
+    element.addEventListener('pointerup', (event) => {
       const brush = this.view?.brush;
       if (this.view) this.view.brush = null;
       if (brush) this.events.range(Math.min(...brush), Math.max(...brush));
-      else if (down) this.events.scrub(down.position);
+      else if (down) this.events.scrub(down.brush ? down.position : this.at(event));
       down = null;
     });
     element.addEventListener('pointercancel', () => {

@@ -5,7 +5,7 @@ import { drawText } from '../graph/text';
 import { titleOf } from './blocks';
 import { MAP_LEFT, type Piece } from './map-layout';
 import { paintPiece, paintSelection, placeOf, type Brush } from './map-paint';
-import { holesOf, type Segment } from './moment';
+import { holesOf, isPending, type Segment } from './moment';
 import { ticks } from './scale';
 import { CATEGORIES } from './series';
 
@@ -78,6 +78,10 @@ export class Lens {
       const wide = to - from;
       if (wide < SIZED) continue;
       const category = CATEGORIES[record.block_category[block] ?? 6] ?? 'unknown';
+      if (isPending(record, block, brush.position)) {
+        context.fillStyle = palette.categories[category]?.fill ?? palette.ink2;
+        context.fillRect(from + 3, FUNNEL + 4, Math.min(wide - 6, NAMED), STRIP - 8);
+      }
       context.fillStyle = palette.categories[category]?.ink ?? palette.ink;
       const size = formatBytes(record.block_bytes[block] ?? 0);
       if (wide >= NAMED) {

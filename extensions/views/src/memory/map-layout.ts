@@ -25,6 +25,8 @@ const PILL_ROWS = 3;
 const SMALL_ROWS = 2;
 /** Strip heights to choose from: few segments may stand taller, as long as all fit. */
 const HEIGHTS = [24, 16, 12, 8];
+/** A map that fills less of its room is drawn on a finer scale. */
+const EMPTIEST = 0.4;
 const MIB = 2 ** 20;
 
 /** A stretch of a segment in one row; only a segment wider than a row has several. */
@@ -58,10 +60,22 @@ export interface MapLayout {
   height: number;
 }
 
-/** Places everything in `width` pixels, in `height` if the scale can be chosen so. */
-export function layMap(moment: Moment, width: number, height: number): MapLayout {
+/**
+ * Places everything in `width` pixels, in `height` if the scale can be chosen so. The scale of
+ * `before` is kept while it still does, so that a strip keeps its length as the scrubber moves.
+ */
+export function layMap(
+  moment: Moment,
+  width: number,
+  height: number,
+  before: MapLayout | null = null,
+): MapLayout {
   const sections = sectionsOf(moment);
   const room = Math.max(80, width - MAP_LEFT - MAP_RIGHT);
+  if (before?.width === width) {
+    const again = place(sections, room, before.bytesPerPixel, before.strip);
+    if (again.height <= height && again.height > height * EMPTIEST) return { ...again, width };
+  }
   const first = firstScale(sections, room);
   let layout = place(sections, room, first, HEIGHTS[0] ?? 8);
   for (let scale = first; layout.height > height && scale <= first * 2 ** 16; scale *= 2)

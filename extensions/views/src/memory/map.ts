@@ -42,6 +42,7 @@ export class SegmentMap {
   private readonly ground = document.createElement('canvas');
   private state: MapState | null = null;
   private layout: MapLayout | null = null;
+  private drawnOf: MemoryColumns | null = null;
   private patterns: [Palette, Patterns] | null = null;
   private hover: number | null = null;
   private segment: Segment | null = null;
@@ -99,7 +100,9 @@ export class SegmentMap {
 
   private lay(state: MapState, width: number): void {
     const room = this.scroll.clientHeight || 300;
-    this.layout = layMap(state.moment, width, room);
+    const same = this.drawnOf === state.record;
+    this.layout = layMap(state.moment, width, room, same ? this.layout : null);
+    this.drawnOf = state.record;
     const { moment, record } = state;
     this.segment = this.chosen(state);
     const bytes = formatBytes(moment.split.reserved);

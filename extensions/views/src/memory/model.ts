@@ -7,7 +7,9 @@ import { Pyramid } from './pyramid';
 import type { ChartView } from './scale';
 import { readSeries, timeAt, type MemoryColumns, type Series } from './series';
 
+/** Rows of the list of holders; fewer while the scrubber moves. */
 const ROWS = 200;
+export const ROWS_MOVING = 24;
 
 export class Model {
   readonly series: Series;
@@ -70,8 +72,8 @@ export class Model {
     return this.latest;
   }
 
-  holders(): Holders {
-    return holdersAt(this.record, this.live, this.view.scrubber, this.fits, ROWS);
+  holders(most = ROWS): Holders {
+    return holdersAt(this.record, this.live, this.view.scrubber, this.fits, most);
   }
 
   /** Shows [from, to] of the recording, kept inside it. */

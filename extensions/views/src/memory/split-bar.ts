@@ -83,7 +83,7 @@ export class SplitBar {
   show(record: MemoryColumns, split: Split, position: number, palette: Palette): void {
     this.drawn = { split, palette };
     const { text, exact } = sumOf(split);
-    this.sum.textContent = text;
+    this.sum.textContent = this.sum.title = text;
     this.sum.classList.toggle('wv-off', !exact);
     const first = this.at.element.querySelector('button');
     const label =

@@ -49,7 +49,7 @@ export class MemoryView {
   readonly map = new SegmentMap((block) => this.select(block));
   private readonly sizes = new SegmentTable();
   private readonly split = new SplitBar(() => this.refresh());
-  private readonly next = perFrame(() => this.draw());
+  private readonly next = perFrame(() => this.draw(true));
   readonly chart = new Chart({
     scrub: (position) => this.scrub(position),
     hover: (position) => this.hover(position),
@@ -93,6 +93,7 @@ export class MemoryView {
     this.next.cancel();
     this.chart.dispose();
     this.map.dispose();
+    this.holders.dispose();
     this.element.remove();
   }
 
@@ -203,12 +204,12 @@ export class MemoryView {
     this.next.ask();
   }
 
-  private draw(): void {
+  private draw(moving = false): void {
     const { model, palette } = this;
     if (!model) return;
     this.showKeys();
     this.chart.redraw();
-    if (!this.holders.hidden) this.holders.show(model, this.selected);
+    if (!this.holders.hidden) this.holders.show(model, this.selected, moving);
     if (this.face === 'table' && model.hasSegments) this.sizes.show(model.record, model.moment());
     if (palette && model.hasSegments) {
       const fits = model.isFiltered ? model.fits : null;
