@@ -49,11 +49,16 @@ class Expandable:
         region.take(block)
         return block
 
+    def whole_pages(self, block: Block) -> tuple[int, int]:
+        """(address, end) of the pages that lie in ``block`` altogether; the end may come first."""
+        page, base = self.page_of(block.region), block.segment
+        start = base + -(-(block.address - base) // page) * page
+        return start, base + (block.address + block.size - base) // page * page
+
     def release(self, block: Block) -> None:
         """Take the whole pages of a free block from it, and the range where nothing is left."""
-        page, region = self.page_of(block.region), block.region
-        start = block.segment + -(-(block.address - block.segment) // page) * page
-        end = block.segment + (block.address + block.size - block.segment) // page * page
+        region = block.region
+        start, end = self.whole_pages(block)
         if start >= end:
             return
         region.take(block)
@@ -80,11 +85,16 @@ class Expandable:
         one where they are near enough.
         """
         end = last.address + last.size
-        block: Block | None = first
-        while block is not None:
-            block.segment = last.segment
-            block = block.next
+        _say_segment(first, last.segment)
         self._put_unmapped(last, end, first.address - end, first)
+
+    def begin(self, first: Block, address: int) -> None:
+        """Let the range of ``first`` begin at ``address``, without memory up to it."""
+        _say_segment(first, address)
+        block = Block(first.region, address, first.address - address, address)
+        block.is_mapped, block.is_busy = False, True
+        block.next, first.prev = first, block
+        first.region.put_unmapped(block)
 
     def extend(self, last: Block) -> None:
         """Let the range that ``last`` is the end of go on for as long as one is."""
@@ -142,6 +152,13 @@ class Expandable:
         region.put(block)
         self._allocator.grew(region, mapped, SEGMENT_MAP, address)
         return True
+
+
+def _say_segment(block: Block | None, address: int) -> None:
+    """Say of a block and those behind it where their range begins."""
+    while block is not None:
+        block.segment = address
+        block = block.next
 
 
 def _reach(block: Block) -> int:

@@ -14,8 +14,11 @@ def restore(allocator: CachingAllocator, state: StartState) -> None:
         region = _region_of(allocator, segment)
         first, last = _put_segment(allocator, region, segment)
         if allocator.expandable is not None and segment.is_expandable:
+            key = segment.stream, segment.is_large, segment.private
             if region in ends:
                 allocator.expandable.join(ends[region], first)
+            elif state.lowest.get(key, first.address) < first.address:
+                allocator.expandable.begin(first, state.lowest[key])
             ends[region] = last
     if allocator.expandable is not None:
         for last in ends.values():

@@ -21,7 +21,7 @@ from workbench.allocator.device import Device
 from workbench.allocator.expandable import Expandable
 from workbench.allocator.rounding import MIN_BLOCK, SMALL_SIZE, round_size, segment_size
 from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import SEGMENT_ALLOC, SEGMENT_FREE
+from workbench.allocator.snapshot import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_UNMAP
 
 _UNLIMITED = 2**63
 
@@ -95,8 +95,17 @@ class CachingAllocator:
         for pool in self.pools[private]:
             pool.is_releasable = True
 
-    def malloc(self, requested: int, stream: int = 0, private: int = 0) -> int:
+    def malloc(
+        self, requested: int, stream: int = 0, private: int = 0, *, search: bool = True
+    ) -> int:
         """The address of a block for ``requested`` bytes (at least 1).
+
+        Args:
+            requested: bytes.
+            stream: the stream it is for.
+            private: id of the private pool it is from; 0 for the default one.
+            search: whether free blocks are looked at; not where they have been, before the cache
+                was emptied.
 
         Raises:
             OutOfMemoryError: neither a free block nor the driver has room for it.
@@ -109,7 +118,9 @@ class CachingAllocator:
             found = regions.get(stream)
             region = found or self.pools[0][size > SMALL_SIZE].region(stream)
         free = region.free
-        if self._is_plain:
+        if not search:
+            block = self._grow(region, size, requested)
+        elif self._is_plain:
             at = bisect_left(free, (size,))
             block = free.pop(at)[2] if at < len(free) else self._grow(region, size, requested)
         else:
@@ -166,6 +177,24 @@ class CachingAllocator:
         for private, pools in self.pools.items():
             for pool in pools if private and pools[0].is_releasable else ():
                 self._release_all(pool)
+
+    def unused(self) -> list[tuple[int, int, int]]:
+        """(action, address, bytes) of what `empty_cache` would give back now, in its order.
+
+        Blocks that wait for a stream are not waited for.
+        """
+        small, large = self.pools[0]
+        others = [p for id_, two in self.pools.items() if id_ and two[0].is_releasable for p in two]
+        found: list[tuple[int, int, int]] = []
+        for pool in (large, small, *others):
+            for block in pool.free_blocks():
+                if self.expandable is not None:
+                    start, end = self.expandable.whole_pages(block)
+                    if start < end:
+                        found.append((SEGMENT_UNMAP, start, end - start))
+                elif not block.is_split:
+                    found.append((SEGMENT_FREE, block.address, block.size))
+        return found
 
     def regions(self) -> Iterator[Region]:
         """Every region of every pool."""

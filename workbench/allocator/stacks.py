@@ -11,7 +11,7 @@ while their objects live: a table must not outlive the snapshot it reads. Standa
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from workbench.allocator.plain import text
@@ -42,28 +42,39 @@ class Stacks:
             lists = [frames if type(frames) is list else [] for frames in lists]
         some = lists[:_SAMPLE]
         if 2 * len(set(map(id, some))) > len(some):
-            return array("i", [self._row(frames) if frames else NO_STACK for frames in lists])
+            return self._rows(lists)
         ids = list(map(id, lists))
-        row_of = {key: self._row(one) for key, one in dict(zip(ids, lists, strict=True)).items()}
+        once = dict(zip(ids, lists, strict=True))
+        row_of = dict(zip(once, self._rows(once.values()), strict=True))
         return array("i", map(row_of.__getitem__, ids))
 
     def string(self, value: Any) -> int:
         """The row of a text in `strings`."""
         return self.strings.setdefault(text(value), len(self.strings))
 
-    def _row(self, frames: list[Any]) -> int:
-        count = len(frames)
-        few = count, id(frames[0]), id(frames[count >> 2]), id(frames[count >> 1])
-        alike = self._stacks_by_few.get(few)
-        if alike is None:
-            alike = self._stacks_by_few[few] = []
-        for known, row in alike:
-            if known == frames:
-                return row
+    def _rows(self, lists: Iterable[list[Any]]) -> array[int]:
+        """The row of each list. The one loop that runs for every event, so it calls nothing."""
+        found, alike_of = array("i"), self._stacks_by_few
+        for frames in lists:
+            if not frames:
+                found.append(NO_STACK)
+                continue
+            count = len(frames)
+            few = count, id(frames[0]), id(frames[count >> 2]), id(frames[count >> 1])
+            for known, row in alike_of.get(few, ()):
+                if known == frames:
+                    found.append(row)
+                    break
+            else:
+                found.append(self._unlike(few, frames))
+        return found
+
+    def _unlike(self, few: tuple[int, ...], frames: list[Any]) -> int:
+        """The row of a list that equals none of those compared with it."""
+        alike = self._stacks_by_few.setdefault(few, [])
         if len(alike) < _MOST_ALIKE:
-            row = self._new_row(frames)
-            alike.append((frames, row))
-            return row
+            alike.append((frames, self._new_row(frames)))
+            return alike[-1][1]
         every = tuple(map(id, frames))
         row = self._stack_by_all.get(every)
         if row is None:

@@ -59,6 +59,10 @@ class StartState:
 
     segments: list[StartSegment]
     """In order of address."""
+    lowest: dict[tuple[int, bool, int], int] = field(
+        default_factory=dict[tuple[int, bool, int], int]
+    )
+    """(stream, is large, private pool) -> lowest address of pages that the trace maps there."""
     num_inferred: int = 0
     """Blocks whose size no column says."""
     num_guessed: int = 0
@@ -70,7 +74,7 @@ class StartState:
 def start_state(snapshot: Snapshot, settings: AllocatorSettings) -> StartState:
     """The state before the first event of ``snapshot``."""
     undo = _Undo(snapshot)
-    state = StartState(undo.segments(), num_lost=undo.num_lost)
+    state = StartState(undo.segments(), undo.lowest(), num_lost=undo.num_lost)
     open_ends = _infer_sizes(state, undo.blocks, settings)
     _look_ahead(open_ends, snapshot)
     for end in open_ends:
@@ -101,12 +105,26 @@ class _Undo:
             self._found[address] = StartSegment(
                 address, size, stream, bool(large), pools[pool], bool(expandable)
             )
+        mapped = snapshot.action == SEGMENT_MAP
+        about = snapshot.address, snapshot.size, snapshot.stream, snapshot.trace_pool
+        self._maps = list(zip(*(column[mapped].tolist() for column in about), strict=True))
+        self._small_pages = set(
+            snapshot.address[mapped & (snapshot.size == 2 * SMALL_SIZE)].tolist()
+        )
         self._take_blocks(snapshot)
         self._take_back(snapshot)
 
     def segments(self) -> list[StartSegment]:
         """Those that are left, by address, without their blocks."""
         return [self._found[address] for address in sorted(self._found)]
+
+    def lowest(self) -> dict[tuple[int, bool, int], int]:
+        """The lowest address that the trace maps pages at, by pool and stream."""
+        found: dict[tuple[int, bool, int], int] = {}
+        for address, size, stream, pool in self._maps:
+            key = stream, size > 2 * SMALL_SIZE, self._pools[pool]
+            found[key] = min(address, found.get(key, address))
+        return found
 
     def _take_blocks(self, snapshot: Snapshot) -> None:
         columns = (
@@ -160,12 +178,15 @@ class _Undo:
 
     def _map(self, address: int, size: int, stream: int, private: int) -> None:
         """Pages that were there; joined to what touches them."""
-        is_large = size % (20 * SMALL_SIZE) == 0
+        small = range(address, address + size, 2 * SMALL_SIZE)
+        is_large = size % (20 * SMALL_SIZE) == 0 and self._small_pages.isdisjoint(small)
+        place = stream, private, is_large
         for segment in [s for s in self._found.values() if s.is_expandable]:
+            if (segment.stream, segment.private, segment.is_large) != place:
+                continue
             if segment.address + segment.size == address or segment.address == address + size:
                 del self._found[segment.address]
                 address, size = min(address, segment.address), size + segment.size
-                is_large = segment.is_large
         self._found[address] = StartSegment(
             address, size, stream, is_large, private, is_expandable=True
         )
