@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from workbench.display import mime_bundle
 from workbench.memory.describe import describe
 from workbench.memory.figure import to_figure
+from workbench.memory.fragmentation import PARTS, fragmentation
 from workbench.memory.svg import static_html
+from workbench.memory.what_if import WhatIf, smallest_card, what_if
 from workbench.records import Certificate, MemoryRecord
 
 if TYPE_CHECKING:
@@ -43,6 +48,35 @@ class MemoryView:
     def certificate(self) -> Certificate | None:
         """How far a replay reproduced the allocator's trace; None where none was made (CPU)."""
         return self.record.certificate
+
+    def fragmentation(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Where reserved memory went: part -> bytes, ``[num_events + 1]``, adding up to it.
+
+        The parts are explained in `workbench.memory.fragmentation`; index 0 is before the first
+        event.
+        """
+        return dict(zip(PARTS, fragmentation(self.record), strict=True))
+
+    def what_if(self, settings: str = "", card: str | int | None = None) -> WhatIf:
+        """The same program under other settings of the allocator, or on another card.
+
+        Args:
+            settings: as in ``PYTORCH_CUDA_ALLOC_CONF``: ``"expandable_segments:True"``.
+            card: a name (``"RTX 4090"``), or the bytes that a card reports; None: no limit.
+
+        Raises:
+            SettingsError: the allocator would not take the settings.
+            ValueError: no card has that name.
+        """
+        return what_if(self.record, settings, card)
+
+    def smallest_card(self, settings: str = "") -> WhatIf | None:
+        """What the program did on the smallest card it fits on; None where it fits on none known.
+
+        Raises:
+            SettingsError: the allocator would not take the settings.
+        """
+        return smallest_card(self.record, settings)
 
     def save(self, path: str | Path) -> Path:
         """Write the record to ``path`` (open it again with ``wb.memory(path)``); returns it."""

@@ -95,3 +95,15 @@ def test_cards_are_in_order_and_leave_room_for_a_context():
     assert totals == sorted(totals)
     assert all(0 < card.usable_bytes < card.total_bytes for card in CARDS)
     assert card_named("h100 80gb") is card_named("H100 80 GB")
+
+
+def test_a_view_answers_too():
+    view = memory(path_of("transformer_forward_mixed"))
+    assert view.certificate is not None
+    assert view.certificate.exact
+    parts = view.fragmentation()
+    assert sum(parts.values()).tolist() == view.record.reserved().tolist()
+    assert view.what_if("expandable_segments:True").outcome.fits
+    found = view.smallest_card()
+    assert found is not None
+    assert str(found).startswith("default on ")
