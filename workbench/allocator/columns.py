@@ -35,6 +35,8 @@ from workbench.allocator.vocabulary import ACTIONS, OOM, SNAPSHOT
 _CODES = {name: code for code, name in enumerate(ACTIONS)}
 _EVENT = "trace entry"
 _STAGES = {"START": 0, "END": 1}
+_BATCH = 1 << 15
+"""Entries taken through all of their keys while they are still in the processor's cache."""
 
 
 @dataclass
@@ -80,7 +82,9 @@ def columns_of(snapshot: Any, device: int | None = None, most: int = sys.maxsize
     )
     stacks, pools = Stacks(), Pools()
     trace = traces[chosen] if chosen < len(traces) else []
-    columns.num_unknown = _add_trace(columns.arrays, rows_of(trace, _EVENT), stacks, pools)
+    rows = rows_of(trace, _EVENT)
+    for at in range(0, len(rows) or 1, _BATCH):
+        columns.num_unknown += _add_trace(columns.arrays, rows[at : at + _BATCH], stacks, pools)
     mine = [row for row, owner in zip(segments, owners, strict=True) if owner == chosen]
     columns.arrays |= segment_columns(mine, stacks, pools, most)
     columns.arrays |= _annotations(snapshot.get("external_annotations"), chosen, stacks)
@@ -98,19 +102,23 @@ def _busiest(events: Sequence[int], owners: Sequence[int]) -> int:
 
 
 def _add_trace(out: dict[str, array[int]], trace: list[Row], stacks: Stacks, pools: Pools) -> int:
-    """Add the columns of a trace to ``out``; returns how many entries have an unknown action."""
+    """Add the columns of some entries to ``out``; returns how many have an unknown action."""
     codes = _codes(trace)
     known = [code for code in codes if code is not None]
     if len(known) < len(codes):
         trace = [row for row, code in zip(trace, codes, strict=True) if code is not None]
-    out["action"] = array("B", known)
-    out["address"] = signed(_of_events(trace, out["action"], "addr"), "addr", _EVENT)
-    sizes = signed(_of_events(trace, out["action"], "size"), "size", _EVENT)
-    out["size"] = counts(sizes, "size", _EVENT)
-    out["stream"] = numbers(trace, "stream", _EVENT, 0)
-    out["time_us"] = numbers(trace, "time_us", _EVENT, 0)
-    out["trace_pool"] = pools.column(trace, "pool_id")
-    out["trace_stack"] = stacks.column([row.get("frames") for row in trace])
+    sizes = signed(_of_events(trace, known, "size"), "size", _EVENT)
+    found = {
+        "action": array("B", known),
+        "address": signed(_of_events(trace, known, "addr"), "addr", _EVENT),
+        "size": counts(sizes, "size", _EVENT),
+        "stream": numbers(trace, "stream", _EVENT, 0),
+        "time_us": numbers(trace, "time_us", _EVENT, 0),
+        "trace_pool": pools.column(trace, "pool_id"),
+        "trace_stack": stacks.column([row.get("frames") for row in trace]),
+    }
+    for name, column in found.items():
+        out.setdefault(name, array(column.typecode)).extend(column)
     return len(codes) - len(known)
 
 
@@ -128,7 +136,7 @@ def _codes(trace: list[Row]) -> list[int | None]:
         return [_CODES.get(action) for action in actions]
 
 
-def _of_events(trace: list[Row], codes: array[int], key: str) -> list[Any]:
+def _of_events(trace: list[Row], codes: list[int], key: str) -> list[Any]:
     """``key`` of every entry. An ``oom`` has the device's free bytes for an address."""
     try:
         return list(map(itemgetter(key), trace))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.unit.allocator.made import made_snapshot
+from workbench.allocator import columns
 from workbench.allocator.decode import of_live
 from workbench.allocator.snapshot import ACTIONS, STATES, Annotation, Frame, Snapshot
 from workbench.records import RecordError
@@ -104,6 +105,17 @@ def test_frames_of_another_form_are_left_out_and_their_text_can_be_written():
     found = of_trace(event(frames=odd), event(frames="text"), event(frames=[]), event())
     assert found.trace_stack.tolist() == [0, -1, -1, -1]
     assert found.frames == (Frame("", 0, ""), Frame("", 0, "?"))
+
+
+def test_a_trace_read_in_batches_is_the_same_trace(monkeypatch: pytest.MonkeyPatch):
+    data = made_snapshot(200, per_step=12)
+    data["device_traces"][0][50]["action"] = data["device_traces"][0][150]["action"] = "annotate"
+    whole = vars(of_live(data))
+    monkeypatch.setattr(columns, "_BATCH", 7)
+    parts = vars(of_live(data))
+    assert whole["num_unknown"] == parts["num_unknown"] == 2
+    for name, value in whole.items():
+        assert np.array_equal(value, parts[name]), name
 
 
 def test_unknown_actions_and_keys_are_passed_over_and_counted():
