@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { mount } from '../src/memory';
 import { layMap } from '../src/memory/map-layout';
 import { LiveBlocks } from '../src/memory/live';
@@ -21,6 +21,11 @@ import {
 } from './memory-data';
 
 HTMLCanvasElement.prototype.getContext = () => null;
+
+const mounted: (() => void)[] = [];
+afterEach(() => {
+  for (const dispose of mounted.splice(0)) dispose();
+});
 const MIB = 2 ** 20;
 
 /** Blocks that come and go in no order, like those of a program. */
@@ -47,6 +52,7 @@ const viewOf = (record: MemoryColumns, axis: ChartView['axis']): ChartView => {
   const all = readSeries(record);
   const highest = new Pyramid(all.total);
   const still = {
+    allHighest: highest,
     scrubber: 0,
     hover: null,
     brush: null,
@@ -234,7 +240,8 @@ describe('the view of an allocator', () => {
     const host = document.createElement('div');
     document.body.append(host);
     const state = { record, error: null };
-    mount(host, { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() });
+    const store = { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() };
+    mounted.push(mount(host, store));
     return host;
   };
   const press = (host: HTMLElement, key: string): void => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { holdersAt, peakPlace } from '../src/memory/blocks';
 import { peakSentence } from '../src/memory/sentence';
 import { matcher } from '../src/memory/filter';
@@ -9,6 +9,11 @@ import { ACTIVATIONS, KIB, PARAMETERS, recordOf, STEP, STRINGS } from './memory-
 
 // jsdom has no canvas; the views draw nothing there and everything else works.
 HTMLCanvasElement.prototype.getContext = () => null;
+
+const mounted: (() => void)[] = [];
+afterEach(() => {
+  for (const dispose of mounted.splice(0)) dispose();
+});
 
 describe('series', () => {
   it('counts a block from the position after its allocation up to the event that frees it', () => {
@@ -60,7 +65,8 @@ describe('the view', () => {
   function shown(state: MemoryViewState): HTMLElement {
     const host = document.createElement('div');
     document.body.append(host);
-    mount(host, { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() });
+    const store = { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() };
+    mounted.push(mount(host, store));
     return host;
   }
   const press = (host: HTMLElement, key: string): void => {

@@ -129,7 +129,7 @@ export function paintPiece(brush: Brush, piece: Piece, height: number): void {
   const { context, palette, patterns } = brush;
   const { segment, x, y, width } = piece;
   context.fillStyle = segment.used === 0 ? patterns.free : patterns.pinned;
-  if (segment.used < segment.bytes || brush.fits) context.fillRect(x, y, width, height);
+  if (segment.used < segment.bytes) context.fillRect(x, y, width, height);
   paintBlocks(brush, piece, height);
   if (segment.used >= segment.bytes || width < 3) return;
   context.strokeStyle = palette.stroke2;
@@ -142,6 +142,7 @@ export function paintPiece(brush: Brush, piece: Piece, height: number): void {
 function paintBlocks(brush: Brush, piece: Piece, height: number): void {
   const { context, palette, patterns, record } = brush;
   const right = piece.x + piece.width;
+  const surface = palette.token('--wb-surface');
   let drawn = piece.x;
   for (const block of piece.segment.blocks) {
     const [from, to] = placeOf(record, piece, block);
@@ -152,7 +153,11 @@ function paintBlocks(brush: Brush, piece: Piece, height: number): void {
     if (end - drawn < 0.6) continue;
     const left = Math.max(drawn, begin);
     const wide = Math.max(0.6, end - left);
-    context.globalAlpha = brush.fits && !brush.fits(block) ? DIM : 1;
+    if (brush.fits && !brush.fits(block)) {
+      context.fillStyle = surface;
+      context.fillRect(left, piece.y, wide, height);
+      context.globalAlpha = DIM;
+    }
     const name = CATEGORIES[record.block_category[block] ?? 6] ?? 'unknown';
     context.fillStyle = palette.categories[name]?.fill ?? palette.ink2;
     context.fillRect(left, piece.y, wide > 4 ? wide - 0.75 : wide, height);
@@ -165,9 +170,9 @@ function paintBlocks(brush: Brush, piece: Piece, height: number): void {
       context.fillStyle = patterns.slack;
       context.fillRect(end - slack, piece.y, slack, height);
     }
+    context.globalAlpha = 1;
     drawn = end;
   }
-  context.globalAlpha = 1;
 }
 
 /** x of the two ends of a block on a piece. */

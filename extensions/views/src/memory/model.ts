@@ -35,6 +35,7 @@ export class Model {
       series: this.series,
       all: this.series,
       highest: this.highest,
+      allHighest: this.highest,
       reservedHighest: this.series.reserved ? new Pyramid(this.series.reserved) : null,
       axis: clock ? 'time' : 'events',
       from: 0,

@@ -18,6 +18,7 @@ export interface ChartView {
   /** Of all blocks: what the peak, the scrubber and the reserved line are about. */
   all: Series;
   highest: Pyramid;
+  allHighest: Pyramid;
   reservedHighest: Pyramid | null;
   axis: Axis;
   from: number;

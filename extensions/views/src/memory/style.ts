@@ -17,6 +17,7 @@ export const STYLE = scoped(
 .wv-swatch{display:inline-block;width:11px;height:11px;border-radius:2px;border:1px solid;flex:none}
 .wv-category{display:inline-flex;align-items:center;gap:6px}
 .wv-timeline{flex:0 0 auto;height:clamp(170px,24%,320px);display:block;width:100%;cursor:crosshair;touch-action:none}
+.wv-plain .wv-timeline{height:clamp(170px,34%,340px)}
 .wv-part{display:flex;gap:12px;align-items:baseline;padding:8px 16px 4px;font-size:12px;color:var(--wb-ink2);border-top:1px solid var(--wb-line);flex-wrap:wrap}
 .wv-part b{font-weight:600;color:var(--wb-ink)}
 .wv-over{display:flex;align-items:center;gap:12px;padding:6px 16px 0}

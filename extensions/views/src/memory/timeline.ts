@@ -1,7 +1,7 @@
 /** Draws the chart: category areas over what is reserved. */
 import { formatBytes, formatCount } from '../graph/format';
 import type { Palette } from '../graph/theme';
-import type { Patterns } from './patterns';
+import type { Fill, Patterns } from './patterns';
 import { BOTTOM, columnsOf, LEFT, niceTop, RIGHT, ticks, TOP, xOf, type ChartView } from './scale';
 import { CATEGORIES, timeAt } from './series';
 
@@ -26,10 +26,16 @@ export function paintTimeline(frame: Frame, view: ChartView): Height {
   const picks = columnsOf(view, columns, view.highest);
   const highest = view.hidden.size === 0 ? view.reservedHighest : null;
   const reserved = highest ? columnsOf(view, columns, highest) : null;
-  const top = niceTop(Math.max(1, most(view, picks), mostReserved(view, reserved)));
+  const whole = view.filtered && view.hidden.size === 0 ? view.all.most : 0;
+  const top = niceTop(Math.max(1, most(view, picks), whole, mostReserved(view, reserved)));
   const y: Height = (bytes) => height - BOTTOM - (bytes / top) * (height - TOP - BOTTOM);
   paintGrid(frame, top, y);
-  if (reserved) paintReserved(frame, view, reserved, y);
+  if (reserved)
+    fillSteps(frame, reserved, (at) => y(view.all.reserved?.[at] ?? 0), frame.patterns.free);
+  if (whole > 0) {
+    const all = columnsOf(view, columns, view.allHighest);
+    fillSteps(frame, all, (at) => y(view.all.total[at] ?? 0), palette.stroke);
+  }
   paintAreas(frame, view, picks, y);
   if (reserved) strokeSteps(frame, reserved, (at) => y(view.all.reserved?.[at] ?? 0), 1.5);
   paintTime(frame, view);
@@ -74,14 +80,14 @@ function paintGrid(frame: Frame, top: number, y: Height): void {
   }
 }
 
-/** The surface between zero and what is reserved; the areas then cover what is held. */
-function paintReserved(frame: Frame, view: ChartView, picks: Int32Array, y: Height): void {
-  const { context, patterns } = frame;
+/** A surface from zero up; the areas then cover what they are about. */
+function fillSteps(frame: Frame, picks: Int32Array, y: (at: number) => number, fill: Fill): void {
+  const { context, height } = frame;
   context.beginPath();
-  context.moveTo(LEFT, y(0));
-  stepAlong(context, picks, (at) => y(view.all.reserved?.[at] ?? 0));
-  context.lineTo(LEFT + picks.length, y(0));
-  context.fillStyle = patterns.free;
+  context.moveTo(LEFT, height - BOTTOM);
+  stepAlong(context, picks, y);
+  context.lineTo(LEFT + picks.length, height - BOTTOM);
+  context.fillStyle = fill;
   context.fill();
 }
 

@@ -143,6 +143,7 @@ export class MemoryView {
     this.sizes.element.hidden = !segments;
     this.holders.hidden = this.face !== 'holders' && (this.face === 'map' || segments);
     this.split.element.hidden = !segments;
+    this.main.classList.toggle('wv-plain', !segments);
     this.draw();
   }
 
