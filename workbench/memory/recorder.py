@@ -151,12 +151,9 @@ class Recorder(TorchDispatchMode):
         builds_graph = self.attribution.has_new_nodes()
         if self._automatic:
             self.begin_phase(_phase_of(site, node, builds_graph, self._phase))
-        if (
-            node is None
-            and site.module is None
-            and self._phase == "forward"
-            and not site.in_backward
-        ):
+        # backward's own root, made before the engine starts, is the gradient of the loss
+        of_loss = self._phase == "forward" or (self._phase == "backward" and site.in_backward)
+        if of_loss and node is None and site.module is None and not in_backward():
             site.module = LOSS
         if builds_graph:
             self.attribution.note_nodes(site)
