@@ -6,8 +6,8 @@ Names and defaults are those of ``PYTORCH_CUDA_ALLOC_CONF``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -131,18 +131,10 @@ class AllocatorSettings:
 
     def __str__(self) -> str:
         """As in ``PYTORCH_CUDA_ALLOC_CONF``, what differs from the defaults; ``"default"``."""
-        written = {
-            "max_split_size": lambda v: f"max_split_size_mb:{v // MIB}",
-            "max_non_split_rounding": lambda v: f"max_non_split_rounding_mb:{v // MIB}",
-            "garbage_collection_threshold": lambda v: f"garbage_collection_threshold:{v:g}",
-            "expandable_segments": lambda v: f"expandable_segments:{v}",
-            "roundup_power2_divisions": _written_divisions,
-            "large_segment_size": lambda v: f"large_segment_size_mb:{v // MIB}",
-        }
         parts = [
-            written[field.name](getattr(self, field.name))
-            for field in fields(self)
-            if getattr(self, field.name) != field.default
+            f"{key}:{_WRITERS.get(key, _as_megabytes)(getattr(self, name))}"
+            for key, (name, _) in _READERS.items()
+            if getattr(self, name) != getattr(_DEFAULTS, name)
         ]
         return ",".join(parts) or "default"
 
@@ -199,14 +191,18 @@ def _divisions(value: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _written_divisions(divisions: tuple[int, ...]) -> str:
+def _as_megabytes(value: int) -> str:
+    return str(value // MIB)
+
+
+def _as_divisions(divisions: tuple[int, ...]) -> str:
     if len(set(divisions)) == 1:
-        return f"roundup_power2_divisions:{divisions[0]}"
+        return str(divisions[0])
     each = ",".join(f"{2**power}:{number}" for power, number in enumerate(divisions))
-    return f"roundup_power2_divisions:[{each}]"
+    return f"[{each}]"
 
 
-_READERS: dict[str, tuple[str, Any]] = {
+_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "max_split_size_mb": ("max_split_size", _megabytes),
     "max_non_split_rounding_mb": ("max_non_split_rounding", _megabytes),
     "garbage_collection_threshold": ("garbage_collection_threshold", float),
@@ -214,3 +210,9 @@ _READERS: dict[str, tuple[str, Any]] = {
     "roundup_power2_divisions": ("roundup_power2_divisions", _divisions),
     "large_segment_size_mb": ("large_segment_size", _megabytes),
 }
+_WRITERS: dict[str, Callable[[Any], str]] = {
+    "garbage_collection_threshold": "{:g}".format,
+    "expandable_segments": str,
+    "roundup_power2_divisions": _as_divisions,
+}
+_DEFAULTS = AllocatorSettings()
