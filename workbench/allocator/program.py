@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from workbench.allocator.shortage import Shortage, shortage
 from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
 from workbench.allocator.snapshot import I32, I64
 
@@ -49,6 +50,10 @@ class Outcome:
     """Why it did not run to its end."""
     failed_event: int
     """Event at which it ended; -1 where it ran to its end, or where it could not begin."""
+    shortage: Shortage | None
+    """What kept the last request from being served."""
+    in_the_way: I32
+    """Rows of the blocks that would have had to go for it, the fewest bytes that are enough."""
 
     @property
     def fits(self) -> bool:
@@ -83,6 +88,7 @@ def run(program: Program, allocator: CachingAllocator) -> Outcome:
     addresses: dict[int, int] = {}
     peak = peak_event = allocated = most = 0
     failure: OutOfMemoryError | None = None
+    missing: Shortage | None = None
     event = failed = -1
     peak_event = -1
     blocks = allocator.blocks
@@ -98,6 +104,7 @@ def run(program: Program, allocator: CachingAllocator) -> Outcome:
             address = addresses[row] = allocator.malloc(size, stream, private)
         except OutOfMemoryError as error:
             failure, failed = error, event
+            missing = shortage(allocator, size, stream, private)
             break
         allocated += blocks[address].size
         most = max(most, allocated)
@@ -110,7 +117,16 @@ def run(program: Program, allocator: CachingAllocator) -> Outcome:
         num_retries=allocator.num_retries,
         failure=failure,
         failed_event=failed,
+        shortage=missing,
+        in_the_way=_rows(addresses, missing),
     )
+
+
+def _rows(addresses: dict[int, int], missing: Shortage | None) -> I32:
+    """Rows of the blocks in the cheapest way."""
+    wanted = missing.obstacles[0].blocks if missing is not None and missing.obstacles else ()
+    at = {address: row for row, address in addresses.items()} if wanted else {}
+    return np.array([at[address] for address in wanted], dtype=np.int32)
 
 
 def _steps(program: Program) -> Iterator[tuple[int, bool, int, int, int, int]]:

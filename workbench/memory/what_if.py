@@ -44,10 +44,26 @@ class WhatIf:
         text = f"{self.settings}{where}: {peak} reserved at the peak"
         if self.outcome.failure is not None:
             text = f"{self.settings}{where}: out of memory at event {self.outcome.failed_event:,}"
+            text += self._missing()
         retries = self.outcome.num_retries
         if retries:
-            text += f", {retries:,} times everything unused given back"
+            times = "once" if retries == 1 else f"{retries:,} times"
+            text += f", everything unused given back {times}"
         return f"{text} (predicted, {basis})"
+
+    def _missing(self) -> str:
+        """What was asked for, and what stood in the way."""
+        found = self.outcome.shortage
+        if found is None:
+            return ""
+        asked, largest = format_bytes(found.requested), format_bytes(found.largest_free)
+        text = f" ({asked} asked for, the largest free block has {largest}"
+        if found.obstacles:
+            count = len(self.outcome.in_the_way)
+            held = format_bytes(found.obstacles[0].in_use)
+            goes = "1 block goes" if count == 1 else f"{count:,} blocks go"
+            text += f"; it fits once {goes}, {held}"
+        return f"{text})"
 
 
 def what_if(

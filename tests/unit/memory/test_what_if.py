@@ -46,6 +46,14 @@ def test_a_smaller_card_gives_back_what_is_unused_and_then_runs_out(training_ste
     assert 0 <= small.outcome.failed_event < len(training_step.event_kind)
     assert "out of memory at event" in str(small)
     assert small.outcome.failure is not None
+    missing = small.outcome.shortage
+    assert missing is not None
+    assert missing.largest_free < missing.size
+    held = training_step.block_bytes[small.outcome.in_the_way]
+    assert held.sum() == pytest.approx(
+        missing.obstacles[0].in_use, rel=0.1
+    )  # a block may keep slack
+    assert "it fits once" in str(small)
     assert "out of memory: " in str(small.outcome.failure)
 
 
