@@ -23,9 +23,9 @@ import numpy as np
 
 from workbench.allocator.assemble import TYPES, Arrays, assemble
 from workbench.allocator.columns import Columns, columns_of
-from workbench.allocator.plain import RefusedError
+from workbench.allocator.plain import RefusedError, settings_of, text
 from workbench.allocator.snapshot import Snapshot
-from workbench.allocator.unpickle import MAGIC, REFUSED
+from workbench.allocator.unpickle import FAILED, MAGIC, REFUSED
 from workbench.records import RecordError
 
 LARGEST_BYTES = 4 << 30
@@ -66,6 +66,8 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
         RecordError: it is too large, no snapshot, does not hold ``device``, or asks for more than
             plain data of its size may.
     """
+    if device is not None and device < 0:
+        raise RecordError(f"devices are counted from 0, so there is no cuda:{device}")
     file = Path(path)
     if not file.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r} to read a snapshot from")
@@ -132,6 +134,8 @@ def _run(source: BinaryIO, answer: IO[bytes], size: int, device: int | None) -> 
         reason = said.read(_LONGEST_REASON).decode("ascii", "replace")
     if done.returncode == REFUSED:
         raise RefusedError(_sentence(reason))
+    if done.returncode == FAILED:
+        raise _EndedError(_sentence(reason))
     if done.returncode in (-11, -10, -7):  # SIGSEGV, and SIGBUS of macOS and Linux
         raise RefusedError("it is nested too deeply to be read")
     if done.returncode != 0:
@@ -172,10 +176,10 @@ def _unpack(data: bytes) -> tuple[Columns, Arrays]:
     columns = Columns(
         device=int(header["device"]),
         other_devices=[int(index) for index in header["other_devices"]],
-        settings=dict(header["settings"]),
+        settings=settings_of(header["settings"]),
         num_unknown=int(header["num_unknown"]),
         pools=[(int(first), int(second)) for first, second in header["pools"]],
-        strings=[str(text) for text in header["strings"]],
+        strings=[text(one) for one in header["strings"]],
     )
     return columns, arrays
 

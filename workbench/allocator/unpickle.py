@@ -32,7 +32,9 @@ from workbench.allocator.plain import RefusedError
 
 MAGIC = b"WBALLOC1"
 REFUSED = 3
-"""Exit status when the reason stands on stderr."""
+"""Exit status when the file is no snapshot and stderr says why."""
+FAILED = 4
+"""Exit status when it may be one, but the system did not let it be read; stderr says why."""
 _BUFFER_BYTES = 1 << 16
 
 
@@ -106,7 +108,7 @@ def write(columns: Columns, out: BinaryIO) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Read stdin, write stdout; `REFUSED` and a reason on stderr if it is no snapshot.
+    """Read stdin, write stdout; returns 0, or `REFUSED` or `FAILED` with a reason on stderr.
 
     Args:
         arguments: device index or -1, size of the file in bytes, then the bounds of `limit`.
@@ -115,6 +117,7 @@ def main(arguments: list[str]) -> int:
     limit(*bounds)
     # Nothing here is garbage before the end, and looking for some costs more than the reading.
     gc.disable()
+    status = REFUSED
     try:
         with BufferedReader(FileIO(sys.stdin.fileno(), closefd=False), _BUFFER_BYTES) as stream:
             snapshot = load(stream)
@@ -126,12 +129,12 @@ def main(arguments: list[str]) -> int:
     except MemoryError:
         reason = "it needs more memory than a snapshot of its size can"
     except OSError as error:
-        reason = f"its columns cannot be written ({error.strerror})"
+        status, reason = FAILED, f"its columns cannot be written ({error.strerror})"
     else:
         return 0
     sys.stderr.buffer.write(reason[:400].encode("ascii", "backslashreplace"))
     sys.stderr.buffer.flush()
-    return REFUSED
+    return status
 
 
 def run() -> None:

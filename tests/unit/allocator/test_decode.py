@@ -50,6 +50,8 @@ def test_a_device_the_file_does_not_hold_is_refused_with_those_it_does(tmp_path:
     path = made_file(tmp_path / "run.pickle", 100)
     with pytest.raises(RecordError, match=r"run\.pickle holds cuda:0, not cuda:3"):
         decode.read(path, 3)
+    with pytest.raises(RecordError, match="counted from 0, so there is no cuda:-1"):
+        decode.read(path, -1)
 
 
 def test_what_is_no_file_is_not_opened(tmp_path: Path):
@@ -83,6 +85,7 @@ def test_a_file_too_large_is_refused_with_what_to_do(
         ("import os; os.kill(os.getpid(), 24)", "1 s of processor time"),
         ("import os; os._exit(5)", r"ended its reader \(status 5\)"),
         ("import os; os._exit(3)", "did not say why"),
+        ("import os; os.write(2, b'full'); os._exit(4)", "could not be read: full"),
         ("import os; os.write(2, b'odd\\n\\x1b[31m' + b'x' * 9999); os._exit(3)", "odd x?"),
         ("pass", "gave no columns"),
         ("print('WBALLOC1' + 'x' * 8)", "gave no columns"),
@@ -158,6 +161,16 @@ def test_a_number_that_cannot_be_is_noticed(name: str, at: int):
 
         with pytest.raises(RefusedError):
             parsed(answer(**{name: put}))
+
+
+def test_text_that_no_encoding_can_write_is_mended_also_where_a_reader_gave_it():
+    def change(columns: Any) -> None:
+        columns.strings[0] = "\ud800.py"
+        columns.settings["\udfff"] = "\ud800"
+
+    found = parsed(answer(change))
+    assert "?.py" in {frame.filename for frame in found.frames}
+    assert found.settings["?"] == "?"
 
 
 @pytest.mark.parametrize(
