@@ -72,7 +72,7 @@ export class SplitBar {
     );
     const title = h('b', {}, 'Where did reserved memory go?');
     const head = h('div', { class: 'wv-splithead' }, title, this.sum);
-    head.append(h('span', { class: 'wv-space' }), this.proof, this.at.element);
+    head.append(this.proof, this.at.element);
     this.element = h('section', {
       class: 'wv-split',
       'aria-label': 'Where did reserved memory go?',

@@ -42,11 +42,10 @@ export const STYLE = scoped(
 .wv-keys>.wv-state{display:inline-flex;align-items:center;font-size:12px;padding:0 6px;white-space:pre}
 .wv-keys .wv-value{color:var(--wb-ink2)}
 .wv-split{flex:none;border-top:1px solid var(--wb-line);padding:8px 0 10px}
-.wv-splithead{display:flex;align-items:center;gap:12px;padding:0 16px 6px;min-width:0}.wv-splithead>b,.wv-splithead>.wv-proof,.wv-splithead>.wv-seg{flex:none}
-.wv-view:not([data-size=wide]) .wv-splithead{flex-wrap:wrap}
+.wv-splithead{display:flex;align-items:center;gap:12px;padding:0 16px 6px;min-width:0;flex-wrap:wrap;row-gap:4px}.wv-splithead>b,.wv-splithead>.wv-proof,.wv-splithead>.wv-seg{flex:none}
 .wv-splithead>b{font-weight:600}
 .wv-splithead .wv-seg{height:24px;font-size:12px}.wv-splithead .wv-seg button{height:22px}
-.wv-sum{color:var(--wb-ink2);font-size:12px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:0}
+.wv-sum{flex:1 1 340px;color:var(--wb-ink2);font-size:12px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:0}
 .wv-sum.wv-off{color:var(--wb-bad)}
 .wv-splitbar{display:block;width:100%;height:46px}
 .wv-parts{display:flex;justify-content:space-between;gap:8px 16px;padding:0 16px;flex-wrap:wrap;font-size:12px}

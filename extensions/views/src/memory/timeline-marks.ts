@@ -6,6 +6,14 @@ import { timeAt } from './series';
 import { xOfEvent, type Frame, type Height } from './timeline';
 import type { Release } from './releases';
 
+/** Width of what `label` writes. */
+function widthOf({ context, palette }: Frame, bold: string, rest: string): number {
+  context.font = `600 11px ${palette.font}`;
+  const wide = context.measureText(bold).width;
+  context.font = `11px ${palette.font}`;
+  return wide + (rest ? 6 : 0) + context.measureText(rest).width;
+}
+
 /** Text in bold, then more of it, kept inside the chart; gives its right end. */
 function label(frame: Frame, bold: string, rest: string, x: number, y: number, ink: string): void {
   const { context, palette, width } = frame;
@@ -81,10 +89,7 @@ export function paintPeak(frame: Frame, view: ChartView, y: Height): void {
   const bytes = formatBytes(record.peak_bytes);
   const held = cuda ? `${bytes} allocated, ${formatBytes(record.reserved_bytes)} reserved` : bytes;
   const right = x > width * 0.6;
-  context.font = `600 11px ${palette.font}`;
-  const peak = context.measureText('Peak').width;
-  context.font = `11px ${palette.font}`;
-  const room = peak + 6 + context.measureText(held).width;
+  const room = widthOf(frame, 'Peak', held);
   label(
     frame,
     'Peak',
@@ -117,8 +122,10 @@ export function paintReleases(frame: Frame, view: ChartView, releases: readonly 
     context.lineTo(x + 0.5, y - 1.5);
     context.fill();
     const rest = `${plural(count, 'segment')}, ${formatBytes(bytes)}`;
-    label(frame, 'Released', rest, x + 12, y, palette.ink);
-    taken = x + 210;
+    const room = widthOf(frame, 'Released', rest);
+    const left = x + 12 + room > width - RIGHT - 12 ? x - 14 - room : x + 12;
+    label(frame, 'Released', rest, left, y, palette.ink);
+    taken = x + room + 24;
   }
 }
 
