@@ -166,7 +166,7 @@ def _annotations(value: Any, device: int, stacks: Stacks) -> dict[str, array[int
         and row.get("device", device) == device
     ]
     return {
-        "annotation_time_us": numbers(rows, "time_us", "annotation", 0),
+        "annotation_time_us": numbers(rows, "time_us", "trace annotation", 0),
         "annotation_is_end": array("B", [_STAGES[row["stage"]] for row in rows]),
         "annotation_name": array("i", [stacks.string(row.get("name")) for row in rows]),
     }
