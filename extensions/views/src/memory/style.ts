@@ -22,7 +22,7 @@ export const STYLE = scoped(
 .wv-part b{font-weight:600;color:var(--wb-ink)}
 .wv-over{display:flex;align-items:center;gap:12px;padding:6px 16px 0}
 .wv-over .wv-seg{margin-left:auto;height:22px;font-size:12px}.wv-over .wv-seg button{height:20px;padding:0 8px}
-.wv-segments{flex:1 1 260px;min-height:200px;display:flex;flex-direction:column;position:relative}
+.wv-segments{flex:1 1 280px;min-height:280px;display:flex;flex-direction:column;position:relative}
 .wv-segments .wv-part{flex-wrap:nowrap;gap:10px}.wv-segments .wv-part>span:not([class]){overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:0}
 .wv-view:not([data-size=wide]) .wv-segments .wv-part .wv-state{display:none}
 .wv-mapscroll{flex:1;overflow:auto;min-height:0}
