@@ -105,3 +105,15 @@ function groupOf(bytes: number, small: boolean, members: Segment[]): Group {
     : bytes;
   return { bytes: size, small, segments, y: 0, height: 0, bar: null };
 }
+
+/** Bytes of the segments of the large pool, from the smallest. */
+export function sizesOf(sections: readonly Section[]): number[] {
+  const large = sections.filter(({ small }) => !small);
+  return large.flatMap(({ segments }) => segments.map(({ bytes }) => bytes)).sort((a, b) => a - b);
+}
+
+/** Their median. */
+export function medianOf(sections: readonly Section[]): number {
+  const sizes = sizesOf(sections);
+  return sizes[sizes.length >> 1] ?? 2 * 2 ** 20;
+}

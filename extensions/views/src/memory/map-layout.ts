@@ -7,7 +7,9 @@ import {
   fullnessOf,
   mainCategory,
   ORDER,
+  medianOf,
   sectionsOf,
+  sizesOf,
   type Fullness,
   type Group,
   type Section,
@@ -89,17 +91,6 @@ export function layMap(
       if (layout.height <= height) break;
     }
   return { ...layout, width, room: height };
-}
-
-/** Bytes of the segments of the large pool, from the smallest. */
-function sizesOf(sections: readonly Section[]): number[] {
-  const large = sections.filter(({ small }) => !small);
-  return large.flatMap(({ segments }) => segments.map(({ bytes }) => bytes)).sort((a, b) => a - b);
-}
-
-function medianOf(sections: readonly Section[]): number {
-  const sizes = sizesOf(sections);
-  return sizes[sizes.length >> 1] ?? 2 * MIB;
 }
 
 /** The finest power of two at which the largest segment fits a row, or most would be too narrow. */

@@ -1,14 +1,13 @@
 /** The segment map with its lens: hover, click and arrows choose a block. */
 import { h } from '../graph/dom';
-import { formatBytes, plural } from '../graph/format';
 import type { Palette } from '../graph/theme';
 import { Lens, LENS_HEIGHT } from './lens';
 import { layMap, type MapLayout, type Piece } from './map-layout';
 import { paintMap, paintSelection, placeOf, type Brush } from './map-paint';
-import { describe, pointIn } from './map-tip';
+import { describe, pointIn, titleOf } from './map-tip';
 import { find, mostBroken, type Moment, type Segment } from './moment';
 import { patternsOf, type Patterns } from './patterns';
-import { timeAt, type MemoryColumns } from './series';
+import type { MemoryColumns } from './series';
 
 export interface MapState {
   record: MemoryColumns;
@@ -106,15 +105,8 @@ export class SegmentMap {
     const same = this.drawnOf === state.record;
     this.layout = layMap(state.moment, width, room, same ? this.layout : null);
     this.drawnOf = state.record;
-    const { moment, record } = state;
     this.segment = this.chosen(state);
-    const bytes = formatBytes(moment.split.reserved);
-    const scale = this.layout.bytesPerPixel;
-    const small =
-      this.layout.stretch > 1.5 ? `; small pool × ${Math.round(this.layout.stretch)}` : '';
-    this.note.textContent =
-      `${plural(moment.segments.length, 'segment')}, ${bytes} reserved at ` +
-      `${timeAt(record, moment.position).toFixed(1)} ms. Large pool: 1 px = ${formatBytes(scale).replace('.0', '')}${small}.`;
+    this.note.textContent = titleOf(state.record, state.moment, this.layout);
   }
 
   /** The segment of the chosen block, else the one looked at before, else one that is partly free. */
