@@ -21,9 +21,9 @@ class MemoryProbe(StepProbe):
     """Records every allocation and free of one step, told apart by forward, backward, optimizer.
 
     It hooks nothing and compiles nothing anew; the step computes what it would have computed, some
-    15 to 25 us later for every operation (a 70 ms step of a CNN or a transformer takes 1.1 to 1.35
-    times as long, a 1 ms step about 4 times). Steps without the probe run code that never heard of
-    it.
+    20 to 45 us later for every operation (a step of 65 to 110 ms of a CNN or a transformer takes
+    about 1.5 times as long, one of thousands of tiny operations about 5 times: docs/memory.md).
+    Steps without the probe run code that never heard of it.
     """
 
     kind: ClassVar[str] = "memory"
