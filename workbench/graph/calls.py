@@ -39,8 +39,11 @@ class Table(Generic[_T]):
         return found
 
     def rows(self, items: Sequence[_T]) -> npt.NDArray[np.int32]:
-        """Index of every item."""
-        return np.array([self.row(item) for item in items], dtype=np.int32)
+        """Index of every item, added where it is new."""
+        found = self._rows
+        rows = [found.setdefault(item, len(found)) for item in items]
+        self.items += list(found)[len(self.items) :]
+        return np.array(rows, dtype=np.int32)
 
 
 @dataclass

@@ -148,23 +148,32 @@ def _held(
     result: SavedBytes, node: Node, slots: tuple[str, ...]
 ) -> Iterable[tuple[str, torch.Tensor]]:
     """Tensors ``node`` holds, by name, with what cannot be counted noted in ``result``."""
-    values = [(slot, value) for slot in slots for value in raw_values(node, slot)]
-    for slot, value in values:
-        name = slot.removeprefix("_raw_saved_")
-        if has_own_storage(value):
-            yield name, value
-        elif value is not None:
-            for tensor in _parts(result, value):
-                yield name, tensor
-    for tensor in result.regions.kept_by(value for _, value in values):
+    others: list[Any] = []
+    empty = ""
+    for slot in slots:
+        name = slot[len("_raw_saved_") :]
+        for value in raw_values(node, slot):
+            if value is None:
+                empty = empty or slot
+            elif has_own_storage(value):
+                yield name, value
+            else:
+                others.append(value)
+                for tensor in _parts(result, value):
+                    yield name, tensor
+    for tensor in result.regions.kept_by(others) if others else ():
         yield KEPT_FOR_CHECKPOINT, tensor
-    empty = next((slot for slot, value in values if value is None), "")
     if empty and is_freed(node, empty):
         result.num_freed += 1
-    if forward_class(node) is not None:  # a custom Function may keep tensors on ctx
-        for name, value in list(vars(node).items()):
-            for tensor in _stashed(result, value):
-                yield f"ctx.{name}", tensor
+    if forward_class(node) is not None:
+        yield from _on_context(result, node)
+
+
+def _on_context(result: SavedBytes, node: Node) -> Iterable[tuple[str, torch.Tensor]]:
+    """What a custom Function keeps on its ``ctx``, apart from what it saved for backward."""
+    for name, value in list(vars(node).items()):
+        for tensor in _stashed(result, value):
+            yield f"ctx.{name}", tensor
 
 
 def _stashed(result: SavedBytes, value: Any) -> Iterable[torch.Tensor]:
