@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from workbench.display import mime_bundle
 from workbench.memory.describe import describe
+from workbench.memory.diff import MemoryDiff
 from workbench.memory.figure import to_figure
 from workbench.memory.fragmentation import PARTS, fragmentation
 from workbench.memory.svg import static_html
@@ -77,6 +78,20 @@ class MemoryView:
             SettingsError: the allocator would not take the settings.
         """
         return smallest_card(self.record, settings)
+
+    def diff(self, other: MemoryView | MemoryRecord) -> MemoryDiff:
+        """This recording as A beside ``other`` as B, by category, module and line at the peaks.
+
+        Raises:
+            TypeError: ``other`` is no recording.
+        """
+        record = other.record if isinstance(other, MemoryView) else other
+        if not isinstance(record, MemoryRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"diff() got a {type(other).__name__}; it takes a memory view or a MemoryRecord: "
+                "open a file with wb.memory(path) first"
+            )
+        return MemoryDiff(self.record, record)
 
     def save(self, path: str | Path) -> Path:
         """Write the record to ``path`` (open it again with ``wb.memory(path)``); returns it."""
