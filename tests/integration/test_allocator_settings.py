@@ -31,6 +31,10 @@ WORDS = [
     "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
     "roundup_power2_divisions:[64:8,256:4,1024:4,>:1]",
     "roundup_power2_divisions:[512:2]",
+    "roundup_power2_divisions:[300:4]",
+    "roundup_power2_divisions:[>:4]",
+    "roundup_power2_divisions:0",
+    "garbage_collection_threshold:0",
 ]
 PROGRAM = r"""
 #include <c10/core/AllocatorConfig.h>

@@ -285,7 +285,7 @@ class ReferenceAllocator:
             run = 0
             while run < number and first + run not in segment.mapped:
                 run += 1
-            if not self.device.map(run * segment.page):
+            if not self.device.map(end, run * segment.page):
                 self.changed()
                 return None
             segment.mapped |= set(range(first, first + run))
@@ -392,8 +392,9 @@ class ReferenceAllocator:
             return
         segment.mapped -= set(pages)
         size = len(pages) * segment.page
-        self.device.unmap(size)
-        self.log.append(("unmap", segment.address + pages[0] * segment.page, size))
+        address = segment.address + pages[0] * segment.page
+        self.device.unmap(address, size)
+        self.log.append(("unmap", address, size))
         if not segment.mapped and not segment.used:
             self.segments.remove(segment)
         self.changed()

@@ -67,7 +67,7 @@ class Expandable:
         if block.address + block.size > end:
             region.put(_cut(block, end, keep_front=True))
         block.is_mapped, block.is_busy = False, True
-        self._allocator.device.unmap(block.size)
+        self._allocator.device.unmap(start, block.size)
         self._allocator.grew(region, start - end, SEGMENT_UNMAP, start)
         for neighbour in (block.prev, block.next):
             if neighbour is not None and not neighbour.is_mapped:
@@ -81,8 +81,8 @@ class Expandable:
     def join(self, last: Block, first: Block) -> None:
         """Make one range of two stretches of pages, with addresses without memory between them.
 
-        A snapshot does not say where a range begins; two stretches of one pool and stream lie in
-        one where they are near enough.
+        A snapshot does not say where a range begins: all stretches of one pool and stream are taken
+        for parts of one, as they are but where a range was used up.
         """
         end = last.address + last.size
         _say_segment(first, last.segment)
@@ -136,7 +136,7 @@ class Expandable:
         """Put pages behind the first ``size`` bytes of an unmapped block, and merge it."""
         region, page = block.region, self.page_of(block.region)
         mapped = min(-(-size // page) * page, block.size)
-        if not self._allocator.device.map(mapped):
+        if not self._allocator.device.map(block.address, mapped):
             return False
         region.take_unmapped(block)
         address = block.address

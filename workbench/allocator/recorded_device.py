@@ -26,7 +26,7 @@ class RecordedDevice(Device):
         self.expected: deque[tuple[int, int, int]] = deque()
         """(action, address, bytes) of what the trace says about segments next."""
         self.is_full = False
-        """Whether every request fails."""
+        """Whether a request fails that the trace says nothing of."""
         self.num_new = self.num_released = 0
         """Segments, or stretches of pages, that came and went as in the trace."""
 
@@ -34,9 +34,12 @@ class RecordedDevice(Device):
         """The address that the trace gives the next segment."""
         return self._new(SEGMENT_ALLOC, size)
 
-    def map(self, size: int) -> bool:
-        """Whether the trace maps pages next."""
-        return self._new(SEGMENT_MAP, size) is not None
+    def map(self, address: int, size: int) -> bool:
+        """Whether the trace maps these pages next."""
+        there = self._new(SEGMENT_MAP, size)
+        if there is not None and there != address:
+            raise DifferenceError(f"pages at {address:#x} are mapped, not at {there:#x}")
+        return there is not None
 
     def reserve(self, size: int) -> int:
         """The address of the first pages that the trace maps next."""
@@ -46,12 +49,14 @@ class RecordedDevice(Device):
         """Compare a segment that is given back."""
         self._released(SEGMENT_FREE, size, address)
 
-    def unmap(self, size: int) -> None:
+    def unmap(self, address: int, size: int) -> None:
         """Compare pages that are given back."""
-        self._released(SEGMENT_UNMAP, size)
+        self._released(SEGMENT_UNMAP, size, address)
 
     def _new(self, action: int, size: int) -> int | None:
-        if self.is_full or (self.expected and self.expected[0][0] in RELEASES):
+        if self.expected and self.expected[0][0] in RELEASES:
+            return None
+        if not self.expected and self.is_full:
             return None
         if not self.expected:
             raise DifferenceError(f"a new segment of {size:,} B, where the trace has none")
@@ -61,11 +66,11 @@ class RecordedDevice(Device):
         self.num_new += 1
         return address
 
-    def _released(self, action: int, size: int, address: int | None = None) -> None:
+    def _released(self, action: int, size: int, address: int) -> None:
         if not self.expected:
             raise DifferenceError(f"{size:,} B are given back, where the trace keeps them")
         found, there, expected = self.expected.popleft()
-        if (found, expected) != (action, size) or address not in (None, there):
+        if (found, expected) != (action, size) or address != there:
             raise DifferenceError(
                 f"{size:,} B are given back, where the trace gives {expected:,} B at {there:#x}"
             )

@@ -49,8 +49,9 @@ class Replay:
 
     certificate: Certificate
     sizes: I64
-    """For every entry of the trace, bytes of the block that it is about: as the replay found them,
-    and behind a first difference what the request is rounded to."""
+    """Bytes of the block that an entry of the trace is about: of each ``alloc``, and of the first
+    entry about a block that was there before. Behind a first difference, and elsewhere, what the
+    request is rounded to."""
     start: StartState
     allocator: CachingAllocator
     """As the replay left it."""
@@ -139,8 +140,8 @@ class _Replay:
                     expected.append((action, addresses[row], requests[row]))
                 elif action == OOM:
                     self._run_out(requests[row], streams[row], pools[row] if pools else 0)
-        except KeyError:
-            raise DifferenceError(f"no block at {addresses[row]:#x} to free") from None
+        except (OutOfMemoryError, ValueError, KeyError) as error:
+            raise DifferenceError(_said(error, addresses[row])) from None
         finally:
             self.row = row
 
@@ -179,10 +180,7 @@ class _Replay:
             raise DifferenceError("the trace ends with a segment that was not needed")
 
     def _run_out(self, size: int, stream: int, private: int) -> None:
-        """Give back what the trace gives back; nothing is searched again after that."""
-        if list(self.device.expected) == self.allocator.unused():
-            self.allocator.empty_cache()
-            return
+        """Ask for what was refused: what comes and goes before that must be as in the trace."""
         self.device.is_full = True
         try:
             self.allocator.malloc(size, stream, private, search=False)
@@ -190,6 +188,7 @@ class _Replay:
             return
         finally:
             self.device.is_full = False
+        raise DifferenceError(f"{size:,} B are found, where the trace runs out of memory")
 
     def _certificate(self, difference: str) -> Certificate:
         actions = self.snapshot.action
@@ -235,3 +234,10 @@ class _Replay:
             for block in [*self.allocator.blocks.values(), *free]
         }
         return Count(len(recorded & replayed), len(recorded | replayed))
+
+
+def _said(error: Exception, address: int) -> str:
+    """What it means that the simulator refused something that the allocator did."""
+    if isinstance(error, OutOfMemoryError):
+        return "segments are given back that the replay still uses"
+    return str(error) if isinstance(error, ValueError) else f"no block at {address:#x} to free"

@@ -16,7 +16,6 @@ NUM_DIVISIONS = 16
 from 1 MiB, 2 MiB, 4 MiB up to 32 GiB; what is smaller uses the first, what is larger the last."""
 _LEAST_LARGE_SEGMENT = 10 * MIB
 _IGNORED = (
-    "backend",
     "pinned_num_register_threads",
     "pinned_reserve_segment_size_mb",
     "pinned_use_background_threads",
@@ -24,7 +23,10 @@ _IGNORED = (
     "release_lock_on_cudamalloc",
     "release_lock_on_hipmalloc",
     "graph_capture_record_stream_reuse",
-    "per_process_memory_fraction",
+    "pinned_free_catch_all",
+    "pinned_max_cached_size_mb",
+    "pinned_max_round_threshold_mb",
+    "throw_on_cudamalloc_oom",
 )
 """Keys that are known and do not move a block in a replay."""
 
@@ -87,6 +89,15 @@ class AllocatorSettings:
         Raises:
             SettingsError: a value is none that the allocator takes.
         """
+        try:
+            return cls._of_snapshot(found)
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, SettingsError):
+                raise
+            raise SettingsError(f"the file's allocator_settings are none: {error}") from None
+
+    @classmethod
+    def _of_snapshot(cls, found: Mapping[str, Any]) -> Self:
         split = int(found.get("max_split_size", -1))
         divisions = found.get("roundup_power2_divisions") or {}
         sizes = [str(2**power) for power in range(NUM_DIVISIONS)]
@@ -113,7 +124,13 @@ class AllocatorSettings:
         """
         found: dict[str, Any] = {}
         for key, value in _pairs(words):
-            if key in _IGNORED or (tolerant and key not in _READERS):
+            if key == "backend" and value != "native":
+                raise SettingsError(f"backend {value!r} is another allocator; native is simulated")
+            if key == "per_process_memory_fraction" and not tolerant:
+                raise SettingsError(
+                    f"{key} is a limit, not a rule: give the bytes of a card instead"
+                )
+            if key == "backend" or key in _IGNORED or (tolerant and key not in _READERS):
                 continue
             if key not in _READERS:
                 raise SettingsError(
@@ -121,7 +138,7 @@ class AllocatorSettings:
                 )
             name, read = _READERS[key]
             try:
-                found[name] = read(value)
+                found[name] = _given(read, value)
             except ValueError:
                 raise SettingsError(f"{key} cannot be {value!r}") from None
         segment = found.get("large_segment_size")
@@ -137,6 +154,16 @@ class AllocatorSettings:
             if getattr(self, name) != getattr(_DEFAULTS, name)
         ]
         return ",".join(parts) or "default"
+
+
+def _given(read: Callable[[str], Any], value: str) -> Any:
+    """A value that was written down; torch takes no 0 for "off"."""
+    found = read(value)
+    if not isinstance(found, bool) and found == 0:
+        raise ValueError(value)
+    if isinstance(found, tuple) and value == "0":
+        raise ValueError(value)
+    return found
 
 
 def _pairs(words: str) -> list[tuple[str, str]]:
@@ -159,6 +186,8 @@ def _pairs(words: str) -> list[tuple[str, str]]:
 
 
 def _megabytes(value: str) -> int:
+    if not value.isdecimal():  # int() takes signs and underscores, too
+        raise ValueError(value)
     return int(value) * MIB
 
 
@@ -177,17 +206,18 @@ def _divisions(value: str) -> tuple[int, ...]:
     if not value.startswith("["):
         return (int(value),) * NUM_DIVISIONS
     found = [0] * NUM_DIVISIONS
-    last = -1
+    last, is_first = 0, True
     for part in value.strip("[]").split(","):
         size, _, number = part.partition(":")
         if size == ">":
             found[last + 1 :] = [int(number)] * (NUM_DIVISIONS - last - 1)
             continue
-        at = min(max(int(size).bit_length() - 1, 0), NUM_DIVISIONS - 1)
-        if last < 0:
+        if int(size) < 1 or int(size) & (int(size) - 1):
+            raise ValueError(size)
+        at = min(int(size).bit_length() - 1, NUM_DIVISIONS - 1)
+        if is_first:
             found[:at] = [int(number)] * at
-        found[at] = int(number)
-        last = at
+        found[at], last, is_first = int(number), at, False
     return tuple(found)
 
 

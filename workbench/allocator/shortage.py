@@ -3,6 +3,8 @@
 When an allocator runs out of memory, free bytes are often there, in pieces. In each segment, blocks
 in use lie between free ones; a run of neighbours that is as long as the request would serve it,
 were the blocks in it freed. The run that holds the fewest bytes in use is the cheapest to free.
+Only neighbours in one segment of the request's own pool and stream are looked at: emptying another
+segment, which then goes back to the driver, may take fewer bytes still.
 """
 
 from __future__ import annotations

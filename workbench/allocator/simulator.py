@@ -109,8 +109,11 @@ class CachingAllocator:
 
         Raises:
             OutOfMemoryError: neither a free block nor the driver has room for it.
+            ValueError: there are no bytes to ask for.
         """
         size = round_size(requested, self.settings) if self._divides else requested + 511 & ~511
+        if size <= 0:
+            raise ValueError(f"{requested:,} B were asked for; a block has at least 1")
         if private:
             region = self.pools[private][size > SMALL_SIZE].region(stream)
         else:

@@ -73,7 +73,7 @@ class StartState:
 
 def start_state(snapshot: Snapshot, settings: AllocatorSettings) -> StartState:
     """The state before the first event of ``snapshot``."""
-    undo = _Undo(snapshot)
+    undo = _Undo(snapshot, settings.large_segment_size)
     state = StartState(undo.segments(), undo.lowest(), num_lost=undo.num_lost)
     open_ends = _infer_sizes(state, undo.blocks, settings)
     _look_ahead(open_ends, snapshot)
@@ -86,8 +86,9 @@ def start_state(snapshot: Snapshot, settings: AllocatorSettings) -> StartState:
 class _Undo:
     """A trace, taken back event by event."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, large_page: int) -> None:
         self.num_lost = 0
+        self._large_page = large_page
         self._found: dict[int, StartSegment] = {}
         self.blocks: dict[int, StartBlock] = {}
         pools = {-1: 0} | {row: private_of(pool) for row, pool in enumerate(snapshot.pools)}
@@ -179,7 +180,7 @@ class _Undo:
     def _map(self, address: int, size: int, stream: int, private: int) -> None:
         """Pages that were there; joined to what touches them."""
         small = range(address, address + size, 2 * SMALL_SIZE)
-        is_large = size % (20 * SMALL_SIZE) == 0 and self._small_pages.isdisjoint(small)
+        is_large = size % self._large_page == 0 and self._small_pages.isdisjoint(small)
         place = stream, private, is_large
         for segment in [s for s in self._found.values() if s.is_expandable]:
             if (segment.stream, segment.private, segment.is_large) != place:

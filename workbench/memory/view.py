@@ -13,6 +13,7 @@ from workbench.memory.describe import describe
 from workbench.memory.diff import MemoryDiff
 from workbench.memory.figure import to_figure
 from workbench.memory.fragmentation import PARTS, fragmentation
+from workbench.memory.recorded import recorded_settings
 from workbench.memory.svg import static_html
 from workbench.memory.what_if import WhatIf, smallest_card, what_if
 from workbench.records import Certificate, MemoryRecord
@@ -56,7 +57,8 @@ class MemoryView:
         The parts are explained in `workbench.memory.fragmentation`; index 0 is before the first
         event.
         """
-        return dict(zip(PARTS, fragmentation(self.record), strict=True))
+        parts = fragmentation(self.record, recorded_settings(self.record))
+        return dict(zip(PARTS, parts, strict=True))
 
     def what_if(self, settings: str = "", card: str | int | None = None) -> WhatIf:
         """The same program under other settings of the allocator, or on another card.
@@ -66,8 +68,8 @@ class MemoryView:
             card: a name (``"RTX 4090"``), or the bytes that a card reports; None: no limit.
 
         Raises:
-            SettingsError: the allocator would not take the settings.
-            ValueError: no card has that name.
+            SettingsError: the allocator would not take the settings, or they have no effect here.
+            ValueError: no card has that name, or so little memory.
         """
         return what_if(self.record, settings, card)
 

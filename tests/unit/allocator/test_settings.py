@@ -42,6 +42,12 @@ def test_spaces_and_keys_of_other_parts_do_not_matter():
         ("large_segment_size_mb:8", "above 10"),
         ("max_non_split_rounding_mb:1", "at least 20 MiB"),
         ("split:1", "known are max_split_size_mb"),
+        ("roundup_power2_divisions:[300:4]", "cannot be"),
+        ("roundup_power2_divisions:0", "cannot be '0'"),
+        ("garbage_collection_threshold:0", "cannot be '0'"),
+        ("max_split_size_mb:1_000", "cannot be '1_000'"),
+        ("backend:cudaMallocAsync", "another allocator"),
+        ("per_process_memory_fraction:0.5", "bytes of a card"),
     ],
 )
 def test_what_the_allocator_would_not_take_is_said(words, part):
@@ -69,3 +75,17 @@ def test_settings_of_a_snapshot():
     )
     assert AllocatorSettings.of_snapshot({}) == AllocatorSettings()
     assert AllocatorSettings.of_snapshot({"max_split_size": -1}).max_split_size is None
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"max_split_size": "abc"},
+        {"roundup_power2_divisions": [1]},
+        {"garbage_collection_threshold": None},
+        {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"},
+    ],
+)
+def test_settings_of_a_snapshot_that_are_none(found):
+    with pytest.raises(SettingsError):
+        AllocatorSettings.of_snapshot(found)
