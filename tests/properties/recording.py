@@ -98,9 +98,8 @@ def step(found: Recorder, program: Program, choose: random.Random, live: list[in
         found.free(live.pop(choose.randrange(len(live))))
     else:
         private = PRIVATE if program.has_private and choose.random() < 0.3 else 0
-        if private and private not in found.ever:
+        if private and private not in found.privates:
             found.add_pool(private)
-            found.ever = (private,)
         with suppress(ReferenceOutOfMemoryError):
             live.append(
                 found.malloc(program.sizes(choose), choose.randrange(program.num_streams), private)

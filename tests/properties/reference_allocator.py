@@ -99,6 +99,8 @@ class ReferenceAllocator:
         self.searches: dict[tuple[int, bool], int] = {}
         self.free_since: dict[tuple[int, int], int] = {}
         self.in_private_use: set[int] = set()
+        self.privates: list[int] = []
+        """Private pools in the order in which they were first used."""
         self.waiting: list[int] = []
         self.log: list[tuple[str, int, int]] = []
         self.num_retries = 0
@@ -169,6 +171,8 @@ class ReferenceAllocator:
 
     def add_pool(self, private: int) -> None:
         self.in_private_use.add(private)
+        if private not in self.privates:
+            self.privates.append(private)
 
     def release_pool(self, private: int) -> None:
         self.in_private_use.discard(private)
@@ -178,7 +182,7 @@ class ReferenceAllocator:
             self.complete(address)
         self.release_pool_memory(0, is_small=False)
         self.release_pool_memory(0, is_small=True)
-        for private in self.privates():
+        for private in self.privates:
             if private not in self.in_private_use:
                 self.release_pool_memory(private, is_small=True)
                 self.release_pool_memory(private, is_small=False)
@@ -192,16 +196,6 @@ class ReferenceAllocator:
     @property
     def reserved(self) -> int:
         return sum(end - start for one in self.segments for start, end in one.stretches())
-
-    def privates(self) -> list[int]:
-        found: list[int] = []
-        for segment in self.ever:
-            if segment not in found and segment:
-                found.append(segment)
-        return found
-
-    ever: tuple[int, ...] = ()
-    """Private pools in the order in which they were first used."""
 
     def gaps(self, private: int, *, is_small: bool) -> list[Gap]:
         """Free memory of a pool, in the order in which the allocator keeps it."""

@@ -70,7 +70,6 @@ def merges_in_the_wrong_order(patch):
 
     def put_back(self, block):
         region = block.region
-        region.busy -= block.size
         del self.blocks[block.address]
         block.is_busy = False
         region.put(block)

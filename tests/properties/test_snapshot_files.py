@@ -31,11 +31,11 @@ from tests.properties.hostile_snapshots import (
     programs,
 )
 from tests.unit.allocator.made import made_snapshot
+from tests.unit.allocator.traces import FILES, path_of
 from workbench.allocator import decode
 from workbench.records import RecordError
 
 ROOT = Path(__file__).resolve().parents[2]
-TRACES = ROOT.parent / "shared" / "traces"
 FUZZ_S = 150
 """Of each of the six long runs."""
 LONGEST_S, LARGEST_BYTES = 30.0, 30_000_000
@@ -101,11 +101,8 @@ def test_a_file_with_other_bytes(tmp_path: Path, seed: int, protocol: int):
 @few
 @given(seed=seeds)
 def test_a_real_trace_with_other_bytes(tmp_path: Path, seed: int):
-    files = sorted(TRACES.glob("*.pickle"))
-    if not files:
-        pytest.skip("the recorded CUDA traces are not beside this checkout")
     chance = random.Random(seed)
-    data = damaged_bytes(chance.choice(files[:2]).read_bytes(), chance)
+    data = damaged_bytes(path_of(chance.choice(FILES[:2])).read_bytes(), chance)
     verdict(tmp_path / "any.pickle", data)
 
 
@@ -159,9 +156,7 @@ def test_small_files_with_other_bytes_for_minutes(tmp_path: Path):
 
 @pytest.mark.fuzz
 def test_real_traces_with_other_bytes_for_minutes(tmp_path: Path):
-    files = [path.read_bytes() for path in sorted(TRACES.glob("*.pickle"))]
-    if not files:
-        pytest.skip("the recorded CUDA traces are not beside this checkout")
+    files = [path_of(name).read_bytes() for name in FILES]
     fuzz(lambda chance: verdict(tmp_path / "any", damaged_bytes(chance.choice(files), chance)))
 
 

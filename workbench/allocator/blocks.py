@@ -89,7 +89,7 @@ class Pool:
 class Region:
     """The blocks of one pool on one stream: no other stream is ever given one of them."""
 
-    __slots__ = ("busy", "free", "pool", "reserved", "stream", "unmapped", "whole")
+    __slots__ = ("free", "pool", "stream", "unmapped")
 
     def __init__(self, pool: Pool, stream: int) -> None:
         self.pool = pool
@@ -97,12 +97,6 @@ class Region:
         self.free: FreeList = []
         self.unmapped: list[tuple[int, Block]] = []
         """(address, block) of expandable segments, ascending."""
-        self.reserved = 0
-        """Bytes of its segments, of mapped pages where they are expandable."""
-        self.busy = 0
-        """Bytes of blocks in use or waiting."""
-        self.whole = 0
-        """Bytes of segments that are one free block."""
 
     def put(self, block: Block) -> None:
         """Make ``block`` one of the free ones."""

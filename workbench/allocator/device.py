@@ -36,7 +36,7 @@ class Device:
 
     def allocate(self, size: int) -> int | None:
         """The address of ``size`` new bytes (``cudaMalloc``); None where they do not fit."""
-        if not self.map(self._next_address, size):
+        if not self._take(size):
             return None
         address = self._next_address
         self._next_address += -(-size // _ALIGNMENT) * _ALIGNMENT
@@ -56,12 +56,15 @@ class Device:
     def map(self, address: int, size: int) -> bool:
         """Put memory behind ``size`` bytes at ``address``; False where there is not enough."""
         del address
-        if self.capacity is not None and self.in_use + size > self.capacity:
-            return False
-        self.in_use += size
-        return True
+        return self._take(size)
 
     def unmap(self, address: int, size: int) -> None:
         """Take the memory from ``size`` bytes at ``address``."""
         del address
         self.in_use -= size
+
+    def _take(self, size: int) -> bool:
+        if self.capacity is not None and self.in_use + size > self.capacity:
+            return False
+        self.in_use += size
+        return True

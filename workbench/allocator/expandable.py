@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from workbench.allocator.blocks import Block, FreeList, Region
 from workbench.allocator.rounding import SMALL_SEGMENT
-from workbench.allocator.snapshot import SEGMENT_MAP, SEGMENT_UNMAP
 
 if TYPE_CHECKING:
     from workbench.allocator.simulator import CachingAllocator
@@ -68,7 +67,7 @@ class Expandable:
             region.put(_cut(block, end, keep_front=True))
         block.is_mapped, block.is_busy = False, True
         self._allocator.device.unmap(start, block.size)
-        self._allocator.grew(region, start - end, SEGMENT_UNMAP, start)
+        self._allocator.reserved -= block.size
         for neighbour in (block.prev, block.next):
             if neighbour is not None and not neighbour.is_mapped:
                 region.take_unmapped(neighbour)
@@ -150,7 +149,7 @@ class Expandable:
                 region.take(neighbour)
                 _swallow(block, neighbour)
         region.put(block)
-        self._allocator.grew(region, mapped, SEGMENT_MAP, address)
+        self._allocator.reserved += mapped
         return True
 
 

@@ -35,7 +35,6 @@ def _put_segment(
     allocator: CachingAllocator, region: Region, segment: StartSegment
 ) -> tuple[Block, Block]:
     """Its first and its last block."""
-    region.reserved += segment.size
     allocator.reserved += segment.size
     allocator.device.in_use += segment.size
     first: Block | None = None
@@ -47,7 +46,6 @@ def _put_segment(
             first = first or last
         block = Block(region, start.address, start.size, segment.address)
         block.requested, block.is_busy = start.requested, True
-        region.busy += block.size
         allocator.blocks[block.address] = block
         last = _link(last, block)
         first = first or last
@@ -55,8 +53,6 @@ def _put_segment(
     end = segment.address + segment.size
     if at < end or last is None:
         last = _put_free(region, segment, at, end - at, last)
-        if not last.is_split:
-            region.whole += last.size
     return first or last, last
 
 

@@ -21,7 +21,7 @@ from workbench.allocator.device import Device
 from workbench.allocator.expandable import Expandable
 from workbench.allocator.rounding import MIN_BLOCK, SMALL_SIZE, round_size, segment_size
 from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_UNMAP
+from workbench.allocator.snapshot import SEGMENT_FREE, SEGMENT_UNMAP
 
 _UNLIMITED = 2**63
 
@@ -67,8 +67,6 @@ class CachingAllocator:
         """Bytes held from the driver."""
         self.num_retries = 0
         """How often everything unused was given back to serve a request."""
-        self.log: list[tuple[int, int, int, int]] = []
-        """(action, address, bytes, stream) of every segment that came and went."""
         self.max_split = self.settings.max_split_size or _UNLIMITED
         self.expandable = Expandable(self) if self.settings.expandable_segments else None
         self._collects = allowed is not None and self.settings.garbage_collection_threshold > 0
@@ -128,22 +126,18 @@ class CachingAllocator:
             block = free.pop(at)[2] if at < len(free) else self._grow(region, size, requested)
         else:
             block = self._find(region, size) or self._grow(region, size, requested)
-        last = block.next
-        if last is None and block.prev is None:
-            region.whole -= block.size
         rest = block.size - size
         if rest > region.pool.keep and (size < self.max_split or region.pool.keep < SMALL_SIZE):
             tail = Block(region, block.address + size, rest, block.segment)
-            tail.prev, tail.next = block, last
-            if last is not None:
-                last.prev = tail
+            tail.prev, tail.next = block, block.next
+            if block.next is not None:
+                block.next.prev = tail
             block.next = tail
             block.size = size
             tail.born = region.pool.num_searches
             insort(free, (rest, tail.address, tail))
         block.is_busy = True
         block.requested = requested
-        region.busy += block.size
         self.blocks[block.address] = block
         return block.address
 
@@ -209,16 +203,9 @@ class CachingAllocator:
         """Whether it may hold ``size`` bytes more."""
         return self.allowed is None or self.reserved + size <= self.allowed
 
-    def grew(self, region: Region, size: int, action: int, address: int) -> None:
-        """Note that ``region`` has ``size`` bytes more (less, where negative)."""
-        region.reserved += size
-        self.reserved += size
-        self.log.append((action, address, abs(size), region.stream))
-
     def put_back(self, block: Block) -> None:
         """Merge a block with the free ones before and after it, and make it free."""
         region = block.region
-        region.busy -= block.size
         del self.blocks[block.address]
         free = region.free
         before, after = block.prev, block.next
@@ -238,8 +225,6 @@ class CachingAllocator:
         block.is_busy = False
         block.born = region.pool.num_searches
         insort(free, (block.size, block.address, block))
-        if block.prev is None and block.next is None:
-            region.whole += block.size
 
     def _find(self, region: Region, size: int) -> Block | None:
         """A free block, where settings have a say in which."""
@@ -283,8 +268,7 @@ class CachingAllocator:
         address = self.device.allocate(wanted)
         if address is None:
             return None
-        self.grew(region, wanted, SEGMENT_ALLOC, address)
-        region.whole += wanted
+        self.reserved += wanted
         return Block(region, address, wanted, address)
 
     def _release_all(self, pool: Pool) -> None:
@@ -300,9 +284,8 @@ class CachingAllocator:
 
     def _release(self, block: Block) -> None:
         block.region.take(block)
-        block.region.whole -= block.size
         self.device.free(block.address, block.size)
-        self.grew(block.region, -block.size, SEGMENT_FREE, block.address)
+        self.reserved -= block.size
 
     def _release_oversize(self, region: Region, size: int) -> bool:
         """Give back blocks that are too large to be split, as many as the request needs.

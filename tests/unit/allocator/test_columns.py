@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import copy
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.unit.allocator.made import made_snapshot
+from tests.unit.allocator.traces import FILES, path_of
 from workbench.allocator import columns
 from workbench.allocator.decode import of_live
 from workbench.allocator.snapshot import ACTIONS, STATES, Annotation, Frame, Snapshot
 from workbench.records import RecordError
 
-TRACES = Path(__file__).parents[4] / "shared" / "traces"
-NAMES = (
-    "cnn_old_schema",
-    "transformer_forward_mixed",
-    "transformer_training_step",
-    "transformer_training_steady",
-)
 BASE = 0x7F00_0000_0000
 MIB = 1 << 20
 
@@ -47,12 +40,9 @@ def of_segments(*segments: Any) -> Snapshot:
     return of_live({"segments": list(segments)})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_a_real_trace_is_what_reading_it_entry_by_entry_gives(name: str):
-    path = TRACES / f"{name}.pickle"
-    if not path.exists():
-        pytest.skip("the recorded CUDA traces are not beside this checkout")
-    data = pickle.loads(path.read_bytes())  # a trace we ship with, read the plain way
+    data = pickle.loads(path_of(name).read_bytes())  # a trace we ship with, read the plain way
     found, (trace,) = of_live(data), data["device_traces"]
     assert [ACTIONS[code] for code in found.action] == [e["action"] for e in trace]
     for column, key in (("address", "addr"), ("size", "size"), ("stream", "stream")):

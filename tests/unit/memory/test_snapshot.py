@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.unit.allocator.traces import path_of
 from workbench.allocator import decode
 from workbench.memory import memory, replayed
 from workbench.records import RecordError
 
-TRACES = Path(__file__).parents[4] / "shared" / "traces"
 FILES = [
     ("cnn_old_schema", 3_877),
     ("transformer_forward_mixed", 4_578),
@@ -24,9 +24,7 @@ FILES = [
 
 @pytest.mark.parametrize(("name", "num_events"), FILES)
 def test_a_real_trace_ends_in_exactly_the_blocks_its_segments_hold(name: str, num_events: int):
-    path = TRACES / f"{name}.pickle"
-    if not path.exists():
-        pytest.skip("the recorded CUDA traces are not beside this checkout")
+    path = path_of(name)
     record = memory(path).record
     with path.open("rb") as stream:
         segments = pickle.load(stream)["segments"]  # a trace we ship with, read the plain way
@@ -43,7 +41,6 @@ def test_a_real_trace_ends_in_exactly_the_blocks_its_segments_hold(name: str, nu
     view = memory(record)
     assert view.certificate is not None
     assert view.certificate.exact
-    assert (record.reserved() >= record.series().sum(axis=0)).all()
 
 
 def test_a_trace_that_cannot_be_replayed_is_shown_all_the_same(monkeypatch, tmp_path: Path):
@@ -61,9 +58,7 @@ def test_a_trace_that_cannot_be_replayed_is_shown_all_the_same(monkeypatch, tmp_
 
 @pytest.mark.parametrize(("name", "_num_events"), FILES)
 def test_no_two_blocks_of_a_real_trace_share_memory(name: str, _num_events: int):
-    path = TRACES / f"{name}.pickle"
-    if not path.exists():
-        pytest.skip("the recorded CUDA traces are not beside this checkout")
+    path = path_of(name)
     record = memory(path).record
     live = np.flatnonzero(record.block_end < 0)
     starts, ends = record.block_address[live], record.block_address[live] + record.block_bytes[live]
