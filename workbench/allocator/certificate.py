@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from workbench.allocator.settings import AllocatorSettings
+
 
 @dataclass(frozen=True)
 class Count:
@@ -37,8 +39,10 @@ class Certificate:
     """Blocks that were there before the trace and whose size had to be inferred."""
     first_difference: str
     """Where the replay first did something else; empty where it never did."""
-    covers: str
-    """The settings and the cases that the trace exercised: nothing else is certified."""
+    settings: AllocatorSettings
+    """What the trace was recorded under."""
+    cases: tuple[str, ...]
+    """What it exercised: nothing else is certified."""
 
     @property
     def exact(self) -> bool:

@@ -1,10 +1,25 @@
 """Opens allocator snapshots: a file that nobody vouches for, or the live allocator's own.
 
-A file is unpickled in a process of its own (`workbench.allocator.unpickle`), which may use so much
-memory, processor time and output and no more, and may build plain data only. This side never
-unpickles: it gets columns of numbers in a temporary file, which cannot be larger than its bound,
-and checks each before it is used (`workbench.allocator.assemble`). A live snapshot comes from
-torch in this same process and takes the same path without the border.
+A file is unpickled in a process of its own (`workbench.allocator.unpickle`), which may build plain
+data only. This side never unpickles: it gets columns of numbers in a temporary file, and checks
+each before it is used (`workbench.allocator.assemble`). A live snapshot comes from torch in this
+same process and takes the same path without the border.
+
+What a file of ``n`` bytes may take, where ``n`` is 4 GiB at most (`LARGEST_BYTES`):
+
+- *memory*: its reader maps 512 MiB and 16 ``n``, or three quarters of what this machine or its
+  container has, whichever is less;
+- *time*: 30 s and 1 s for every 4 MiB of ``n``, of the reader's processor and of the clock;
+- *output*: 16 MiB and 4 ``n`` of columns, and this side reads no more; texts are cut at 4,096
+  letters, a reason at 400 bytes;
+- *blocks*: ``n``, however often a file repeats a list of them;
+- *depth*: as deep as memory allows. Where the schema has no place for what is nested, nothing looks
+  into it; where it must be compared or hashed (a key, frames that hold themselves), the reader runs
+  out of stack and the file is refused.
+
+The kernel holds the reader to memory, processor time and output on Linux, and to the last two on
+macOS; Windows has no such limits, and there the clock alone ends a reader. It leaves no core file,
+and may start no process unless it runs as root, whom no such limit binds.
 """
 
 from __future__ import annotations
@@ -27,9 +42,7 @@ from workbench.allocator.plain import RefusedError, settings_of, text
 from workbench.allocator.snapshot import Snapshot
 from workbench.allocator.unpickle import FAILED, MAGIC, REFUSED
 from workbench.records import RecordError
-
-LARGEST_BYTES = 4 << 30
-"""Of a file."""
+from workbench.records.file import LARGEST_BYTES
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _START = (

@@ -22,8 +22,6 @@ class Expandable:
 
     def __init__(self, allocator: CachingAllocator) -> None:
         self._allocator = allocator
-        self._sizes: dict[int, int] = {}
-        """Address of a range -> its bytes."""
 
     def page_of(self, region: Region) -> int:
         """Bytes of a page."""
@@ -74,8 +72,6 @@ class Expandable:
                 _swallow(block, neighbour)
         if block.is_split:
             region.put_unmapped(block)
-        else:
-            del self._sizes[block.segment]
 
     def join(self, last: Block, first: Block) -> None:
         """Make one range of two stretches of pages, with addresses without memory between them.
@@ -99,9 +95,14 @@ class Expandable:
         """Let the range that ``last`` is the end of go on for as long as one is."""
         end = last.address + last.size
         length = self._length(last.region)
-        self._sizes[last.segment] = length
         if last.segment + length > end:
             self._put_unmapped(last, end, last.segment + length - end, None)
+
+    def forget_empty(self) -> None:
+        """Let go of ranges that no page was mapped into: where they lie, no trace has said."""
+        for region in self._allocator.regions():
+            for _, block in [entry for entry in region.unmapped if not entry[1].is_split]:
+                region.take_unmapped(block)
 
     def _put_unmapped(self, last: Block, address: int, size: int, after: Block | None) -> None:
         block = Block(last.region, address, size, last.segment)
@@ -125,7 +126,6 @@ class Expandable:
                 return first
         length = self._length(region)
         address = self._allocator.device.reserve(length)
-        self._sizes[address] = length
         block = Block(region, address, length, address)
         block.is_mapped, block.is_busy = False, True
         region.put_unmapped(block)

@@ -6,7 +6,7 @@ it was given back. It can be run under other settings and on another card.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +72,7 @@ class Outcome:
     shortage: Shortage | None
     """What kept the last request from being served."""
     in_the_way: I32
-    """Rows of the blocks of the cheapest run of neighbours that would have made room for it."""
+    """Rows of the blocks of the cheapest obstacle, which freed would have made room for it."""
 
     @property
     def fits(self) -> bool:
@@ -91,13 +91,9 @@ def program_of(lives: Lives, *, from_start: bool = True) -> Program:
             they are given; not where the allocator has them already.
     """
     rows = np.flatnonzero(lives.requested > 0)
-    waits = rows[lives.pending[rows] >= 0]
-    ended = lives.end[rows] >= 0
-    frees, completes = (
-        rows[ended & (lives.pending[rows] < 0)],
-        rows[ended & (lives.pending[rows] >= 0)],
-    )
     begins = rows if from_start else rows[lives.start[rows] >= 0]
+    ended, waited = lives.end[rows] >= 0, lives.pending[rows] >= 0
+    waits, frees, completes = rows[waited], rows[ended & ~waited], rows[ended & waited]
     emptied = np.full(len(lives.emptied), _NO_BLOCK)
     parts = (
         (EMPTY, emptied, lives.emptied),
@@ -120,8 +116,15 @@ def program_of(lives: Lives, *, from_start: bool = True) -> Program:
     )
 
 
+Watch = Callable[[int, int], None]
+"""Told the row and the event of every step before it is done."""
+
+
 def run(
-    program: Program, allocator: CachingAllocator, there: Mapping[int, int] | None = None
+    program: Program,
+    allocator: CachingAllocator,
+    there: Mapping[int, int] | None = None,
+    watch: Watch | None = None,
 ) -> Outcome:
     """Run ``program``.
 
@@ -129,15 +132,21 @@ def run(
         program: what to ask.
         allocator: one that nothing was asked of yet, or that holds the blocks of ``there``.
         there: row of a block that was there before -> its address.
+        watch: told of every step.
     """
-    return _Run(program, allocator, dict(there or {})).outcome()
+    return _Run(program, allocator, dict(there or {}), watch).outcome()
 
 
 class _Run:
     def __init__(
-        self, program: Program, allocator: CachingAllocator, addresses: dict[int, int]
+        self,
+        program: Program,
+        allocator: CachingAllocator,
+        addresses: dict[int, int],
+        watch: Watch | None,
     ) -> None:
         self.program, self.allocator, self.addresses = program, allocator, addresses
+        self.watch = watch
         self.allocated = sum(allocator.blocks[at].size for at in addresses.values())
         self.most = self.allocated
         self.peak, self.peak_event = allocator.reserved, -1
@@ -147,6 +156,8 @@ class _Run:
         missing: Shortage | None = None
         failed = -1
         for kind, row, event, size, stream, private in self._steps():
+            if self.watch is not None:
+                self.watch(row, event)
             if kind != ALLOCATE:
                 self._give_back(kind, row)
                 continue
@@ -182,7 +193,8 @@ class _Run:
         if kind == EMPTY:
             allocator.empty_cache()
             return
-        address = self.addresses[row] if kind == WAIT else self.addresses.pop(row, None)
+        known = self.addresses.get if kind == WAIT else self.addresses.pop
+        address = known(row, None)
         block = None if address is None else allocator.blocks.get(address)
         if address is None or block is None:
             return
@@ -204,7 +216,7 @@ class _Run:
         return zip(*(column.tolist() for column in columns), strict=True)
 
     def _in_the_way(self, missing: Shortage | None) -> I32:
-        """Rows of the blocks in the cheapest run; those that the program knows."""
+        """Rows of the blocks of the cheapest obstacle; those that the program knows."""
         wanted = missing.obstacles[0].blocks if missing is not None and missing.obstacles else ()
         at = {address: row for row, address in self.addresses.items()} if wanted else {}
         found = [at[address] for address in wanted if address in at]

@@ -19,10 +19,13 @@ class RecordedDevice(Device):
 
     A request for memory fails where the trace gives segments back next: that is what the allocator
     did because the driver had no more.
+
+    Args:
+        above: addresses up to here are in the trace; what it does not name lies beyond.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, above: int = 0) -> None:
+        super().__init__(above=above)
         self.expected: deque[tuple[int, int, int]] = deque()
         """(action, address, bytes) of what the trace says about segments next."""
         self.is_full = False

@@ -16,19 +16,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 
 import numpy as np
 
-from workbench.allocator.certificate import Certificate, Count
+from workbench.allocator.certificate import Certificate
+from workbench.allocator.compare import Done, certificate_of
 from workbench.allocator.recorded_device import RELEASES, DifferenceError, RecordedDevice
+from workbench.allocator.release import unused
 from workbench.allocator.restore import restore
-from workbench.allocator.rounding import MIN_BLOCK, SMALL_SIZE
+from workbench.allocator.rounding import round_sizes
 from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.shortage import Shortage, shortage
 from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
 from workbench.allocator.snapshot import (
     ALLOC,
-    FREE,
     FREE_COMPLETED,
     I64,
     OOM,
@@ -40,10 +43,12 @@ from workbench.allocator.snapshot import (
 )
 from workbench.allocator.start_state import StartState, private_of, start_state
 
+MOST_SHORTAGES = 100
+"""A trace may be refused a request a million times, and each look goes through all blocks."""
 _SEGMENTS = (SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Replay:
     """What a replay found out."""
 
@@ -52,6 +57,9 @@ class Replay:
     """Bytes of the block that an entry of the trace is about: of each ``alloc``, and of the first
     entry about a block that was there before. Behind a first difference, and elsewhere, what the
     request is rounded to."""
+    shortages: dict[int, Shortage]
+    """Entry of the trace -> what was in the way of a request that was refused there; of the last
+    `MOST_SHORTAGES` of them."""
     start: StartState
     allocator: CachingAllocator
     """As the replay left it."""
@@ -77,13 +85,18 @@ class _Replay:
     def __init__(self, snapshot: Snapshot, until: int | None) -> None:
         self.snapshot, self.until = snapshot, until
         self.settings = AllocatorSettings.of_snapshot(snapshot.settings)
-        self.device = RecordedDevice()
+        self.device = RecordedDevice(_highest(snapshot))
         self.allocator = CachingAllocator(self.settings, self.device)
         self.start = start_state(snapshot, self.settings)
         restore(self.allocator, self.start)
         self.sizes: list[int] = []
+        self.shortages: dict[int, Shortage] = {}
         self.row = 0
         """The event that was done last."""
+
+    @cached_property
+    def _last_refusals(self) -> set[int]:
+        return set(np.flatnonzero(self.snapshot.action == OOM)[-MOST_SHORTAGES:].tolist())
 
     def run(self) -> Replay:
         difference, began = "", time.thread_time()
@@ -93,19 +106,34 @@ class _Replay:
         except DifferenceError as error:
             difference = f"event {self.row:,}: {error}"
         took = time.thread_time() - began
-        certificate = self._certificate(difference)
-        return Replay(certificate, self._entry_sizes(), self.start, self.allocator, took)
+        done = Done(
+            sizes=self.sizes,
+            num_new=self.device.num_new,
+            num_released=self.device.num_released,
+            allocator=self.allocator,
+            difference=difference,
+        )
+        return Replay(
+            certificate=certificate_of(self.snapshot, self.start, done),
+            sizes=self._entry_sizes(),
+            shortages=self.shortages,
+            start=self.start,
+            allocator=self.allocator,
+            simulated_s=took,
+        )
 
     def _entry_sizes(self) -> I64:
         found, before = self.snapshot, {}
-        sizes = np.maximum(MIN_BLOCK, -(-found.size // MIN_BLOCK) * MIN_BLOCK)
+        sizes = round_sizes(found.size, self.settings)
         sizes[np.flatnonzero(found.action == ALLOC)[: len(self.sizes)]] = self.sizes
         for segment in self.start.segments:
             before |= {block.address: block.size for block in segment.blocks}
         of_blocks = np.flatnonzero(found.action <= FREE_COMPLETED)
-        addresses, firsts = np.unique(found.address[of_blocks], return_index=True)
-        for address, row in zip(addresses.tolist(), of_blocks[firsts].tolist(), strict=True):
-            if found.action[row] != ALLOC and address in before:
+        _, firsts = np.unique(found.address[of_blocks], return_index=True)
+        rows = of_blocks[firsts]
+        rows = rows[found.action[rows] != ALLOC]
+        for address, row in zip(found.address[rows].tolist(), rows.tolist(), strict=True):
+            if address in before:
                 sizes[row] = before[address]
                 done = row + 1
                 if done < len(sizes) and found.address[done] == address:
@@ -128,9 +156,12 @@ class _Replay:
                         self._give_back()
                     put_back(blocks[addresses[row]])
                 elif action == ALLOC:
-                    search = not expected or not self._gave_back()
                     private = pools[row] if pools else 0
-                    address = malloc(requests[row], streams[row], private, search=search)
+                    asked = requests[row], streams[row], private
+                    if expected and self._gave_back(asked, addresses[row]):
+                        address = malloc(*asked, search=False)
+                    else:
+                        address = malloc(*asked)
                     if address != addresses[row]:
                         raise DifferenceError(
                             f"{requests[row]:,} B at {address:#x}, not at {addresses[row]:#x}"
@@ -139,7 +170,7 @@ class _Replay:
                 elif action in _SEGMENTS:
                     expected.append((action, addresses[row], requests[row]))
                 elif action == OOM:
-                    self._run_out(requests[row], streams[row], pools[row] if pools else 0)
+                    self._run_out(row, requests[row], streams[row], pools[row] if pools else 0)
         except (OutOfMemoryError, ValueError, KeyError) as error:
             raise DifferenceError(_said(error, addresses[row])) from None
         finally:
@@ -155,17 +186,23 @@ class _Replay:
                 self.allocator.add_pool(private)
         return [ids[row] for row in self.snapshot.trace_pool.tolist()]
 
-    def _gave_back(self) -> bool:
-        """Empty the cache where the trace says so, before the segment that it was emptied for.
+    def _gave_back(self, asked: tuple[int, int, int], address: int) -> bool:
+        """Empty the cache where the trace says so; returns whether a request had it emptied.
 
         By hand or for want of memory, a trace writes it alike. What frees itself meanwhile is not
-        searched again. Where only some segments go, the request itself must find out which.
+        searched again by a request that had looked before. Where only some segments go, the request
+        itself must find out which. Where no new memory follows, the cache was emptied by hand, but
+        for one case: under ``max_split_size``, pages that go leave a free block of an expandable
+        segment short enough for a request that could not have it before. There its address tells.
         """
         expected = list(takewhile(lambda entry: entry[0] in RELEASES, self.device.expected))
         is_all = len(expected) == len(self.device.expected)
-        if not expected or not (is_all or expected == self.allocator.unused()):
+        if not expected or not (is_all or expected == unused(self.allocator)):
             return False
+        had_fit = self.allocator.fit(*asked) is not None
         self.allocator.empty_cache()
+        if is_all and self.allocator.expandable is not None:
+            return not had_fit and self.allocator.fit(*asked) != address
         return not is_all
 
     def _give_back(self) -> None:
@@ -179,61 +216,28 @@ class _Replay:
         if self.device.expected:
             raise DifferenceError("the trace ends with a segment that was not needed")
 
-    def _run_out(self, size: int, stream: int, private: int) -> None:
+    def _run_out(self, row: int, size: int, stream: int, private: int) -> None:
         """Ask for what was refused: what comes and goes before that must be as in the trace."""
         self.device.is_full = True
         try:
             self.allocator.malloc(size, stream, private, search=False)
         except OutOfMemoryError:
+            if self.allocator.expandable is not None:
+                self.allocator.expandable.forget_empty()
+            if row in self._last_refusals:
+                room = max(0, int(self.snapshot.address[row]))
+                found = shortage(self.allocator, size, stream, private, most=1, room=room)
+                self.shortages[row] = found
             return
         finally:
             self.device.is_full = False
         raise DifferenceError(f"{size:,} B are found, where the trace runs out of memory")
 
-    def _certificate(self, difference: str) -> Certificate:
-        actions = self.snapshot.action
-        counts = {action: int((actions == action).sum()) for action in (ALLOC, *_SEGMENTS)}
-        blocks = self._final_blocks()
-        if not difference and not blocks.is_exact:
-            difference = f"{blocks} blocks are there in the end"
-        return Certificate(
-            addresses=Count(len(self.sizes), counts[ALLOC]),
-            segments=Count(self.device.num_new, counts[SEGMENT_ALLOC] + counts[SEGMENT_MAP]),
-            releases=Count(self.device.num_released, counts[SEGMENT_FREE] + counts[SEGMENT_UNMAP]),
-            blocks=blocks,
-            num_inferred=self.start.num_inferred,
-            first_difference=difference,
-            covers=f"{self.settings} settings; {', '.join(self._cases())}",
-        )
 
-    def _cases(self) -> list[str]:
-        found = self.snapshot
-        pools = {size > SMALL_SIZE for size in self.sizes}
-        cases = [
-            f"{name} pool" for name, large in (("small", False), ("large", True)) if large in pools
-        ]
-        streams = len(np.unique(found.stream[found.action == ALLOC]))
-        if streams > 1:
-            cases.append(f"{streams} streams")
-        if any(self._private_pools()):
-            cases.append("private pools")
-        named = {SEGMENT_FREE: "segments given back", SEGMENT_MAP: "pages mapped"}
-        named |= {SEGMENT_UNMAP: "pages given back", OOM: "out of memory"}
-        return cases + [name for action, name in named.items() if (found.action == action).any()]
-
-    def _final_blocks(self) -> Count:
-        found = self.snapshot
-        columns = found.block_address, found.block_bytes, found.block_state
-        recorded = {
-            (address, size, state != FREE)
-            for address, size, state in zip(*(column.tolist() for column in columns), strict=True)
-        }
-        free = [block for region in self.allocator.regions() for _, _, block in region.free]
-        replayed = {
-            (block.address, block.size, block.is_busy)
-            for block in [*self.allocator.blocks.values(), *free]
-        }
-        return Count(len(recorded & replayed), len(recorded | replayed))
+def _highest(snapshot: Snapshot) -> int:
+    """The highest address that a snapshot names, or a little beyond."""
+    named = [snapshot.address + snapshot.size, snapshot.segment_address + snapshot.segment_bytes]
+    return max(int(column.max(initial=0)) for column in named)
 
 
 def _said(error: Exception, address: int) -> str:

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from workbench.allocator.settings import MIB, NUM_DIVISIONS, AllocatorSettings
+from workbench.allocator.snapshot import I64
 
 MIN_BLOCK = 512
 """Bytes that every size is a multiple of."""
@@ -15,6 +18,8 @@ SMALL_SIZE = MIB
 SMALL_SEGMENT = 2 * MIB
 _MIN_LARGE_ALLOC = 10 * MIB
 _ROUND_LARGE = 2 * MIB
+_LARGEST = 2**62
+"""Bytes whose rounding has a place in 64 bits; a file may name any number."""
 
 
 def round_size(requested: int, settings: AllocatorSettings) -> int:
@@ -25,6 +30,20 @@ def round_size(requested: int, settings: AllocatorSettings) -> int:
     if divisions > 1 and requested > MIN_BLOCK * divisions:
         return _round_within_power(requested, divisions)
     return -(-requested // MIN_BLOCK) * MIN_BLOCK
+
+
+def round_sizes(requested: I64, settings: AllocatorSettings) -> I64:
+    """`round_size` of every entry of a column; 0 counts as 1, what no card has (2**62) as that."""
+    asked = np.clip(np.asarray(requested, dtype=np.int64), 1, _LARGEST)
+    sizes = np.maximum(MIN_BLOCK, -(-asked // MIN_BLOCK) * MIN_BLOCK)
+    if not any(settings.roundup_power2_divisions):
+        return sizes
+    # A program asks for few different sizes, so each of these is worked out once.
+    rows = np.flatnonzero(asked > MIN_BLOCK)
+    different, row = np.unique(asked[rows], return_inverse=True)
+    divided = [round_size(size, settings) for size in different.tolist()]
+    sizes[rows] = np.array(divided, dtype=np.int64)[row]
+    return sizes
 
 
 def segment_size(size: int, settings: AllocatorSettings) -> int:

@@ -6,6 +6,7 @@ Names and defaults are those of ``PYTORCH_CUDA_ALLOC_CONF``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -29,6 +30,9 @@ _IGNORED = (
     "throw_on_cudamalloc_oom",
 )
 """Keys that are known and do not move a block in a replay."""
+
+
+_VARIABLE = re.compile(r"\s*(?:export\s+)?PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF\s*=\s*(.*?)\s*")
 
 
 class SettingsError(ValueError):
@@ -97,6 +101,14 @@ class AllocatorSettings:
             raise SettingsError(f"the file's allocator_settings are none: {error}") from None
 
     @classmethod
+    def told_by(cls, found: Mapping[str, Any]) -> Self:
+        """As `of_snapshot`; the defaults where a file names what no allocator takes."""
+        try:
+            return cls.of_snapshot(found)
+        except SettingsError:
+            return cls()
+
+    @classmethod
     def _of_snapshot(cls, found: Mapping[str, Any]) -> Self:
         split = int(found.get("max_split_size", -1))
         divisions = found.get("roundup_power2_divisions") or {}
@@ -116,14 +128,15 @@ class AllocatorSettings:
         """Settings written as in ``PYTORCH_CUDA_ALLOC_CONF``.
 
         Args:
-            words: ``"expandable_segments:True,max_split_size_mb:128"``; empty for the defaults.
+            words: ``"expandable_segments:True,max_split_size_mb:128"``; empty for the defaults. The
+                name of the variable may stand before them (``PYTORCH_CUDA_ALLOC_CONF=...``).
             tolerant: leave out keys that are not known (a later version of torch wrote them).
 
         Raises:
             SettingsError: a key or a value is unknown, or not allowed.
         """
         found: dict[str, Any] = {}
-        for key, value in _pairs(words):
+        for key, value in _pairs(_without_variable(words)):
             if key == "backend" and value != "native":
                 raise SettingsError(f"backend {value!r} is another allocator; native is simulated")
             if key == "per_process_memory_fraction" and not tolerant:
@@ -140,20 +153,25 @@ class AllocatorSettings:
             try:
                 found[name] = _given(read, value)
             except ValueError:
-                raise SettingsError(f"{key} cannot be {value!r}") from None
+                raise SettingsError(f"{key} cannot be {value!r}; it is {_VALID[key]}") from None
         segment = found.get("large_segment_size")
         if segment is not None:
             found.setdefault("max_non_split_rounding", segment)
         return cls(**found)
 
-    def __str__(self) -> str:
-        """As in ``PYTORCH_CUDA_ALLOC_CONF``, what differs from the defaults; ``"default"``."""
+    @property
+    def words(self) -> str:
+        """What differs from the defaults, as `parse` reads it; empty where nothing does."""
         parts = [
             f"{key}:{_WRITERS.get(key, _as_megabytes)(getattr(self, name))}"
             for key, (name, _) in _READERS.items()
             if getattr(self, name) != getattr(_DEFAULTS, name)
         ]
-        return ",".join(parts) or "default"
+        return ",".join(parts)
+
+    def __str__(self) -> str:
+        """As `words`; ``"default"`` where nothing differs."""
+        return self.words or "default"
 
 
 def _given(read: Callable[[str], Any], value: str) -> Any:
@@ -164,6 +182,12 @@ def _given(read: Callable[[str], Any], value: str) -> Any:
     if isinstance(found, tuple) and value == "0":
         raise ValueError(value)
     return found
+
+
+def _without_variable(words: str) -> str:
+    """What a line of a shell sets the variable to; anything else as it is."""
+    line = _VARIABLE.fullmatch(words)
+    return words if line is None else line[1].strip("'\"")
 
 
 def _pairs(words: str) -> list[tuple[str, str]]:
@@ -240,8 +264,17 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "roundup_power2_divisions": ("roundup_power2_divisions", _divisions),
     "large_segment_size_mb": ("large_segment_size", _megabytes),
 }
+_VALID = {
+    "max_split_size_mb": "a whole number of MiB",
+    "max_non_split_rounding_mb": "a whole number of MiB",
+    "garbage_collection_threshold": "a part of the allowed memory, such as 0.8",
+    "expandable_segments": "True or False",
+    "roundup_power2_divisions": "a power of two such as 8, or such as [256:1,512:2,>:4] by size",
+    "large_segment_size_mb": "a whole number of MiB",
+}
+"""What each may be, for who gave something else."""
 _WRITERS: dict[str, Callable[[Any], str]] = {
-    "garbage_collection_threshold": "{:g}".format,
+    "garbage_collection_threshold": str,
     "expandable_segments": str,
     "roundup_power2_divisions": _as_divisions,
 }

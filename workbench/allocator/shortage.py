@@ -1,10 +1,14 @@
 """Why a request did not fit: which blocks stand in the way.
 
-When an allocator runs out of memory, free bytes are often there, in pieces. In each segment, blocks
-in use lie between free ones; a run of neighbours that is as long as the request would serve it,
-were the blocks in it freed. The run that holds the fewest bytes in use is the cheapest to free.
-Only neighbours in one segment of the request's own pool and stream are looked at: emptying another
-segment, which then goes back to the driver, may take fewer bytes still.
+When an allocator runs out of memory, free bytes are often there, in pieces. Two ways of freeing
+blocks make room for what was asked:
+
+- In a segment of the request's own pool and stream, blocks in use lie between free ones. A run of
+  neighbours as long as the request serves it, were the blocks in it freed.
+- Any segment without a block in use goes back to the driver. Were enough of them emptied, the
+  driver could serve a new one (`workbench.allocator.emptying`).
+
+The cheapest is that which takes the fewest bytes in use.
 """
 
 from __future__ import annotations
@@ -12,23 +16,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workbench.allocator.blocks import Block, Pool
-from workbench.allocator.rounding import SMALL_SIZE, round_size
+from workbench.allocator.blocks import Block, Region
+from workbench.allocator.emptying import cheapest_to_empty
+from workbench.allocator.rounding import SMALL_SIZE, round_size, segment_size
 from workbench.allocator.simulator import CachingAllocator
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A run of neighbours that would serve the request."""
+    """Blocks that, once freed, would serve the request: a run of neighbours, or whole segments."""
 
     address: int
-    """Where it begins."""
+    """Where it begins, or the first of the segments does."""
     size: int
-    """Bytes of the whole run."""
+    """Bytes of the whole run, or of the segments."""
     blocks: tuple[int, ...]
     """Addresses of the blocks in use, or waiting for a stream, that are in it."""
     in_use: int
     """Bytes of these."""
+    segments: tuple[int, ...] = ()
+    """Addresses of the segments that go back to the driver, where these are emptied altogether; of
+    an expandable one, of a stretch of its pages. None for a run."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +53,17 @@ class Shortage:
     elsewhere: int
     """Free bytes of other pools and streams, which it cannot be given."""
     obstacles: tuple[Obstacle, ...]
-    """The cheapest to free first; empty where no segment is as long as the request."""
+    """The cheapest to free first; empty where all that can be freed is not enough."""
 
 
 def shortage(
-    allocator: CachingAllocator, requested: int, stream: int = 0, private: int = 0, most: int = 5
+    allocator: CachingAllocator,
+    requested: int,
+    stream: int = 0,
+    private: int = 0,
+    *,
+    most: int = 5,
+    room: int | None = None,
 ) -> Shortage:
     """What kept ``allocator`` from serving a request.
 
@@ -58,34 +72,34 @@ def shortage(
         requested: bytes.
         stream: of the request.
         private: id of its private pool; 0 for the default one.
-        most: number of obstacles to name, one for each segment at most.
+        most: number of obstacles to name, one run for each segment at most.
+        room: bytes that the driver still has; by default what the allocator's device and its own
+            limit leave, or none where neither says.
     """
     size = round_size(requested, allocator.settings)
-    pool = allocator.pools[private][size > SMALL_SIZE]
-    region = pool.region(stream)
+    region = allocator.pools[private][size > SMALL_SIZE].region(stream)
     free = [entry[0] for entry in region.free]
     everywhere = sum(entry[0] for one in allocator.regions() for entry in one.free)
-    found = [
-        cheapest
-        for chain in _segments(allocator, pool, stream)
-        if (cheapest := _cheapest(chain, size)) is not None
-    ]
-    found.sort(key=lambda obstacle: (obstacle.in_use, obstacle.size, obstacle.address))
+    chains = list(_segments(allocator))
+    mine = [chain for chain in chains if chain[0].region is region]
+    found = [one for chain in mine if (one := _cheapest(allocator, chain, size)) is not None]
+    emptied = _emptied(chains, _missing(allocator, region, size, room))
+    found += [emptied] if emptied is not None else []
+    found.sort(key=lambda one: (one.in_use, len(one.segments), one.size, one.address))
     return Shortage(
         requested=requested,
         size=size,
-        largest_free=max(free, default=0),
+        largest_free=max((one for one in free if allocator.takes(size, one)), default=0),
         free=sum(free),
         elsewhere=everywhere - sum(free),
         obstacles=tuple(found[:most]),
     )
 
 
-def _segments(allocator: CachingAllocator, pool: Pool, stream: int) -> Iterator[list[Block]]:
-    """The blocks of each segment of a pool on a stream, in order; without what is not mapped."""
-    region = pool.region(stream)
-    known = [block for block in allocator.blocks.values() if block.region is region]
-    known += [entry[2] for entry in region.free]
+def _segments(allocator: CachingAllocator) -> Iterator[list[Block]]:
+    """The blocks of each segment, in order; without what is not mapped."""
+    known = list(allocator.blocks.values())
+    known += [entry[2] for region in allocator.regions() for entry in region.free]
     for first in known:
         if first.prev is None or not first.prev.is_mapped:
             chain: list[Block] = []
@@ -96,7 +110,7 @@ def _segments(allocator: CachingAllocator, pool: Pool, stream: int) -> Iterator[
             yield chain
 
 
-def _cheapest(chain: list[Block], size: int) -> Obstacle | None:
+def _cheapest(allocator: CachingAllocator, chain: list[Block], size: int) -> Obstacle | None:
     """The shortest runs of at least ``size`` bytes, and of these the one with least in use."""
     best: Obstacle | None = None
     first = length = in_use = 0
@@ -107,8 +121,53 @@ def _cheapest(chain: list[Block], size: int) -> Obstacle | None:
             length -= chain[first].size
             in_use -= chain[first].size * chain[first].is_busy
             first += 1
-        if length >= size and (best is None or in_use < best.in_use):
+        if length < size or (best is not None and in_use >= best.in_use):
+            continue
+        if allocator.takes(size, length + _free_around(chain, first, last)):
             run = chain[first : last + 1]
             busy = tuple(one.address for one in run if one.is_busy)
             best = Obstacle(run[0].address, length, busy, in_use)
     return best
+
+
+def _free_around(chain: list[Block], first: int, last: int) -> int:
+    """Bytes of the free blocks that a run would merge with."""
+    around = chain[max(first - 1, 0) : first] + chain[last + 1 : last + 2]
+    return sum(block.size for block in around if not block.is_busy)
+
+
+def _missing(allocator: CachingAllocator, region: Region, size: int, room: int | None) -> int:
+    """Bytes that must go back before the driver can serve a new segment, or pages for it.
+
+    Pages are counted as if the request began on one; where it begins in a free rest before them,
+    that is a page too many at most.
+    """
+    wanted = segment_size(size, allocator.settings)
+    if allocator.expandable is not None:
+        page = allocator.expandable.page_of(region)
+        wanted = max(wanted, -(-size // page) * page)
+    if room is None:
+        capacity, allowed = allocator.device.capacity, allocator.allowed
+        left = [capacity - allocator.device.in_use] if capacity is not None else []
+        left += [allowed - allocator.reserved] if allowed is not None else []
+        room = min(left, default=0)
+    return wanted - room if room < wanted else wanted
+
+
+def _emptied(chains: list[list[Block]], missing: int) -> Obstacle | None:
+    """The cheapest segments that give ``missing`` bytes back; None where all together do not."""
+    chains = [chain for chain in chains if chain[0].region.pool.is_releasable]
+    sizes = [sum(block.size for block in chain) for chain in chains]
+    in_use = [sum(block.size for block in chain if block.is_busy) for chain in chains]
+    chosen = cheapest_to_empty(list(zip(sizes, in_use, strict=True)), missing)
+    if chosen is None:
+        return None
+    starts = sorted(chains[row][0].address for row in chosen)
+    busy = [block.address for row in chosen for block in chains[row] if block.is_busy]
+    return Obstacle(
+        address=starts[0],
+        size=sum(sizes[row] for row in chosen),
+        blocks=tuple(sorted(busy)),
+        in_use=sum(in_use[row] for row in chosen),
+        segments=tuple(starts),
+    )

@@ -4,7 +4,7 @@ The rules are those of ``DeviceCachingAllocator`` in ``c10/cuda/CUDACachingAlloc
 request is rounded and looked for among the free blocks of its pool and stream, the smallest first
 and of equal ones the lowest; what is too large is split, the front given out. A freed block merges
 with free neighbours. What is not found comes from the driver as a new segment, and where the driver
-has no more, segments without a block in use go back to it first.
+has no more, segments without a block in use go back to it first (`workbench.allocator.release`).
 
 Which of these rules a real trace has confirmed, `workbench.allocator.replay` says. Not modelled:
 capturing of CUDA graphs; private pools that have an allocator of their own, never split, or are
@@ -16,12 +16,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from workbench.allocator.blocks import Block, Pool, Region
+from workbench.allocator.blocks import Block, FreeList, Pool, Region
 from workbench.allocator.device import Device
 from workbench.allocator.expandable import Expandable
+from workbench.allocator.release import collect_garbage, release_oversize, release_unused
 from workbench.allocator.rounding import MIN_BLOCK, SMALL_SIZE, round_size, segment_size
 from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import SEGMENT_FREE, SEGMENT_UNMAP
 
 _UNLIMITED = 2**63
 
@@ -109,9 +109,9 @@ class CachingAllocator:
             OutOfMemoryError: neither a free block nor the driver has room for it.
             ValueError: there are no bytes to ask for.
         """
-        size = round_size(requested, self.settings) if self._divides else requested + 511 & ~511
-        if size <= 0:
+        if requested <= 0:
             raise ValueError(f"{requested:,} B were asked for; a block has at least 1")
+        size = round_size(requested, self.settings) if self._divides else requested + 511 & ~511
         if private:
             region = self.pools[private][size > SMALL_SIZE].region(stream)
         else:
@@ -141,6 +141,19 @@ class CachingAllocator:
         self.blocks[block.address] = block
         return block.address
 
+    def fit(self, requested: int, stream: int = 0, private: int = 0) -> int | None:
+        """The address of the free block that `malloc` would take; None where it takes none."""
+        size = round_size(requested, self.settings)
+        free = self.pools[private][size > SMALL_SIZE].region(stream).free
+        at = self._place_of_fit(free, size)
+        return None if at is None else free[at][1]
+
+    def takes(self, size: int, found: int) -> bool:
+        """Whether a free block of ``found`` bytes, which are enough, is given to ``size`` bytes."""
+        if size < self.max_split:
+            return found < self.max_split
+        return found < size + self.settings.max_non_split_rounding
+
     def free(self, address: int) -> None:
         """Free the block at ``address``; it waits where other streams have used it."""
         block = self.blocks.get(address)
@@ -168,30 +181,7 @@ class CachingAllocator:
         """Give every segment back that has no block in use (``torch.cuda.empty_cache``)."""
         for address in list(self._waiting):
             self.complete(address)
-        small, large = self.pools[0]
-        self._release_all(large)
-        self._release_all(small)
-        for private, pools in self.pools.items():
-            for pool in pools if private and pools[0].is_releasable else ():
-                self._release_all(pool)
-
-    def unused(self) -> list[tuple[int, int, int]]:
-        """(action, address, bytes) of what `empty_cache` would give back now, in its order.
-
-        Blocks that wait for a stream are not waited for.
-        """
-        small, large = self.pools[0]
-        others = [p for id_, two in self.pools.items() if id_ and two[0].is_releasable for p in two]
-        found: list[tuple[int, int, int]] = []
-        for pool in (large, small, *others):
-            for block in pool.free_blocks():
-                if self.expandable is not None:
-                    start, end = self.expandable.whole_pages(block)
-                    if start < end:
-                        found.append((SEGMENT_UNMAP, start, end - start))
-                elif not block.is_split:
-                    found.append((SEGMENT_FREE, block.address, block.size))
-        return found
+        release_unused(self)
 
     def regions(self) -> Iterator[Region]:
         """Every region of every pool."""
@@ -230,26 +220,24 @@ class CachingAllocator:
         """A free block, where settings have a say in which."""
         if self._collects:
             region.pool.num_searches += 1
-        free = region.free
+        at = self._place_of_fit(region.free, size)
+        return None if at is None else region.free.pop(at)[2]
+
+    def _place_of_fit(self, free: FreeList, size: int) -> int | None:
         at = bisect_left(free, (size,))
         if at == len(free):
             return None
         if self.expandable is not None:
             at = self.expandable.best_fit(free, at)
-        found = free[at][0]
-        if size < self.max_split <= found:
-            return None
-        if size >= self.max_split and found >= size + self.settings.max_non_split_rounding:
-            return None
-        return free.pop(at)[2]
+        return at if self.takes(size, free[at][0]) else None
 
     def _grow(self, region: Region, size: int, requested: int) -> Block:
         """A block that is not in the pool yet."""
         if self._collects:
-            self._collect_garbage()
+            collect_garbage(self)
         wanted = segment_size(size, self.settings)
         block = self._new(region, size, wanted)
-        if block is None and self._release_oversize(region, size):
+        if block is None and release_oversize(self, region, size):
             block = self._new(region, size, wanted)
         if block is None:
             self.empty_cache()
@@ -270,63 +258,3 @@ class CachingAllocator:
             return None
         self.reserved += wanted
         return Block(region, address, wanted, address)
-
-    def _release_all(self, pool: Pool) -> None:
-        """Give back every segment of ``pool`` that is one free block."""
-        blocks = pool.free_blocks()
-        if self.expandable is not None:
-            for block in blocks:
-                self.expandable.release(block)
-            return
-        for block in blocks:
-            if block.prev is None and block.next is None:
-                self._release(block)
-
-    def _release(self, block: Block) -> None:
-        block.region.take(block)
-        self.device.free(block.address, block.size)
-        self.reserved -= block.size
-
-    def _release_oversize(self, region: Region, size: int) -> bool:
-        """Give back blocks that are too large to be split, as many as the request needs.
-
-        ``release_available_cached_blocks``: only where ``max_split_size`` is set.
-        """
-        if self.settings.max_split_size is None or self.expandable is not None:
-            return False
-        wanted = max(size, self.max_split)
-        free = region.free
-        at = bisect_left(free, (wanted,))
-        if at < len(free):
-            self._release(free[at][2])
-            return True
-        released = 0
-        while released < wanted and free and free[-1][0] >= self.max_split:
-            released += free[-1][0]
-            self._release(free[-1][2])
-        return released >= wanted
-
-    def _collect_garbage(self) -> None:
-        """Give back segments that have not been used for longer than the others.
-
-        ``garbage_collect_cached_blocks``: the large blocks of the default pool; an age is counted
-        in searches of that pool.
-        """
-        threshold = int(self.settings.garbage_collection_threshold * (self.allowed or 0))
-        pool = self.pools[0][1]
-        target = self.reserved - threshold
-        candidates = [block for block in pool.free_blocks() if not block.is_split]
-        total = sum(pool.num_searches - block.born for block in candidates)
-        reclaimed = 0
-        while reclaimed < target and candidates and self.expandable is None:
-            mean = total / len(candidates)
-            kept: list[Block] = []
-            for block in candidates:
-                age = pool.num_searches - block.born
-                if age < mean:
-                    kept.append(block)
-                    continue
-                reclaimed += block.size
-                total -= age
-                self._release(block)
-            candidates = kept

@@ -5,7 +5,8 @@ puts back what went. What a trace does not say is how large a block *was* that i
 it gives the bytes that were asked for. Rounding gives the rest, except for a large block, which may
 have kept up to 1 MiB that was too little to split off. There the bytes to the next block tell: with
 default settings the large pool has no free block of 1 MiB or less, so what is shorter belongs to
-the block; what is longer begins where the first later allocation inside it begins.
+the block; what is longer begins where the first later allocation inside it begins. A block of
+``max_split_size`` or more is never split, and so has a segment of its own to its end.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from workbench.allocator.rounding import SMALL_SIZE, round_size
+import numpy as np
+
+from workbench.allocator.ranges import Range, ranges_of
+from workbench.allocator.rounding import SMALL_SEGMENT, SMALL_SIZE, round_size
 from workbench.allocator.settings import AllocatorSettings
 from workbench.allocator.snapshot import (
     ALLOC,
     FREE,
     FREE_COMPLETED,
-    SEGMENT_ALLOC,
-    SEGMENT_FREE,
     SEGMENT_MAP,
-    SEGMENT_UNMAP,
     Snapshot,
 )
 
@@ -73,9 +74,11 @@ class StartState:
 
 def start_state(snapshot: Snapshot, settings: AllocatorSettings) -> StartState:
     """The state before the first event of ``snapshot``."""
-    undo = _Undo(snapshot, settings.large_segment_size)
-    state = StartState(undo.segments(), undo.lowest(), num_lost=undo.num_lost)
-    open_ends = _infer_sizes(state, undo.blocks, settings)
+    held = ranges_of(snapshot, settings)
+    blocks, num_lost = _blocks_before(snapshot)
+    segments = _segments_before(held.ranges, snapshot.pools)
+    state = StartState(segments, _lowest_pages(snapshot), num_lost=held.num_lost + num_lost)
+    open_ends = _infer_sizes(state, blocks, settings)
     _look_ahead(open_ends, snapshot)
     for end in open_ends:
         end.block.size = end.found - end.block.address if end.found else end.rounded
@@ -83,114 +86,71 @@ def start_state(snapshot: Snapshot, settings: AllocatorSettings) -> StartState:
     return state
 
 
-class _Undo:
-    """A trace, taken back event by event."""
+def _segments_before(ranges: list[Range], pools: tuple[tuple[int, int], ...]) -> list[StartSegment]:
+    """The ranges that were there before, by address; pages that touch are one stretch of them."""
+    found: list[StartSegment] = []
+    for one in sorted(ranges, key=lambda one: one.address):
+        if one.start >= 0:
+            continue
+        private = private_of(pools[one.pool]) if one.pool >= 0 else 0
+        segment = StartSegment(
+            one.address, one.num_bytes, one.stream, bool(one.is_large), private,
+            is_expandable=bool(one.is_expandable),
+        )  # fmt: skip
+        if found and _continues(found[-1], segment):
+            found[-1].size += segment.size
+        else:
+            found.append(segment)
+    return found
 
-    def __init__(self, snapshot: Snapshot, large_page: int) -> None:
-        self.num_lost = 0
-        self._large_page = large_page
-        self._found: dict[int, StartSegment] = {}
-        self.blocks: dict[int, StartBlock] = {}
-        pools = {-1: 0} | {row: private_of(pool) for row, pool in enumerate(snapshot.pools)}
-        self._pools = pools
-        columns = (
-            snapshot.segment_address,
-            snapshot.segment_bytes,
-            snapshot.segment_stream,
-            snapshot.segment_is_large,
-            snapshot.segment_pool,
-            snapshot.segment_is_expandable,
+
+def _continues(last: StartSegment, segment: StartSegment) -> bool:
+    """Whether two stretches of pages are one."""
+    touches = last.address + last.size == segment.address
+    places = [(s.is_expandable, s.stream, s.private, s.is_large) for s in (last, segment)]
+    return touches and last.is_expandable and places[0] == places[1]
+
+
+def _lowest_pages(snapshot: Snapshot) -> dict[tuple[int, bool, int], int]:
+    """The lowest address that the trace maps pages at, by stream, size and pool."""
+    mapped = snapshot.action == SEGMENT_MAP
+    about = snapshot.address, snapshot.size, snapshot.stream, snapshot.trace_pool
+    found: dict[tuple[int, bool, int], int] = {}
+    rows = zip(*(column[mapped].tolist() for column in about), strict=True)
+    for address, size, stream, pool in rows:
+        key = stream, size > SMALL_SEGMENT, private_of(snapshot.pools[pool]) if pool >= 0 else 0
+        found[key] = min(address, found.get(key, address))
+    return found
+
+
+def _blocks_before(snapshot: Snapshot) -> tuple[list[StartBlock], int]:
+    """Blocks that were there before the trace, by address, and the number of lost events.
+
+    There before is what the trace frees first of all, and what it never speaks of. An allocation
+    after which its address is not in use, and a free after which it still is, are lost.
+    """
+    there = snapshot.block_state != FREE
+    known = snapshot.block_address[there]
+    entries = np.flatnonzero(np.isin(snapshot.action, _OF_BLOCKS))
+    order = entries[np.argsort(snapshot.address[entries], kind="stable")]
+    address, frees = snapshot.address[order], snapshot.action[order] == FREE_COMPLETED
+    is_new = address[1:] != address[:-1]
+    first, last = np.append(True, is_new)[: len(order)], np.append(is_new, True)[: len(order)]
+    in_use_after = np.append(frees[1:], False)[: len(order)]
+    in_use_after[last] = np.isin(address[last], known)
+    freed = order[first & frees]
+    blocks = [
+        StartBlock(at, requested)
+        for at, requested in zip(
+            snapshot.address[freed].tolist(), snapshot.size[freed].tolist(), strict=True
         )
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for address, size, stream, large, pool, expandable in rows:
-            self._found[address] = StartSegment(
-                address, size, stream, bool(large), pools[pool], bool(expandable)
-            )
-        mapped = snapshot.action == SEGMENT_MAP
-        about = snapshot.address, snapshot.size, snapshot.stream, snapshot.trace_pool
-        self._maps = list(zip(*(column[mapped].tolist() for column in about), strict=True))
-        self._small_pages = set(
-            snapshot.address[mapped & (snapshot.size == 2 * SMALL_SIZE)].tolist()
-        )
-        self._take_blocks(snapshot)
-        self._take_back(snapshot)
-
-    def segments(self) -> list[StartSegment]:
-        """Those that are left, by address, without their blocks."""
-        return [self._found[address] for address in sorted(self._found)]
-
-    def lowest(self) -> dict[tuple[int, bool, int], int]:
-        """The lowest address that the trace maps pages at, by pool and stream."""
-        found: dict[tuple[int, bool, int], int] = {}
-        for address, size, stream, pool in self._maps:
-            key = stream, size > 2 * SMALL_SIZE, self._pools[pool]
-            found[key] = min(address, found.get(key, address))
-        return found
-
-    def _take_blocks(self, snapshot: Snapshot) -> None:
-        columns = (
-            snapshot.block_address,
-            snapshot.block_bytes,
-            snapshot.block_requested,
-            snapshot.block_state,
-        )
-        for address, size, requested, state in zip(*(c.tolist() for c in columns), strict=True):
-            if state != FREE:
-                self.blocks[address] = StartBlock(address, requested, size)
-
-    def _take_back(self, snapshot: Snapshot) -> None:
-        columns = (
-            snapshot.action,
-            snapshot.address,
-            snapshot.size,
-            snapshot.stream,
-            snapshot.trace_pool,
-        )
-        rows = zip(*(column[::-1].tolist() for column in columns), strict=True)
-        for action, address, size, stream, pool in rows:
-            if action == ALLOC:
-                self.num_lost += self.blocks.pop(address, None) is None
-            elif action == FREE_COMPLETED:
-                self.num_lost += address in self.blocks
-                self.blocks[address] = StartBlock(address, size)
-            elif action == SEGMENT_ALLOC:
-                self.num_lost += self._found.pop(address, None) is None
-            elif action == SEGMENT_FREE:
-                is_large = size > 2 * SMALL_SIZE
-                self._found[address] = StartSegment(
-                    address, size, stream, is_large, self._pools[pool]
-                )
-            elif action == SEGMENT_MAP:
-                self._unmap(address, size)
-            elif action == SEGMENT_UNMAP:
-                self._map(address, size, stream, self._pools[pool])
-
-    def _unmap(self, address: int, size: int) -> None:
-        end = address + size
-        for segment in [s for s in self._found.values() if s.is_expandable]:
-            last = segment.address + segment.size
-            if segment.address <= address and end <= last:
-                del self._found[segment.address]
-                for start, stop in ((segment.address, address), (end, last)):
-                    if start < stop:
-                        self._found[start] = _part(segment, start, stop - start)
-                return
-        self.num_lost += 1
-
-    def _map(self, address: int, size: int, stream: int, private: int) -> None:
-        """Pages that were there; joined to what touches them."""
-        small = range(address, address + size, 2 * SMALL_SIZE)
-        is_large = size % self._large_page == 0 and self._small_pages.isdisjoint(small)
-        place = stream, private, is_large
-        for segment in [s for s in self._found.values() if s.is_expandable]:
-            if (segment.stream, segment.private, segment.is_large) != place:
-                continue
-            if segment.address + segment.size == address or segment.address == address + size:
-                del self._found[segment.address]
-                address, size = min(address, segment.address), size + segment.size
-        self._found[address] = StartSegment(
-            address, size, stream, is_large, private, is_expandable=True
-        )
+    ]
+    silent = np.flatnonzero(there)[~np.isin(known, address)]
+    about = snapshot.block_address, snapshot.block_requested, snapshot.block_bytes
+    rows = zip(*(column[silent].tolist() for column in about), strict=True)
+    blocks += [StartBlock(*row) for row in rows]
+    blocks.sort(key=lambda block: block.address)
+    return blocks, int((in_use_after == frees).sum())
 
 
 @dataclass
@@ -206,18 +166,19 @@ class _OpenEnd:
 
 
 def _infer_sizes(
-    state: StartState, blocks: dict[int, StartBlock], settings: AllocatorSettings
+    state: StartState, blocks: list[StartBlock], settings: AllocatorSettings
 ) -> list[_OpenEnd]:
     """Put the blocks into their segments, with their sizes where these are certain."""
     starts = [segment.address for segment in state.segments]
-    for address in sorted(blocks):
-        row = bisect_right(starts, address) - 1
+    for block in blocks:
+        row = bisect_right(starts, block.address) - 1
         segment = state.segments[row] if row >= 0 else None
-        if segment is None or address >= segment.address + segment.size:
+        if segment is None or block.address >= segment.address + segment.size:
             state.num_lost += 1
             continue
-        segment.blocks.append(blocks[address])
+        segment.blocks.append(block)
     open_ends: list[_OpenEnd] = []
+    never_split = settings.max_split_size or 2**63
     for segment in state.segments:
         is_exact = not segment.is_large or segment.is_expandable
         ends = [*(block.address for block in segment.blocks), segment.address + segment.size][1:]
@@ -229,6 +190,8 @@ def _infer_sizes(
             gap = until - block.address - rounded
             if is_exact or gap == 0:
                 block.size = rounded
+            elif rounded >= never_split:
+                block.size = until - block.address
             elif 0 < gap <= SMALL_SIZE:
                 block.size = rounded + gap
             else:
@@ -240,13 +203,15 @@ def _look_ahead(open_ends: list[_OpenEnd], snapshot: Snapshot) -> None:
     """Find the first allocation behind each block, as long as the block is there."""
     if not open_ends:
         return
-    starts = [end.block.address for end in open_ends]
+    starts = np.array([end.block.address for end in open_ends])
+    untils = np.array([end.until for end in open_ends])
+    entries = np.flatnonzero(np.isin(snapshot.action, _OF_BLOCKS))
+    rows = np.searchsorted(starts, snapshot.address[entries], side="right") - 1
+    near = (rows >= 0) & (snapshot.address[entries] < untils[rows])
+    entries, rows = entries[near], rows[near]
     left = set(range(len(open_ends)))
-    columns = snapshot.action, snapshot.address
-    for action, address in zip(*(column.tolist() for column in columns), strict=True):
-        if action not in _OF_BLOCKS:
-            continue
-        row = bisect_right(starts, address) - 1
+    columns = snapshot.action[entries], snapshot.address[entries], rows
+    for action, address, row in zip(*(column.tolist() for column in columns), strict=True):
         if row not in left:
             continue
         end = open_ends[row]
@@ -261,12 +226,6 @@ def _look_ahead(open_ends: list[_OpenEnd], snapshot: Snapshot) -> None:
             left.discard(row)
         if not left:
             return
-
-
-def _part(segment: StartSegment, address: int, size: int) -> StartSegment:
-    return StartSegment(
-        address, size, segment.stream, segment.is_large, segment.private, is_expandable=True
-    )
 
 
 def private_of(pool: tuple[int, int]) -> int:

@@ -9,7 +9,8 @@ processor time and output end that, and with it only this process, which owns no
 file on stdin, a file of bounded size for stdout, and no other handle.
 
 Runs under ``-I -S`` (no environment, no site packages) and so on the standard library alone.
-Windows has no such limits; there only the caller's clock ends a file that asks for too much.
+Windows has no such limits, and macOS none on memory; there the caller's clock ends a file that asks
+for too much.
 
 Output: ``MAGIC``, the length of a JSON header, the header, then the columns it names, widest items
 first so that each is aligned.
@@ -84,7 +85,8 @@ def limit(memory: int, seconds: int, output: int) -> None:
                 bound = min(bound, hard)  # noqa: PLW2901 - a stricter limit stays
             # one second more before the end by force, so that the caller can tell the reason
             later = bound + 1 if name == "CPU" and hard == resource.RLIM_INFINITY else bound
-            resource.setrlimit(kind, (bound, later))
+            with suppress(ValueError):  # macOS maps more than this before a program begins
+                resource.setrlimit(kind, (bound, later))
 
 
 def write(columns: Columns, out: BinaryIO) -> None:

@@ -1,6 +1,7 @@
 """Frozen, plain-data records: what crosses to the browser or the disk. No torch here."""
 
 from workbench.records.base import Record, RecordError, read_record
+from workbench.records.certificate import Certificate
 from workbench.records.flow import NOT_MEASURED, FlowRow, GradientFlow
 from workbench.records.graph import (
     INNER_ENDS,
@@ -17,8 +18,8 @@ from workbench.records.graph_diff import DIFF_STATES, DiffSide, GraphDiff
 from workbench.records.memory import (
     CATEGORIES,
     EVENT_KINDS,
+    GROWTHS,
     POOLS,
-    Certificate,
     MemoryChart,
     MemoryRecord,
     Phase,
@@ -37,12 +38,14 @@ from workbench.records.panel import (
     RunSummary,
 )
 from workbench.records.plain import to_json
-from workbench.records.source import SourceLine
+from workbench.records.remedy import Remedy
+from workbench.records.source import SourceLine, source_line
 
 __all__ = [
     "CATEGORIES",
     "DIFF_STATES",
     "EVENT_KINDS",
+    "GROWTHS",
     "INNER_ENDS",
     "NODE_KINDS",
     "NOT_MEASURED",
@@ -73,9 +76,11 @@ __all__ = [
     "Phase",
     "Record",
     "RecordError",
+    "Remedy",
     "RunSummary",
     "SourceLine",
     "Unreached",
     "read_record",
+    "source_line",
     "to_json",
 ]

@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import reprlib
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,14 +48,18 @@ class RecordError(ValueError):
 
 
 _REGISTRY: dict[str, type[Record]] = {}
+_TOLD = ("title", "step", "device", "peak_bytes", "saved_bytes")
+"""Plain fields that are printed of a record that has them."""
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = 80
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Record:
     """Base of every record that is packed to bytes.
 
     A subclass sets ``schema`` to ``"workbench.<kind>/<version>"`` and is found by it when bytes
-    are read back.
+    are read back; it is a dataclass with ``repr=False``, so that it is printed on one line.
     """
 
     schema: ClassVar[str] = ""
@@ -71,6 +76,17 @@ class Record:
     def __post_init__(self) -> None:
         for name, dtype in columns(type(self)).items():
             object.__setattr__(self, name, _frozen_column(getattr(self, name), dtype))
+
+    def __repr__(self) -> str:
+        """What it is of, and how long its tables are: columns would fill the screen."""
+        long = columns(type(self))
+        names = [name for name in _TOLD if hasattr(self, name) and name not in long]
+        said = [f"{name}={_SHORT.repr(getattr(self, name))}" for name in names]
+        for table in self.tables:
+            column = next(name for name in long if name.startswith(f"{table}_"))
+            if count := len(getattr(self, column)):
+                said.append(f"num_{table}s={count}")
+        return f"{type(self).__name__}({', '.join(said)})"
 
     def to_bytes(self) -> bytes:
         """The record as safetensors bytes."""
@@ -114,17 +130,23 @@ def read_record(data: bytes) -> Record:
         metadata, arrays = _unpack(data)
     except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise RecordError(f"not a Workbench record: {_one_line(error)}") from error
-    schema = metadata.get("schema")
-    cls = _REGISTRY.get(str(schema))
-    if cls is None:
-        known = ", ".join(sorted(_REGISTRY))
-        raise RecordError(f"unknown record schema {schema!r}; this version reads: {known}")
+    schema = str(metadata.get("schema"))
+    cls = class_of(schema)
     try:
         record = _build(cls, metadata.get("record", ""), arrays)
         check_record(record, cls.tables)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"damaged {schema} record: {_one_line(error)}") from error
     return record
+
+
+def class_of(schema: str) -> type[Record]:
+    """The class of records that is kept under ``schema``; raises `RecordError` for none."""
+    found = _REGISTRY.get(schema)
+    if found is None:
+        known = ", ".join(sorted(_REGISTRY))
+        raise RecordError(f"unknown record schema {schema!r}; this version reads: {known}")
+    return found
 
 
 def _unpack(data: bytes) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]]:

@@ -88,6 +88,11 @@ def check_record(record: Any, tables: Sequence[str]) -> None:
         if values.dtype == np.int64:
             wrong = _outside(values, -EXACT, EXACT)
             _refuse(f"{name}[{{row}}]", values, wrong, "less than 2^53 in size")
+    for name in fields.integers:
+        if abs(getattr(record, name)) > EXACT:
+            raise DamagedError(
+                f"{name} is {getattr(record, name)}, expected less than 2^53 in size"
+            )
     _check_rows("{name}[{row}]", columns, fields.rules, sizes)
     _check_part("", record, (), sizes)
 

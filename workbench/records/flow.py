@@ -35,7 +35,7 @@ class FlowRow:
     """Trainable parameter tensors counted in this row, and in no other."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GradientFlow(Record):
     """Gradient norms of modules (rows) at sampled steps (columns), in the order of the steps.
 

@@ -111,7 +111,7 @@ class GraphModule:
     cost of the capture included); None where they were not watched."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GraphRecord(Record):
     """Every backward node of one loss. All ``node_*`` columns have one row per node.
 

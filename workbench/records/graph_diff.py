@@ -50,7 +50,7 @@ class DiffSide:
     parameter got one, or one is not finite."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class GraphDiff(GraphRecord):
     """What changed from capture A to capture B.
 

@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.records.base import F32, I32, I64, U8, Record
+from workbench.records.certificate import Certificate
+from workbench.records.remedy import Remedy
 from workbench.records.rules import After, Ascending, Index, Least, Length
 from workbench.records.source import SourceLine
 
@@ -51,6 +53,10 @@ block."""
 POOLS = ("small", "large")
 """The allocator's pools; ``segment_pool`` holds the index. Blocks up to 1 MiB are in small."""
 
+GROWTHS = ("fixed", "batch", "unknown", "square", "steep")
+"""How a block's size goes with the batch; ``block_growth`` holds the index. ``steep`` is faster
+than the batch, and not known to be its square."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
@@ -61,36 +67,7 @@ class Phase:
     end: Annotated[int, After("start")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Certificate:
-    """What a replay of the trace by the allocator's rules came to, beside what the trace says."""
-
-    addresses: Annotated[int, Least(0)]
-    """Allocations whose address the replay foretold, of ``num_addresses``."""
-    num_addresses: Annotated[int, Least(0)]
-    segments: Annotated[int, Least(0)]
-    """New segments whose size it foretold."""
-    num_segments: Annotated[int, Least(0)]
-    releases: Annotated[int, Least(0)]
-    """Segments released in the order it foretold."""
-    num_releases: Annotated[int, Least(0)]
-    blocks: Annotated[int, Least(0)]
-    """Blocks of the final segments that lie as it foretold."""
-    num_blocks: Annotated[int, Least(0)]
-    first_difference: str
-    """One sentence on the first thing that came out differently, empty where nothing did."""
-    covers: str
-    """The settings and cases that the trace exercises, and so the only ones that it certifies."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether there was something to reproduce, and the replay reproduced all of it."""
-        names = ("addresses", "segments", "releases", "blocks")
-        alike = all(getattr(self, name) == getattr(self, f"num_{name}") for name in names)
-        return alike and self.num_addresses > 0 and not self.first_difference
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MemoryRecord(Record):
     """What was allocated, when, by what, and how much was live at every event.
 
@@ -98,8 +75,8 @@ class MemoryRecord(Record):
     (``basis`` says which).
     """
 
-    schema: ClassVar[str] = "workbench.memory/2"
-    tables: ClassVar[tuple[str, ...]] = ("event", "block", "segment", "oom")
+    schema: ClassVar[str] = "workbench.memory/3"
+    tables: ClassVar[tuple[str, ...]] = ("event", "block", "call", "segment", "oom", "obstacle")
 
     title: str
     experiment: str | None
@@ -110,6 +87,22 @@ class MemoryRecord(Record):
     torch_version: str
     captured_at: float
     notes: tuple[str, ...]
+    batch_size: Annotated[int, Least(-1)]
+    """Samples in the step's batch; -1 where that is unknown."""
+
+    is_predicted: bool
+    """Whether an allocator was simulated: ``segment_...`` and addresses are then its answers."""
+    card: str
+    """Name of the card that is predicted or played; empty for none."""
+    card_bytes: Annotated[int, Least(-1)]
+    """What the allocator may use of that card; -1 where there is none."""
+    settings: str
+    """Settings of the allocator that was recorded or simulated, as in ``PYTORCH_CUDA_ALLOC_CONF``;
+    empty for the defaults, and where there is none (CPU) or nobody says."""
+    peak_interval: Annotated[tuple[int, ...], Length(2)]
+    """Bytes reserved at the peak at least and at most, of a prediction; ``(-1, -1)`` else."""
+    reasons: tuple[str, ...]
+    """Why a prediction may be off, a sentence each."""
 
     strings: tuple[str, ...]
     """Table for ``block_op``, ``block_name`` and ``block_module``."""
@@ -140,12 +133,21 @@ class MemoryRecord(Record):
     """Module path whose forward (or whose node's backward) allocated it."""
     block_source: Annotated[I32, Index("sources", none=True)]
     """Index into ``sources``, -1 where unknown."""
+    block_call: Annotated[I32, Index("call", none=True)]
+    """The innermost call that allocated it, a row of the tree of calls; -1 where unknown."""
+    block_growth: Annotated[U8, Index(GROWTHS)]
+    """Index into `GROWTHS`: whether it grows with the batch."""
     block_address: Annotated[I64, Least(-1)]
     """Device address on CUDA, -1 on CPU."""
     block_segment: Annotated[I32, Index("segment", none=True)]
     """Row of the segment in which it was allocated; -1 on CPU or where that is unknown."""
     block_stream: I64
     """The stream it was allocated for; 0 is the default stream."""
+
+    call_parent: Annotated[I32, Index("call", none=True, earlier=True)]
+    """The call that made this one; -1 for an outermost one."""
+    call_source: Annotated[I32, Index("sources")]
+    """The line that it is at."""
 
     peak_event: Annotated[int, Index("event", none=True)]
     """First event at which the live bytes were largest; -1 for an empty record."""
@@ -172,6 +174,14 @@ class MemoryRecord(Record):
     """What was asked for and refused."""
     oom_free: Annotated[I64, Least(-1)]
     """What the device still had free; -1 where the trace does not say."""
+    oom_largest: Annotated[I64, Least(-1)]
+    """The largest free block that the request could have been given; -1 where that is unknown."""
+    obstacle_oom: Annotated[I32, Index("oom")]
+    """A refused request, and in ``obstacle_block`` a live block of the cheapest that would have
+    served it, were they freed: a run of neighbours, or all of some segments, which then go back."""
+    obstacle_block: Annotated[I32, Index("block")]
+    remedies: tuple[Remedy, ...]
+    """What was tried on a run that did not fit, the cheapest that fits first."""
 
     certificate: Certificate | None
     """None for a recording on CPU, and where no replay was made."""
@@ -200,7 +210,7 @@ class MemoryRecord(Record):
         return {name: int(value) for name, value in zip(CATEGORIES, values, strict=True)}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MemoryChart(Record):
     """A `MemoryRecord` reduced to what the panel's chart draws: at most 400 points.
 

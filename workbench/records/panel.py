@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from workbench.records.remedy import Remedy
 from workbench.records.source import SourceLine
 
 Status = Literal["idle", "training", "paused", "finished", "stopped", "exception", "nan"]
@@ -105,6 +106,12 @@ class Failure:
     num_frames: int = 0
     num_user_frames: int = 0
     step: int = 0
+    memory: tuple[Fact, ...] = ()
+    """Where memory ran out: what was asked for, what there was, and on which card."""
+    capture: str = ""
+    """Id of the memory record of the failed step, where one was kept."""
+    remedies: tuple[Remedy, ...] = ()
+    """What was tried on the failed step, the best first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ CONSTANTS = {
     "STORAGE_KINDS": ("StorageKind", "graph"),
     "EVENT_KINDS": ("EventKind", "memory"),
     "POOLS": ("Pool", "memory"),
+    "GROWTHS": ("Growth", "memory"),
     "DIFF_STATES": ("DiffState", "graph_diff"),
 }
 """Public tuples of `workbench.records`: the name of the union of their values, and their module."""

@@ -80,7 +80,7 @@ describe('bytes that are no record', () => {
   it('says what it was given', () => {
     const graph = fixture('graph');
     expect(() => readRecordAs(MEMORY_RECORD, graph)).toThrow(
-      'expected a workbench.memory/2 record, got workbench.graph/3',
+      'expected a workbench.memory/3 record, got workbench.graph/3',
     );
     for (const read of [readRecord, (bytes: Uint8Array) => readRecordAs(GRAPH_RECORD, bytes)]) {
       expect(() => read(new Uint8Array(3))).toThrow('it has 3 bytes, which cannot hold its header');

@@ -25,8 +25,10 @@ const CERTIFICATE: Shape = {
   num_releases: 'int >=0',
   blocks: 'int >=0',
   num_blocks: 'int >=0',
+  num_inferred: 'int >=0',
   first_difference: 'str',
-  covers: 'str',
+  settings: 'str',
+  cases: ['str'],
 };
 
 const DIFF_SIDE: Shape = {
@@ -75,6 +77,15 @@ const PHASE: Shape = {
   name: 'str',
   start: 'int >=0',
   end: 'int >start',
+};
+
+const REMEDY: Shape = {
+  name: 'str',
+  code: 'str',
+  peak_bytes: 'int >=-1',
+  fits: 'bool',
+  cost: 'str',
+  basis: 'str',
 };
 
 const SOURCE_LINE: Shape = {
@@ -221,12 +232,20 @@ const MEMORY_RECORD: RecordFields = {
     torch_version: 'str',
     captured_at: 'float',
     notes: ['str'],
+    batch_size: 'int >=-1',
+    is_predicted: 'bool',
+    card: 'str',
+    card_bytes: 'int >=-1',
+    settings: 'str',
+    peak_interval: ['int', '=2'],
+    reasons: ['str'],
     strings: ['str'],
     sources: [SOURCE_LINE],
     phases: [PHASE, '@event+'],
     peak_event: 'int @event?',
     peak_bytes: 'int >=0',
     reserved_bytes: 'int >=-1',
+    remedies: [REMEDY],
     'certificate?': CERTIFICATE,
   },
   columns: {
@@ -245,9 +264,15 @@ const MEMORY_RECORD: RecordFields = {
       name: 'I32 @strings',
       module: 'I32 @strings',
       source: 'I32 @sources?',
+      call: 'I32 @call?',
+      growth: 'U8 @5',
       address: 'I64 >=-1',
       segment: 'I32 @segment?',
       stream: 'I64',
+    },
+    call: {
+      parent: 'I32 @call?<',
+      source: 'I32 @sources',
     },
     segment: {
       start: 'I32 @event?',
@@ -263,6 +288,11 @@ const MEMORY_RECORD: RecordFields = {
       event: 'I32 @event',
       bytes: 'I64 >=0',
       free: 'I64 >=-1',
+      largest: 'I64 >=-1',
+    },
+    obstacle: {
+      oom: 'I32 @oom',
+      block: 'I32 @block',
     },
   },
 };
@@ -303,6 +333,6 @@ export const FIELDS = new Map<string, RecordFields>([
   ['workbench.gradient_flow/1', GRADIENT_FLOW],
   ['workbench.graph/3', GRAPH_RECORD],
   ['workbench.memory_chart/1', MEMORY_CHART],
-  ['workbench.memory/2', MEMORY_RECORD],
+  ['workbench.memory/3', MEMORY_RECORD],
   ['workbench.graph_diff/2', GRAPH_DIFF],
 ]);

@@ -2,6 +2,8 @@
 // Do not edit: change the dataclass and run it again.
 
 import type { Schema } from '../schema';
+import type { Certificate } from './certificate';
+import type { Remedy } from './remedy';
 import type { SourceLine } from './source';
 
 export const CATEGORIES = ['parameters', 'optimizer', 'buffers', 'gradients', 'activations', 'temporaries', 'unknown'] as const;
@@ -13,25 +15,8 @@ export type EventKind = (typeof EVENT_KINDS)[number];
 export const POOLS = ['small', 'large'] as const;
 export type Pool = (typeof POOLS)[number];
 
-/** What a replay of the trace by the allocator's rules came to, beside what the trace says. */
-export interface Certificate {
-  /** Allocations whose address the replay foretold, of ``num_addresses``. */
-  readonly addresses: number;
-  readonly num_addresses: number;
-  /** New segments whose size it foretold. */
-  readonly segments: number;
-  readonly num_segments: number;
-  /** Segments released in the order it foretold. */
-  readonly releases: number;
-  readonly num_releases: number;
-  /** Blocks of the final segments that lie as it foretold. */
-  readonly blocks: number;
-  readonly num_blocks: number;
-  /** One sentence on the first thing that came out differently, empty where nothing did. */
-  readonly first_difference: string;
-  /** The settings and cases that the trace exercises, and so the only ones that it certifies. */
-  readonly covers: string;
-}
+export const GROWTHS = ['fixed', 'batch', 'unknown', 'square', 'steep'] as const;
+export type Growth = (typeof GROWTHS)[number];
 
 /**
  * A `MemoryRecord` reduced to what the panel's chart draws: at most 400 points.
@@ -65,7 +50,7 @@ export interface MemoryChart {
  * (``basis`` says which).
  */
 export interface MemoryRecord {
-  readonly schema: 'workbench.memory/2';
+  readonly schema: 'workbench.memory/3';
   readonly title: string;
   readonly experiment: string | null;
   readonly step: number | null;
@@ -75,6 +60,23 @@ export interface MemoryRecord {
   readonly torch_version: string;
   readonly captured_at: number;
   readonly notes: ReadonlyArray<string>;
+  /** Samples in the step's batch; -1 where that is unknown. */
+  readonly batch_size: number;
+  /** Whether an allocator was simulated: ``segment_...`` and addresses are then its answers. */
+  readonly is_predicted: boolean;
+  /** Name of the card that is predicted or played; empty for none. */
+  readonly card: string;
+  /** What the allocator may use of that card; -1 where there is none. */
+  readonly card_bytes: number;
+  /**
+   * Settings of the allocator that was recorded or simulated, as in ``PYTORCH_CUDA_ALLOC_CONF``;
+   * empty for the defaults, and where there is none (CPU) or nobody says.
+   */
+  readonly settings: string;
+  /** Bytes reserved at the peak at least and at most, of a prediction; ``(-1, -1)`` else. */
+  readonly peak_interval: ReadonlyArray<number>;
+  /** Why a prediction may be off, a sentence each. */
+  readonly reasons: ReadonlyArray<string>;
   /** Table for ``block_op``, ``block_name`` and ``block_module``. */
   readonly strings: ReadonlyArray<string>;
   readonly sources: ReadonlyArray<SourceLine>;
@@ -104,12 +106,20 @@ export interface MemoryRecord {
   readonly block_module: Int32Array;
   /** Index into ``sources``, -1 where unknown. */
   readonly block_source: Int32Array;
+  /** The innermost call that allocated it, a row of the tree of calls; -1 where unknown. */
+  readonly block_call: Int32Array;
+  /** Index into `GROWTHS`: whether it grows with the batch. */
+  readonly block_growth: Uint8Array;
   /** Device address on CUDA, -1 on CPU. */
   readonly block_address: Float64Array;
   /** Row of the segment in which it was allocated; -1 on CPU or where that is unknown. */
   readonly block_segment: Int32Array;
   /** The stream it was allocated for; 0 is the default stream. */
   readonly block_stream: Float64Array;
+  /** The call that made this one; -1 for an outermost one. */
+  readonly call_parent: Int32Array;
+  /** The line that it is at. */
+  readonly call_source: Int32Array;
   /** First event at which the live bytes were largest; -1 for an empty record. */
   readonly peak_event: number;
   readonly peak_bytes: number;
@@ -133,6 +143,16 @@ export interface MemoryRecord {
   readonly oom_bytes: Float64Array;
   /** What the device still had free; -1 where the trace does not say. */
   readonly oom_free: Float64Array;
+  /** The largest free block that the request could have been given; -1 where that is unknown. */
+  readonly oom_largest: Float64Array;
+  /**
+   * A refused request, and in ``obstacle_block`` a live block of the cheapest that would have
+   * served it, were they freed: a run of neighbours, or all of some segments, which then go back.
+   */
+  readonly obstacle_oom: Int32Array;
+  readonly obstacle_block: Int32Array;
+  /** What was tried on a run that did not fit, the cheapest that fits first. */
+  readonly remedies: ReadonlyArray<Remedy>;
   /** None for a recording on CPU, and where no replay was made. */
   readonly certificate: Certificate | null;
 }
@@ -146,4 +166,4 @@ export interface Phase {
 
 export const MEMORY_CHART: Schema<MemoryChart> = 'workbench.memory_chart/1';
 
-export const MEMORY_RECORD: Schema<MemoryRecord> = 'workbench.memory/2';
+export const MEMORY_RECORD: Schema<MemoryRecord> = 'workbench.memory/3';

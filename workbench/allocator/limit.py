@@ -1,0 +1,112 @@
+"""A card to play, in words: how much memory, and under which settings of the allocator.
+
+``"8 GiB"``, ``"RTX 4090"`` or a number of bytes is what the card reports; what is left for a
+program is less (`workbench.allocator.cards`). Settings follow after a comma, as they are written in
+``PYTORCH_CUDA_ALLOC_CONF``: ``"8 GiB, expandable_segments:True"``.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import dataclass, replace
+from typing import Self, SupportsIndex
+
+from workbench.allocator.cards import CARDS, CONTEXT_BYTES, Card, card_named
+from workbench.allocator.device import Device
+from workbench.allocator.settings import GIB, MIB, AllocatorSettings
+from workbench.allocator.simulator import CachingAllocator
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB)", re.IGNORECASE)
+_UNITS = {"GiB": GIB, "MiB": MIB, "GB": 10**9, "MB": 10**6}
+_MOST_BYTES = 1 << 47
+"""Of a card: as many as a process has addresses for."""
+
+
+@dataclass(frozen=True)
+class CardLimit:
+    """A card and the settings of its allocator."""
+
+    card: Card
+    settings: AllocatorSettings
+
+    @classmethod
+    def parse(cls, given: str | SupportsIndex) -> Self:
+        """Read ``"8 GiB, expandable_segments:True"``, ``"RTX 4090"``, or bytes.
+
+        Raises:
+            TypeError: ``given`` is neither text nor a whole number.
+            ValueError: no card is called that, it has too much or too little memory, or the
+                allocator would not take the settings.
+        """
+        if isinstance(given, str):
+            name, _, words = given.partition(",")
+            return cls(card_called(name.strip()), AllocatorSettings.parse(words))
+        if isinstance(given, bool) or not hasattr(given, "__index__"):
+            raise TypeError(
+                f"a card is a name, an amount such as '8 GiB' or bytes, got {type(given).__name__}"
+            )
+        return cls(card_of_bytes(operator.index(given)), AllocatorSettings())
+
+    def with_settings(self, words: str) -> CardLimit:
+        """The same card under its settings and ``words``; the later of two counts."""
+        return replace(
+            self,
+            settings=AllocatorSettings.parse(",".join(filter(None, [self.settings.words, words]))),
+        )
+
+    def allocator(self, device: type[Device] = Device) -> CachingAllocator:
+        """A new allocator on such a card."""
+        usable = self.card.usable_bytes
+        allowed = usable if self.settings.garbage_collection_threshold else None
+        return CachingAllocator(
+            self.settings, device(usable, self.card.total_bytes), allowed=allowed
+        )
+
+    def __str__(self) -> str:
+        """As `parse` reads it."""
+        return ", ".join(filter(None, [self.card.name, self.settings.words]))
+
+
+def card_called(name: str) -> Card:
+    """The card of that name, or with such an amount of memory: ``"RTX 4090"``, ``"8 GiB"``.
+
+    Raises:
+        ValueError: no card is called that, or has so much or so little memory.
+    """
+    amount = _AMOUNT.fullmatch(name)
+    if amount is not None:
+        unit = next(unit for unit in _UNITS if unit.lower() == amount[2].lower())
+        total = float(amount[1]) * _UNITS[unit]  # infinite after hundreds of digits
+        found = card_of_bytes(round(min(total, _MOST_BYTES + 1)))
+        return replace(found, name=f"{float(amount[1]):.15g} {unit}")
+    try:
+        return card_named(name)
+    except ValueError:
+        known = ", ".join(card.name for card in CARDS)
+        raise ValueError(
+            f"no card is called {name!r}; known are {known}, or give an amount such as '8 GiB', "
+            "in GiB, MiB, GB or MB"
+        ) from None
+
+
+def card_of_bytes(total: int) -> Card:
+    """A card that reports so many bytes.
+
+    Raises:
+        ValueError: nothing is left of them for a program, or no card has so many.
+    """
+    if total <= CONTEXT_BYTES:
+        raise ValueError(
+            f"a card of {total:,} B has nothing left: CUDA itself takes about "
+            f"{CONTEXT_BYTES >> 20} MiB; give what the card reports"
+        )
+    if total > _MOST_BYTES:
+        raise ValueError(
+            f"a card has at most {_MOST_BYTES >> 40} TiB here, and more is asked for: give "
+            "what the card reports, such as '80 GiB'"
+        )
+    for unit, size in (("GiB", GIB), ("MiB", MIB)):
+        if total % size == 0 or (unit == "GiB" and total * 10 % size == 0):
+            return Card(f"{total / size:g} {unit}", total, "given")
+    return Card(f"{total / MIB:.3f} MiB", total, "given")
