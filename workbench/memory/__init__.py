@@ -1,77 +1,151 @@
 """Where memory goes: every allocation and free, told apart by what it is for.
 
 ``memory()`` around any code, `MemoryProbe` in a training step, ``memory(path)`` for a file.
+
+What records needs torch; what reads, replays and answers questions of a record or a snapshot does
+not, and neither does importing this package: its names are resolved on first use, so that a process
+of the Jupyter server can open a file without a second and 200 MB for
+torch.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from workbench.memory.chart import to_chart
-from workbench.memory.probe import MemoryProbe
-from workbench.memory.session import MemoryRecording
-from workbench.memory.snapshot import read_snapshot
-from workbench.memory.view import MemoryView
-from workbench.records import MemoryRecord, RecordError
+from workbench.records import MemoryRecord
 
 if TYPE_CHECKING:
-    from os import PathLike
+    from workbench.memory.files.snapshot import open_file
+    from workbench.memory.probe import MemoryProbe
+    from workbench.memory.reading.chart import to_chart
+    from workbench.memory.session import MemoryRecording
+    from workbench.memory.view import MemoryView
 
 __all__ = ["MemoryProbe", "MemoryRecording", "MemoryView", "memory", "open_file", "to_chart"]
+
+_HOMES = {
+    "MemoryProbe": "workbench.memory.probe",
+    "MemoryRecording": "workbench.memory.session",
+    "MemoryView": "workbench.memory.view",
+    "open_file": "workbench.memory.files.snapshot",
+    "to_chart": "workbench.memory.reading.chart",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has: {__all__}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
 
 
 @overload
 def memory(target: None = None) -> MemoryRecording: ...
 @overload
-def memory(target: Any) -> MemoryView: ...
-def memory(target: Any = None) -> MemoryView:
-    """Show where memory goes.
+def memory(
+    target: Any,
+    *,
+    certify: bool = False,
+    card: str | SupportsIndex | None = None,
+    settings: str | None = None,
+    batch: int | None = None,
+) -> MemoryView: ...
+def memory(
+    target: Any = None,
+    *,
+    certify: bool = False,
+    card: str | SupportsIndex | None = None,
+    settings: str | None = None,
+    batch: int | None = None,
+) -> MemoryView:
+    """Show where memory goes, or would go on a card that is not here.
+
+    With ``card``, ``settings`` or ``batch`` nothing is measured: what the next step of an
+    experiment (computed on a copy, mostly on fake tensors, and never applied), a recording or a
+    snapshot asks for is served by a simulated CUDA allocator. The record is marked *predicted*,
+    with an interval of its peak and the reasons why it may be off.
 
     Args:
         target: nothing, for ``with wb.memory() as mem:`` around any code; an `Experiment`, for its
             next step (one step is run if it is idle); a path to a saved record or an allocator
             snapshot; or a `MemoryRecord`.
+        certify: of a snapshot file, replay the trace however long it is, so that blocks have their
+            true sizes and the view says how far they can be trusted. Short traces are replayed
+            unasked.
+        card: predict for it: a name (``"RTX 4090"``), an amount (``"8 GiB"``), or the bytes that a
+            card reports.
+        settings: predict under them: as in ``PYTORCH_CUDA_ALLOC_CONF``
+            (``"expandable_segments:True"``).
+        batch: predict with so many samples in the batch.
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()`` and a rich display.
 
     Raises:
-        TypeError: the target is none of these.
+        TypeError: the target is none of these, ``certify`` is asked of something but a file, or
+            nothing is given of which something could be predicted.
+        ValueError: no card has that name, the allocator would not take the settings, or the batch
+            has no samples, or is not known of a recording.
+        RuntimeError: no copy of the experiment's step can be run; the message says why.
         FileNotFoundError: no file at the path.
         RecordError: the file is neither a memory record nor an allocator snapshot.
     """
+    from workbench.memory.view import MemoryView
+
+    if not (card is None and settings is None and batch is None):
+        return MemoryView(_predicted(target, card, settings or "", batch, certify=certify))
+    if isinstance(target, (str, Path)):
+        from workbench.memory.files.snapshot import open_file
+
+        return MemoryView(open_file(target, certify=certify))
+    if certify:
+        raise TypeError(
+            f"certify=True replays the trace of a snapshot file, and memory() got a "
+            f"{type(target).__name__}; pass the path of a file that "
+            "torch.cuda.memory._dump_snapshot wrote"
+        )
     if target is None:
+        from workbench.memory.session import MemoryRecording
+
         return MemoryRecording()
     if isinstance(target, MemoryRecord):
         return MemoryView(target)
-    if isinstance(target, (str, Path)):
-        return MemoryView(open_file(target))
     if callable(getattr(target, "capture", None)):
-        return MemoryView(target.capture(MemoryProbe()).wait())
+        from workbench.memory.prediction.growing import MOST_UNASKED, grown
+        from workbench.memory.probe import MemoryProbe
+
+        record = target.capture(MemoryProbe()).wait()
+        return MemoryView(grown(target, record, MOST_UNASKED))
     raise TypeError(
         f"memory() got a {type(target).__name__}; it takes nothing (as a `with` block), an "
         "Experiment, a path to a saved record or allocator snapshot, or a MemoryRecord"
     )
 
 
-def open_file(path: str | PathLike[str]) -> MemoryRecord:
-    """The record in a file: one saved by ``view.save``, or an allocator snapshot.
+def _predicted(
+    target: Any,
+    card: str | SupportsIndex | None,
+    settings: str,
+    batch: int | None,
+    *,
+    certify: bool,
+) -> MemoryRecord:
+    if isinstance(target, (str, Path)):
+        from workbench.memory.files.snapshot import open_file
 
-    Raises:
-        FileNotFoundError: no file at ``path``.
-        RecordError: the file is neither.
-    """
-    file = Path(path).expanduser()
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r} to read memory from")
-    with file.open("rb") as stream:
-        is_pickle = stream.read(2)[:1] == b"\x80"
-    if is_pickle:
-        return read_snapshot(file)
-    try:
-        return MemoryRecord.from_bytes(file.read_bytes())
-    except RecordError as error:
-        raise RecordError(
-            f"{file.name} is no memory record or allocator snapshot: {error}"
-        ) from None
+        target = open_file(target, certify=certify)
+    if isinstance(target, MemoryRecord):
+        from workbench.memory.prediction.predict import predicted_recording
+
+        return predicted_recording(target, card, settings, batch=batch)
+    if callable(getattr(target, "capture", None)):
+        from workbench.memory.prediction.predict import predicted_step
+
+        return predicted_step(target, card, settings, batch=batch)
+    raise TypeError(
+        f"memory() got a {type(target).__name__} to predict from; with card=, settings= or batch= "
+        "it takes an Experiment, a path to a saved record or allocator snapshot, or a MemoryRecord"
+    )

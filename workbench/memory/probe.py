@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from workbench.experiment.data import batch_size_of, split
 from workbench.experiment.probe import StepContext, StepProbe
-from workbench.memory import cuda
-from workbench.memory.build import build_record
-from workbench.memory.categories import adopt_inputs, adopt_model, adopt_optimizer
-from workbench.memory.compiled import undispatched_memory
-from workbench.memory.recorder import Recorder
-from workbench.memory.session import refuse_nested
+from workbench.memory.cards.on_card import CardRecorder
+from workbench.memory.prediction.grown import with_growth
+from workbench.memory.recording import cuda
+from workbench.memory.recording.build import build_record
+from workbench.memory.recording.categories import adopt_inputs, adopt_model, adopt_optimizer
+from workbench.memory.recording.compiled import undispatched_memory
+from workbench.memory.recording.recorder import Recorder, current_recorder, refuse_nested
 from workbench.records import MemoryRecord
+
+if TYPE_CHECKING:
+    from workbench.memory.cards.card_record import Work
 
 
 class MemoryProbe(StepProbe):
@@ -33,14 +38,20 @@ class MemoryProbe(StepProbe):
         self._recorder: Recorder | None = None
         self._context: StepContext | None = None
         self._history = cuda.AllocatorHistory()
+        self._work: Work | None = None
+        """The step, where it is recorded anyway because it runs on a card that is played."""
 
     def before_step(self, context: StepContext) -> None:
         """Take stock of what lives, then start to record."""
+        running = current_recorder()
+        if isinstance(running, CardRecorder) and running.work is not None:
+            self._work = running.work
+            return
         refuse_nested()
         recorder = Recorder(automatic_phases=False)
         self._recorder, self._context = recorder, context
         self._settle()
-        adopt_inputs(recorder, context.batch)
+        recorder.name_held(adopt_inputs, context.batch)
         recorder.attribution.add_root(context.model)
         if context.device.type == "cuda":
             self._history.start()
@@ -49,6 +60,8 @@ class MemoryProbe(StepProbe):
 
     def before_forward(self) -> None:
         """What was allocated so far is the batch on the device."""
+        if self._work is not None:
+            return
         recorder = self._running()
         for block in recorder.blocks:
             if block.start >= 0 and not block.category:
@@ -57,22 +70,35 @@ class MemoryProbe(StepProbe):
 
     def after_forward(self, loss: torch.Tensor) -> None:  # noqa: ARG002 - the hook's signature
         """Backward begins."""
-        self._running().begin_phase("backward")
+        if self._work is None:
+            self._running().begin_phase("backward")
 
     def after_backward(self) -> None:
         """Gradients exist under their names; the optimizer begins."""
+        if self._work is not None:
+            return
         self._settle()
         self._running().begin_phase("optimizer")
 
     def finish(self) -> MemoryRecord:
         """Stop, name what the step left behind, let go of everything, return the record."""
+        if self._work is not None:
+            return self._work.end()
         recorder, context = self._running(), self._context
-        self._stack.close()
         if context is None:
             raise RuntimeError("a memory probe's finish() needs a before_step() first")
-        recorder.begin_phase("")
-        self._settle()
-        self._recorder = self._context = None
+        try:
+            self._stack.close()
+            recorder.begin_phase("")
+            self._settle()
+            return with_growth(self._built(recorder, context))
+        finally:
+            self._history.close()
+            recorder.close()
+            self._recorder = self._context = None
+
+    def _built(self, recorder: Recorder, context: StepContext) -> MemoryRecord:
+        inputs, targets = split(context.batch)
         return build_record(
             recorder,
             self._history,
@@ -80,6 +106,7 @@ class MemoryProbe(StepProbe):
             device=str(_indexed(context.device)),
             experiment=context.name,
             step=context.step,
+            batch_size=batch_size_of(inputs, targets),
             notes=_COMPILED if context.compiled else (),
         )
 
@@ -87,8 +114,8 @@ class MemoryProbe(StepProbe):
         context, recorder = self._context, self._running()
         if context is not None:
             with torch.no_grad():
-                adopt_model(recorder, context.model)
-                adopt_optimizer(recorder, context.optimizer)
+                recorder.name_held(adopt_model, context.model)
+                recorder.name_held(adopt_optimizer, context.optimizer)
 
     def _running(self) -> Recorder:
         if self._recorder is None:

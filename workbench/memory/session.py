@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from workbench.experiment import experiments
-from workbench.memory import cuda
-from workbench.memory.build import build_record
-from workbench.memory.categories import adopt_model, adopt_optimizer
-from workbench.memory.compiled import undispatched_memory
-from workbench.memory.recorder import Recorder, current_recorder
+from workbench.memory.recording import cuda
+from workbench.memory.recording.build import build_record
+from workbench.memory.recording.categories import adopt_model, adopt_optimizer
+from workbench.memory.recording.compiled import undispatched_memory
+from workbench.memory.recording.recorder import Recorder, in_words, refuse_nested
 from workbench.memory.view import MemoryView
 from workbench.records import MemoryRecord
 
@@ -27,7 +27,8 @@ from workbench.records import MemoryRecord
 class MemoryRecording(MemoryView):
     """A recording of the block it surrounds; after the block it is the view of its record.
 
-    An exception inside ends the recording, is kept in the record's notes and propagates.
+    An exception inside ends the recording, is kept in the record's notes and propagates. What a
+    model or an optimizer holds is named by code of their own: a fault in that is a note as well.
     """
 
     def __init__(self, title: str = "Recorded block") -> None:
@@ -61,13 +62,17 @@ class MemoryRecording(MemoryView):
     ) -> None:
         recorder = self._recorder
         assert recorder is not None, "left without being entered"  # noqa: S101
-        self._stack.close()
-        self._settle(recorder)
-        notes = [] if kind is None else [f"The block ended with {kind.__name__}: {error}"]
-        notes += self._trained_elsewhere()
-        self._models.clear()
-        self._recorder = None
-        self.show(self._finished(recorder, notes))
+        try:
+            self._stack.close()
+            self._settle(recorder)
+            notes = [] if error is None else [f"The block ended with {in_words(error)}"]
+            notes += self._trained_elsewhere()
+            self.show(self._finished(recorder, notes))
+        finally:
+            self._history.close()
+            recorder.close()
+            self._models.clear()
+            self._recorder = None
 
     def _finished(self, recorder: Recorder, notes: list[str]) -> MemoryRecord:
         if threading.current_thread() is not threading.main_thread():
@@ -91,15 +96,6 @@ class MemoryRecording(MemoryView):
         """Name what the block left behind: gradients and optimizer state that now exist."""
         with torch.no_grad():
             for model, path in self._models:
-                adopt_model(recorder, model, path)
+                recorder.name_held(adopt_model, model, path)
             for optimizer in recorder.optimizers.values():
-                adopt_optimizer(recorder, optimizer)
-
-
-def refuse_nested() -> None:
-    """Raise if this thread records already."""
-    if current_recorder() is not None:
-        raise RuntimeError(
-            "a memory recording already runs on this thread: recordings do not nest; end the outer "
-            "`with wb.memory()` block first"
-        )
+                recorder.name_held(adopt_optimizer, optimizer)

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.display import mime_bundle
-from workbench.memory.describe import describe
-from workbench.memory.diff import MemoryDiff
-from workbench.memory.figure import to_figure
-from workbench.memory.fragmentation import PARTS, fragmentation
-from workbench.memory.recorded import recorded_settings
-from workbench.memory.svg import static_html
-from workbench.memory.what_if import WhatIf, smallest_card, what_if
+from workbench.memory.answering import answering
+from workbench.memory.pictures.diff import MemoryDiff
+from workbench.memory.pictures.figure import to_figure
+from workbench.memory.pictures.svg import static_html
+from workbench.memory.reading.describe import describe
+from workbench.memory.reading.fragmentation import PARTS, fragmentation
+from workbench.memory.reading.recorded import recorded_settings
+from workbench.memory.simulation.what_if import WhatIf, smallest_card, what_if
 from workbench.records import Certificate, MemoryRecord
 
 if TYPE_CHECKING:
@@ -54,27 +55,34 @@ class MemoryView:
     def fragmentation(self) -> dict[str, npt.NDArray[np.int64]]:
         """Where reserved memory went: part -> bytes, ``[num_events + 1]``, adding up to it.
 
-        The parts are explained in `workbench.memory.fragmentation`; index 0 is before the first
-        event.
+        The parts are explained in `workbench.memory.reading.fragmentation`; index 0 is before the
+        first event.
         """
         parts = fragmentation(self.record, recorded_settings(self.record))
         return dict(zip(PARTS, parts, strict=True))
 
-    def what_if(self, settings: str = "", card: str | int | None = None) -> WhatIf:
-        """The same program under other settings of the allocator, or on another card.
+    def what_if(
+        self, settings: str = "", card: str | int | None = None, *, batch: int | None = None
+    ) -> WhatIf:
+        """The same program under other settings, on another card, or with another batch.
 
         Args:
             settings: as in ``PYTORCH_CUDA_ALLOC_CONF``: ``"expandable_segments:True"``.
-            card: a name (``"RTX 4090"``), or the bytes that a card reports; None: no limit.
+            card: a name (``"RTX 4090"``), an amount (``"8 GiB"``) or the bytes that a card reports;
+                None: no limit.
+            batch: samples in the batch; None: as recorded.
 
         Raises:
             SettingsError: the allocator would not take the settings, or they have no effect here.
-            ValueError: no card has that name, or so little memory.
+            ValueError: no card has that name, or so little memory; the recording does not know
+                its batch.
         """
-        return what_if(self.record, settings, card)
+        return what_if(self.record, settings, card, batch=batch)
 
     def smallest_card(self, settings: str = "") -> WhatIf | None:
         """What the program did on the smallest card it fits on; None where it fits on none known.
+
+        Of a recording that ends with a refused request (``is_cut_off``) that card is a lower bound.
 
         Raises:
             SettingsError: the allocator would not take the settings.
@@ -82,7 +90,11 @@ class MemoryView:
         return smallest_card(self.record, settings)
 
     def diff(self, other: MemoryView | MemoryRecord) -> MemoryDiff:
-        """This recording as A beside ``other`` as B, by category, module and line at the peaks.
+        """This recording as A beside ``other`` as B: ``wb.memory("a.pickle").diff(mem)``.
+
+        Returns:
+            What changed at the peaks, by category, module, line and stack: ``.by("module")`` for
+            all rows, ``.sentence``, ``.figure()``, ``.save("diff.csv")`` and a rich display.
 
         Raises:
             TypeError: ``other`` is no recording.
@@ -125,4 +137,5 @@ class MemoryView:
             text=str(self),
             html=static_html(self._record),
             options=options,
+            on_message=answering(self._record),
         )

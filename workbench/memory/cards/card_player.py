@@ -1,0 +1,138 @@
+"""Steps and validations of an experiment on a card that is played.
+
+The card lives as long as it is set: what one step leaves in its cache, the next one finds there, as
+on a GPU. Between steps it only listens to what is freed. Every piece of work is recorded, which is
+what it costs (`workbench.memory.probe` says how much), so that the record of the one that fails is
+there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from workbench.allocator.limit import CardLimit
+from workbench.allocator.release import inactive_split
+from workbench.experiment.data import batch_size_of, split
+from workbench.experiment.out_of_memory import CardUse
+from workbench.memory.cards.card_record import Work
+from workbench.memory.cards.held import held_by
+from workbench.memory.cards.on_card import CardLedger, CardRecorder
+from workbench.memory.recording.compiled import undispatched_memory
+from workbench.memory.recording.recorder import refuse_nested
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+
+
+class PlayedCard:
+    """A card, and the training that runs on it."""
+
+    def __init__(self, training: Training, limit: CardLimit) -> None:
+        self.limit = limit
+        self.ledger = CardLedger(limit, _named(training.device))
+        self.failed: Work | None = None
+        """The work that was refused something, until it has been explained."""
+        self._training = weakref.ref(training)
+        self._settled: tuple[int, int] = (0, 0)
+        """Ids of the model and the optimizer that are on the card."""
+
+    @contextmanager
+    def at_work(self, what: Literal["step", "validation"], batch: Any) -> Generator[None]:
+        """Entered around the computation of ``batch``.
+
+        Raises (inside):
+            torch.OutOfMemoryError: the card could not have served a request.
+        """
+        refuse_nested()
+        training = self._training()
+        if training is None:
+            raise RuntimeError("the training that this card was made for is gone")
+        self.failed = None
+        batch_size = batch_size_of(*split(batch))
+        recorder = CardRecorder(self.ledger)
+        recorder.attribution.add_root(training.model)
+        self.ledger.next_step()
+        work = recorder.work = self._work(training, recorder, what, batch_size)
+        try:
+            if self._settle(training, recorder):
+                work.held = held_by(self.ledger.allocator)
+            with undispatched_memory(), recorder:
+                yield
+        except torch.OutOfMemoryError as error:
+            work.is_refused = work.ended_by(error)
+            with suppress(torch.OutOfMemoryError):
+                recorder.settle(training.model, training.optimizer)
+            self.failed = work if work.is_refused else None
+            raise
+        finally:
+            recorder.close()
+
+    @contextmanager
+    def trial(self, interrupted: Callable[[], bool]) -> Generator[None]:
+        """What is done inside is not counted, and ends where ``interrupted`` says so.
+
+        Raises (inside):
+            Interrupted: it said so.
+        """
+        ledger = self.ledger
+        peaks = ledger.peak_allocated, ledger.peak_reserved
+        ledger.peak_allocated, ledger.peak_reserved = ledger.allocated, ledger.allocator.reserved
+        ledger.interrupted = interrupted
+        try:
+            yield
+        finally:
+            ledger.interrupted = self.failed = None
+            ledger.peak_allocated, ledger.peak_reserved = peaks
+
+    def let_go(self) -> None:
+        """Give everything unused back to the card, as ``torch.cuda.empty_cache`` does."""
+        self.ledger.next_step()
+        self.ledger.allocator.empty_cache()
+
+    def use(self) -> CardUse:
+        """What it holds now; from any thread."""
+        ledger, allocator = self.ledger, self.ledger.allocator
+        return CardUse(
+            allocated=ledger.allocated,
+            reserved=allocator.reserved,
+            fragmentation=inactive_split(allocator),
+            peak_allocated=ledger.peak_allocated,
+            peak_reserved=ledger.peak_reserved,
+        )
+
+    def _settle(self, training: Training, recorder: CardRecorder) -> bool:
+        """Put a model and an optimizer that are new here on the card, before the step begins."""
+        settled = id(training.model), id(training.optimizer)
+        if settled == self._settled:
+            return False
+        recorder.settle(training.model, training.optimizer)
+        self._settled = settled
+        self.ledger.next_step()
+        return True
+
+    def _work(
+        self,
+        training: Training,
+        recorder: CardRecorder,
+        what: Literal["step", "validation"],
+        batch_size: int,
+    ) -> Work:
+        step = training.step_count + (what == "step")
+        return Work(
+            recorder=recorder,
+            held=held_by(self.ledger.allocator),
+            when=f"step {step:,}" if what == "step" else f"validation after step {step:,}",
+            experiment=training.name,
+            step=step,
+            batch_size=batch_size,
+        )
+
+
+def _named(device: torch.device) -> str:
+    """As storages name it."""
+    return str(torch.empty(0, device=device).device)

@@ -1,0 +1,189 @@
+"""The record of work that a played card could not serve.
+
+What a step asked for was recorded; what the card answered follows from the state that it was in
+when the step began, for the simulator gives the same answers every time. So the step is run once
+more by `workbench.memory.simulation.simulated`, from that state up to the request that was refused,
+and the result has every event, address and segment, and the blocks that stood in the way.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from workbench.allocator.program import Lives
+from workbench.allocator.start_state import StartSegment
+from workbench.memory.cards.held import segment_columns_of
+from workbench.memory.cards.on_card import CardRecorder, Refused
+from workbench.memory.reading.describe import card_in_words, format_bytes
+from workbench.memory.reading.recorded import lives_of_record
+from workbench.memory.recording.blocks import Block
+from workbench.memory.recording.build import build_record
+from workbench.memory.recording.cuda import AllocatorHistory
+from workbench.memory.simulation.simulated import Claim, simulated
+from workbench.records import EVENT_KINDS, MemoryRecord
+
+BASIS = (
+    "Played: storages that operations of this run made and released on the {device}, asked of a "
+    "simulated CUDA allocator with {usable} to give. What a GPU's own kernels and libraries take "
+    "beside them is not in it."
+)
+
+
+@dataclass(kw_only=True)
+class Work:
+    """A step, or a batch of a validation, that is done on a card."""
+
+    recorder: CardRecorder
+    held: list[StartSegment]
+    """What the card held when it began."""
+    when: str
+    """``step 5``, or ``validation after step 5``."""
+    experiment: str
+    step: int
+    batch_size: int
+    """Samples in its batch, which the last of an epoch may have fewer of; -1 where unknown."""
+    is_refused: bool = False
+    """Whether it ended because the card refused it something."""
+    told: MemoryRecord | None = None
+    """Its record, once somebody asked."""
+
+    def end(self) -> MemoryRecord:
+        """The record of work that is over, perhaps by a refusal that is on its way up.
+
+        Called while that is raised: what is allocated after it, by whoever cleans up, is no sign
+        that the work went on.
+        """
+        self.is_refused = self.ended_by(sys.exception())
+        return self.record()
+
+    def ended_by(self, error: BaseException | None) -> bool:
+        """Whether ``error`` is the card's last refusal, and not one that the code went on after."""
+        refused = self.recorder.card.refused
+        return bool(refused) and refused[-1].error == id(error)
+
+    def record(self) -> MemoryRecord:
+        """What happened on the card, up to the request that ended it where one did."""
+        if self.told is None:
+            self.told = _record(self)
+        return self.told
+
+
+def _record(work: Work) -> MemoryRecord:
+    """The record; the recording is used up."""
+    recorder, ledger = work.recorder, work.recorder.card
+    last = ledger.refused[-1] if work.is_refused else None
+    passed = ledger.refused[:-1] if work.is_refused else ledger.refused
+    if last is not None:
+        _cut(recorder, last.tick)
+    blocks = [block for block in ledger.blocks if block.device == ledger.device]
+    emptied = _events_at(blocks, [refused.tick for refused in passed])
+    told = build_record(
+        recorder,
+        AllocatorHistory(),
+        title=f"{work.experiment}, {work.when}" if last is None else _title(work, last),
+        device=ledger.device,
+        experiment=work.experiment,
+        step=work.step,
+        batch_size=work.batch_size,
+        notes=[*([] if last is None else [_asked(last)]), *map(_went_on, passed)],
+    )
+    asked = _as_it_lay(told, work, blocks)
+    if last is not None:
+        asked = _with_refused(asked, recorder, last)
+    usable = format_bytes(ledger.limit.card.usable_bytes)
+    claim = Claim(basis=BASIS.format(device=ledger.device.upper(), usable=usable))
+    lives = _with_emptied(lives_of_record(asked, with_refused=True), emptied)
+    return simulated(asked, ledger.limit.settings, ledger.limit.card, lives, claim)
+
+
+def _cut(recorder: CardRecorder, tick: int) -> None:
+    """Leave out what came after the refused request: the step was being given up."""
+    ledger = recorder.card
+    ledger.blocks[:] = [block for block in ledger.blocks if block.start < tick]
+    recorder.marks[:] = [mark for mark in recorder.marks if mark.tick < tick]
+    for block in ledger.blocks:
+        if block.end > tick:
+            block.end = -1
+        in_flight = block.end < 0 <= block.start and not block.category
+        if in_flight and _phase_at(recorder, block.start) in ("backward", "optimizer"):
+            block.category = "temporaries"  # it was not to stay, had the step gone on
+
+
+def _phase_at(recorder: CardRecorder, tick: int) -> str:
+    row = bisect_left(recorder.marks, tick, key=lambda mark: mark.tick) - 1
+    return recorder.marks[row].phase if row >= 0 else ""
+
+
+def _events_at(blocks: Sequence[Block], ticks: Sequence[int]) -> list[int]:
+    """The event that each of ``ticks`` comes before."""
+    known = sorted(tick for block in blocks for tick in (block.start, block.end) if tick >= 0)
+    return [bisect_left(known, tick) for tick in ticks]
+
+
+def _as_it_lay(told: MemoryRecord, work: Work, blocks: Sequence[Block]) -> MemoryRecord:
+    """``told``, whose rows are ``blocks``, with where they lay before the first event."""
+    place = {
+        block.address: (row, block.size)
+        for row, segment in enumerate(work.held)
+        for block in segment.blocks
+    }
+    lay = [place.get(block.address) if block.start < 0 else None for block in blocks]
+    columns: dict[str, Any] = {
+        "block_address": [b.address if at else -1 for b, at in zip(blocks, lay, strict=True)],
+        "block_segment": [at[0] if at else -1 for at in lay],
+        "block_bytes": [at[1] if at else b.num_bytes for b, at in zip(blocks, lay, strict=True)],
+        "is_predicted": True,
+        "settings": work.recorder.card.limit.settings.words,
+        "peak_interval": (0, 0),
+        **segment_columns_of(work.held),
+    }
+    return replace(told, **columns)
+
+
+def _with_refused(told: MemoryRecord, recorder: CardRecorder, last: Refused) -> MemoryRecord:
+    """``told`` with the refused request as its last event."""
+    num_events = len(told.event_kind)
+    before_us = int(told.event_time_us[-1]) if num_events else 0
+    at_us = max(before_us, (last.block.started_ns - recorder.started_ns) // 1000)
+    columns: dict[str, Any] = {
+        "event_kind": np.append(told.event_kind, EVENT_KINDS.index("oom")),
+        "event_time_us": np.append(told.event_time_us, at_us),
+        "oom_event": [num_events],
+        "oom_bytes": [last.block.num_bytes],
+        "oom_free": [-1],
+        "oom_largest": [-1],
+    }
+    return replace(told, **columns)
+
+
+def _with_emptied(lives: Lives, emptied: Sequence[int]) -> Lives:
+    """A request that was refused gave everything unused back, also where the code went on."""
+    return replace(lives, emptied=np.union1d(lives.emptied, emptied).astype(np.int32))
+
+
+def _title(work: Work, last: Refused) -> str:
+    size, block = format_bytes(last.block.num_bytes), last.block
+    where = f" in {block.module}" if block.module else ""
+    card = card_in_words(work.recorder.card.limit.card.name)
+    phase = _phase_at(work.recorder, last.tick)
+    during = f" ({phase})" if phase else ""
+    return f"Out of memory: {size} asked for{where}{during}, {work.when}, on {card}"
+
+
+def _asked(last: Refused) -> str:
+    block = last.block
+    line = f", {block.line.function}, line {block.line.line}" if block.line is not None else ""
+    return f"{block.num_bytes:,} B were asked for by {block.op or 'an operation'}{line}."
+
+
+def _went_on(refused: Refused) -> str:
+    return (
+        f"A request for {format_bytes(refused.block.num_bytes)} was refused before, and the code "
+        "went on without it."
+    )

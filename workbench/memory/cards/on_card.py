@@ -1,0 +1,189 @@
+"""Every storage that operations make, asked of a simulated card as well.
+
+A `CardRecorder` is a `Recorder` whose ledger lives longer than a step: it knows which storages lie
+on the card, asks the simulated allocator for a block where one is made and gives the block back
+where it dies, in the order in which that happens. What an operation reads and the card has not met
+(a batch that comes from the host) is put there first. The storages themselves are where they always
+were; of the card there are only addresses.
+
+A request that the card cannot serve raises ``torch.OutOfMemoryError`` out of the operation that
+made it, as CUDA's allocator does. (CUDA raises before the operation computes, this after: what it
+made is dropped.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from workbench.allocator.limit import CardLimit
+from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
+from workbench.memory.reading.describe import format_bytes
+from workbench.memory.recording.blocks import Block
+from workbench.memory.recording.categories import adopt_model, adopt_optimizer
+from workbench.memory.recording.ledger import Ledger
+from workbench.memory.recording.recorder import Recorder
+
+if TYPE_CHECKING:
+    from workbench.memory.cards.card_record import Work
+
+NOWHERE = -1
+"""Address of a block that is not on the card."""
+
+
+class Interrupted(BaseException):
+    """Somebody wants what is tried on a card to end; no fault that code should catch."""
+
+
+class Refused(NamedTuple):
+    """A request that the card could not serve."""
+
+    tick: int
+    block: Block
+    """What it was for."""
+    error: int
+    """Id of the exception that says so: the work ended by it if it is the one on its way up."""
+
+
+class CardLedger(Ledger):
+    """The storages on a card, step after step.
+
+    Args:
+        limit: the card.
+        device: whose storages lie on it, as storages name it.
+    """
+
+    def __init__(self, limit: CardLimit, device: str) -> None:
+        super().__init__()
+        self.limit = limit
+        self.device = device
+        self.allocator: CachingAllocator = limit.allocator()
+        self.allocated = self.peak_allocated = self.peak_reserved = 0
+        self.refused: list[Refused] = []
+        """Of this step."""
+        self.interrupted: Callable[[], bool] | None = None
+        """While something is tried: whether it is to end."""
+
+    def next_step(self) -> None:
+        """What lives was there before; what is gone is forgotten."""
+        self.bury()
+        self.blocks[:] = [block for block in self.blocks if block.end < 0]
+        for block in self.blocks:
+            block.start, block.call = -1, -1
+        self.refused.clear()
+
+    def new_block(self, storage: torch.UntypedStorage) -> Block:
+        """A block that is not on the card yet."""
+        block = super().new_block(storage)
+        block.address = NOWHERE
+        return block
+
+    def start(self, block: Block) -> None:
+        """The block was allocated just now: on the card too.
+
+        Raises:
+            torch.OutOfMemoryError: it does not fit.
+            Interrupted: what is tried is to end.
+        """
+        if self.interrupted is not None and self.interrupted():
+            raise Interrupted("what was tried is given up")
+        super().start(block)
+        self.place(block)
+
+    def end(self, block: Block) -> None:
+        """The block was freed just now; it keeps the address that it had."""
+        super().end(block)
+        if block.address != NOWHERE:
+            self.allocated -= self.allocator.blocks[block.address].size
+            self.allocator.free(block.address)
+
+    def place(self, block: Block) -> None:
+        """Give the block its place on the card.
+
+        Raises:
+            torch.OutOfMemoryError: there is none.
+        """
+        if block.device != self.device or block.address != NOWHERE:
+            return
+        try:
+            block.address = self.allocator.malloc(block.num_bytes)
+        except OutOfMemoryError as error:
+            self.blocks.remove(block)
+            refusal = torch.OutOfMemoryError(self._message(error))
+            self.refused.append(Refused(block.start, block, id(refusal)))
+            raise refusal from None
+        self.allocated += self.allocator.blocks[block.address].size
+        self.peak_allocated = max(self.peak_allocated, self.allocated)
+        self.peak_reserved = max(self.peak_reserved, self.allocator.reserved)
+
+    def readmit(self, block: Block) -> None:
+        """A block that was refused, of a storage that lives on: it asks once more."""
+        if not any(known is block for known in self.blocks):
+            self.blocks.append(block)
+
+    def _message(self, error: OutOfMemoryError) -> str:
+        usable = self.limit.card.usable_bytes
+        free, unused = usable - error.reserved, error.reserved - self.allocated
+        return (
+            f"Out of memory on a simulated card ({self.limit}). Tried to allocate "
+            f"{format_bytes(error.requested)}. Of {format_bytes(usable)} usable, "
+            f"{format_bytes(free)} are free; {format_bytes(self.allocated)} are allocated, and "
+            f"{format_bytes(unused)} are reserved by the allocator but unallocated. No GPU ran "
+            "out: exp.card = None ends the simulation"
+        )
+
+
+class CardRecorder(Recorder):
+    """Records one step, on a card."""
+
+    def __init__(self, ledger: CardLedger) -> None:
+        super().__init__(on_optimizer=adopt_optimizer)
+        self.card = ledger
+        self.ledger = ledger
+        self.blocks, self.uncounted = ledger.blocks, ledger.uncounted
+        self.work: Work | None = None
+        """What is done on the card."""
+
+    def settle(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Put parameters, gradients, buffers and optimizer state on the card that are not there.
+
+        Raises:
+            torch.OutOfMemoryError: they do not fit.
+        """
+        with torch.no_grad():
+            self.name_held(adopt_model, model)
+            self.name_held(adopt_optimizer, optimizer)
+
+    def adopt(
+        self, tensor: torch.Tensor, category: str, *, name: str = "", module: str = ""
+    ) -> None:
+        """Say what a storage is; one that is not on the card is put there."""
+        super().adopt(tensor, category, name=name, module=module)
+        self._put(tensor, "parameters and state")
+
+    def close(self) -> None:
+        """Let go of modules and optimizers; the ledger goes on."""
+        self.attribution.close()
+        self.optimizers.clear()
+        self._seen = None
+
+    def _meet_existing(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
+        super()._meet_existing(tensor, storage)
+        self._put(tensor, "copied to the card")
+
+    def _put(self, tensor: torch.Tensor, op: str) -> None:
+        """Place the blocks of a tensor that is there already."""
+        for storage in self.ledger.storages(tensor):
+            block = self.ledger.block_of(storage)
+            if block is not None and block.address == NOWHERE and block.device == self.card.device:
+                block.op = block.op or op
+                self.card.readmit(block)
+                self.card.start(block)
+
+    def _fail(self, error: Exception, unnamed: str = "") -> None:
+        """A full card is no fault of the recording: the step gets to know."""
+        if isinstance(error, torch.OutOfMemoryError):
+            raise error
+        super()._fail(error, unnamed)

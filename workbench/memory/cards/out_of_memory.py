@@ -1,0 +1,86 @@
+"""What an experiment asks about memory: play a card, explain a shortage, try what helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.experiment.out_of_memory import Explained, Remedied
+from workbench.memory.cards.card_player import PlayedCard
+from workbench.memory.cards.remedies import Search
+from workbench.memory.reading.describe import format_bytes
+from workbench.records import Fact, MemoryRecord
+from workbench.records.source import source_line
+
+if TYPE_CHECKING:
+    import torch
+
+    from workbench.allocator.limit import CardLimit
+    from workbench.experiment.out_of_memory import Trials
+    from workbench.experiment.training import Training
+
+
+class OutOfMemoryTool:
+    """Registered by `workbench.panel.assembly`."""
+
+    def play(self, training: Training, limit: CardLimit) -> PlayedCard:
+        """Play a card from the next step on."""
+        return PlayedCard(training, limit)
+
+    def explain(self, training: Training, error: torch.OutOfMemoryError) -> Explained | None:
+        """The memory record of the step that failed; None where nobody recorded it."""
+        del error
+        card = training.card
+        if not isinstance(card, PlayedCard) or card.failed is None:
+            return None
+        work, card.failed = card.failed, None
+        block = card.ledger.refused[-1].block
+        line = block.line
+        source = None if line is None else source_line(line.filename, line.line, line.function)
+        record = work.record()
+        return Explained(record, facts_of(record, block.op, block.module), source)
+
+    def with_remedies(self, training: Training, record: MemoryRecord, trials: Trials) -> Remedied:
+        """``record`` with what helps, each tried; the training is what it was.
+
+        Nothing is tried where no card is played: on a GPU the failed step is not recorded.
+        """
+        if not isinstance(training.card, PlayedCard):
+            return Remedied(record, ())
+        search = Search(training, record, trials)
+        search.run()
+        return search.remedied()
+
+
+def facts_of(record: MemoryRecord, op: str = "", module: str = "") -> tuple[Fact, ...]:
+    """What was asked for last and what there was, in a few rows.
+
+    Args:
+        record: one that ends with a refused request.
+        op: the operation that made it.
+        module: whose forward or backward that ran in.
+    """
+    asked = format_bytes(int(record.oom_bytes[-1]))
+    by = "".join([f", {op}" if op else "", f" in {module}" if module else ""])
+    live = int(record.series()[:, -1].sum())
+    reserved = int(record.reserved()[-1])
+    found = {
+        "Asked for": f"{asked}{by}",
+        "Card": f"{record.card}, simulated: {format_bytes(record.card_bytes)} usable",
+        "Allocated": format_bytes(live),
+        "Free on the card": format_bytes(max(0, record.card_bytes - reserved)),
+        "Free in segments": _in_segments(record, reserved - live),
+    }
+    rows = record.obstacle_block[record.obstacle_oom == len(record.oom_event) - 1]
+    if len(rows):
+        held, count = format_bytes(int(record.block_bytes[rows].sum())), len(rows)
+        found["In the way"] = f"{count:,} block{'s' * (count > 1)}, {held}"
+    return tuple(Fact(label=label, value=value) for label, value in found.items())
+
+
+def _in_segments(record: MemoryRecord, unused: int) -> str:
+    largest = int(record.oom_largest[-1])
+    if unused <= 0 or largest < 0:
+        return format_bytes(max(0, unused))
+    if not largest:
+        return f"{format_bytes(unused)}, none where it could go"
+    return f"{format_bytes(unused)}, at most {format_bytes(largest)} in one piece"

@@ -1,0 +1,162 @@
+"""From one device of an allocator snapshot to a `MemoryRecord`, on whole columns.
+
+A snapshot does not say what a block was for: every category is unknown. Its stacks say by whom it
+was asked for (`workbench.memory.files.from_stacks`). Phases are the annotations that the program
+gave (``torch.cuda.memory`` records those of ``record_function``), where they do not nest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.shortage import Shortage
+from workbench.allocator.snapshot import Snapshot
+from workbench.memory.files.from_stacks import CUT, stack_columns
+from workbench.memory.files.refused import refusal_columns
+from workbench.memory.reading.lives import Lives, lives_of
+from workbench.memory.reading.measured import NOTHING_PREDICTED, nothing_of_calls
+from workbench.memory.reading.ranges import segment_columns, segment_rows
+from workbench.records import CATEGORIES, Certificate, MemoryRecord, Phase
+
+BASIS = (
+    "Recorded by the CUDA allocator: what blocks occupy, rounding included; memory the driver or a "
+    "library takes outside the allocator is not in it."
+)
+UNRECORDED = (
+    "The snapshot holds no trace: what was allocated is known, not when or by what. Call "
+    "torch.cuda.memory._record_memory_history() before the code that is to be seen, and take the "
+    "snapshot after it."
+)
+_UNKNOWN = CATEGORIES.index("unknown")
+
+Ints = npt.NDArray[np.int64]
+
+
+def record_of_snapshot(
+    snapshot: Snapshot,
+    *,
+    title: str,
+    sizes: Ints | None = None,
+    certificate: Certificate | None = None,
+    shortages: Mapping[int, Shortage] | None = None,
+    notes: Sequence[str] = (),
+) -> MemoryRecord:
+    """The record of one device of a snapshot.
+
+    Args:
+        snapshot: as `workbench.allocator.decode` reads it.
+        title: what it is called on screen.
+        sizes: what a replay found blocks to occupy, see `workbench.memory.reading.lives.lives_of`.
+        certificate: what the replay came to.
+        shortages: entry of the trace -> what the replay found in the way of a refused request.
+        notes: further sentences for the reader.
+    """
+    lives = lives_of(snapshot, sizes)
+    columns = allocator_columns(snapshot, lives, shortages)
+    stacks = stack_columns(snapshot)
+    nothing = np.zeros(len(lives.start), dtype=np.int32)
+    peak_event, peak_bytes = peak_of(lives, len(columns["event_kind"]))
+    record = MemoryRecord(
+        title=title,
+        experiment=None,
+        step=None,
+        device=f"cuda:{snapshot.device}",
+        basis=BASIS,
+        torch_version="",
+        captured_at=time.time(),
+        notes=(*_notes(snapshot, lives), *((CUT,) if stacks.is_cut else ()), *notes),
+        strings=("",),
+        phases=_phases(snapshot, lives.kept),
+        block_category=np.full(len(lives.start), _UNKNOWN),
+        block_op=nothing,
+        block_name=nothing,
+        block_module=nothing,
+        peak_event=peak_event,
+        peak_bytes=peak_bytes,
+        reserved_bytes=0,
+        certificate=certificate,
+        batch_size=-1,
+        **NOTHING_PREDICTED,
+        **{**nothing_of_calls(len(lives.start)), **stacks.of_blocks(lives.stack)},
+        **columns,
+    )
+    object.__setattr__(record, "reserved_bytes", int(record.reserved()[peak_event + 1]))
+    return record
+
+
+def allocator_columns(
+    snapshot: Snapshot, lives: Lives, shortages: Mapping[int, Shortage] | None = None
+) -> dict[str, Any]:
+    """What the allocator alone knows: its settings, and columns of events, lives and segments."""
+    event = np.cumsum(lives.kept) - 1
+    segments = segment_columns(snapshot, event)
+    return {
+        "settings": AllocatorSettings.told_by(snapshot.settings).words,
+        "event_time_us": _times(snapshot.time_us[lives.kept]),
+        "event_kind": snapshot.action[lives.kept],
+        "block_start": lives.start,
+        "block_end": lives.end,
+        "block_pending": lives.pending,
+        "block_bytes": np.maximum(lives.num_bytes, 0),
+        "block_requested": np.maximum(lives.requested, 0),
+        "block_address": np.maximum(lives.address, -1),
+        "block_segment": segment_rows(segments, lives.address, lives.start),
+        "block_stream": lives.stream,
+        **refusal_columns(snapshot, lives, shortages or {}),
+        **segments,
+    }
+
+
+def peak_of(lives: Lives, num_events: int) -> tuple[int, int]:
+    """(event, bytes) of the first highest total; the event is -1 when it is before all events."""
+    delta = np.zeros(num_events + 1, dtype=np.int64)
+    np.add.at(delta, lives.start + 1, lives.num_bytes)
+    freed = lives.end >= 0
+    np.subtract.at(delta, lives.end[freed] + 1, lives.num_bytes[freed])
+    totals = np.cumsum(delta)
+    at = int(np.argmax(totals))
+    return at - 1, int(totals[at])
+
+
+def _times(time_us: Ints) -> Ints:
+    """Microseconds since the first event that has a time."""
+    known = time_us[time_us > 0]
+    began = int(known.min()) if len(known) else 0
+    return np.maximum.accumulate(np.maximum(time_us - began, 0)) if len(time_us) else time_us
+
+
+def _phases(snapshot: Snapshot, kept: npt.NDArray[np.bool_]) -> tuple[Phase, ...]:
+    """Annotations that hold events and lie one after the other; what is inside another is not."""
+    times = snapshot.time_us[kept]
+    open_since: list[tuple[str, int]] = []
+    phases: list[Phase] = []
+    for note in sorted(snapshot.annotations, key=lambda note: note.time_us):
+        at = int(np.searchsorted(times, note.time_us))
+        if note.stage == "START":
+            open_since.append((note.name, at))
+        elif open_since and open_since[-1][0] == note.name:
+            name, start = open_since.pop()
+            if not open_since and at > start:
+                phases.append(Phase(name=name, start=start, end=at))
+    return tuple(phases)
+
+
+def _notes(snapshot: Snapshot, lives: Lives) -> list[str]:
+    notes = ["A snapshot does not say what a block was for, so every category is unknown."]
+    before = int((lives.start < 0).sum())
+    if not snapshot.num_events:
+        notes.append(UNRECORDED)
+    elif before:
+        notes.append(f"The trace starts mid-life: {before:,} blocks were there before it.")
+    if snapshot.num_unknown:
+        notes.append(f"{snapshot.num_unknown:,} entries of kinds we do not know are left out.")
+    if snapshot.other_devices:
+        others = ", ".join(f"cuda:{index}" for index in snapshot.other_devices)
+        notes.append(f"The file also holds {others}, not shown.")
+    return notes

@@ -1,0 +1,65 @@
+"""Requests that an allocator refused, with what stood in their way.
+
+A trace says how much was asked for and how much the driver still had. What the allocator held at
+that moment, in which pieces and between which blocks, only a replay knows: it has the same blocks
+at the same addresses, and can be asked for the cheapest of them to free
+(`workbench.allocator.shortage`). Here those addresses become rows of the record's blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.allocator.shortage import Shortage
+from workbench.allocator.snapshot import OOM, Snapshot
+from workbench.memory.reading.lives import Lives
+from workbench.memory.reading.ranges import last_before
+
+Ints = npt.NDArray[np.int64]
+
+
+def refusal_columns(
+    snapshot: Snapshot, lives: Lives, shortages: Mapping[int, Shortage]
+) -> dict[str, Any]:
+    """The ``oom_*`` and ``obstacle_*`` columns of a `MemoryRecord`.
+
+    Args:
+        snapshot: one device of a snapshot.
+        lives: its blocks, as rows of the record.
+        shortages: entry of the trace -> what a replay found there; none of those not replayed.
+    """
+    event = np.cumsum(lives.kept) - 1
+    refused = np.flatnonzero(snapshot.action == OOM)
+    found = [shortages.get(entry) for entry in refused.tolist()]
+    wanted = [
+        (row, address)
+        for row, one in enumerate(found)
+        if one is not None and one.obstacles
+        for address in one.obstacles[0].blocks
+    ]
+    oom, address = np.array(wanted, dtype=np.int64).reshape(-1, 2).T
+    block = _rows_at(lives, address, event[refused[oom]])
+    return {
+        "oom_event": event[refused],
+        "oom_bytes": np.maximum(snapshot.size[refused], 0),
+        "oom_free": np.maximum(snapshot.address[refused], -1),
+        "oom_largest": [-1 if one is None else one.largest_free for one in found],
+        "obstacle_oom": oom[block >= 0],
+        "obstacle_block": block[block >= 0],
+    }
+
+
+def _rows_at(lives: Lives, address: Ints, event: Ints) -> Ints:
+    """Row of the block at each address at each event; -1 where there is none."""
+    if not len(lives.start):
+        return np.full(len(address), -1, dtype=np.int64)
+    order = np.lexsort((lives.start, lives.address))
+    at = last_before(lives.address[order], lives.start[order], address, event)
+    row = order[np.maximum(at, 0)]
+    there = (at >= 0) & (lives.address[row] == address)
+    there &= (lives.end[row] < 0) | (lives.end[row] > event)
+    return np.where(there, row, -1)

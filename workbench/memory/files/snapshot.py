@@ -1,0 +1,76 @@
+"""Opens a memory file: an allocator snapshot, or a saved record: ``wb.memory("snapshot.pickle")``.
+
+`workbench.allocator.decode` reads the file, so that nothing in it can run or take the machine's
+memory; what it says is replayed (`workbench.memory.files.replayed`) and becomes a record.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+from workbench.allocator.decode import read
+from workbench.memory.files.replayed import replayed_record
+from workbench.records import MemoryRecord, RecordError
+from workbench.records.file import begins_as_record, check_size, read_record_file
+
+_SUFFIXES = {".pickle", ".pkl"}
+_STARTS = (b"\x80", b"(", b"}")
+"""Of a pickle of protocol 2 and later; of a dictionary, which a snapshot is, of 0 and of 1."""
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether a file is to be read as an allocator snapshot: a pickle, by its name or its start.
+
+    A record is none, whatever it is called; the length that it begins with may look like a pickle.
+    """
+    if begins_as_record(path):
+        return False
+    with path.open("rb") as stream:
+        return path.suffix in _SUFFIXES or stream.read(1) in _STARTS
+
+
+def read_snapshot(path: Path, *, certify: bool = False) -> MemoryRecord:
+    """The record of an allocator snapshot file (``torch.cuda.memory._dump_snapshot``).
+
+    Args:
+        path: the file.
+        certify: see `workbench.memory.files.replayed.replayed`.
+
+    Raises:
+        RecordError: the file is too large, no snapshot, or asks for more than plain data.
+    """
+    return replayed_record(read(path), title=path.name, certify=certify)
+
+
+def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryRecord:
+    """The record in a file: one saved by ``view.save``, or an allocator snapshot.
+
+    Args:
+        path: the file.
+        certify: replay the trace of a snapshot, however long it is. A saved record keeps the
+            certificate it was saved with, or none.
+
+    Raises:
+        FileNotFoundError: no file at ``path``.
+        RecordError: the file is neither, larger than `LARGEST_BYTES`, or a saved record without
+            the certificate that ``certify`` asks for.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r} to read memory from")
+    if is_snapshot(file):
+        return read_snapshot(file, certify=certify)
+    check_size(file)
+    try:
+        record = read_record_file(file, MemoryRecord)
+    except RecordError as error:
+        raise RecordError(
+            f"{file.name} is no memory record or allocator snapshot: {error}"
+        ) from None
+    if certify and record.certificate is None:
+        raise RecordError(
+            f"{file.name} is a record without a certificate, and a record cannot be replayed: open "
+            "the allocator snapshot that it was made of with certify=True, and save that"
+        )
+    return record

@@ -1,0 +1,107 @@
+"""A diff of two recordings as a file: a picture for papers and slides, or a table of numbers."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workbench.memory.pictures.diff import BY, signed
+from workbench.memory.pictures.svg import COLOURS, axis_top
+from workbench.memory.reading.chart import to_chart
+from workbench.memory.reading.describe import format_bytes, is_empty, shorten
+from workbench.records import CATEGORIES, MemoryRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from workbench.memory.pictures.diff import MemoryDiff
+
+PICTURES = (".png", ".pdf", ".svg")
+_BARS = 8
+MORE, LESS = "#B3261E", "#0B6B3A"
+"""Bars of what grew and of what shrank."""
+
+
+def diff_figure(diff: MemoryDiff) -> Figure:
+    """A above B on one scale, the largest changes beside them; no display is needed to draw it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    grid = figure.add_gridspec(2, 2, width_ratios=(3, 2))
+    top = axis_top(max(diff.a.peak_bytes, diff.b.peak_bytes, 1))
+    for row, (name, record) in enumerate((("A", diff.a), ("B", diff.b))):
+        _draw_side(figure.add_subplot(grid[row, 0]), name, record, top)
+    _draw_bars(figure.add_subplot(grid[:, 1]), diff)
+    figure.suptitle(_plain(diff.sentence, 130), fontsize="medium")
+    return figure
+
+
+def save_diff(diff: MemoryDiff, path: Path) -> Path:
+    """As `MemoryDiff.save`."""
+    if path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(("by", "what", "a_bytes", "b_bytes", "change_bytes", "a_blocks",
+                             "b_blocks"))  # fmt: skip
+            for kind in BY:
+                for row in diff.by(kind):
+                    sizes = (row.before, row.after, row.change)
+                    writer.writerow((kind, row.what, *sizes, row.blocks_before, row.blocks_after))
+        return path
+    if path.suffix not in PICTURES:
+        valid = ", ".join((*PICTURES, ".csv"))
+        raise ValueError(f"a memory diff cannot be saved as {path.name!r}; valid: {valid}")
+    diff_figure(diff).savefig(path, dpi=150)
+    return path
+
+
+def _draw_side(axes: Axes, name: str, record: MemoryRecord, top: float) -> None:
+    axes.set_title(f"{name}  {_plain(record.title, 60)}", loc="left", fontsize="small")
+    axes.set_xticks([])
+    ticks = [top * part / 2 for part in range(3)]
+    axes.set_ylim(0, top)
+    axes.set_yticks(ticks, [format_bytes(tick) for tick in ticks])
+    if is_empty(record):
+        return
+    chart = to_chart(record)
+    layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points)
+    used = np.flatnonzero(layers.any(axis=1))
+    colours = [COLOURS[row] for row in used]
+    axes.stackplot(np.arange(chart.num_points), layers[used], step="post", colors=colours)
+    axes.set_xlim(0, max(chart.num_points - 1, 1))
+    axes.plot([chart.peak_point], [chart.peak_bytes], "kv", clip_on=False)
+    label = f"peak {format_bytes(chart.peak_bytes)} {_plain(chart.peak_label, 40)}".rstrip()
+    axes.set_title(label, loc="right", fontsize="small")
+
+
+def _draw_bars(axes: Axes, diff: MemoryDiff) -> None:
+    """The largest changes by category, then by module."""
+    rows = [row for row in diff.by("category") if row.change][: len(CATEGORIES)]
+    rows += [row for row in diff.by("module") if row.change][: _BARS - min(len(rows), 4)]
+    axes.set_title("change at the peak, B − A", loc="left", fontsize="small")
+    axes.axvline(0, color="0.4", linewidth=0.8)
+    axes.set_xticks([])
+    for side in ("top", "right", "bottom", "left"):
+        axes.spines[side].set_visible(False)
+    if not rows:
+        axes.set_yticks([])
+        axes.text(0, 0.5, " nothing differs", transform=axes.transAxes)
+        return
+    changes = [row.change for row in rows]
+    places = range(len(rows))
+    axes.barh(places, changes, color=[MORE if change > 0 else LESS for change in changes])
+    axes.set_yticks(places, [_plain(row.what, 28) for row in rows], fontsize="small")
+    axes.invert_yaxis()
+    axes.margins(x=0.28)
+    for place, change in zip(places, changes, strict=True):
+        axes.annotate(signed(change), (change, place), xytext=(3 if change > 0 else -3, 0),
+                      textcoords="offset points", va="center", fontsize="small",
+                      ha="left" if change > 0 else "right")  # fmt: skip
+
+
+def _plain(text: str, width: int) -> str:
+    return shorten(text, width).replace("$", r"\$")

@@ -1,0 +1,47 @@
+"""The static picture of a diff: both timelines over each other, and the largest changes as a table.
+
+It stands in where no widget runs; every text is escaped, colours are those of all views.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from workbench.memory.pictures.diff import BY, Change, signed
+from workbench.memory.pictures.svg import to_svg
+from workbench.memory.reading.describe import format_bytes, peak_sentence, shorten
+
+if TYPE_CHECKING:
+    from workbench.memory.pictures.diff import MemoryDiff
+
+_FONT = "font-family:system-ui,sans-serif;font-size:12px;font-variant-numeric:tabular-nums"
+_ROWS = 5
+
+
+def diff_html(diff: MemoryDiff) -> str:
+    """The sentence, A and B, and a table by category, module, line and stack."""
+    parts = [f"<p style='margin:4px 0'><b>{html.escape(diff.sentence)}</b></p>"]
+    for name, record in (("A", diff.a), ("B", diff.b)):
+        said = html.escape(f"{name}  {peak_sentence(record)}")
+        parts.append(f"<p style='margin:8px 0 2px'>{said}</p>{to_svg(record)}")
+    parts += [_table(kind, [row for row in diff.by(kind) if row.change]) for kind in BY]
+    return f"<div style='{_FONT}'>{''.join(parts)}</div>"
+
+
+def _table(kind: str, rows: list[Change]) -> str:
+    if not rows:
+        return f"<p style='margin:4px 0'>By {kind}: nothing differs.</p>"
+    head = "".join(f"<th>{text}</th>" for text in (f"by {kind}", "A", "B", "change"))
+    body = "".join(_row(row) for row in rows[:_ROWS])
+    more = (
+        f"<p style='margin:2px 0'>and {len(rows) - _ROWS:,} more</p>" if len(rows) > _ROWS else ""
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _row(row: Change) -> str:
+    sizes = (format_bytes(row.before), format_bytes(row.after), signed(row.change))
+    cells = "".join(f"<td>{size}</td>" for size in sizes)
+    name = row.what if len(row.what) <= 70 else f"…{row.what[-69:]}"
+    return f"<tr><td style='text-align:left'>{html.escape(shorten(name, 70))}</td>{cells}</tr>"

@@ -1,0 +1,111 @@
+"""The memory chart as a matplotlib figure, for papers and slides."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workbench.memory.pictures.limits import Limits, limits_of
+from workbench.memory.pictures.svg import BAD, COLOURS, axis_top
+from workbench.memory.reading.chart import category_names, to_chart
+from workbench.memory.reading.describe import (
+    empty_sentence,
+    format_bytes,
+    is_empty,
+    kind_of_peak,
+    shorten,
+)
+from workbench.records import CATEGORIES, MemoryChart, MemoryRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def to_figure(record: MemoryRecord) -> Figure:
+    """Stacked areas over events, phases and the peak marked; no display is needed to draw it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    if is_empty(record):
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, empty_sentence(record), ha="center")
+        return figure
+    _draw(axes, record)
+    return figure
+
+
+def picture(record: MemoryRecord, form: str) -> bytes:
+    """The figure as a file's bytes; ``form`` is one that matplotlib writes, ``png`` or ``pdf``."""
+    page = io.BytesIO()
+    to_figure(record).savefig(page, dpi=150, format=form)
+    return page.getvalue()
+
+
+def _draw(axes: Axes, record: MemoryRecord) -> None:
+    chart = to_chart(record)
+    layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points)
+    used = np.flatnonzero(layers.any(axis=1))
+    x = np.arange(chart.num_points)
+    axes.stackplot(
+        x,
+        layers[used],
+        step="post",
+        colors=[COLOURS[row] for row in used],
+        labels=[f"{category_names()[row]} {format_bytes(chart.at_peak[row])}" for row in used],
+    )
+    for phase in chart.phases:
+        axes.axvline(phase.start, color="0.5", linewidth=0.8)
+        axes.annotate(phase.name, (phase.start, 1.0), xycoords=("data", "axes fraction"),
+                      xytext=(3, 3), textcoords="offset points", fontsize="small")  # fmt: skip
+    axes.plot([chart.peak_point], [chart.peak_bytes], "kv", clip_on=False)
+    kind, where = kind_of_peak(record), shorten(chart.peak_label, 40)
+    label = f"{kind} {format_bytes(chart.peak_bytes)} {where}".rstrip()
+    axes.set_title(label.replace("$", r"\$"), pad=18, fontsize="medium")
+    axes.set_xlabel("time: allocations and frees in order")
+    axes.set_xlim(0, max(chart.num_points - 1, 1))
+    axes.set_xticks([])
+    limits = limits_of(record, chart)
+    top = axis_top(limits.top)
+    ticks = [top * part / 4 for part in range(5)]
+    axes.set_ylim(0, top)
+    axes.set_yticks(ticks, [format_bytes(tick) for tick in ticks])
+    _draw_limits(axes, chart, limits)
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], title="at the peak", loc="center left",
+                bbox_to_anchor=(1.01, 0.5), frameon=False)  # fmt: skip
+
+
+def _draw_limits(axes: Axes, chart: MemoryChart, limits: Limits) -> None:
+    """Reserved bytes, the card's limit, the interval of a prediction, and refused requests."""
+    if chart.reserved_bytes >= 0:
+        label = f"reserved {format_bytes(chart.reserved_bytes)}"
+        if limits.reserved is None:
+            axes.axhline(
+                chart.reserved_bytes, color="k", linestyle="--", linewidth=0.8, label=label
+            )
+        else:
+            axes.step(np.arange(chart.num_points), limits.reserved, where="post", color="k",
+                      linewidth=0.8, label=label)  # fmt: skip
+    if limits.interval is not None:
+        low, high = limits.interval
+        axes.errorbar([chart.peak_point], [low], yerr=[[0], [high - low]], color="k", capsize=3)
+    if limits.card_bytes >= 0:
+        name = shorten(limits.card, 30).replace("$", r"\$")
+        label = f"{name} {format_bytes(limits.card_bytes)} usable"
+        level = limits.card_bytes if limits.shows_card else np.nan
+        label = label if limits.shows_card else f"{label}, above"
+        axes.axhline(level, color=BAD, linestyle="--", linewidth=1, label=label)
+    if limits.refused:
+        points, levels = zip(*((one.point, one.level) for one in limits.refused), strict=True)
+        axes.plot(
+            points,
+            levels,
+            "X",
+            color=BAD,
+            clip_on=False,
+            label=f"refused {format_bytes(limits.refused[-1].num_bytes)}",
+        )

@@ -1,0 +1,114 @@
+"""What is not known of a prediction: readings that can be simulated, and sentences.
+
+A *draft* is a record of what a GPU would be asked for, in one reading. The first draft is the
+likeliest; the others differ in one thing that is open each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workbench.allocator.cards import Card
+from workbench.memory.prediction.substitutions import (
+    CONVOLUTIONS,
+    FUSED_ATTENTION_BACKWARD,
+    LSTM,
+    MATMULS,
+    Changed,
+    attention_scratch,
+    blas_workspaces,
+    boolean_masks,
+    counters_on_host,
+    has_op,
+    lstm_reserves,
+    without_workspaces,
+)
+from workbench.memory.prediction.workspaces import blas_workspace
+from workbench.records import MemoryRecord
+
+NOT_CALIBRATED = (
+    "Not calibrated: predictions have not been compared with a GPU here, so the interval holds "
+    "what is known to be open and is no bound on the error."
+)
+SCRATCH = (
+    "Scratch memory inside kernels (sorting, reductions, an embedding's backward) is left out."
+)
+CONVOLUTION = (
+    "cuDNN chooses a workspace for each convolution by itself and holds it while that runs: left "
+    "out."
+)
+RESERVE = (
+    "cuDNN alone knows how large the reserve space of an LSTM is: counted is what its backward "
+    "cannot do without, four gates and a cell state of every step."
+)
+ATTENTION = (
+    "Which fused kernel attention takes depends on the card: where it works in 16 bits, the "
+    "interval is without and with the sum in float32 that FlashAttention keeps during backward."
+)
+ARCHITECTURE = (
+    "The card's architecture is not known, and with it the size of cuBLAS's workspaces: the "
+    "interval is that of both defaults."
+)
+AS_RECORDED = (
+    "Everything ran as it does on the CPU: on CUDA an optimizer works on lists of tensors by "
+    "default, and attention with dropout has a fused kernel. wb.memory(experiment, card=...) "
+    "predicts with both."
+)
+
+Change = Callable[[MemoryRecord], Changed]
+
+
+def drafts_of(
+    record: MemoryRecord, card: Card | None
+) -> tuple[list[MemoryRecord], tuple[str, ...]]:
+    """What a GPU would be asked for, in every reading, and what was changed for the first.
+
+    Args:
+        record: a recording on the CPU.
+        card: what it is predicted for.
+    """
+    low, high = blas_workspace("" if card is None else card.name)
+    common: list[Change] = [boolean_masks, counters_on_host, without_workspaces, lstm_reserves]
+    base, said = _after(record, common)
+    likely, more = _after(base, [lambda found: blas_workspaces(found, low)])
+    others: list[MemoryRecord] = []
+    if high != low:
+        others.append(blas_workspaces(base, high).record)
+    scratch = attention_scratch(likely)
+    if scratch.what:
+        others.append(scratch.record)
+        if high != low:
+            others.append(attention_scratch(others[0]).record)
+    return [likely, *others], (*said, *more)
+
+
+def reasons_of(
+    record: MemoryRecord, card: Card | None, *, as_recorded: bool = False
+) -> tuple[str, ...]:
+    """Why a prediction may be off, a sentence each.
+
+    Args:
+        record: the recording that it is made from.
+        card: what it is for.
+        as_recorded: whether everything ran as it does on the CPU.
+    """
+    low, high = blas_workspace("" if card is None else card.name)
+    asked = (
+        (True, NOT_CALIBRATED),
+        (as_recorded, AS_RECORDED),
+        (has_op(record, CONVOLUTIONS), CONVOLUTION),
+        (has_op(record, (LSTM,)), RESERVE),
+        (has_op(record, (FUSED_ATTENTION_BACKWARD,)), ATTENTION),
+        (low != high and has_op(record, MATMULS), ARCHITECTURE),
+        (True, SCRATCH),
+    )
+    return tuple(sentence for holds, sentence in asked if holds)
+
+
+def _after(record: MemoryRecord, changes: list[Change]) -> tuple[MemoryRecord, tuple[str, ...]]:
+    said: list[str] = []
+    for change in changes:
+        record, what = change(record)
+        if what:
+            said.append(what)
+    return record, tuple(said)

@@ -1,0 +1,5 @@
+"""What a memory record says: series, sums, fragmentation, sentences; no torch.
+
+Pure functions of a `MemoryRecord`, or of columns that become one. Everything else in
+`workbench.memory` may use them.
+"""

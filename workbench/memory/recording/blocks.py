@@ -1,0 +1,60 @@
+"""One storage's life, and the moments a recording tells apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from workbench.memory.reading.calls import Line
+
+
+class Block:
+    """One storage's life.
+
+    ``start`` and ``end`` are ticks while it is recorded and event numbers afterwards; -1 stands for
+    before and after. Times are ``perf_counter`` nanoseconds.
+    """
+
+    __slots__ = (
+        "address",
+        "call",
+        "category",
+        "device",
+        "differentiable",
+        "end",
+        "ended_ns",
+        "line",
+        "loose",
+        "module",
+        "name",
+        "num_bytes",
+        "op",
+        "result",
+        "start",
+        "started_ns",
+    )
+
+    def __init__(self, num_bytes: int, device: str, address: int) -> None:
+        self.num_bytes = num_bytes
+        self.device = device
+        self.address = address
+        self.start = self.end = -1
+        self.started_ns = self.ended_ns = 0
+        self.op = self.name = self.module = self.category = ""
+        self.line: Line | None = None
+        self.call = -1
+        """Row in the recorder's tree of calls."""
+        self.loose = False
+        """Made by forward code or code between phases that no module ran."""
+        self.differentiable = False
+        """Made in a backward that autograd recorded, for a backward of its own."""
+        self.result = False
+        """Made under ``torch.autograd.grad``: what outlives the call is what it returned."""
+
+
+class Mark(NamedTuple):
+    """Where a phase begins; ``phase`` is ``""`` where none follows."""
+
+    tick: int
+    time_ns: int
+    phase: str

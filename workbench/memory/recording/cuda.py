@@ -1,0 +1,126 @@
+"""The CUDA allocator's own history of a recording.
+
+All private allocator calls of ``torch.cuda.memory`` are made here and nowhere else. History is
+switched on without stacks (the recorder knows where an operation ran), and switched off again only
+if it was off before; a history that runs already is read and left running.
+
+Not run on this project's development machine, which has no GPU: `tests/gpu` covers it.
+"""
+
+# pyright: reportPrivateUsage=false
+# Using private names is this file's purpose.
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from workbench.allocator.decode import of_live
+from workbench.allocator.snapshot import Snapshot
+from workbench.memory.recording.blocks import Block
+
+_MOST_EVENTS = 1_000_000
+"""That are kept of each device; newer ones take the place of the oldest."""
+_CLOCK_SLACK_NS = 200_000
+"""The allocator's clock and Python's are calibrated apart; they agree to well within this."""
+OVERFLOWED = (
+    "The allocator's history was full: its oldest events were overwritten, and what was allocated "
+    "and freed before the first event shown is missing."
+)
+
+
+class AllocatorHistory:
+    """Records what the allocator does between `start` and `stop`; does nothing without CUDA."""
+
+    def __init__(self) -> None:
+        self._was_on = False
+        self._started_us = -1
+        self._offset_ns = 0
+        self.may_be_cut = False
+        """After `stop`: whether what is left of the history may begin later than `start`."""
+
+    @property
+    def started(self) -> bool:
+        """Whether `start` found a CUDA allocator to listen to."""
+        return self._started_us >= 0
+
+    def start(self) -> None:
+        """Switch the history on, if this process uses CUDA."""
+        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+            return
+        self._was_on = torch._C._cuda_isHistoryEnabled()
+        if not self._was_on:
+            torch.cuda.memory._record_memory_history(
+                "all", context=None, stacks="python", max_entries=_MOST_EVENTS
+            )
+        self._offset_ns = time.time_ns() - time.perf_counter_ns()
+        self._started_us = time.time_ns() // 1000
+
+    def stop(self, device: str) -> Snapshot | None:
+        """What ``device`` held, its trace since `start`, times on the ``perf_counter`` clock."""
+        if not self.started:
+            return None
+        since = self._started_us
+        try:
+            snapshot = cast(dict[str, Any], torch.cuda.memory._snapshot())
+        finally:
+            self.close()
+        index = torch.device(device).index or 0
+        traces = snapshot["device_traces"]
+        if index < len(traces):
+            kept = [e for e in traces[index] if e.get("time_us", since) >= since]
+            # How many a history keeps that somebody else switched on is not known.
+            is_full = self._was_on or len(kept) >= _MOST_EVENTS
+            self.may_be_cut = is_full and len(kept) == len(traces[index]) > 0
+            traces[index] = kept
+        found = of_live(snapshot, index)
+        return replace(found, time_us=found.time_us - self._offset_ns // 1000)
+
+    def close(self) -> None:
+        """Leave the history as `start` found it; once it is left, nothing more happens."""
+        if self.started and not self._was_on:
+            torch.cuda.memory._record_memory_history(None)
+        self._started_us = -1
+
+
+def begins_late(times_ns: npt.NDArray[np.int64], recorded: Sequence[Block]) -> bool:
+    """Whether storages were made before the oldest event of a trace.
+
+    Args:
+        times_ns: when the trace's events were, on the ``perf_counter`` clock.
+        recorded: the storages of the trace's device.
+    """
+    made_ns = [block.started_ns for block in recorded if block.start >= 0]
+    if not made_ns or not len(times_ns):
+        return False
+    return min(made_ns) + _CLOCK_SLACK_NS < int(times_ns.min())
+
+
+def describe_blocks(allocator: Sequence[Block], recorded: Sequence[Block]) -> None:
+    """Give the allocator's blocks the roles, operations and lines of the storages they hold.
+
+    A storage belongs to the block at its address that was allocated last before the storage was
+    seen. Blocks nothing is known of (a kernel's workspace) keep what the allocator says.
+    """
+    by_address: dict[int, list[Block]] = {}
+    for block in sorted(allocator, key=lambda block: block.start):
+        by_address.setdefault(block.address, []).append(block)
+    for storage in recorded:
+        candidates = by_address.get(storage.address, [])
+        starts = [block.started_ns for block in candidates]
+        row = bisect_right(starts, storage.started_ns + _CLOCK_SLACK_NS) - 1
+        if row >= 0:
+            _describe(candidates[row if storage.start >= 0 else 0], storage)
+
+
+def _describe(block: Block, storage: Block) -> None:
+    block.op, block.line = storage.op, storage.line or block.line
+    block.call = storage.call if storage.call >= 0 else block.call
+    block.name, block.module, block.category = storage.name, storage.module, storage.category

@@ -1,0 +1,116 @@
+"""Which storages a recording knows, and when each of them began and ended.
+
+No storage is held. A weak reference tells when one dies, whether Python, autograd or C++ let go of
+it last. The last reference may be dropped on any thread and in the middle of anything, also where
+Dynamo would compile a Python callback; so a dying storage only joins a queue, which no Python code
+of ours takes part in. The queue is read before the next event is numbered: frees keep their order,
+and stand before the operation that came after them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import weakref
+from collections import deque
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from workbench.memory.recording.blocks import Block, Mark
+from workbench.memory.recording.torch_private import sparse_parts, storage_key, without_transforms
+
+_COO, _STRIDED = torch.sparse_coo, torch.strided
+
+
+class Death(weakref.ref[torch.UntypedStorage]):
+    """A weak reference that knows which block dies with its storage."""
+
+    __slots__ = ("block", "key")
+    block: Block
+    key: int
+
+
+class Ledger:
+    """The blocks of one recording; ``live`` finds the one of a storage by `storage_key`."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.live: dict[int, Death] = {}
+        self.deaths: deque[weakref.ref[torch.UntypedStorage]] = deque()
+        self.uncounted: set[str] = set()
+        """Tensor layouts and classes whose memory could not be counted."""
+        self._ticks = itertools.count()
+        self._devices: dict[torch.device, str] = {}
+
+    def block_of(self, storage: torch.UntypedStorage) -> Block | None:
+        """The block of a storage that lives and is known."""
+        death = self.live.get(storage_key(storage))
+        return None if death is None else death.block
+
+    def track(self, storage: torch.UntypedStorage) -> Block | None:
+        """A block for a storage not known before; None where it takes no memory."""
+        if storage.nbytes() == 0 or storage.device.type == "meta":
+            return None
+        death = Death(storage, self.deaths.append)
+        death.block, death.key = self.new_block(storage), storage_key(storage)
+        self.live[death.key] = death
+        return death.block
+
+    def new_block(self, storage: torch.UntypedStorage) -> Block:
+        """One more life, also of a storage known before that now has another size."""
+        device = self._devices.get(storage.device)
+        if device is None:
+            device = self._devices[storage.device] = str(storage.device)
+        block = Block(storage.nbytes(), device, storage.data_ptr())
+        self.blocks.append(block)
+        return block
+
+    def start(self, block: Block) -> None:
+        """The block was allocated just now."""
+        block.started_ns = time.perf_counter_ns()
+        block.start = next(self._ticks)
+
+    def end(self, block: Block) -> None:
+        """The block was freed just now."""
+        block.ended_ns = time.perf_counter_ns()
+        block.end = next(self._ticks)
+
+    def mark(self, phase: str) -> Mark:
+        """The moment at which ``phase`` begins."""
+        return Mark(next(self._ticks), time.perf_counter_ns(), phase)
+
+    def bury(self) -> None:
+        """End the blocks of the storages that died since the last event, in their order."""
+        while self.deaths:
+            death = self.deaths.popleft()
+            if isinstance(death, Death):
+                if death.block.end < 0:
+                    self.end(death.block)
+                if self.live.get(death.key) is death:
+                    del self.live[death.key]
+
+    def storages(self, tensor: torch.Tensor) -> tuple[torch.UntypedStorage, ...]:
+        """The storages of a tensor: one for a strided one, several for a sparse one."""
+        if tensor.layout is _STRIDED:
+            try:
+                return (tensor.untyped_storage(),)
+            except ValueError:
+                if not is_lazy(tensor):
+                    raise
+                return ()  # a lazy module's, before its first call: it takes no memory yet
+            except (NotImplementedError, RuntimeError):  # a wrapper without memory of its own
+                inner = without_transforms(tensor)
+                if inner is not tensor:
+                    return self.storages(inner)
+                self.uncounted.add(type(tensor).__name__)
+        elif tensor.layout is _COO:
+            return tuple(part.untyped_storage() for part in sparse_parts(tensor))
+        else:
+            self.uncounted.add(str(tensor.layout))
+        return ()
+
+    def close(self) -> None:
+        """Let go of every weak reference; the blocks stay."""
+        self.bury()
+        self.live.clear()

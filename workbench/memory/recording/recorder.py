@@ -1,0 +1,428 @@
+"""Every allocation and every free of a storage, as they happen.
+
+A `Recorder` is a ``TorchDispatchMode``: it sees each operation under autograd, autocast and
+functional layers, and lets it run untouched. A storage that an operation returns and that was not
+known before has just been allocated; `workbench.memory.recording.ledger` tells when it dies. Views
+and in-place operations return known storages and so are no events.
+
+Compiled code runs as it always does. The mode declares ``ignore_compile_internals``, so Dynamo
+neither skips nor recompiles because of it, and `workbench.memory.recording.compiled` reports the
+buffers that Inductor's code allocates without the dispatcher.
+
+What is not seen: scratch memory inside a kernel, memory of other threads (a mode belongs to the
+thread that entered it, and to the autograd threads that work for it), storages a library creates
+without the dispatcher until an operation first reads them, and what lives without being used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from workbench.memory.recording.attribution import LOSS, Attribution, Site
+from workbench.memory.recording.blocks import Block, Mark
+from workbench.memory.recording.ledger import Ledger
+from workbench.memory.recording.torch_private import (
+    caller,
+    dispatches_itself,
+    in_backward,
+    leaf_of,
+    running_modes,
+    running_node,
+    storage_key,
+)
+
+_LIFT = torch.ops.aten.lift_fresh.default
+_DRAW = torch.ops.aten.bernoulli_.float
+_SCALE = (torch.ops.aten.mul_.Tensor, torch.ops.aten.mul_.Scalar)
+_ATTENTION_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+_MASK = " dropout mask"
+_STRENGTH = {"parameters": 0, "gradients": 1, "optimizer": 2, "buffers": 3, "unknown": 4, "": 5}
+
+
+class Recorder(TorchDispatchMode):
+    """Records the storages of the code that runs inside ``with recorder:``.
+
+    Args:
+        automatic_phases: tell forward, backward and optimizer apart by what runs; False when
+            the caller marks them with `begin_phase`.
+        on_root: called with each outermost module and its path when it is first seen to run.
+        on_optimizer: called with each optimizer when it is first seen to run, and when a step of
+            it may have left new state.
+    """
+
+    def __init__(
+        self,
+        *,
+        automatic_phases: bool = True,
+        on_root: Callable[[Recorder, torch.nn.Module, str], None] | None = None,
+        on_optimizer: Callable[[Recorder, torch.optim.Optimizer], None] | None = None,
+    ) -> None:
+        super().__init__()
+        # flex_attention and other operators that take functions run inside the mode too
+        self.supports_higher_order_operators = True
+        self.attribution = Attribution(on_root=self._on_root)
+        self.ledger = Ledger()
+        self.blocks = self.ledger.blocks
+        self.uncounted = self.ledger.uncounted
+        self.marks: list[Mark] = []
+        self.optimizers: dict[int, torch.optim.Optimizer] = {}
+        self.failure = ""
+        """Why the recording ended before its block did."""
+        self.unnamed: dict[str, str] = {}
+        """By its class, why what a model or an optimizer holds could not all be named."""
+        self.started_ns = time.perf_counter_ns()
+        self._automatic = automatic_phases
+        self._root_seen, self._optimizer_seen = on_root, on_optimizer
+        self._phase, self._phase_row = "", 0
+        self._seen: Site | None = None
+        """Where the operation at hand runs, once something needed to know."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code must not change because it is looked at."""
+        return True
+
+    def begin_phase(self, name: str) -> None:
+        """Everything from here on belongs to phase ``name``; ``""`` ends the current one."""
+        if name == self._phase:
+            return
+        self.ledger.bury()
+        if self._phase == "optimizer" and self._optimizer_seen is not None:
+            left = self.blocks[self._phase_row :]
+            if any(block.end < 0 and not block.category for block in left):
+                for optimizer in self.optimizers.values():
+                    self.name_held(self._optimizer_seen, optimizer)
+        self._phase, self._phase_row = name, len(self.blocks)
+        self.marks.append(self.ledger.mark(name))
+
+    def adopt(
+        self, tensor: torch.Tensor, category: str, *, name: str = "", module: str = ""
+    ) -> None:
+        """Say what the storage of ``tensor`` is; one not yet known was there from the start.
+
+        A storage that is two things at once keeps the stronger: parameters, then gradients, then
+        optimizer, then buffers.
+        """
+        self.ledger.bury()
+        for storage in self.ledger.storages(tensor):
+            block = self.ledger.block_of(storage) or self.ledger.track(storage)
+            if block is not None and _STRENGTH[category] <= _STRENGTH[block.category]:
+                block.category, block.name = category, name or block.name
+                block.module = block.module or module
+
+    def name_of(self, tensor: torch.Tensor) -> str:
+        """The name `adopt` gave the tensor's storage, ``""`` if none."""
+        blocks = map(self.ledger.block_of, self.ledger.storages(tensor))
+        return next((block.name for block in blocks if block is not None), "")
+
+    def owner_of(self, tensor: torch.Tensor) -> tuple[str, str]:
+        """A parameter's name, and the module that holds it under that name; ``""`` if none."""
+        blocks = map(self.ledger.block_of, self.ledger.storages(tensor))
+        block = next((block for block in blocks if block is not None), None)
+        return (
+            ("", "")
+            if block is None
+            else (block.name, block.name.rpartition(".")[0] or block.module)
+        )
+
+    def allocated(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
+        """An operation has just made ``storage``."""
+        self.ledger.bury()
+        if self.ledger.block_of(storage) is None:
+            block = self.ledger.track(storage)
+            if block is not None:
+                self._start(block, op, site or self.site())
+
+    def resized(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
+        """``storage`` may have another size now: a free and an allocation."""
+        self.ledger.bury()
+        death = self.ledger.live.get(storage_key(storage))
+        if death is None:
+            self.allocated(storage, op, site)
+            return
+        old = death.block
+        if old.num_bytes == storage.nbytes() and old.end < 0:
+            return
+        if old.end < 0:
+            self.ledger.end(old)
+        if storage.nbytes():  # a storage emptied now and regrown later keeps what it is
+            death.block = self.ledger.new_block(storage)
+            death.block.category, death.block.name = old.category, old.name
+            self._start(death.block, op, site or self.site())
+
+    def site(self) -> Site:
+        """Where the code that runs now is; the phase that makes it begins."""
+        self._seen = None
+        return self._site()
+
+    def _site(self) -> Site:
+        """The same of the operation at hand, of which a first look may have been taken."""
+        node = running_node()
+        site = self._seen or self._look(node)
+        builds_graph = self.attribution.has_new_nodes()
+        if self._automatic:
+            self.begin_phase(_phase_of(site, node, builds_graph, self._phase))
+        # backward's own root, made before the engine starts, is the gradient of the loss
+        of_loss = self._phase == "forward" or (self._phase == "backward" and site.in_backward)
+        if of_loss and node is None and site.module is None and not in_backward():
+            site.module = LOSS
+        if builds_graph:
+            self.attribution.note_nodes(site)
+        return site
+
+    def close(self) -> None:
+        """Let go of every weak reference, module and optimizer; the blocks stay."""
+        self.ledger.close()
+        self.attribution.close()
+        self.optimizers.clear()
+        self._seen = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Let ``func`` run and note the storages it made."""
+        if types and any(map(dispatches_itself, types)):
+            return NotImplemented  # a wrapper subclass unpacks itself; we then see its parts
+        if self.failure:
+            return func(*args, **(kwargs or {}))
+        # `guarded` written out: this runs for every operation
+        try:
+            self._before(func, args, kwargs)
+        except Exception as error:  # noqa: BLE001 - as in `guarded`
+            self._fail(error)
+        result = func(*args, **(kwargs or {}))
+        try:
+            self._note(func, result)
+        except Exception as error:  # noqa: BLE001 - as in `guarded`
+            self._fail(error)
+        return result
+
+    def guarded(self, take_note: Callable[..., None], *args: Any) -> None:
+        """Take note of something; a fault of ours ends the recording, never the user's code."""
+        if self.failure:
+            return
+        try:
+            take_note(*args)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not the user's error
+            self._fail(error)
+
+    def name_held(self, adopt: Callable[..., None], holder: object, *args: Any) -> None:
+        """Have ``adopt`` name what a model or an optimizer holds.
+
+        Their own code runs for that, and may fault: then the recording goes on, and says so.
+        """
+        try:
+            adopt(self, holder, *args)
+        except Exception as error:  # noqa: BLE001 - as in `guarded`
+            self._fail(error, type(holder).__name__)
+
+    def _fail(self, error: Exception, unnamed: str = "") -> None:
+        """Keep why the recording ended; or why what ``unnamed`` holds has no names."""
+        if unnamed:
+            self.unnamed.setdefault(unnamed, in_words(error))
+        else:
+            self.failure = self.failure or in_words(error)
+
+    def _before(self, func: Any, args: Any, kwargs: Any) -> None:
+        self._seen = None
+        if self.ledger.deaths:
+            self.ledger.bury()
+        if func is _LIFT:  # torch.tensor and torch.from_numpy end here, with memory just made
+            self.allocated(args[0].untyped_storage(), "torch.tensor")
+            return
+        if self._phase == "backward" and self._automatic and not in_backward():
+            self._site()  # the engine is done: what is freed from here on is no longer backward's
+        if func in _SCALE:
+            self._scaled(args)
+        for tensor in _tensors(args, kwargs):
+            self._meet(tensor)
+
+    def _note(self, func: Any, result: Any) -> None:
+        if self.ledger.deaths:
+            self.ledger.bury()
+        site = self._site() if self.attribution.has_new_nodes() else None
+        leaf = leaf_of(running_node())
+        live = self.ledger.live
+        for tensor in _tensors((result,), None):
+            for storage in self.ledger.storages(tensor):
+                death = live.get(storage_key(storage))
+                if death is None:
+                    site = site or self._site()
+                    self.allocated(storage, _op_name(func), site)
+                elif death.block.num_bytes != storage.nbytes():
+                    site = site or self._site()
+                    self.resized(storage, _op_name(func), site)
+            if leaf is not None:
+                self._gradient(tensor, leaf)
+            if func is _DRAW:
+                self._drawn(tensor)
+        if func is _ATTENTION_BACKWARD:
+            self._name_plain(result[0], "attention gradient")
+
+    def _drawn(self, tensor: torch.Tensor) -> None:
+        """What dropout makes like its input and draws zeros and ones into is its mask."""
+        for storage in self.ledger.storages(tensor):
+            block = self.ledger.block_of(storage)
+            if block is not None and block.op == "aten.empty_like" and not block.name:
+                block.name = f"{_dtype_name(tensor)}{_MASK}"
+
+    def _scaled(self, args: Any) -> None:
+        """A mask that is multiplied in place is no mask of plain dropout, which has a fused kernel.
+
+        ``dropout_`` multiplies its input by it in place, ``alpha_dropout`` it by a number.
+        """
+        for tensor in _tensors(args, None):
+            for storage in self.ledger.storages(tensor):
+                block = self.ledger.block_of(storage)
+                if block is not None and block.name.endswith(_MASK):
+                    block.name = f"{block.name.removesuffix(_MASK)} dropout noise"
+
+    def _name_plain(self, tensor: Any, what: str) -> None:
+        """A result that has no name is called by its type and what it is."""
+        for found in _tensors((tensor,), None):
+            for storage in self.ledger.storages(found):
+                block = self.ledger.block_of(storage)
+                if block is not None and not block.name:
+                    block.name = f"{_dtype_name(found)} {what}"
+
+    def _gradient(self, tensor: torch.Tensor, leaf: torch.Tensor) -> None:
+        """What ``AccumulateGrad`` makes or keeps becomes the leaf's ``.grad``."""
+        owner, module = self.owner_of(leaf)
+        name = f"{owner}.grad" if owner else ""
+        self.adopt(tensor, "gradients", name=name, module=module)
+
+    def _meet(self, tensor: torch.Tensor) -> None:
+        """A tensor is read. If nobody made it here, it was there before the recording."""
+        for storage in self.ledger.storages(tensor):
+            death = self.ledger.live.get(storage_key(storage))
+            if death is None:
+                self._meet_existing(tensor, storage)
+            elif death.block.loose and not death.block.category:
+                self._read_loose(tensor, death.block)
+
+    def _meet_existing(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
+        """A parameter, an input (data nobody differentiates), or unknown: never a guess.
+
+        What an optimizer reads may be state of it, also where its step allocates nothing (fused
+        ones, and those that work in place): then it is asked first.
+        """
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        site = None if is_parameter else self._look(running_node())
+        of_optimizer = site is not None and site.optimizer is not None and self._phase != "forward"
+        if self.ledger.block_of(storage) is not None:
+            return  # the look has met the optimizer, or the module, that holds it
+        block = self.ledger.track(storage)
+        if block is None:
+            return
+        followed = tensor.requires_grad or tensor.grad_fn is not None
+        if is_parameter:
+            block.category = "parameters"
+        elif followed or of_optimizer:
+            block.category = "unknown"
+        else:
+            block.category, block.name = "buffers", "input"
+
+    def _read_loose(self, tensor: torch.Tensor, block: Block) -> None:
+        """A tensor made outside every module, before a forward or in it, is read.
+
+        Where a module reads it and it is no result of the graph, it is an input; so is what was
+        made between two steps and is read in the next forward outside modules: a target.
+        """
+        if isinstance(tensor, torch.nn.Parameter):
+            block.category = "parameters"
+            return
+        if tensor.grad_fn is not None:
+            return
+        site = self._look(running_node())
+        if block.category or site.in_backward or site.optimizer is not None:
+            return
+        if site.in_module or (self._phase == "forward" and not block.module):
+            block.category, block.name = "buffers", "input"
+
+    def _look(self, node: Any) -> Site:
+        """Where the operation at hand runs; an optimizer seen for the first time is told."""
+        if self._seen is not None:
+            return self._seen
+        site = self._seen = self.attribution.site(caller(1), node)
+        site.in_backward = site.in_backward or node is not None or in_backward()
+        if site.optimizer is not None and id(site.optimizer) not in self.optimizers:
+            self.optimizers[id(site.optimizer)] = site.optimizer
+            if self._optimizer_seen is not None:
+                self.name_held(self._optimizer_seen, site.optimizer)
+        return site
+
+    def _on_root(self, module: torch.nn.Module, path: str) -> None:
+        if self._root_seen is not None:
+            self.name_held(self._root_seen, module, path)
+
+    def _start(self, block: Block, op: str, site: Site) -> None:
+        block.op, block.module = op, site.module or ""
+        block.line, block.call = site.line, site.call
+        outside = not (site.in_module or site.in_backward)
+        block.loose = outside and site.optimizer is None
+        if site.in_backward:
+            block.differentiable = torch.is_grad_enabled() and not site.in_module
+            block.result = site.in_grad
+        self.ledger.start(block)
+
+
+def in_words(error: BaseException) -> str:
+    """``ValueError: what it says``, also of one that cannot say it."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception:  # noqa: BLE001 - it is a person's own class
+        return kind
+
+
+def current_recorder() -> Recorder | None:
+    """The recorder of this thread (autograd's threads inherit it), or None."""
+    for mode in reversed(running_modes()):
+        if isinstance(mode, Recorder):
+            return mode
+    return None
+
+
+def refuse_nested() -> None:
+    """Raise if this thread records already."""
+    if current_recorder() is not None:
+        raise RuntimeError(
+            "a memory recording already runs on this thread: recordings do not nest; end the outer "
+            "`with wb.memory()` block first"
+        )
+
+
+def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += _tensors(value, None)
+    if kwargs:
+        found += _tensors(kwargs.values(), None)
+    return found
+
+
+def _op_name(func: Any) -> str:
+    """``aten.convolution``, whatever the overload."""
+    return str(getattr(func, "overloadpacket", func))
+
+
+def _phase_of(site: Site, node: Any, builds_graph: bool, current: str) -> str:
+    if node is not None or site.in_backward:
+        return "backward"
+    if site.in_module or builds_graph:  # also inside a step: the closure of LBFGS
+        return "forward"
+    if site.optimizer is not None:
+        return "optimizer"
+    # Code between modules (a loss under no_grad, a batch on its way) belongs to the forward it
+    # follows; before any forward it belongs to no phase.
+    return current if current == "forward" else ""
+
+
+def _dtype_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

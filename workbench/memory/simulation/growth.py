@@ -1,0 +1,92 @@
+"""How the sizes of a recorded step go with its batch.
+
+Activations of twice as many samples are twice as large, scores of every sample against every other
+four times; parameters and what the optimizer keeps are neither. A recorder that knows the batch
+says of each block how it *grows* (``block_growth``). Of some it cannot tell, so the program with
+another batch is run in every *reading* of these: they all grow in proportion, or none does, and
+temporaries, which go by their own rules, each way beside the others. What is *steep* was seen to
+grow faster than the batch: in proportion, with its square and with its cube. What the readings come
+to is the interval that a prediction is given with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.allocator.program import Lives
+from workbench.records import CATEGORIES, GROWTHS, MemoryRecord
+
+_UNKNOWN, _STEEP = GROWTHS.index("unknown"), GROWTHS.index("steep")
+_KNOWN = {GROWTHS.index("batch"): 1, GROWTHS.index("square"): 2}
+"""The power of the batch that a block's size goes with; the others have 0."""
+_TEMPORARY = CATEGORIES.index("temporaries")
+_MOST_BYTES = 2**53
+"""Of one block; numbers beyond are no question about a GPU."""
+
+
+def readings(record: MemoryRecord, lives: Lives, batch: int) -> list[Lives]:
+    """``lives`` with ``batch`` samples, in each reading of what is not known.
+
+    Args:
+        record: that ``lives`` are of.
+        lives: its blocks, followed by what was refused, of which nothing is known.
+        batch: samples in the step's batch.
+
+    Raises:
+        ValueError: the recording does not know its batch, or ``batch`` is none.
+    """
+    if batch == record.batch_size:
+        return [lives]
+    _check(record, batch)
+    num_refused = len(lives.start) - len(record.block_growth)
+    growth = np.append(record.block_growth, np.full(num_refused, _UNKNOWN))
+    is_temporary = np.append(record.block_category == _TEMPORARY, np.zeros(num_refused, dtype=bool))
+    unknown = growth == _UNKNOWN
+    open_ones = (
+        (unknown & is_temporary, (0, 1)),
+        (unknown & ~is_temporary, (0, 1)),
+        (growth == _STEEP, (1, 2, 3)),
+    )
+    groups = [(group, powers) for group, powers in open_ones if group.any()]
+    found: list[Lives] = []
+    for chosen in product(*(powers for _, powers in groups)):
+        power = np.zeros(len(growth), dtype=np.int64)
+        for kind, known in _KNOWN.items():
+            power[growth == kind] = known
+        for (group, _), tried in zip(groups, chosen, strict=True):
+            power[group] = tried
+        found.append(replace(lives, requested=_scaled(lives, power, batch, record.batch_size)))
+    return found
+
+
+def _check(record: MemoryRecord, batch: int) -> None:
+    if record.batch_size < 1:
+        raise ValueError(
+            "the recording does not say how many samples its batch has: record a step of an "
+            "Experiment to ask for another batch"
+        )
+    if batch < 1:
+        raise ValueError(f"a batch of {batch:,} has no samples; it has at least 1")
+
+
+def _scaled(
+    lives: Lives, power: npt.NDArray[np.int64], batch: int, before: int
+) -> npt.NDArray[np.int64]:
+    """Bytes, in proportion to a power of the batch each, rounded up; exact for whole samples."""
+    found = lives.requested.copy()
+    for tried in range(1, int(power.max(initial=0)) + 1):
+        rows = np.flatnonzero(power == tried)
+        new, old = batch**tried, before**tried
+        # Python's integers: a product of bytes and powers is beyond 64 bits before it is divided.
+        sizes = [-(-size * new // old) for size in lives.requested[rows].tolist()]
+        if max(sizes, default=0) > _MOST_BYTES:
+            raise ValueError(
+                f"a batch of {batch:,} asks for more than {_MOST_BYTES >> 50:,} PiB at once; it "
+                f"was recorded with {before:,}"
+            )
+        found[rows] = sizes
+    return found

@@ -1,0 +1,249 @@
+"""Questions that a view asks of a memory record, and their answers: JSON both ways.
+
+A view cannot simulate an allocator; whoever holds the record answers for it: a kernel, or a process
+of the server, which has no torch. Two kinds are known.
+
+``{"kind": "what_if", "rows": [{"settings", "card", "batch", "empty_before"}, ...], "chosen": 0}``
+    What becomes of the recorded program (`workbench.memory.simulation.what_if`), row by row:
+    ``settings`` as in ``PYTORCH_CUDA_ALLOC_CONF``, ``card`` a name, the bytes a card reports or
+    null for no limit, ``batch`` null for the recorded one, ``empty_before`` the phase before which
+    the cache is emptied; what is left out is null. Of row number ``chosen``, the smallest card is
+    looked for (``is_lower_bound``: no smaller one will do, and it may not either).
+
+``{"kind": "cards"}``
+    The cards there are, and where their sizes come from.
+
+What is wrong with one row is said in that row (``error``); the others are answered all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict, cast
+from weakref import WeakKeyDictionary
+
+from workbench.allocator.cards import CARDS, CONTEXT_BYTES
+from workbench.memory.reading.recorded import recorded_settings
+from workbench.memory.simulation.rerun import Rerun
+from workbench.memory.simulation.what_if import (
+    Basis,
+    WhatIf,
+    card_of,
+    parsed,
+    sentence,
+    smallest,
+    without_limit,
+)
+from workbench.memory.simulation.what_if import answer as what_becomes
+from workbench.records import MemoryRecord
+
+MOST_ROWS = 16
+"""Of one question; each is a run of the whole program, or several."""
+_MOST_KEPT = 256
+
+
+class Row(TypedDict):
+    """What became of one row."""
+
+    settings: str
+    card: str | int | None
+    batch: int | None
+    empty_before: str
+    peak_bytes: int
+    """Reserved at the peak, at most; what it would take where it does not fit."""
+    peak_low: int
+    peak_high: int
+    """Over all readings of what is not known (`workbench.memory.simulation.growth`)."""
+    fits: bool
+    """Whether it ran to its end on the card, in every reading; True without one."""
+    got_past: bool
+    """Whether it was served the refused request that the recording ends with: what follows that is
+    not known, so it is not said to fit, and every figure is the least that it takes."""
+    usable_bytes: int
+    """What the card leaves the allocator; -1 without one."""
+    num_retries: int
+    failed_event: int
+    """Event of the recording at which memory ran out; -1 for none."""
+    basis: Basis
+    """``recorded``: as measured; ``certified``: by rules that reproduce the recording."""
+    sentence: str
+    error: str
+
+
+def answer(record: MemoryRecord, question: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to ``question``.
+
+    Raises:
+        ValueError: it is no question: one sentence says what is valid.
+    """
+    kind = question.get("kind")
+    if kind == "cards":
+        return _cards()
+    if kind == "what_if":
+        rows = _rows_of(question)
+        return _what_if(record, rows, _chosen_of(question, len(rows)))
+    raise ValueError(f"a question of kind {kind!r} is not known; known are 'what_if' and 'cards'")
+
+
+def _cards() -> dict[str, Any]:
+    cards = [
+        {
+            "name": card.name,
+            "total_bytes": card.total_bytes,
+            "usable_bytes": card.usable_bytes,
+            "source": card.source,
+        }
+        for card in CARDS
+    ]
+    return {"cards": cards, "context_bytes": CONTEXT_BYTES}
+
+
+def _rows_of(question: Mapping[str, Any]) -> list[Row]:
+    given = question.get("rows")
+    if not isinstance(given, list) or not 0 < len(cast("list[Any]", given)) <= MOST_ROWS:
+        raise ValueError(f"rows is a list of 1 to {MOST_ROWS} rows, not {_shown(given)}")
+    return [_row_of(row) for row in cast("list[Any]", given)]
+
+
+def _chosen_of(question: Mapping[str, Any], count: int) -> int:
+    chosen = question.get("chosen", 0)
+    if not _is_number(chosen) or not 0 <= chosen < count:
+        raise ValueError(
+            f"chosen is the number of a row, from 0 to {count - 1}, not {chosen!r:.60}"
+        )
+    return chosen
+
+
+def _row_of(given: Any) -> Row:
+    """A row that nothing is known of yet."""
+    if not isinstance(given, dict):
+        # JSON from elsewhere: to who sent it, all of its faults are of one kind.
+        message = f"a row is an object with settings, card and batch, not {_shown(given)}"
+        raise ValueError(message)  # noqa: TRY004
+    row = cast("dict[str, Any]", given)
+    settings, card, batch = row.get("settings", ""), row.get("card"), row.get("batch")
+    empty_before = row.get("empty_before") or ""
+    if not isinstance(settings, str) or not isinstance(empty_before, str):
+        raise ValueError("settings and empty_before of a row are text")  # noqa: TRY004
+    if not _is_number(card) and not isinstance(card, str | None):
+        raise ValueError(f"card of a row is a name, bytes or null, not {_shown(card)}")
+    if not _is_number(batch) and batch is not None:
+        raise ValueError(f"batch of a row is a whole number or null, not {_shown(batch)}")
+    return Row(
+        settings=settings, card=card, batch=batch, empty_before=empty_before, peak_bytes=-1,
+        peak_low=-1, peak_high=-1, fits=False, got_past=False, usable_bytes=-1, num_retries=0,
+        failed_event=-1, basis="uncertified", sentence="", error="",
+    )  # fmt: skip
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _what_if(record: MemoryRecord, rows: list[Row], chosen: int) -> dict[str, Any]:
+    asked = _Asked(record)
+    found = [asked.row(row) for row in rows]
+    return {
+        "rows": found,
+        "recorded_settings": recorded_settings(record).words,
+        "smallest": asked.smallest(rows[chosen]),
+    }
+
+
+_Key = tuple[str, str, str | int | None, int | None, str]
+_known: WeakKeyDictionary[MemoryRecord, dict[_Key, Any]] = WeakKeyDictionary()
+"""Answers that were given: a person goes back and forth between a few."""
+
+
+class _Asked:
+    """The programs that rows are about, each prepared once for a question."""
+
+    def __init__(self, record: MemoryRecord) -> None:
+        self.record = record
+        self.known = _known.setdefault(record, {})
+        self.reruns: dict[tuple[int | None, str], Rerun] = {}
+
+    def row(self, row: Row) -> Row:
+        """What becomes of it; an error in its place."""
+        key = ("row", row["settings"], row["card"], row["batch"], row["empty_before"])
+        if key not in self.known:
+            self._keep(key, self._found(row))
+        return cast("Row", dict(self.known[key]))
+
+    def smallest(self, row: Row) -> dict[str, Any] | None:
+        """The smallest card for a row, whatever card it names; None for none, or an error."""
+        key = ("smallest", row["settings"], None, row["batch"], row["empty_before"])
+        if key not in self.known:
+            self._keep(key, self._smallest(row))
+        return self.known[key]
+
+    def _keep(self, key: _Key, found: Any) -> None:
+        if len(self.known) >= _MOST_KEPT:
+            self.known.clear()
+        self.known[key] = found
+
+    def _found(self, row: Row) -> Row:
+        try:
+            settings, card = parsed(row["settings"]), card_of(row["card"])
+            rerun = self._rerun(row)
+            found = what_becomes(rerun, settings, card)
+            needed = found if found.outcome.fits else without_limit(rerun, settings)
+        except ValueError as error:
+            return cast("Row", {**row, "error": str(error)})
+        return self._filled(row, rerun, found, needed)
+
+    def _smallest(self, row: Row) -> dict[str, Any] | None:
+        try:
+            found = smallest(self._rerun(row), parsed(row["settings"]))
+        except ValueError:
+            return None
+        if found is None or found.card is None:
+            return None
+        return {
+            "card": found.card.name,
+            "peak_bytes": found.peak_interval[1],
+            "is_lower_bound": found.is_cut_off,
+        }
+
+    def _rerun(self, row: Row) -> Rerun:
+        key = row["batch"], row["empty_before"]
+        if key not in self.reruns:
+            self.reruns[key] = Rerun(self.record, *key)
+        return self.reruns[key]
+
+    def _filled(self, row: Row, rerun: Rerun, found: WhatIf, needed: WhatIf) -> Row:
+        (low, high), basis = needed.peak_interval, self._basis(rerun, found)
+        if basis == "recorded":  # measured: what a replay came to is nothing beside it
+            low = high = int(self.record.reserved().max())
+        outcome = found.outcome
+        return cast(
+            "Row",
+            {
+                **row,
+                "peak_bytes": high,
+                "peak_low": low,
+                "peak_high": high,
+                "fits": found.fits,
+                "got_past": outcome.fits and found.is_cut_off,
+                "usable_bytes": -1 if found.card is None else found.card.usable_bytes,
+                "num_retries": outcome.num_retries,
+                "failed_event": outcome.failed_event,
+                "basis": basis,
+                "sentence": sentence(found, (low, high), basis),
+            },
+        )
+
+    def _basis(self, rerun: Rerun, found: WhatIf) -> Basis:
+        """What the peak stands on: ``recorded`` where the question changes nothing about it."""
+        outcome = found.outcome
+        same = rerun.is_recorded and found.settings == rerun.recorded
+        measured = len(self.record.segment_bytes) > 0 and not self.record.is_predicted
+        squeezed = outcome.fits and outcome.num_retries > 0
+        if same and measured and not squeezed:
+            return "recorded"
+        return "certified" if found.is_certified else "uncertified"

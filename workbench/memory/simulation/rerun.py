@@ -1,0 +1,111 @@
+"""A recorded program run again by the simulator: from the same start, or from nothing.
+
+Under the recorded settings, with the recorded batch, it begins with the segments and blocks that
+were there before the first event, each where it lay. Under any others nobody knows where they would
+have lain, so they are asked for first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from workbench.allocator.cards import Card
+from workbench.allocator.program import Lives, Outcome, run
+from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.snapshot import I32
+from workbench.memory.reading.recorded import is_cut_off, lives_of_record, recorded_settings
+from workbench.memory.simulation.growth import readings
+from workbench.memory.simulation.stage import stage
+from workbench.records import MemoryRecord
+
+
+class Rerun:
+    """A recording that questions are asked of, with a batch and calls that empty the cache.
+
+    Args:
+        record: a recording or a snapshot.
+        batch: samples in the batch; None: as recorded.
+        empty_before: name of a phase before which the cache is emptied. Who does so has done it in
+            the steps before, too: what was cached when the recording began is given back.
+
+    Raises:
+        ValueError: the recording does not know its batch, or has no such phase.
+    """
+
+    def __init__(
+        self, record: MemoryRecord, batch: int | None = None, empty_before: str = ""
+    ) -> None:
+        self.record = record
+        self.recorded = recorded_settings(record)
+        self.is_cut_off = is_cut_off(record)
+        self.batch = record.batch_size if batch is None else batch
+        as_it_was = lives_of_record(record, with_refused=True)
+        self.readings = readings(record, as_it_was, self.batch)
+        self.empties = empty_before != ""
+        self.is_recorded = self.batch == record.batch_size and not self.empties
+        if self.empties:
+            emptied = _emptied(record, as_it_was, empty_before)
+            self.readings = [replace(lives, emptied=emptied) for lives in self.readings]
+
+    @cached_property
+    def at_least(self) -> int:
+        """Bytes without which it cannot run: those asked for and not yet given back."""
+        return max(_most_live(lives, len(self.record.event_kind)) for lives in self.readings)
+
+    @cached_property
+    def is_reproduced(self) -> bool:
+        """Whether, as it was, it comes to the recorded peak, and the certificate is exact."""
+        certificate = self.record.certificate
+        if certificate is None or not certificate.exact:
+            return False
+        as_it_was = lives_of_record(self.record, with_refused=False)
+        set_up = stage(self.record, as_it_was, self.recorded, None)
+        baseline = run(set_up.program, set_up.allocator, set_up.there)
+        return baseline.peak_reserved == int(self.record.reserved().max())
+
+    def outcomes(
+        self, settings: AllocatorSettings, card: Card | None
+    ) -> tuple[list[Outcome], bool]:
+        """What becomes of it in every reading, and whether it began with what was there before."""
+        runs = [self._run(lives, settings, card) for lives in self.readings]
+        return [outcome for outcome, _ in runs], all(restored for _, restored in runs)
+
+    def covers(self, outcome: Outcome) -> bool:
+        """Whether the certificate covers what a run from the same start ran into."""
+        certificate = self.record.certificate
+        if certificate is None or not self.is_reproduced or self.batch != self.record.batch_size:
+            return False
+        cases = certificate.cases
+        if (outcome.num_retries or not outcome.fits) and "out of memory" not in cases:
+            return False
+        return self.is_recorded or "segments given back" in cases
+
+    def _run(
+        self, lives: Lives, settings: AllocatorSettings, card: Card | None
+    ) -> tuple[Outcome, bool]:
+        """The outcome, and whether it began with what was there before."""
+        set_up = stage(self.record, lives, settings, card)
+        if self.empties:
+            set_up.allocator.empty_cache()
+        return run(set_up.program, set_up.allocator, set_up.there), set_up.is_restored
+
+
+def _emptied(record: MemoryRecord, lives: Lives, phase: str) -> I32:
+    """Events before which the cache is emptied: those of the program, and where a phase begins."""
+    starts = [found.start for found in record.phases if found.name == phase]
+    if not starts:
+        known = ", ".join(sorted({found.name for found in record.phases})) or "none"
+        raise ValueError(f"the recording has no phase {phase!r}; known are: {known}")
+    return np.union1d(lives.emptied, np.array(starts)).astype(np.int32)
+
+
+def _most_live(lives: Lives, num_events: int) -> int:
+    """Most bytes that are asked for and not given back at any event."""
+    delta = np.zeros(num_events + 2, dtype=np.int64)
+    np.add.at(delta, lives.start + 1, lives.requested)
+    ended = lives.end >= 0
+    np.subtract.at(delta, lives.end[ended] + 1, lives.requested[ended])
+    return int(np.cumsum(delta).max())

@@ -1,0 +1,258 @@
+"""A recorded program on a simulated card, as a record of its own.
+
+`workbench.memory.simulation.what_if` answers with a few numbers; this gives all of it: every event,
+every address and every segment, so that a card nobody has can be looked at like one that somebody
+has. What blocks were for (category, module, line, call) is known from the recording and stays with
+them. Where the program does not fit, the record ends with the request that was refused, and names
+the blocks that stood in its way.
+
+Time is counted anew: events are the simulated allocator's, and each has the time of the recorded
+event that brought it about.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.allocator.cards import Card
+from workbench.allocator.program import Lives, Outcome, run
+from workbench.allocator.settings import AllocatorSettings, SettingsError
+from workbench.memory.reading.ranges import segment_rows
+from workbench.memory.reading.recorded import lives_of_record
+from workbench.memory.reading.units import between
+from workbench.memory.simulation.diary import Diary, Piece, WatchedAllocator, WatchedDevice
+from workbench.memory.simulation.stage import stage
+from workbench.memory.simulation.what_if import card_of, parsed
+from workbench.records import CATEGORIES, GROWTHS, MemoryRecord, Phase
+
+Ints = npt.NDArray[np.int64]
+
+BASIS = (
+    "Predicted: what was recorded ({recorded}), asked of a simulated CUDA allocator: block "
+    "addresses, sizes and segments are its answers; memory the driver or a library takes outside "
+    "the allocator is not in it."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a prediction says of itself."""
+
+    reasons: tuple[str, ...] = ()
+    """Why it may be off, a sentence each."""
+    interval: tuple[int, int] | None = None
+    """Bytes reserved at the peak at least and at most; None: those of this very run."""
+    batch_size: int | None = None
+    """Samples in the batch; None: as recorded."""
+    basis: str = ""
+    """How it was made; by default that a recording was run on a simulated allocator."""
+
+
+def simulated(
+    record: MemoryRecord,
+    settings: AllocatorSettings | str = "",
+    card: Card | str | SupportsIndex | None = None,
+    lives: Lives | None = None,
+    claim: Claim | None = None,
+) -> MemoryRecord:
+    """The program of ``record`` under ``settings`` on ``card``, as a record marked *predicted*.
+
+    Args:
+        record: a recording, or a snapshot.
+        settings: as in ``PYTORCH_CUDA_ALLOC_CONF``; the defaults where empty.
+        card: the name of a card, or the bytes that it reports; None: one without a limit.
+        lives: the record's blocks with other sizes or times, a row for each of them and of its
+            refused requests; by default as recorded.
+        claim: what is said of the prediction.
+
+    Raises:
+        SettingsError: the allocator would not take the settings, or they have no effect here.
+        ValueError: no card has that name, or so little memory.
+    """
+    chosen, place = parsed(settings), card_of(card)
+    if chosen.garbage_collection_threshold and place is None:
+        raise SettingsError("garbage_collection_threshold acts on a card only: name one")
+    asked = lives_of_record(record, with_refused=True) if lives is None else lives
+    diary = Diary(len(asked.start))
+    set_up = stage(record, asked, chosen, place, _Maker(diary), on=WatchedDevice)
+    if set_up.is_restored:
+        _begin(diary, record, set_up.there)
+    outcome = run(set_up.program, set_up.allocator, set_up.there, diary.turn)
+    return _Result(record, asked, diary, outcome, place).record(chosen, claim or Claim())
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the allocator that writes into the diary."""
+
+    diary: Diary
+
+    def __call__(
+        self, settings: AllocatorSettings, device: WatchedDevice, *, allowed: int | None
+    ) -> WatchedAllocator:
+        return WatchedAllocator(settings, device, allowed=allowed, diary=self.diary)
+
+
+def _begin(diary: Diary, record: MemoryRecord, there: dict[int, int]) -> None:
+    """What was there before, restored where it lay."""
+    for row, address in there.items():
+        diary.row_at[address] = row
+        diary.address[row], diary.size[row] = address, record.block_bytes[row]
+    for row in np.flatnonzero(record.segment_start < 0).tolist():
+        address = int(record.segment_address[row])
+        diary.held[address] = Piece(
+            -1,
+            address,
+            int(record.segment_bytes[row]),
+            int(record.segment_stream[row]),
+            is_large=bool(record.segment_pool[row]),
+            is_expandable=bool(record.segment_expandable[row]),
+            private=int(record.segment_private[row]),
+        )
+
+
+class _Result:
+    """What a diary says, put into a record."""
+
+    def __init__(
+        self,
+        record: MemoryRecord,
+        lives: Lives,
+        diary: Diary,
+        outcome: Outcome,
+        card: Card | None,
+    ) -> None:
+        self.source, self.lives, self.diary = record, lives, diary
+        self.outcome, self.card = outcome, card
+        self.refused: list[int] = []
+        if outcome.failure is not None:
+            diary.turn(-1, outcome.failed_event)
+            self.refused.append(diary.note("oom", last=True))
+        self.rows = np.flatnonzero(diary.size >= 0)
+        """Blocks that came to be."""
+
+    def record(self, settings: AllocatorSettings, claim: Claim) -> MemoryRecord:
+        source, outcome = self.source, self.outcome
+        columns = self._events() | self._blocks() | self._segments() | self._shortage()
+        address, start = columns["block_address"], columns["block_start"]
+        columns["block_segment"] = segment_rows(columns, address, start)
+        num_columns = len(self.diary.kinds) + 1
+        live = between(start, columns["block_end"], columns["block_bytes"], num_columns)
+        at = int(np.argmax(live))
+        peak = outcome.peak_reserved
+        found = MemoryRecord(
+            title=source.title,
+            experiment=source.experiment,
+            step=source.step,
+            device=source.device if source.device.startswith("cuda") else "cuda",
+            basis=claim.basis or BASIS.format(recorded=_decapitalized(source.basis)),
+            torch_version=source.torch_version,
+            captured_at=time.time(),
+            notes=source.notes,
+            batch_size=source.batch_size if claim.batch_size is None else claim.batch_size,
+            is_predicted=True,
+            card="" if self.card is None else self.card.name,
+            card_bytes=-1 if self.card is None else self.card.usable_bytes,
+            settings=settings.words,
+            peak_interval=claim.interval or (peak, peak),
+            reasons=claim.reasons,
+            remedies=(),
+            sources=source.sources,
+            phases=self._phases(),
+            call_parent=source.call_parent,
+            call_source=source.call_source,
+            peak_event=at - 1,
+            peak_bytes=int(live[at]),
+            reserved_bytes=0,
+            certificate=None,
+            **self._descriptions(),
+            **columns,
+        )
+        object.__setattr__(found, "reserved_bytes", int(found.reserved()[at]))
+        return found
+
+    def _events(self) -> dict[str, Any]:
+        origins = np.array(self.diary.origins, dtype=np.int64)
+        times = self.source.event_time_us
+        known = len(times) > 0
+        return {
+            "event_kind": self.diary.kinds,
+            "event_time_us": times[origins] if known else np.zeros(len(origins), dtype=np.int64),
+        }
+
+    def _blocks(self) -> dict[str, Any]:
+        diary, rows = self.diary, self.rows
+        columns = {"start": diary.start, "end": diary.end, "pending": diary.pending}
+        columns |= {"address": diary.address, "bytes": diary.size}
+        columns |= {"requested": self.lives.requested, "stream": self.lives.stream}
+        return {f"block_{name}": column[rows] for name, column in columns.items()}
+
+    def _descriptions(self) -> dict[str, Any]:
+        """What blocks were for; of requests that had been refused, nobody said."""
+        source, num_more = self.source, len(self.lives.start) - len(self.source.block_start)
+        strings = source.strings if "" in source.strings else (*source.strings, "")
+        nothing = {
+            "category": CATEGORIES.index("unknown"),
+            "op": strings.index(""),
+            "name": strings.index(""),
+            "module": strings.index(""),
+            "source": -1,
+            "call": -1,
+            "growth": GROWTHS.index("unknown"),
+        }
+        columns: dict[str, Any] = {"strings": strings}
+        for name, value in nothing.items():
+            column = getattr(source, f"block_{name}")
+            columns[f"block_{name}"] = np.append(column, np.full(num_more, value))[self.rows]
+        return columns
+
+    def _segments(self) -> dict[str, Any]:
+        pieces = self.diary.all_pieces()
+        return {
+            "segment_start": [piece.start for piece in pieces],
+            "segment_end": [piece.end for piece in pieces],
+            "segment_address": [piece.address for piece in pieces],
+            "segment_bytes": [piece.size for piece in pieces],
+            "segment_stream": [piece.stream for piece in pieces],
+            "segment_pool": [int(piece.is_large) for piece in pieces],
+            "segment_expandable": [int(piece.is_expandable) for piece in pieces],
+            "segment_private": [piece.private for piece in pieces],
+        }
+
+    def _shortage(self) -> dict[str, Any]:
+        failure, found = self.outcome.failure, self.outcome.shortage
+        new_row = {row: number for number, row in enumerate(self.rows.tolist())}
+        obstacles = [new_row[row] for row in self.outcome.in_the_way.tolist()]
+        free = -1
+        if failure is not None and self.card is not None:
+            free = max(0, self.card.usable_bytes - failure.reserved)
+        return {
+            "oom_event": self.refused,
+            "oom_bytes": [failure.requested] if failure is not None else [],
+            "oom_free": [free] * len(self.refused),
+            "oom_largest": [-1 if found is None else found.largest_free] * len(self.refused),
+            "obstacle_oom": [0] * len(obstacles),
+            "obstacle_block": obstacles,
+        }
+
+    def _phases(self) -> tuple[Phase, ...]:
+        phases = self.source.phases
+        starts, ends = (
+            self.diary.number_of(np.array([getattr(p, side) for p in phases], dtype=np.int64))
+            for side in ("start", "end")
+        )
+        bounds = zip(phases, starts.tolist(), ends.tolist(), strict=True)
+        return tuple(
+            Phase(name=phase.name, start=start, end=end)
+            for phase, start, end in bounds
+            if end > start
+        )
+
+
+def _decapitalized(sentence: str) -> str:
+    return (sentence[:1].lower() + sentence[1:]).rstrip(".")

@@ -1,0 +1,72 @@
+"""What a recorded program is run on: a simulated allocator, with what was there before.
+
+Under the settings of the recording, the segments that were there before are put back as they were;
+else, and where nobody knows where blocks lay (on the CPU), those that were there are asked for
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from workbench.allocator.cards import Card
+from workbench.allocator.device import Device
+from workbench.allocator.program import Lives, Program, program_of
+from workbench.allocator.restore import restore
+from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.simulator import CachingAllocator
+from workbench.memory.reading.recorded import recorded_settings, start_of_record
+from workbench.records import MemoryRecord
+
+
+class Stage(NamedTuple):
+    """Everything is set for a run."""
+
+    allocator: CachingAllocator
+    program: Program
+    there: dict[int, int]
+    """Row of a block that was there before -> its address; empty where they are asked for first."""
+    is_restored: bool
+    """Whether it begins with what was there before."""
+
+
+def stage(
+    record: MemoryRecord,
+    lives: Lives,
+    settings: AllocatorSettings,
+    card: Card | None,
+    make: Callable[..., CachingAllocator] = CachingAllocator,
+    *,
+    on: Callable[..., Device] = Device,
+) -> Stage:
+    """Set an allocator for the program of ``record``.
+
+    Args:
+        record: a recording or a snapshot.
+        lives: its blocks, also with other sizes than recorded; further ones may follow them.
+        settings: of the allocator.
+        card: None: one without a limit.
+        make: makes the allocator, as `CachingAllocator` does.
+        on: makes the device, as `Device` does.
+    """
+    state, there = start_of_record(record)
+    before = np.flatnonzero((lives.start < 0) & (lives.requested > 0))
+    is_known = len(before) == len(there)
+    is_known = is_known and np.array_equal(
+        lives.requested[before], record.block_requested[before[before < len(record.block_start)]]
+    )
+    held = sum(segment.size for segment in state.segments)
+    fits = card is None or held <= card.usable_bytes
+    is_restored = is_known and fits and settings == recorded_settings(record)
+    above = max((segment.address + segment.size for segment in state.segments), default=0)
+    usable, total = (None, None) if card is None else (card.usable_bytes, card.total_bytes)
+    device = on(usable, total, above=above if is_restored else 0)
+    allowed = usable if settings.garbage_collection_threshold else None
+    allocator = make(settings, device, allowed=allowed)
+    if is_restored:
+        restore(allocator, state)
+    program = program_of(lives, from_start=not is_restored)
+    return Stage(allocator, program, there if is_restored else {}, is_restored)

@@ -1,0 +1,258 @@
+"""The same program under other settings of the allocator, on another card, with another batch.
+
+A recording says what was asked for, also where that was refused, and when it was given back. The
+simulator does the rest, in well under a second for a training step. Under the recorded settings it
+starts from the segments that were there before; under others, blocks that were there are asked for
+first.
+
+An answer stands on *certified rules* where the settings are the recorded ones, the recording's
+replay came out to the last address, this method reproduces the recorded peak to the byte, and the
+answer runs into no case that the recording did not. Anything else follows the allocator's source,
+and no trace has confirmed it; so much is said with every answer. With another batch, the sizes
+themselves are an assumption (`workbench.memory.simulation.growth`), and an answer an interval.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from typing import Literal, SupportsIndex
+
+from workbench.allocator.cards import CARDS, Card
+from workbench.allocator.limit import card_called, card_of_bytes
+from workbench.allocator.program import Outcome
+from workbench.allocator.settings import AllocatorSettings, SettingsError
+from workbench.memory.reading.describe import format_bytes
+from workbench.memory.simulation.rerun import Rerun
+from workbench.records import MemoryRecord
+
+GOT_PAST = "got past the refused request; what follows it is not known"
+"""Of a recording that ends with a refused request, where that is served."""
+
+Basis = Literal["recorded", "certified", "uncertified"]
+"""What a figure stands on: a measurement, rules that reproduce the recording, or rules that no
+trace has confirmed."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WhatIf:
+    """What became of a recorded program under other conditions: simulated, not measured."""
+
+    settings: AllocatorSettings
+    card: Card | None
+    """None: a card without a limit."""
+    batch: int
+    """Samples in the batch; -1 where the recording does not know its own."""
+    outcome: Outcome
+    """Of the reading that needs most; of one that does not fit, where there is one."""
+    peak_interval: tuple[int, int]
+    """Bytes reserved at the peak at least and at most, over all readings of what is not known."""
+    is_certified: bool
+    """Whether the rules it stands on reproduced the recording itself."""
+
+    num_refused: int
+    """Requests that were refused when it was recorded, and are among those made here."""
+    is_cut_off: bool
+    """Whether the recording ends with a refused request: what follows it is not known, and every
+    figure is the least that it takes."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is known to run to its end."""
+        return self.outcome.fits and not self.is_cut_off
+
+    def __str__(self) -> str:
+        where = ""
+        if self.card is not None:
+            where = f" on {self.card.name} ({format_bytes(self.card.usable_bytes)} usable)"
+        basis = "certified rules" if self.is_certified else "rules no trace has confirmed"
+        text = f"{self.settings}{where}: {self._peak()} reserved at the peak"
+        if self.outcome.failure is not None:
+            text = f"{self.settings}{where}: out of memory {_moment(self.outcome)}{self.missing()}"
+        elif self.is_cut_off:
+            text += f" at least, {GOT_PAST}"
+        elif self.num_refused:
+            text += f", {self.num_refused:,} refused requests included"
+        retries = self.outcome.num_retries
+        if retries:
+            text += f", everything unused given back {_times(retries)}"
+        return f"{text} (predicted, {basis})"
+
+    def _peak(self) -> str:
+        low, high = self.peak_interval
+        return format_bytes(high) if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
+
+    def missing(self) -> str:
+        """What was asked for, and what stood in the way."""
+        found = self.outcome.shortage
+        if found is None:
+            return ""
+        asked, largest = format_bytes(found.requested), format_bytes(found.largest_free)
+        text = f" ({asked} asked for, the largest free block has {largest}"
+        if found.obstacles:
+            count = len(self.outcome.in_the_way)
+            held = format_bytes(found.obstacles[0].in_use)
+            goes = "1 block goes" if count == 1 else f"{count:,} blocks go"
+            text += f"; it fits once {goes}, {held}"
+        return f"{text})"
+
+
+def what_if(
+    record: MemoryRecord,
+    settings: AllocatorSettings | str = "",
+    card: Card | str | SupportsIndex | None = None,
+    *,
+    batch: int | None = None,
+    empty_before: str = "",
+) -> WhatIf:
+    """Run the program of ``record`` under ``settings`` on ``card``.
+
+    Args:
+        record: a recording or a snapshot.
+        settings: as in ``PYTORCH_CUDA_ALLOC_CONF``; the defaults where empty.
+        card: the name of one of `CARDS`, or what a card reports: an amount (``"8 GiB"``) or bytes;
+            None: no limit.
+        batch: samples in the batch; None: as recorded.
+        empty_before: name of a phase before which ``torch.cuda.empty_cache()`` is called.
+
+    Raises:
+        SettingsError: the allocator would not take the settings, or they have no effect here.
+        ValueError: no card has that name, or so little memory; the recording does not know its
+            batch, or has no such phase.
+    """
+    return answer(Rerun(record, batch_of(batch), empty_before), parsed(settings), card_of(card))
+
+
+def smallest_card(
+    record: MemoryRecord, settings: AllocatorSettings | str = "", *, batch: int | None = None
+) -> WhatIf | None:
+    """The answer for the smallest of `CARDS` that the program fits on; None where it fits on none.
+
+    Where the recording ends with a refused request (``is_cut_off``), it is the smallest on which
+    that is served: no smaller one will do.
+
+    Raises:
+        SettingsError: the allocator would not take the settings.
+        ValueError: the recording does not know its batch.
+    """
+    return smallest(Rerun(record, batch_of(batch)), parsed(settings))
+
+
+def answer(rerun: Rerun, settings: AllocatorSettings, card: Card | None) -> WhatIf:
+    """What becomes of a program under ``settings`` on ``card``.
+
+    Raises:
+        SettingsError: the settings have no effect here.
+    """
+    if settings.garbage_collection_threshold and card is None:
+        raise SettingsError("garbage_collection_threshold acts on a card only: name one")
+    outcomes, is_restored = rerun.outcomes(settings, card)
+    peaks = [outcome.peak_reserved for outcome in outcomes]
+    worst = max(outcomes, key=lambda outcome: (not outcome.fits, outcome.peak_reserved))
+    return WhatIf(
+        settings=settings,
+        card=card,
+        batch=rerun.batch,
+        outcome=worst,
+        peak_interval=(min(peaks), max(peaks)),
+        is_certified=is_restored and rerun.covers(worst),
+        num_refused=len(rerun.record.oom_event),
+        is_cut_off=rerun.is_cut_off,
+    )
+
+
+def smallest(rerun: Rerun, settings: AllocatorSettings) -> WhatIf | None:
+    """The answer for the smallest of `CARDS` that it fits on, as far as it is known."""
+    for card in CARDS:
+        if card.usable_bytes >= rerun.at_least:
+            found = answer(rerun, settings, card)
+            if found.outcome.fits:
+                return found
+    return None
+
+
+def without_limit(rerun: Rerun, settings: AllocatorSettings) -> WhatIf:
+    """What a program would take on a card that is large enough, where nothing is collected."""
+    return answer(rerun, replace(settings, garbage_collection_threshold=0.0), None)
+
+
+def sentence(found: WhatIf, peak: tuple[int, int], basis: Basis) -> str:
+    """An answer in words: what it takes, whether it fits, and on what that stands.
+
+    Args:
+        found: the answer.
+        peak: bytes reserved at least and at most, were the card large enough.
+        basis: what the figures stand on.
+    """
+    low, high = peak
+    takes = format_bytes(high) if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
+    card, outcome = found.card, found.outcome
+    text = f"Recorded peak {takes}" if basis == "recorded" else f"Predicted peak {takes}"
+    if found.is_cut_off and outcome.fits:
+        text += f" at least{'' if card is None else f' on {card.name}'}, {GOT_PAST}"
+    elif card is not None and outcome.fits:
+        left = format_bytes(max(0, card.usable_bytes - high))
+        text += f", fits on {card.name}, {left} left"
+        if outcome.num_retries:
+            text += f" after everything unused was given back {_times(outcome.num_retries)}"
+    elif card is not None:
+        text += f", out of memory on {card.name} {_moment(outcome)}{found.missing()}"
+    if basis == "recorded" and outcome.fits:
+        return f"{text}."
+    return (
+        f"{text} ({'certified rules' if found.is_certified else 'rules no trace has confirmed'})."
+    )
+
+
+def _moment(outcome: Outcome) -> str:
+    """When a request was refused; what was there before recording is asked for first."""
+    event = outcome.failed_event
+    return f"at event {event:,}" if event >= 0 else "before the first event"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def parsed(settings: AllocatorSettings | str) -> AllocatorSettings:
+    """Settings from words.
+
+    Raises:
+        SettingsError: the allocator would not take them.
+    """
+    return AllocatorSettings.parse(settings) if isinstance(settings, str) else settings
+
+
+def card_of(card: Card | str | SupportsIndex | None) -> Card | None:
+    """The card that somebody means by a name, an amount (``"8 GiB"``) or bytes.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: no card has that name, or so much or so little memory.
+    """
+    if card is None or isinstance(card, Card):
+        return card
+    if isinstance(card, str):
+        return card_called(card)
+    if isinstance(card, bool) or not hasattr(card, "__index__"):
+        raise TypeError(
+            f"a card is a name, an amount such as '8 GiB' or bytes, got {type(card).__name__}"
+        )
+    return card_of_bytes(operator.index(card))
+
+
+def batch_of(batch: SupportsIndex | None) -> int | None:
+    """How many samples somebody asks for.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: a batch of so few has no samples.
+    """
+    if batch is None:
+        return None
+    if isinstance(batch, bool) or not hasattr(batch, "__index__"):
+        raise TypeError(f"batch is a whole number of samples, got {type(batch).__name__}")
+    samples = operator.index(batch)
+    if samples < 1:
+        raise ValueError(f"a batch of {samples:,} has no samples; it has at least 1")
+    return samples
