@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from dataclasses import replace
 
 from workbench.records import CaptureInfo, Record
 from workbench.records.panel import CaptureKind
@@ -44,6 +45,14 @@ class CaptureStore:
             self._make_room()
         return info.id
 
+    def replace(self, capture_id: str, record: Record) -> None:
+        """Hold ``record`` under an id that is known; one that was let go of stays so."""
+        num_bytes = len(record.to_bytes())
+        with self._lock:
+            held = self._held.get(capture_id)
+            if held is not None:
+                self._held[capture_id] = (replace(held[0], num_bytes=num_bytes), record)
+
     def infos(self) -> tuple[CaptureInfo, ...]:
         """What is held, newest first."""
         with self._lock:
@@ -53,8 +62,11 @@ class CaptureStore:
         """The record called ``capture_id``.
 
         Raises:
-            KeyError: it is not held (any more); the message lists what is.
+            KeyError: it is not held (any more); the message lists what is. The id is empty where
+                a failure has no record.
         """
+        if not capture_id:
+            raise KeyError("this failure has no record: the step was not recorded")
         with self._lock:
             held = self._held.get(capture_id)
             if held is None:

@@ -32,6 +32,8 @@ def snapshot(training: Training) -> dict[str, Any]:
         "step": training.step_count,
         "epoch": training.cursor.epoch,
         "batch": training.cursor.index,
+        "samples": training.cursor.samples_seen,
+        "batch_size": training.cursor.source.batch_size,
         "seed": training.seed,
         "torch_rng": torch.get_rng_state(),
     }

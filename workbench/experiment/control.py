@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextvars
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from workbench.experiment.failure import without_own_frames
+from workbench.experiment.plan import Plan
 from workbench.experiment.probe import StepProbe
 from workbench.experiment.probing import CaptureHandle, Probing
 from workbench.experiment.renew import renew_classes
 from workbench.experiment.run import Run
-from workbench.experiment.runner import Plan
 from workbench.experiment.setup import whole
 from workbench.experiment.views import Delegates
 
@@ -48,6 +49,7 @@ class Control(Delegates):
         """
         if epochs is not None and steps is not None:
             raise ValueError("give epochs or steps, not both")
+        self._end_trials()
         if self._runner.ending:
             self.wait()
         if self._runner.active:
@@ -74,6 +76,7 @@ class Control(Delegates):
         Raises:
             RuntimeError: there is nothing to go on with.
         """
+        self._end_trials()
         if self._runner.active:
             self._runner.submit(self._go_on)
             return Run(self)
@@ -97,8 +100,7 @@ class Control(Delegates):
             RuntimeError: it is training; pause it first.
         """
         steps = whole(count, "count")
-        if self._runner.rehearsing:
-            self.wait()
+        self._end_trials()
         if self._runner.active:
             if self._runner.plan.halt_at is None:
                 raise RuntimeError(f"{self.name} is training; pause it before single steps")
@@ -128,6 +130,7 @@ class Control(Delegates):
         """
         if self.failure is None:
             raise RuntimeError(f"{self.name} is {self.status}; there is no failure to resume from")
+        self._end_trials()
         was_nan, before = self.status == "nan", self.modes
         if modes is not None:
             self.modes = modes
@@ -139,6 +142,42 @@ class Control(Delegates):
         if was_nan and self.modes == before and not renewed:
             self._training.cursor.skip()
         return self.resume()
+
+    def apply_remedy(self, index: int = 0) -> None:
+        """Make the change of one of the failure's remedies, as its code does; then `resume`.
+
+        Args:
+            index: which of ``exp.failure.remedies``; the first is the cheapest that fits.
+
+        Raises:
+            ValueError: there is no such remedy, or the run did not fit with it.
+        """
+        failure = self.failure
+        changes = self._training.changes if failure is not None else ()
+        if failure is None or not 0 <= index < len(changes):
+            known = f"0 to {len(changes) - 1}" if changes else "none, as nothing was tried"
+            raise ValueError(f"there is no remedy {index}; valid are: {known}")
+        remedy = failure.remedies[index]
+        if not remedy.fits:
+            fit = [str(row) for row, one in enumerate(failure.remedies) if one.fits]
+            raise ValueError(
+                f"{remedy.name} was tried and does not fit; those that do: "
+                f"{', '.join(fit) or 'none, so choose a larger card'}"
+            )
+        changes[index].make(self)
+
+    def when_free(self, action: Callable[[], object]) -> None:
+        """Do ``action`` once nothing is computed beside a run; at once where nothing is.
+
+        For those who may not wait, as `run`, `resume` and `step` would for a capture of a run that
+        is over or a prediction. Trials of remedies are ended for it. What ``action`` raises later
+        is said in the status line.
+        """
+        if self._runner.rehearsing:
+            self._runner.cut_short()
+            self._runner.submit(action)
+        else:
+            action()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until no step is being done. An interrupt pauses the run first.
@@ -192,6 +231,12 @@ class Control(Delegates):
 
     # -- inside -----------------------------------------------------------------------------
 
+    def _end_trials(self) -> None:
+        """Wait for what is computed beside a run; trials of remedies end: somebody has chosen."""
+        if self._runner.rehearsing:
+            self._runner.cut_short()
+            self.wait()
+
     def _go_on(self) -> None:
         if not self._runner.go_on() and self.status == "paused":
             self.resume()  # the pause was over before this could be carried out
@@ -228,10 +273,21 @@ class Control(Delegates):
         self.wait()
         error, self._runner.error = self._runner.error, None
         if error is not None:
+            self._note_remedies(error)
             try:
                 raise without_own_frames(error)
             finally:
                 del error  # a frame that holds its own exception would keep the step's tensors
+
+    def _note_remedies(self, error: BaseException) -> None:
+        """What was found to help is said with the error itself."""
+        remedies = (
+            [] if self.failure is None else [one for one in self.failure.remedies if one.fits]
+        )
+        if remedies:
+            lines = [f"{one.name}:\n    {one.code}".replace("\n", "\n    ") for one in remedies]
+            error.add_note("It fits, as was tried, with any of these, then exp.resume():")
+            error.add_note("\n".join(f"  {line}" for line in lines))
 
     def _stop_paused(self) -> None:
         if self.status in ("paused", "exception", "nan"):

@@ -1,14 +1,13 @@
 """What an experiment trains on: one interface over arrays, datasets and loaders.
 
-A `DataSource` gives the batches of one epoch from any position on. Where the order is ours to
-choose (arrays, datasets, loaders with a plain sampler) it is `EpochSampler`'s, and the loader draws
-from a generator of its own, so fetching a batch never moves the global random state.
+What was given is recognised here, and a batch taken apart; `workbench.experiment.sources` has the
+batches. Where their order is ours, the loader draws from a generator of its own, so fetching a
+batch never moves the global random state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -22,97 +21,14 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from workbench.experiment.sampler import EpochSampler, mix
-
-
-class DataError(ValueError):
-    """Data that cannot be trained on; the message says what came in and what is valid."""
-
-
-class DataSource:
-    """Batches of one epoch, in an order of its own."""
-
-    name: str = ""
-    """Class name of what was given, for display."""
-    batch_size: int | None = None
-    num_samples: int | None = None
-    steps_per_epoch: int = 0
-    """0 when it is not known before the epoch has ended."""
-    note: str = ""
-    """What is not guaranteed about the order, in one sentence, or ``""``."""
-    repeats: bool = True
-    """Whether the same epoch gives the same batches when it is asked for again."""
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of ``epoch`` (from 0), without the first ``start``."""
-        raise NotImplementedError(f"{type(self).__name__} must give batches")
-
-
-_BATCHES_AT_ONCE = 256
-"""The order is cut for so many batches at a time: one call for all is cheaper than one for each."""
-
-
-class ArraySource(DataSource):
-    """A pair of arrays in memory: a batch is one indexing operation per array."""
-
-    def __init__(
-        self, inputs: torch.Tensor, targets: torch.Tensor, batch_size: int, seed: int, shuffle: bool
-    ) -> None:
-        self.name = "arrays"
-        self.inputs, self.targets = inputs, targets
-        self.batch_size = self._size = batch_size
-        self.num_samples = len(inputs)
-        self.steps_per_epoch = -(-len(inputs) // batch_size)
-        self.sampler = EpochSampler(len(inputs), seed, shuffle=shuffle)
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """Pairs ``(inputs, targets)``, the last one smaller where the size does not divide."""
-        self.sampler.set_epoch(epoch)
-        order = self.sampler.indices()[start * self._size :].to(self.inputs.device)
-        if len(order) == 0:
-            return  # nothing is left of the epoch, and `split` would make one empty part of it
-        for stretch in order.split(self._size * _BATCHES_AT_ONCE):
-            for rows in stretch.split(self._size):
-                yield self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
-
-
-class LoaderSource(DataSource):
-    """A `DataLoader` rebuilt around `EpochSampler`; all its other settings are kept."""
-
-    def __init__(self, loader: DataLoader[Any], seed: int, *, shuffle: bool, name: str) -> None:
-        self.name = name
-        self.seed = seed
-        dataset = cast(Any, loader.dataset)
-        self.sampler = EpochSampler(len(dataset), seed, shuffle=shuffle)
-        self.generator = torch.Generator()
-        self.batch_size = loader.batch_size
-        self.num_samples = len(dataset)
-        self.loader = _rebuilt(loader, self.sampler, self.generator)
-        self.steps_per_epoch = len(self.loader)
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The loader's own batches, from the ``start``-th on."""
-        self.sampler.set_epoch(epoch, start * (self.batch_size or 1))
-        self.generator.manual_seed(mix(self.seed, epoch, stream=1))
-        return iter(self.loader)
-
-
-class ForeignSource(DataSource):
-    """An iterable whose order is its own: used as it is."""
-
-    repeats = False
-
-    def __init__(self, loader: Any, name: str, why: str) -> None:
-        self.name = name
-        self.loader = loader
-        self.batch_size = getattr(loader, "batch_size", None)
-        self.steps_per_epoch = _length(loader)
-        self.num_samples = _length(getattr(loader, "dataset", None)) or None
-        self.note = f"order of samples is the loader's own ({why}): a resume cannot repeat it"
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:  # noqa: ARG002 - its own order
-        """A new pass over the loader; ``start`` batches are fetched and left out."""
-        return islice(iter(self.loader), start, None)
+from workbench.experiment.sources import (
+    ArraySource,
+    DataError,
+    DataSource,
+    ForeignSource,
+    LoaderSource,
+    length,
+)
 
 
 def data_source(
@@ -200,6 +116,14 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
+def batch_size_of(inputs: Any, targets: Any) -> int:
+    """Samples in a batch: the rows of its labels, else of its first input; -1 if neither says."""
+    for tensor in (*tensors_in(targets), *tensors_in(inputs)):
+        if tensor.ndim:
+            return len(tensor)
+    return -1
+
+
 def _of_arrays(
     pair: tuple[Any, Any], batch_size: int, seed: int, *, shuffle: bool, what: str
 ) -> DataSource:
@@ -247,12 +171,12 @@ def _of_loader(loader: DataLoader[Any], seed: int, what: str) -> DataSource:
     name = type(cast(Any, loader.dataset)).__name__
     if isinstance(loader.dataset, IterableDataset):
         return ForeignSource(loader, name, "an IterableDataset")
-    if _length(loader) == 0:
+    if length(loader) == 0:
         hint = "with drop_last, it holds less than one batch" if loader.drop_last else "no samples"
         raise DataError(f"{what} is a DataLoader without batches ({hint}); give at least one batch")
     plain = type(loader.sampler) in (RandomSampler, SequentialSampler)
     whole = not getattr(loader.sampler, "replacement", False) and (
-        _length(loader.sampler) == _length(loader.dataset)
+        length(loader.sampler) == length(loader.dataset)
     )
     ours = type(loader) is DataLoader and type(loader.batch_sampler) is BatchSampler
     if plain and whole and ours:
@@ -261,27 +185,6 @@ def _of_loader(loader: DataLoader[Any], seed: int, what: str) -> DataSource:
     kept = loader.sampler if loader.batch_size is not None else loader.batch_sampler
     why = type(kept).__name__ if type(loader) is DataLoader else type(loader).__name__
     return ForeignSource(loader, name, why)
-
-
-def _rebuilt(
-    loader: DataLoader[Any], sampler: EpochSampler, generator: torch.Generator
-) -> DataLoader[Any]:
-    settings: dict[str, Any] = {
-        "num_workers": loader.num_workers,
-        "collate_fn": loader.collate_fn,
-        "pin_memory": loader.pin_memory,
-        "drop_last": loader.drop_last,
-        "timeout": loader.timeout,
-        "worker_init_fn": loader.worker_init_fn,
-        "in_order": loader.in_order,
-    }
-    if loader.num_workers > 0:
-        settings["prefetch_factor"] = loader.prefetch_factor
-        settings["persistent_workers"] = loader.persistent_workers
-        settings["multiprocessing_context"] = loader.multiprocessing_context
-    return DataLoader(
-        loader.dataset, loader.batch_size, sampler=sampler, generator=generator, **settings
-    )
 
 
 def _tensor(array: Any, what: str) -> torch.Tensor:
@@ -327,8 +230,12 @@ def _is_hugging_face(data: Any) -> bool:
     return type(data).__module__.startswith("datasets.") and hasattr(data, "with_format")
 
 
-def _length(sized: Any) -> int:
-    try:
-        return len(sized)
-    except TypeError:
-        return 0
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Every tensor in a part of a batch, in its order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[str, Any]", value).values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in cast("list[Any]", value) for tensor in tensors_in(item)]
+    return []

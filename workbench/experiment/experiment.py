@@ -108,7 +108,7 @@ class Experiment(Control):
         ]
         if sources[0] is None:
             raise ValueError("train is None; give a Dataset, a DataLoader or a pair of arrays")
-        modeset = find_modes(modes, place)
+        modeset = find_modes(modes, place, model)
         loss_of_batch = Loss(loss)
         loss_of_batch.to(place)
         made = make_optimizer(optimizer, move(model, place), lr=lr)

@@ -39,6 +39,8 @@ def facts(training: Training, model: str, memory: str) -> tuple[Fact, ...]:
         "Optimizer": describe_optimizer(training.optimizer),
         "Memory": memory,
     }
+    if training.card is not None:
+        rows["Card"] = f"played: {training.card.limit}; exp.card = None ends it"
     return tuple(Fact(label=label, value=value) for label, value in rows.items())
 
 
@@ -61,6 +63,7 @@ def run_facts(experiment: Delegates) -> dict[str, Any]:
         "epoch": experiment.epoch,
         "best_accuracy": experiment.best_accuracy,
         "seed": experiment.seed,
+        "card": experiment.card,
         "versions": versions(),
         "process": {"host": platform.node(), "pid": os.getpid()},
         "created_at": experiment.created_at,

@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import linecache
 import traceback
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from workbench.experiment.source import is_own_file, is_user_file, source_line
+from workbench.experiment.source import is_own_file, is_user_file
 from workbench.experiment.values import values_on
 from workbench.records import CodeLine, Fact, Failure, SourceLine
+from workbench.records.source import source_line
 
 _AROUND = 2
 """Lines of code shown before and after the failing one."""
@@ -54,6 +56,16 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
         num_frames=len(frames),
         num_user_frames=len(mine),
         step=step,
+    )
+
+
+def at_line(failure: Failure, source: SourceLine) -> Failure:
+    """``failure`` at a line of the user's that was on no stack: it made what backward worked on."""
+    return replace(
+        failure,
+        source=source,
+        scope=f"{source.function}, backward" if source.function else "backward",
+        code=_lines(source.filename, source.line),
     )
 
 
@@ -102,13 +114,14 @@ def _scope(focus: _Frame | None) -> str:
 
 
 def _code(focus: _Frame | None) -> tuple[CodeLine, ...]:
-    if focus is None:
-        return ()
-    lines = linecache.getlines(focus.filename)
-    first = max(1, focus.lineno - _AROUND)
-    last = min(len(lines), focus.lineno + _AROUND)
+    return () if focus is None else _lines(focus.filename, focus.lineno)
+
+
+def _lines(filename: str, lineno: int) -> tuple[CodeLine, ...]:
+    lines = linecache.getlines(filename)
+    first, last = max(1, lineno - _AROUND), min(len(lines), lineno + _AROUND)
     return tuple(
-        CodeLine(line=at, text=lines[at - 1].rstrip("\n"), current=at == focus.lineno)
+        CodeLine(line=at, text=lines[at - 1].rstrip("\n"), current=at == lineno)
         for at in range(first, last + 1)
     )
 

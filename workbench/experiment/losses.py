@@ -76,11 +76,15 @@ class Loss:
             DataError: the first thing found wrong, in one sentence.
         """
         check_logits(logits)
-        if self.function is None:
-            self.function = _choose(logits, targets)
+        self.choose(logits, targets)
         problem = self._problem(logits, targets)
         if problem:
             raise DataError(problem)
+
+    def choose(self, logits: torch.Tensor, targets: Any) -> None:
+        """Choose the loss where none was given, by shapes and types alone."""
+        if self.function is None:
+            self.function = _choose(logits, targets)
 
     def __call__(self, logits: torch.Tensor, targets: Any) -> torch.Tensor:
         """The loss, a scalar with a graph."""

@@ -10,6 +10,7 @@ Gradients are measured after the step, except where they are clipped: then befor
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,7 @@ from workbench.experiment.losses import counted
 from workbench.experiment.step import StepResult
 
 if TYPE_CHECKING:
+    from workbench.experiment.experiment import Experiment
     from workbench.experiment.scalars import ScalarLog
     from workbench.experiment.training import Training
 
@@ -34,6 +36,8 @@ class Measures:
         self._scalars = scalars
         self.flow = FlowLog()
         """Gradient norm of every module, over the sampled steps."""
+        self.readers: list[Callable[[int], None]] = []
+        """What else is to be logged of a sampled step; called with its number, see `on_sample`."""
         self.samples_per_s: float | None = None
         self.steps_per_s: float | None = None
         self._next = 0.0
@@ -97,6 +101,8 @@ class Measures:
         rate = training.learning_rate
         if rate is not None:
             self._scalars.add("train/learning_rate", step, rate)
+        for reader in tuple(self.readers):
+            reader(step)
 
     def _measure_gradients(self, training: Training, step: int) -> torch.Tensor | None:
         return self.flow.take(training.model, training.parameters, step)
@@ -108,6 +114,22 @@ class Measures:
             self.samples_per_s = _blend(self.samples_per_s, self._samples / seconds, weight)
             self.steps_per_s = _blend(self.steps_per_s, self._steps / seconds, weight)
         self._at, self._steps, self._samples = now, 0, 0
+
+
+def on_sample(experiment: Experiment, reader: Callable[[int], None]) -> Callable[[], None]:
+    """Call ``reader`` with the number of every step whose details are logged; returns what ends it.
+
+    It runs on the training thread between two steps, at most `PER_SECOND` times a second: it must
+    be quick, read nothing off the device and raise nothing.
+    """
+    readers = experiment._training.measures.readers  # pyright: ignore[reportPrivateUsage] - the same package
+    readers.append(reader)
+
+    def remove() -> None:
+        if reader in readers:
+            readers.remove(reader)
+
+    return remove
 
 
 def accuracy_of(logits: torch.Tensor, targets: Any, ignore_index: int) -> torch.Tensor | None:

@@ -3,26 +3,31 @@
 It exists while steps are being done. A pause ends it, a resume starts a new one: the state of the
 training lies in `Training`, not on a stack, so a paused experiment holds no thread and can be
 freed. Commands are queued and carried out between two steps; while no thread runs, the caller
-carries them out itself. A second thread, the *pulse*, reads scalars ten times a second and writes
-``run.json``.
+carries them out itself. Work that takes long (`attend`) keeps the runner busy, but nobody waits for
+its lock: what is asked for meanwhile is queued. A second thread, the *pulse*, reads scalars ten
+times a second and writes ``run.json``.
 """
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import torch
 
 from workbench.experiment.events import RunStarted
 from workbench.experiment.failure import failure_of
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.nonfinite import nan_failure
 from workbench.experiment.openmp import release_team
+from workbench.experiment.out_of_memory import Trials, remedied, survive
+from workbench.experiment.plan import Plan
 from workbench.experiment.rehearsal import rehearse
 from workbench.records import Failure
 from workbench.records.panel import Status
@@ -32,47 +37,27 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 PULSE_S = 0.1
+_OUT_OF_MEMORY = "step {step:,}: out of memory; paused, step not applied, nothing lost"
 
 log = logging.getLogger("workbench")
 
 
-@dataclass(slots=True)
-class Plan:
-    """Where a run ends: at a number of steps or of epochs, counted from the very first."""
+class _Stretch(NamedTuple):
+    """Who is at the training, or was last."""
 
-    until_step: int | None = None
-    until_epoch: int | None = None
-    halt_at: int | None = None
-    """Pause once so many steps are done (single-stepping)."""
+    thread: threading.Thread
+    over: threading.Event
+    is_ours: bool
+    """Whether the thread was begun for it and ends with it; else it is a caller's."""
 
-    def reached(self, training: Training) -> bool:
-        """Whether the run is over. Single steps asked for past its end make it longer."""
-        if self.until_step is not None:
-            over = training.step_count >= self.until_step
-        else:
-            over = self.until_epoch is not None and training.cursor.epoch >= self.until_epoch
-        if over and self.halt_at is not None and training.step_count < self.halt_at:
-            if self.until_step is not None:
-                self.until_step = self.halt_at
-            else:
-                self.until_epoch = training.cursor.epoch + 1
-            return False
-        return over
 
-    def lengthen(self, epochs: int, current: int) -> None:
-        """End so many epochs later (or sooner, but not before the one under way)."""
-        if self.until_epoch is not None:
-            self.until_epoch = max(self.until_epoch + epochs, current + 1)
+class _Long(NamedTuple):
+    """A command that takes long: carried out without the lock."""
 
-    def total_steps(self, training: Training) -> int:
-        """The step at which it ends; 0 while the length of an epoch is unknown."""
-        cursor = training.cursor
-        if self.until_step is not None:
-            return self.until_step
-        if not cursor.steps_per_epoch or self.until_epoch is None:
-            return 0
-        epochs = self.until_epoch - cursor.epoch
-        return training.step_count - cursor.index + epochs * cursor.steps_per_epoch
+    work: Callable[[], None]
+
+    def __call__(self) -> None:
+        self.work()
 
 
 class Runner:
@@ -88,19 +73,26 @@ class Runner:
         self._checkpoints = checkpoints
         self._beat = beat
         self._gate = threading.RLock()
-        self._commands: deque[Callable[[], None]] = deque()
+        self._commands: deque[Callable[[], object]] = deque()
         self._halt: Literal["", "pause", "stop"] = ""
         self._keep_error = False
         self._rehearsal = False
+        self._cut = False
+        """Whether trials of remedies are to end."""
         self._active = False
-        self._thread: threading.Thread | None = None
-        self._over = threading.Event()
-        self._over.set()
+        self._stretch: _Stretch | None = None
 
     @property
     def active(self) -> bool:
         """Whether the thread is doing steps."""
         return self._active
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the thread that does steps is the one that asks."""
+        stretch = self._stretch
+        here = threading.current_thread()
+        return self._active and stretch is not None and stretch.thread is here
 
     @property
     def ending(self) -> bool:
@@ -110,8 +102,12 @@ class Runner:
 
     @property
     def rehearsing(self) -> bool:
-        """Whether the thread computes a step that is not applied."""
+        """Whether something is computed that is no step of a run: a capture, trials, `attend`."""
         return self._active and self._rehearsal
+
+    def cut_short(self) -> None:
+        """End trials of remedies, if any are under way, at the next request for memory."""
+        self._cut = True
 
     def go_on(self) -> bool:
         """Forget a pause that has not happened yet; False where nothing runs any more."""
@@ -140,27 +136,52 @@ class Runner:
         with self._gate:
             if self._active:
                 return
-            self._active, self._halt, self._rehearsal = True, "", True
+            self._occupy()
             self._begin(context, self._rehearse)
 
     def _begin(self, context: Context, work: Callable[[], None]) -> None:
         release_team()
-        self._over, before = threading.Event(), self._over
-        self._thread = threading.Thread(
+        over, before = threading.Event(), self._stretch
+        thread = threading.Thread(
             target=context.run,
-            args=(self._work, work, before, self._over),
+            args=(self._work, work, before, over),
             name="workbench-runner",
             daemon=True,
         )
-        self._thread.start()
+        self._stretch = _Stretch(thread, over, is_ours=True)
+        thread.start()
 
-    def submit(self, command: Callable[[], None]) -> None:
-        """Carry out ``command`` at the next step boundary; at once where nothing runs."""
+    def submit(self, command: Callable[[], object]) -> None:
+        """Carry out ``command``, which is short, at the next step boundary; else at once."""
         with self._gate:
             if self._active:
                 self._commands.append(command)
             else:
                 command()
+
+    def attend(self, work: Callable[[], None]) -> None:
+        """Do ``work``, which takes long, at the next step boundary; else at once, on this thread.
+
+        The runner is busy meanwhile as in a rehearsal; what is asked of it waits in the queue, and
+        who asks does not wait.
+        """
+        here = threading.current_thread()
+        with self._gate:
+            if self._active:
+                self._commands.append(_Long(work))
+                return
+            before = mine = self._stretch
+            if before is None or before.over.is_set() or before.thread is not here:
+                mine = self._stretch = _Stretch(here, threading.Event(), is_ours=False)
+            self._occupy()
+        try:
+            if before is not None and mine is not before:
+                before.over.wait()
+            work()
+        finally:
+            self._idle()
+            if mine is not None and mine is not before:
+                mine.over.set()
 
     def halt(self, how: Literal["pause", "stop"]) -> None:
         """Pause or stop at the next step boundary; nothing happens where nothing runs."""
@@ -175,23 +196,26 @@ class Runner:
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no thread of this runner is left; False if ``timeout`` seconds passed."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        thread: threading.Thread | None = None
-        while self._thread is not thread:  # a step asked for at the very end begins a new thread
-            thread, over = self._thread, self._over
-            if thread is None or thread is threading.current_thread():
+        last: _Stretch | None = None
+        while self._stretch is not last:  # a step asked for at the very end begins a new thread
+            last = self._stretch
+            if last is None or last.thread is threading.current_thread():
                 return True
             # an interrupt inside Thread.join marks a live thread as ended (bpo-45274): wait first
-            if not over.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not last.over.wait(left):
                 return False
-            thread.join()
+            if last.is_ours:
+                last.thread.join()
         return True
 
     # -- the thread -------------------------------------------------------------------------
 
     def _work(
-        self, work: Callable[[], None], before: threading.Event, over: threading.Event
+        self, work: Callable[[], None], before: _Stretch | None, over: threading.Event
     ) -> None:
-        before.wait()
+        if before is not None:
+            before.over.wait()
         ended = threading.Event()
         pulse = threading.Thread(
             target=_pulse, args=(ended, self._beat), name="workbench-pulse", daemon=True
@@ -276,7 +300,49 @@ class Runner:
             status = "exception"
             failure = self._described(error)
             text = f"step {step:,}: {type(error).__name__}; run stopped, nothing lost"
+        if isinstance(error, torch.OutOfMemoryError):
+            failure = survive(training, error, failure)
+            text = _OUT_OF_MEMORY.format(step=step)
         self._end(status, text, failure)
+        if failure.capture and self._halt != "stop":
+            self._look_for_remedies(failure)
+
+    def _look_for_remedies(self, failure: Failure) -> None:
+        """On a thread that begins when this one ends; the failure is told already."""
+        with self._gate:
+            if self.training.board.failure is not failure:
+                return  # somebody has stopped or gone on meanwhile
+            if self._active:
+                self._commands.append(lambda: self._look_for_remedies(failure))
+            else:
+                self._occupy()
+                self._cut = False
+                self._begin(contextvars.copy_context(), lambda: self._try_remedies(failure))
+
+    def _try_remedies(self, failure: Failure) -> None:
+        """Try what would help until somebody runs, resumes or stops."""
+        board, step = self.training.board, self.training.step_count
+
+        def cancelled() -> bool:
+            return bool(self._halt) or self._cut
+
+        def between() -> None:
+            while self._commands and not cancelled():
+                self._after_the_end(self._commands.popleft())
+
+        def say(text: str) -> None:
+            board.say(text, step)
+
+        trials = Trials(say, cancelled, between)
+        found = failure
+        try:
+            found = remedied(self.training, failure, trials)
+        except BaseException:
+            log.exception("remedies could not be tried")
+        if board.failure is not failure:  # it is no longer so
+            self._end(board.status, board.message, board.failure)
+            return
+        self._end(board.status, _with_first(failure, found), found)
 
     def _described(self, error: BaseException) -> Failure:
         training = self.training
@@ -302,10 +368,41 @@ class Runner:
         with self._gate:
             self._active = self._rehearsal = False
             training.board.change(status, message, training.step_count, failure)
-            while self._commands:
-                self._after_the_end(self._commands.popleft())
+            work = self._late()
+        while work is not None:
+            self._after_the_end(work)
+            work = self._next_late()
 
-    def _after_the_end(self, command: Callable[[], None]) -> None:
+    def _idle(self) -> None:
+        """`attend` is over: what was asked for meanwhile is carried out."""
+        while (work := self._next_late()) is not None:
+            self._after_the_end(work)
+
+    def _next_late(self) -> Callable[[], object] | None:
+        with self._gate:
+            self._active = self._rehearsal = False
+            return self._late()
+
+    def _late(self) -> Callable[[], object] | None:
+        """Carry out what came too late for a step; work that takes long is given back instead.
+
+        Held: the gate. Where there is such work, the runner is busy with it already; where one of
+        the commands has begun a new run, that does the rest.
+        """
+        while self._commands:
+            if isinstance(self._commands[0], _Long):
+                if self._active:
+                    return None
+                self._occupy()
+                return self._commands.popleft()
+            self._after_the_end(self._commands.popleft())
+        return None
+
+    def _occupy(self) -> None:
+        """Be busy with what is no run."""
+        self._active, self._halt, self._rehearsal = True, "", True
+
+    def _after_the_end(self, command: Callable[[], object]) -> None:
         """Carry out a command that came too late for a step; its fault is said, not raised."""
         try:
             command()
@@ -336,6 +433,13 @@ def _doing(training: Training) -> str:
         batch, epoch = training.cursor.index + 1, training.cursor.epoch + 1
         return f"while the data was fetched for batch {batch:,} of epoch {epoch:,}"
     return ""
+
+
+def _with_first(failure: Failure, found: Failure) -> str:
+    """The status line once remedies were tried."""
+    text = _OUT_OF_MEMORY.format(step=failure.step)
+    fitting = [remedy for remedy in found.remedies if remedy.fits]
+    return f"{text}. It would fit with {fitting[0].name}" if fitting else text
 
 
 def _sentence(status: Status, training: Training) -> str:

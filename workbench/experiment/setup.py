@@ -59,8 +59,8 @@ def find_device(device: str | torch.device) -> torch.device:
     return _indexed(wanted)
 
 
-def find_modes(text: Any, device: torch.device) -> ModeSet:
-    """The modes of ``text``, if this machine can run them.
+def find_modes(text: Any, device: torch.device, model: nn.Module) -> ModeSet:
+    """The modes of ``text``, if this machine and ``model`` can run them.
 
     Raises:
         TypeError: ``text`` is no string.
@@ -70,7 +70,7 @@ def find_modes(text: Any, device: torch.device) -> ModeSet:
     if not isinstance(text, str):
         raise TypeError(f"modes is a {type(text).__name__}; give text such as 'compile+bf16'")
     modeset = ModeSet.parse(text, device)
-    problem = modeset.unavailable()
+    problem = modeset.unavailable() or modeset.refusal(model)
     if problem:
         raise ValueError(problem)
     return modeset

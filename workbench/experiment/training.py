@@ -29,19 +29,24 @@ from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
 from workbench.experiment.optimizers import Schedule, learning_rate, scale_learning_rate
+from workbench.experiment.out_of_memory import play
 from workbench.experiment.probing import Probing
 from workbench.experiment.rehearsal import noted
 from workbench.experiment.rng import RandomState
 from workbench.experiment.scalars import ScalarLog
+from workbench.experiment.state_copy import copy_at_risk, undo
 from workbench.experiment.step import StepResult, probed_step, train_step
 from workbench.experiment.swap import swap
 from workbench.experiment.switch import describe_switch, first_step
-from workbench.experiment.validation import validate
+from workbench.experiment.validation import validated
 from workbench.modes import ModeSet
 from workbench.modes.effects import StepTimings
 from workbench.records import CarryRow
 
 if TYPE_CHECKING:
+    from workbench.allocator.limit import CardLimit
+    from workbench.experiment.changes import Change
+    from workbench.experiment.out_of_memory import CardPlayer
     from workbench.experiment.validation import Validation
 
 log = logging.getLogger("workbench")
@@ -93,6 +98,10 @@ class Training:
         """Whether validation was at work when something was raised."""
         self.rehearsing = False
         """Whether the step under way is undone afterwards (`workbench.experiment.rehearsal`)."""
+        self.card: CardPlayer | None = None
+        """Plays a card that steps and validations run on; None: they run on what is there."""
+        self.changes: tuple[Change, ...] = ()
+        """What each remedy of the failure changes."""
         self._epoch_over = False
         self._adopt()
 
@@ -161,21 +170,22 @@ class Training:
             return False
         started = time.perf_counter()
         switching = self.attached is not self._modeset
-        self.guard.remember(exactly=switching)
+        self.guard.remember(exactly=switching or self.card is not None)
+        kept = copy_at_risk(self, switching=switching)
         try:
             if switching:
                 result = first_step(self, batch)
-            elif self.probes:
-                result = self._probed(batch)
+            elif self.probes or self.card is not None:
+                result = self.run_step(batch)
             else:
                 result = train_step(self, batch)
                 self.timings.add(self._modes, time.perf_counter() - started)
         except NonFiniteError:
             self.measures.refused(self)
-            self._undo()
+            undo(self, kept)
             raise
         except BaseException:
-            self._undo()
+            undo(self, kept)
             raise
         self.cursor.done()
         self.step_count += 1
@@ -192,17 +202,11 @@ class Training:
             self._end_epoch()
         return True
 
-    def _undo(self) -> None:
-        """Back to before the step; what was raised in it stays the error that is reported."""
-        try:
-            self.guard.restore()
-            self.optimizer.zero_grad()
-        except Exception:
-            # after a CUDA assert every call into the device raises
-            log.exception("the state before step %d could not be restored", self.step_count + 1)
-
     def run_step(self, batch: Any) -> StepResult:
-        """One step, probed or plain."""
+        """One step, probed or plain, on the card that is played."""
+        if self.card is not None:
+            with self.card.at_work("step", batch):
+                return self._probed(batch) if self.probes else train_step(self, batch)
         return self._probed(batch) if self.probes else train_step(self, batch)
 
     def _probed(self, batch: Any) -> StepResult:
@@ -238,30 +242,11 @@ class Training:
     def _end_epoch(self) -> None:
         confusion = None
         if self.val is not None:
-            confusion = self._validate(self.val).confusion
+            confusion = validated(self, self.val).confusion
         self.schedule.after_epoch(self._epoch_loss)
         self._epoch_over = False
         self.cursor.next_epoch()
         self.board.emit(EpochDone(self.step_count, self.cursor.epoch, confusion))
-
-    def _validate(self, source: DataSource) -> Validation:
-        self.validating, started = True, time.perf_counter()
-        self.random.save()  # what is drawn in validation must not change the training
-        try:
-            found = validate(self, source)
-        finally:
-            self.random.restore()
-        self.validating = False
-        self.last_validation = found
-        self._log_validation(found)
-        self.measures.leave_out(time.perf_counter() - started)
-        return found
-
-    def _log_validation(self, found: Validation) -> None:
-        self.scalars.add("val/loss", self.step_count, found.loss)
-        if found.accuracy is not None:
-            self.scalars.add("val/accuracy", self.step_count, found.accuracy)
-            self.best_accuracy = max(found.accuracy, self.best_accuracy or 0.0)
 
     def _epoch_loss(self) -> float | None:
         if self.val is not None and self.last_validation is not None:
@@ -298,6 +283,31 @@ class Training:
             self.board.mark(self.step_count, text)
         self.board.emit(ModesChanged(self.step_count, str(before), str(modeset)))
         self.board.say(f"step {self.step_count:,}: next step runs with {text}", self.step_count)
+
+    def set_card(self, limit: CardLimit | None) -> None:
+        """Run steps as on a card from the next one on, or on what is there."""
+        play(self, limit)
+        text = "on what is there" if limit is None else f"as on a card of {limit}"
+        if self.step_count:
+            self.board.mark(self.step_count, "no card" if limit is None else str(limit))
+        self.board.say(f"step {self.step_count:,}: next step runs {text}", self.step_count)
+
+    def set_batches(self, train: DataSource | None, val: DataSource | None) -> None:
+        """Go on with the same samples in batches of another size; None: as they are.
+
+        What is left of the epoch is cut anew, so no sample is lost or seen twice; steps counted so
+        far stay counted. Step times of the old size are forgotten, as they compare with nothing.
+        """
+        if val is not None:
+            self.val = val
+        if train is None:
+            return
+        self.cursor.resize(train)
+        self.timings = StepTimings()
+        text = f"batch {train.batch_size:,}"
+        if self.step_count:
+            self.board.mark(self.step_count, text)
+        self.board.say(f"step {self.step_count:,}: next step has {text}", self.step_count)
 
     def detach_modes(self) -> None:
         """Leave the model as it was given, until the next step."""

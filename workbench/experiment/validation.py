@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_CLASSES = 1000
 """No confusion matrix past this: nobody could read it."""
+_NOTHING = nullcontext()
 
 
 @dataclass(frozen=True)
@@ -43,18 +45,47 @@ def validate(training: Training, source: DataSource) -> Validation:
         DataError: the source gave no batch.
         Exception: whatever the user's code raised; the flags are put back all the same.
     """
-    tally = _Tally(training.device, training.loss.ignore_index)
+    tally = Tally(training.device, training.loss.ignore_index)
     with evaluating(training.model), torch.no_grad():
         for batch in source.batches(0):
-            inputs, targets = split(batch)
-            inputs, targets = (to_device(part, training.device) for part in (inputs, targets))
-            with training.modeset.forward_context():
-                logits = logits_of(call(training.model, inputs))
-                loss = training.loss(logits, targets)
-            tally.add(loss, logits, targets)
+            card = training.card
+            with _NOTHING if card is None else card.at_work("validation", batch):
+                evaluate(training, batch, tally)
     if tally.num_samples == 0:
         raise DataError(f"val gave no batch ({source.name}); give at least one, or leave val out")
     return tally.result()
+
+
+def validated(training: Training, source: DataSource) -> Validation:
+    """`validate` as the end of an epoch does it: logged, timed apart, drawing nothing.
+
+    Raises:
+        Exception: as `validate`; ``training.validating`` then stays true until one goes through.
+    """
+    training.validating, started = True, time.perf_counter()
+    training.random.save()  # what is drawn in validation must not change the training
+    try:
+        found = validate(training, source)
+    finally:
+        training.random.restore()
+    training.validating = False
+    training.last_validation = found
+    training.scalars.add("val/loss", training.step_count, found.loss)
+    if found.accuracy is not None:
+        training.scalars.add("val/accuracy", training.step_count, found.accuracy)
+        training.best_accuracy = max(found.accuracy, training.best_accuracy or 0.0)
+    training.measures.leave_out(time.perf_counter() - started)
+    return found
+
+
+def evaluate(training: Training, batch: Any, tally: Tally) -> None:
+    """Add one batch to what was found so far."""
+    inputs, targets = split(batch)
+    inputs, targets = (to_device(part, training.device) for part in (inputs, targets))
+    with training.modeset.forward_context():
+        logits = logits_of(call(training.model, inputs))
+        loss = training.loss(logits, targets)
+    tally.add(loss, logits, targets)
 
 
 @contextmanager
@@ -69,7 +100,7 @@ def evaluating(model: nn.Module) -> Generator[None]:
             module.training = flag
 
 
-class _Tally:
+class Tally:
     """Sums on the device; reads them once at the end."""
 
     def __init__(self, device: torch.device, ignore_index: int) -> None:
@@ -81,6 +112,7 @@ class _Tally:
         self._confusion: torch.Tensor | None = None
 
     def add(self, loss: torch.Tensor, logits: torch.Tensor, targets: Any) -> None:
+        """Count a batch."""
         count = len(logits) if logits.ndim else 1
         self.num_samples += count
         self._loss += loss.float() * count
@@ -101,6 +133,7 @@ class _Tally:
         self._confusion = counts if self._confusion is None else self._confusion + counts
 
     def result(self) -> Validation:
+        """Read the sums off the device."""
         confusion = self._confusion
         if confusion is not None:
             side = int(len(confusion) ** 0.5 + 0.5)

@@ -28,6 +28,8 @@ class Mode:
     label: ClassVar[str] = ""
     default: ClassVar[str] = ""
     values: ClassVar[tuple[str, ...]] = ()
+    more_values: ClassVar[str] = ""
+    """What else may be a value, in words, where that depends on the model."""
     order: ClassVar[int] = 0
     """Order of application to the model, ascending."""
     unguarded: ClassVar[bool] = False
@@ -45,6 +47,14 @@ class Mode:
         Probed once per process and device; ``refresh()`` on the registry forgets the answers.
         """
         raise NotImplementedError(f"{cls.__name__} must list its choices")
+
+    def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:  # noqa: ARG002 - as below
+        """`choices`, and those that only ``model`` has."""
+        return self.choices(self.device)
+
+    def refusal(self, model: nn.Module) -> str:  # noqa: ARG002 - for those that depend on it
+        """Why ``model`` cannot run under this value, what is valid and what to do, or ``""``."""
+        return ""
 
     @classmethod
     def needs(cls, device: torch.device) -> str:  # noqa: ARG003 - for those that override it

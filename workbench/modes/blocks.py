@@ -29,6 +29,15 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     return _repeated(model) or [child for child in model.children() if _is_block(child)]
 
 
+def blocks_in(module: nn.Module) -> list[nn.Module]:
+    """The blocks directly in a container; of any other module, itself where it is one."""
+    if isinstance(module, _CONTAINERS):
+        inside = [child for child in module.children() if _is_block(child)]
+        if inside or isinstance(module, _UNCALLABLE):
+            return inside
+    return [module] if _is_block(module) else []
+
+
 def _repeated(model: nn.Module) -> list[nn.Module]:
     counts = Counter(type(child) for child in _listed(model))
     repeated = {id(child) for child in _listed(model) if counts[type(child)] > 1}

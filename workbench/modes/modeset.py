@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from workbench.modes.base import Mode
+from workbench.modes.checkpointing import Checkpoint
 from workbench.modes.compile import Compile
 from workbench.modes.registry import displayed_modes, mode_class, mode_classes
 
@@ -41,6 +42,7 @@ class ModeSet:
         acting = [mode for mode in self if mode.value != mode.default]
         self._text = self.text_with("", "")
         self._tell_compile(acting)
+        self._tell_checkpoint(acting)
         self.compiled = self._modes[Compile.name].value != Compile.default
         self.forward_context = _forward_context(acting)
         self.backward = _last(acting, "backward") or _plain_backward
@@ -56,7 +58,7 @@ class ModeSet:
                 lists what is valid.
         """
         values: dict[str, str] = {}
-        tokens = [token.strip().lower() for token in text.split("+")] if text.strip() else []
+        tokens = [token.strip() for token in text.split("+")] if text.strip() else []
         for token in tokens:
             name, value = _read(token)
             if name in values:
@@ -129,6 +131,16 @@ class ModeSet:
                 return reason
         return None
 
+    def refusal(self, model: nn.Module) -> str:
+        """Why ``model`` cannot run under the set, in one sentence, or ``""``."""
+        return next(filter(None, (mode.refusal(model) for mode in self)), "")
+
+    def _tell_checkpoint(self, acting: list[Mode]) -> None:
+        """What was chosen for a forward is chosen for the second too; torch replays autocast."""
+        mode = self._modes[Checkpoint.name]
+        if isinstance(mode, Checkpoint):
+            mode.again = tuple(other.forward_context for other in acting if other.unguarded)
+
     def _tell_compile(self, acting: list[Mode]) -> None:
         compile_mode = self._modes[Compile.name]
         if isinstance(compile_mode, Compile):
@@ -140,11 +152,13 @@ class ModeSet:
 def _read(token: str) -> tuple[str, str]:
     """A token as (mode name, value)."""
     name, colon, value = (part.strip() for part in token.partition(":"))
+    name = name.lower()
     if not colon and name in mode_class("precision").values:
         return "precision", name
     if not any(cls.name == name for cls in mode_classes()):
         raise ValueError(f"unknown mode {token!r}; valid modes are: {_valid()}")
     cls = mode_class(name)
+    value = value if cls.more_values else value.lower()  # a path has upper and lower case
     if not colon:
         return name, next(value for value in cls.values if value != cls.default)
     _check(cls, value)
@@ -152,8 +166,8 @@ def _read(token: str) -> tuple[str, str]:
 
 
 def _check(cls: type[Mode], value: str) -> None:
-    if value not in cls.values:
-        valid = ", ".join(cls.values)
+    if value not in cls.values and not (value and cls.more_values):
+        valid = ", ".join(filter(None, [*cls.values, cls.more_values]))
         raise ValueError(f"unknown value {value!r} for {cls.name}; valid values are: {valid}")
 
 
@@ -180,6 +194,8 @@ def _token(mode: Mode, value: str) -> str:
 
 def _refusal(mode: Mode) -> str:
     choice = next((c for c in type(mode).choices(mode.device) if c.value == mode.value), None)
+    if choice is None and mode.more_values:
+        return ""  # what it depends on is the model (`Mode.refusal`)
     if choice is None:
         return f"{mode.name} {mode.value} does not exist on {mode.device.type}"
     if choice.available:

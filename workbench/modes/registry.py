@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from workbench.modes.attention import Attention
 from workbench.modes.base import Mode
+from workbench.modes.checkpointing import Checkpoint
 from workbench.modes.compile import Compile
 from workbench.modes.precision import Precision
 from workbench.modes.probes import forget
 
-_DISPLAYED: tuple[type[Mode], ...] = (Compile, Precision, Attention)
+_DISPLAYED: tuple[type[Mode], ...] = (Compile, Precision, Attention, Checkpoint)
 _APPLIED = tuple(sorted(_DISPLAYED, key=lambda cls: cls.order))
 
 

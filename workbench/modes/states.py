@@ -28,6 +28,6 @@ def _state(mode: Mode, modeset: ModeSet, model: nn.Module, timings: StepTimings)
         label=mode.label,
         value=mode.value,
         default=mode.default,
-        choices=mode.choices(mode.device),
+        choices=mode.choices_for(model),
         badge=badge(mode, modeset, timings, model),
     )

@@ -1,0 +1,139 @@
+"""What the next step is made of, handed out at a moment when no step is under way.
+
+Tools that work the next step out beforehand (`workbench.memory.prediction.predict`) need its model,
+its optimizer, its loss and its batch together. While a run is active these belong to the runner's
+thread, so work on them is queued like any command and done between two steps; else it is done by
+the caller at once, and what is asked of the experiment meanwhile waits as it would for a step.
+Training waits too, and nothing of it may be changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from workbench.experiment.rng import RandomState
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from workbench.experiment.experiment import Experiment
+    from workbench.experiment.losses import Loss
+    from workbench.experiment.training import Training
+    from workbench.modes import ModeSet
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NextStep:
+    """Everything that `workbench.experiment.step` needs: to be copied, not to be used."""
+
+    name: str
+    """The experiment's."""
+    step: int
+    """Counting from 1."""
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    loss: Loss
+    modes: ModeSet
+    is_attached: bool
+    """Whether the model has been handed over to its modes; else it is as it was given."""
+    clip_grad_norm: float | None
+    device: torch.device
+    batch: Any
+
+
+def between_steps(
+    experiment: Experiment, work: Callable[[NextStep], T], *, wait_s: float | None = None
+) -> T:
+    """The result of ``work``, done at the next step boundary; at once where nothing trains.
+
+    Random numbers that it draws are put back.
+
+    Args:
+        experiment: whose next step it is.
+        work: what is done with it.
+        wait_s: seconds within which the step under way must end; None: however long it takes.
+
+    Raises:
+        TimeoutError: it did not, and ``work`` is not done any more.
+        RuntimeError: the training thread itself asked (from a callback of a step): it would wait
+            for itself.
+        Exception: what ``work`` raises, or what fetching the batch does; the run goes on.
+    """
+    training = experiment._training  # pyright: ignore[reportPrivateUsage] - the same package
+    runner = experiment._runner  # pyright: ignore[reportPrivateUsage] - the same package
+    if runner.is_current:
+        raise RuntimeError(
+            "asked from inside a step, on the thread that trains: ask from a cell or another "
+            "thread, or once the run has ended"
+        )
+    result: list[T] = []
+    problem: list[BaseException] = []
+    begun, done = threading.Event(), threading.Event()
+    turn = threading.Lock()  # taken once: by the work, or by who waited too long for it
+
+    def command() -> None:
+        if not turn.acquire(blocking=False):
+            return
+        begun.set()
+        try:
+            result.append(_done(training, work))
+        except BaseException as error:  # noqa: BLE001 - the caller's fault, not the run's
+            problem.append(error)
+        finally:
+            done.set()
+
+    runner.attend(command)
+    if not begun.wait(wait_s) and turn.acquire(blocking=False):
+        raise TimeoutError(
+            f"the step under way takes longer than {wait_s:g} s: ask again when it has ended"
+        )
+    done.wait()
+    if problem:
+        raise problem[0]
+    return result[0]
+
+
+def _done(training: Training, work: Callable[[NextStep], T]) -> T:
+    outside = RandomState(training.device)
+    outside.save()
+    try:
+        with _settled_modes(training):
+            return work(_next_step(training))
+    finally:
+        outside.restore()
+
+
+@contextmanager
+def _settled_modes(training: Training) -> Generator[None]:
+    """The model under the modes of the next step, or as it was given where those come with it."""
+    leaving = training.attached
+    if leaving is None or leaving is training.modeset:
+        yield
+        return
+    leaving.detach(training.model)
+    try:
+        yield
+    finally:
+        leaving.attach(training.model)
+
+
+def _next_step(training: Training) -> NextStep:
+    return NextStep(
+        name=training.name,
+        step=training.step_count + 1,
+        model=training.model,
+        optimizer=training.optimizer,
+        loss=training.loss,
+        modes=training.modeset,
+        is_attached=training.attached is training.modeset,
+        clip_grad_norm=training.clip_grad_norm,
+        device=training.device,
+        batch=training.cursor.preview(),
+    )

@@ -1,0 +1,47 @@
+"""Where a run ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+
+
+@dataclass(slots=True)
+class Plan:
+    """Where a run ends: at a number of steps or of epochs, counted from the very first."""
+
+    until_step: int | None = None
+    until_epoch: int | None = None
+    halt_at: int | None = None
+    """Pause once so many steps are done (single-stepping)."""
+
+    def reached(self, training: Training) -> bool:
+        """Whether the run is over. Single steps asked for past its end make it longer."""
+        if self.until_step is not None:
+            over = training.step_count >= self.until_step
+        else:
+            over = self.until_epoch is not None and training.cursor.epoch >= self.until_epoch
+        if over and self.halt_at is not None and training.step_count < self.halt_at:
+            if self.until_step is not None:
+                self.until_step = self.halt_at
+            else:
+                self.until_epoch = training.cursor.epoch + 1
+            return False
+        return over
+
+    def lengthen(self, epochs: int, current: int) -> None:
+        """End so many epochs later (or sooner, but not before the one under way)."""
+        if self.until_epoch is not None:
+            self.until_epoch = max(self.until_epoch + epochs, current + 1)
+
+    def total_steps(self, training: Training) -> int:
+        """The step at which it ends; 0 while the length of an epoch is unknown."""
+        cursor = training.cursor
+        if self.until_step is not None:
+            return self.until_step
+        if not cursor.steps_per_epoch or self.until_epoch is None:
+            return 0
+        return training.step_count + cursor.steps_until(self.until_epoch)

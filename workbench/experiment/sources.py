@@ -1,0 +1,223 @@
+"""Where batches come from: arrays, loaders whose order is ours, iterables with one of their own.
+
+A `DataSource` gives the batches of one epoch from any position on. Where the order is ours to
+choose (arrays, datasets, loaders with a plain sampler) it is `EpochSampler`'s, so the batch size
+can change within an epoch: what is left of it is cut anew, and no sample is lost or seen twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, cast
+
+import torch
+from torch.utils.data import DataLoader
+
+from workbench.experiment.sampler import EpochSampler, mix
+
+
+class DataError(ValueError):
+    """Data that cannot be trained on; the message says what came in and what is valid."""
+
+
+class DataSource:
+    """Batches of one epoch, in an order of its own."""
+
+    name: str = ""
+    """Class name of what was given, for display."""
+    batch_size: int | None = None
+    num_samples: int | None = None
+    steps_per_epoch: int = 0
+    """0 when it is not known before the epoch has ended."""
+    note: str = ""
+    """What is not guaranteed about the order, in one sentence, or ``""``."""
+    repeats: bool = True
+    """Whether the same epoch gives the same batches when it is asked for again."""
+    has_workers: bool = False
+    """Whether worker processes fetch. Those that persist serve one pass: a second one resets it."""
+
+    def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
+        """The batches of an epoch without its first ``skip`` samples, from any one on.
+
+        Args:
+            epoch: which one, from 0.
+            start: batches to leave out after the skipped samples.
+            skip: samples to leave out first: those seen in batches of another size.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must give batches")
+
+    def steps_after(self, skip: int) -> int:
+        """Batches of an epoch without its first ``skip`` samples; 0 when that is not known."""
+        if not skip:
+            return self.steps_per_epoch
+        if self.num_samples is None or not self.batch_size:
+            return 0
+        return -(-max(0, self.num_samples - skip) // self.batch_size)
+
+    def first(self, epoch: int, skip: int, size: int) -> Any:
+        """One batch of ``size`` samples (or as many as are left) after the first ``skip``.
+
+        Raises:
+            DataError: the batches are made elsewhere.
+            Exception: what the dataset raises.
+        """
+        del epoch, skip
+        raise self._not_ours(size)
+
+    def with_batch_size(self, size: int) -> DataSource:
+        """The same samples in the same order, so many at a time.
+
+        Raises:
+            DataError: the batches are made elsewhere, or would all be left out.
+        """
+        raise self._not_ours(size)
+
+    def _not_ours(self, size: int) -> DataError:
+        return DataError(
+            f"batches of {size:,} were asked for, and {self.name} makes its own: give its samples "
+            "as arrays, a Dataset or a DataLoader with a plain sampler, or make it anew"
+        )
+
+
+_BATCHES_AT_ONCE = 256
+"""The order is cut for so many batches at a time: one call for all is cheaper than one for each."""
+
+
+class ArraySource(DataSource):
+    """A pair of arrays in memory: a batch is one indexing operation per array."""
+
+    def __init__(
+        self, inputs: torch.Tensor, targets: torch.Tensor, batch_size: int, seed: int, shuffle: bool
+    ) -> None:
+        self.name = "arrays"
+        self.inputs, self.targets = inputs, targets
+        self.batch_size = self._size = batch_size
+        self.num_samples = len(inputs)
+        self.steps_per_epoch = -(-len(inputs) // batch_size)
+        self.sampler = EpochSampler(len(inputs), seed, shuffle=shuffle)
+
+    def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
+        """Pairs ``(inputs, targets)``, the last one smaller where the size does not divide."""
+        order = self._order(epoch, skip + start * self._size)
+        if len(order) == 0:
+            return  # nothing is left of the epoch, and `split` would make one empty part of it
+        for stretch in order.split(self._size * _BATCHES_AT_ONCE):
+            for rows in stretch.split(self._size):
+                yield self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
+
+    def first(self, epoch: int, skip: int, size: int) -> Any:
+        """A pair ``(inputs, targets)``."""
+        rows = self._order(epoch, skip)[:size]
+        return self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
+
+    def with_batch_size(self, size: int) -> ArraySource:
+        """The same arrays."""
+        sampler = self.sampler
+        return ArraySource(self.inputs, self.targets, size, sampler.seed, sampler.shuffle)
+
+    def _order(self, epoch: int, skip: int) -> torch.Tensor:
+        self.sampler.set_epoch(epoch)
+        return self.sampler.indices()[skip:].to(self.inputs.device)
+
+
+class LoaderSource(DataSource):
+    """A `DataLoader` rebuilt around `EpochSampler`; all its other settings are kept."""
+
+    def __init__(self, loader: DataLoader[Any], seed: int, *, shuffle: bool, name: str) -> None:
+        self.name = name
+        self.seed = seed
+        dataset = cast(Any, loader.dataset)
+        self.sampler = EpochSampler(len(dataset), seed, shuffle=shuffle)
+        self.generator = torch.Generator()
+        self.batch_size = loader.batch_size
+        self.num_samples = len(dataset)
+        self.has_workers = loader.num_workers > 0
+        self.loader = _rebuilt(loader, self.sampler, self.generator, loader.batch_size)
+        self.steps_per_epoch = len(self.loader)
+
+    def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
+        """The loader's own batches, from the ``start``-th on."""
+        self.sampler.set_epoch(epoch, skip + start * (self.batch_size or 1))
+        self.generator.manual_seed(mix(self.seed, epoch, stream=1))
+        return iter(self.loader)
+
+    def steps_after(self, skip: int) -> int:
+        """As many as the loader gives; with ``drop_last`` whole ones only."""
+        steps = super().steps_after(skip)
+        left = (self.num_samples or 0) - skip
+        short = bool(self.loader.drop_last and left % (self.batch_size or 1))
+        return steps - (short and steps > 0 and skip > 0)
+
+    def first(self, epoch: int, skip: int, size: int) -> Any:
+        """Fetched and collated as the loader would, in this process."""
+        self.sampler.set_epoch(epoch)
+        rows = self.sampler.indices()[skip : skip + size].tolist()
+        dataset = cast(Any, self.loader.dataset)
+        if callable(getattr(dataset, "__getitems__", None)):
+            samples = dataset.__getitems__(rows)
+        else:
+            samples = [dataset[row] for row in rows]
+        return self.loader.collate_fn(samples)
+
+    def with_batch_size(self, size: int) -> LoaderSource:
+        """A loader with all other settings."""
+        count = self.num_samples or 0
+        if self.loader.drop_last and size > count:
+            raise DataError(
+                f"batches of {size:,} were asked for, and {self.name} has {count:,} samples: with "
+                "drop_last, no batch would be left; choose a smaller size"
+            )
+        loader = _rebuilt(self.loader, self.sampler, self.generator, size)
+        return LoaderSource(loader, self.seed, shuffle=self.sampler.shuffle, name=self.name)
+
+
+class ForeignSource(DataSource):
+    """An iterable whose order is its own: used as it is."""
+
+    repeats = False
+
+    def __init__(self, loader: Any, name: str, why: str) -> None:
+        self.name = name
+        self.loader = loader
+        self.batch_size = getattr(loader, "batch_size", None)
+        self.steps_per_epoch = length(loader)
+        self.num_samples = length(getattr(loader, "dataset", None)) or None
+        self.note = f"order of samples is the loader's own ({why}): a resume cannot repeat it"
+
+    def batches(
+        self,
+        epoch: int,  # noqa: ARG002 - its own order
+        start: int = 0,
+        *,
+        skip: int = 0,  # noqa: ARG002 - of a size that never changes
+    ) -> Iterator[Any]:
+        """A new pass over the loader; ``start`` batches are fetched and left out."""
+        return islice(iter(self.loader), start, None)
+
+
+def _rebuilt(
+    loader: DataLoader[Any], sampler: EpochSampler, generator: torch.Generator, size: int | None
+) -> DataLoader[Any]:
+    settings: dict[str, Any] = {
+        "num_workers": loader.num_workers,
+        "collate_fn": loader.collate_fn,
+        "pin_memory": loader.pin_memory,
+        "drop_last": loader.drop_last,
+        "timeout": loader.timeout,
+        "worker_init_fn": loader.worker_init_fn,
+        "in_order": loader.in_order,
+    }
+    if loader.num_workers > 0:
+        settings["prefetch_factor"] = loader.prefetch_factor
+        settings["persistent_workers"] = loader.persistent_workers
+        settings["multiprocessing_context"] = loader.multiprocessing_context
+    return DataLoader(loader.dataset, size, sampler=sampler, generator=generator, **settings)
+
+
+def length(sized: Any) -> int:
+    """``len``; 0 where it has none."""
+    try:
+        return len(sized)
+    except TypeError:
+        return 0

@@ -1,0 +1,149 @@
+"""How much memory a training takes, as scalars of the steps that are sampled anyway.
+
+They are read between two steps, where they mean the same every time: what a step left behind
+(parameters, gradients, optimizer state, and whatever leaks). A read in the middle of one, as from
+another thread, would show the step's own rise and fall at random moments. What a step needs at its
+highest is the peak, which the allocator and the operating system keep by themselves.
+
+On CUDA, of the experiment's device, in bytes and in torch's own words:
+
+===========================  ============================================================
+``memory/allocated``         ``allocated_bytes.all.current``, `torch.cuda.memory_allocated`
+``memory/reserved``          ``reserved_bytes.all.current``, `torch.cuda.memory_reserved`
+``memory/fragmentation``     ``inactive_split_bytes.all.current``: free blocks in segments that
+                             others still use, which `torch.cuda.empty_cache` cannot give back
+``memory/allocated_peak``    ``allocated_bytes.all.peak``, `torch.cuda.max_memory_allocated`: since
+                             the process began or somebody last reset it; nothing is reset here
+===========================  ============================================================
+
+Reserved minus allocated is more than the fragmentation: it also holds blocks that wait for another
+stream and whole free segments, which torch counts nowhere by themselves. Expandable segments have
+no ``inactive_split`` (torch leaves them out). A recording (``wb.memory``) splits it all.
+
+The counters are the host's: reading them is one C++ call (`memory_stats_as_nested_dict`) that
+takes the allocator's lock and waits for no kernel.
+
+On a simulated card (``experiment.card``) the same names are the simulated allocator's, the peak
+since the card was set: predicted, for a card that is not there.
+
+Elsewhere there is no caching allocator to ask, and what is logged is the process, named so:
+``memory/resident`` (`psutil`, bytes of this process in physical memory, everything in it included)
+and ``memory/resident_peak`` (the kernel's high-water mark, since the process began; left out where
+the system keeps none).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import torch
+
+from workbench.experiment.measures import on_sample
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+
+log = logging.getLogger("workbench")
+
+_STATUS = Path("/proc/self/status")
+
+
+def attach(experiment: Experiment) -> Callable[[], None]:
+    """Log the memory of ``experiment``'s device from now on; returns what ends it.
+
+    The experiment is not kept alive.
+    """
+    this, ends = weakref.ref(experiment), list[Callable[[], None]]()
+
+    def read(step: int) -> None:
+        live = this()
+        if live is None:
+            return
+        try:
+            for name, value in memory_of(live).items():
+                live.scalars.add(name, step, value)
+        except Exception:
+            # a counter that cannot be read is no reason to end somebody's training
+            log.exception("memory is not logged any more")
+            end()
+
+    def end() -> None:
+        while ends:
+            ends.pop()()
+
+    ends.append(on_sample(experiment, read))
+    return end
+
+
+def memory_of(experiment: Experiment) -> dict[str, float]:
+    """What is known about an experiment's memory at this moment: name of the scalar -> bytes."""
+    use = experiment.card_use
+    if use is None:
+        return memory_now(experiment.device)
+    return {
+        "memory/allocated": float(use.allocated),
+        "memory/reserved": float(use.reserved),
+        "memory/fragmentation": float(use.fragmentation),
+        "memory/allocated_peak": float(use.peak_allocated),
+    }
+
+
+def memory_now(device: torch.device) -> dict[str, float]:
+    """What is known about memory on ``device`` at this moment: name of the scalar -> bytes.
+
+    Empty for a CUDA device that nothing has used yet.
+    """
+    if device.type == "cuda":
+        return from_allocator(torch.cuda.memory_stats_as_nested_dict(device))
+    return of_process()
+
+
+def from_allocator(stats: Mapping[str, Any]) -> dict[str, float]:
+    """The scalars of a caching allocator's counters.
+
+    Args:
+        stats: nested as `torch.cuda.memory_stats_as_nested_dict` gives them; empty before CUDA is
+            initialised.
+    """
+    if not stats:
+        return {}
+    allocated = stats["allocated_bytes"]["all"]
+    return {
+        "memory/allocated": float(allocated["current"]),
+        "memory/reserved": float(stats["reserved_bytes"]["all"]["current"]),
+        "memory/fragmentation": float(stats["inactive_split_bytes"]["all"]["current"]),
+        "memory/allocated_peak": float(allocated["peak"]),
+    }
+
+
+def of_process() -> dict[str, float]:
+    """Resident memory of this process and, where the system keeps it, its highest so far."""
+    now = psutil.Process().memory_info()
+    found = {"memory/resident": float(now.rss)}
+    highest = getattr(now, "peak_wset", None) or _high_water()  # the first is Windows' own
+    if highest is not None:
+        found["memory/resident_peak"] = float(max(highest, now.rss))
+    return found
+
+
+def _high_water() -> int | None:
+    """Bytes; None where nothing keeps it."""
+    if sys.platform == "linux":
+        # not getrusage: its mark is inherited from the process that started this one
+        try:
+            text = _STATUS.read_bytes()
+        except OSError:
+            return None
+        _, found, rest = text.partition(b"VmHWM:")
+        return int(rest.split(None, 1)[0]) * 1024 if found else None
+    if sys.platform == "darwin":
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes there
+    return None
