@@ -73,16 +73,19 @@ def mime_bundle(
 
 
 def send_bundle(widget: Any, name: str, known: Container[str]) -> None:
-    """Answer a widget that asks for the bundle of another view, which it does not carry itself.
+    """Answer a widget that asks for a bundle that it does not carry itself: module and stylesheet.
 
     Args:
         widget: the widget that asked.
         name: what it asked for; the answer has no buffers unless ``known`` has it and it is built.
+            The stylesheet is empty where the bundle has none of its own.
         known: the bundles that it may ask for.
     """
-    files = [STATIC / f"{name}.{kind}" for kind in ("js", "css")] if name in known else []
-    there = bool(files) and all(file.exists() for file in files)
-    buffers = [file.read_bytes() for file in files] if there else None
+    module, stylesheet = (STATIC / f"{name}.{kind}" for kind in ("js", "css"))
+    buffers = None
+    if name in known and module.exists():
+        css = stylesheet.read_bytes() if stylesheet.exists() else b""
+        buffers = [module.read_bytes(), css]
     widget.send({"type": "module", "name": name}, buffers)
 
 

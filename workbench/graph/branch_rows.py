@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.experiment.source import source_line
 from workbench.graph.branch_code import comparison, symbol_of
 from workbench.graph.branch_recorder import MOST
 from workbench.graph.calls import Table
 from workbench.graph.owners import OUTSIDE
 from workbench.graph.wording import plural
 from workbench.records.graph import Branch
+from workbench.records.source import source_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

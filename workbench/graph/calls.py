@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from workbench.experiment.source import source_line
 from workbench.graph.capture import COMPILED_TYPE
 from workbench.graph.lines import Place, shows_model_code
 from workbench.graph.torch_private import forward_class
+from workbench.records.source import source_line
 
 if TYPE_CHECKING:
     from workbench.graph.capture import Walk

@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from workbench.experiment.source import source_line
 from workbench.graph.absent import no_inner
 from workbench.graph.backward_code import read_code
 from workbench.graph.backward_graph import BackwardGraph, plain_graph, read_graph
@@ -31,6 +30,7 @@ from workbench.graph.torch_private_aot import (
     keep_when_cached,
     kept,
 )
+from workbench.records.source import source_line
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node

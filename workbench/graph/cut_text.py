@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.experiment.source import source_line
+from workbench.records.source import source_line
 
 if TYPE_CHECKING:
     from workbench.graph.cuts import Cut

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.experiment.source import source_line
 from workbench.graph.calls import Table
 from workbench.graph.cut_text import at, told
 from workbench.graph.cuts import CHECKPOINT, Cut, CutsSeen
 from workbench.graph.frozen_text import FrozenText
 from workbench.graph.reentrant import UNWATCHED as IN_CHECKPOINT
 from workbench.records import Unreached
+from workbench.records.source import source_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

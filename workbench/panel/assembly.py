@@ -10,12 +10,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from workbench import experiment as _experiment
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, out_of_memory
 from workbench.experiment.openmp import release_team
 from workbench.panel.hub import hub
 
 if TYPE_CHECKING:
     from workbench.experiment.events import Event
+    from workbench.experiment.out_of_memory import MemoryTool
 
 __all__ = ["Experiment"]
 
@@ -24,6 +25,18 @@ def _stream_to_tensorboard(experiment: Experiment) -> None:
     from workbench.metrics import attach
 
     attach(experiment)
+
+
+def _log_memory(experiment: Experiment) -> None:
+    from workbench.metrics import memory
+
+    memory.attach(experiment)
+
+
+def _memory_tool() -> MemoryTool:
+    from workbench.memory.cards.out_of_memory import OutOfMemoryTool
+
+    return OutOfMemoryTool()
 
 
 def _publish(experiment: Experiment) -> None:
@@ -89,7 +102,8 @@ def _keep_compiled_insides(experiment: Experiment) -> None:
 
 
 _experiment.assembly_hooks.extend(
-    [_stream_to_tensorboard, _publish, _capture_first_step, _keep_compiled_insides]
+    [_stream_to_tensorboard, _log_memory, _publish, _capture_first_step, _keep_compiled_insides]
 )
 Experiment.displayer = staticmethod(_display)
+out_of_memory.register(_memory_tool)
 _free_the_cores_after_cells()

@@ -23,7 +23,9 @@ class CommandError(ValueError):
 
 
 def execute(experiment: Experiment, name: str, args: dict[str, Any]) -> None:
-    """Carry out one command.
+    """Carry out one command; nothing is waited for.
+
+    One that begins steps is queued where something is computed beside a run.
 
     Raises:
         CommandError: unknown name (the valid ones are listed) or a bad argument.
@@ -32,7 +34,10 @@ def execute(experiment: Experiment, name: str, args: dict[str, Any]) -> None:
     command = _COMMANDS.get(name)
     if command is None:
         raise CommandError(f"unknown command {name[:64]!r}; valid: {', '.join(sorted(_COMMANDS))}")
-    command(experiment, args)
+    if name in _BEGINNING:  # all experiments are served by the thread that asks: it may not wait
+        experiment.when_free(lambda: command(experiment, args))
+    else:
+        command(experiment, args)
 
 
 def _run(experiment: Experiment, args: dict[str, Any]) -> None:
@@ -111,6 +116,15 @@ def _resume_from_failure(experiment: Experiment, args: dict[str, Any]) -> None:
     experiment.resume_from_failure(modes=modes, learning_rate=rate)
 
 
+def _apply_remedy(experiment: Experiment, args: dict[str, Any]) -> None:
+    """Make the change that was tried, and go on."""
+    index = args.get("index", 0)
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise CommandError(f"index must be the number of a remedy, from 0, got {index!r:.64}")
+    experiment.apply_remedy(index)
+    experiment.resume_from_failure()
+
+
 def _probe_modes(_experiment: Experiment, _args: dict[str, Any]) -> None:
     from workbench.modes import refresh
 
@@ -130,8 +144,10 @@ _COMMANDS: dict[str, Callable[[Experiment, dict[str, Any]], object]] = {
     "capture": _capture,
     "compare": _compare,
     "resume_from_failure": _resume_from_failure,
+    "apply_remedy": _apply_remedy,
     "probe_modes": _probe_modes,
 }
+_BEGINNING = frozenset(("run", "resume", "step", "resume_from_failure", "apply_remedy"))
 
 
 def _integer(args: dict[str, Any], key: str, most: int, default: int | None = None) -> int:

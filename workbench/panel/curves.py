@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from workbench.panel.channel import Client
 
 NAMES = ("train/loss", "val/loss", "train/accuracy", "val/accuracy")
+MEMORY_NAMES = (
+    "memory/allocated",
+    "memory/reserved",
+    "memory/fragmentation",
+    "memory/allocated_peak",
+    "memory/resident",
+    "memory/resident_peak",
+)
+"""Of these an experiment has some (`workbench.metrics.memory`); the others are not mentioned."""
 MAX_POINTS = 5_000
 """A curve sent whole is strided down to so many points, the last one always kept."""
 
@@ -22,11 +31,11 @@ def update(client: Client, experiment: Experiment) -> tuple[dict[str, Any], list
     starts: list[int] = []
     totals: list[int] = []
     buffers: list[bytes] = []
-    for name in NAMES:
+    for name in (*NAMES, *MEMORY_NAMES):
         key = (experiment.id, name)
         have = client.points.get(key, 0)
         steps, values = experiment.scalars.since(name, have)
-        if len(steps) == 0 and not first:
+        if len(steps) == 0 and (not first or name in MEMORY_NAMES):
             continue
         client.points[key] = have + len(steps)
         if first:

@@ -1,20 +1,18 @@
 """A capture in another form for a browser: a picture, Graphviz, Model Explorer.
 
-A picture of a large graph takes seconds to draw, so each is made on a thread of its own: the hub's
-goes on answering, and a Stop never waits for a PDF. What was made goes back to the hub, which alone
-sends.
+A picture of a large graph takes seconds to draw, so each is made aside (`workbench.panel.aside`).
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.panel.aside import Task
 from workbench.panel.commands import CommandError
-from workbench.panel.questions import held
+from workbench.panel.questions import Answer, held
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -32,34 +30,30 @@ FORMATS: dict[str, tuple[str, ...]] = {
 
 _one_at_a_time = threading.Lock()
 
-log = logging.getLogger("workbench")
-
 
 @dataclass(frozen=True)
 class Export:
     """A capture that was asked for in another form; what is in it is checked already."""
 
-    experiment: str
     capture: str
     kind: str
     format: str
     record: Record
 
 
-@dataclass(frozen=True)
-class Made:
-    """What became of an `Export`: bytes, or one sentence."""
+def export(experiment: Experiment, args: Mapping[str, Any]) -> Task:
+    """Read the arguments of an ``export`` command.
 
-    client: str
-    request: object
-    """Id of the command that asked."""
-    export: Export
-    data: bytes
-    error: str
+    Raises:
+        CommandError: see `asked`.
+    """
+    wanted = asked(experiment, args)
+    fields = {"capture": wanted.capture, "format": wanted.format}
+    return Task(lambda: Answer("file", make(wanted), fields), _one_at_a_time)
 
 
 def asked(experiment: Experiment, args: Mapping[str, Any]) -> Export:
-    """Read the arguments of an ``export`` command.
+    """What is wanted of which capture.
 
     Raises:
         CommandError: the capture is not held any more, or its kind has no such format.
@@ -71,7 +65,7 @@ def asked(experiment: Experiment, args: Mapping[str, Any]) -> Export:
             f"a {info.kind} cannot be written as {str(form)[:64]!r}; valid: {', '.join(valid)}"
         )
     record = experiment.captures.get(info.id)
-    return Export(experiment.id, info.id, info.kind, str(form), record)
+    return Export(info.id, info.kind, str(form), record)
 
 
 def make(export: Export) -> bytes:
@@ -81,7 +75,7 @@ def make(export: Export) -> bytes:
         CommandError: it came out larger than `MAX_BYTES`.
     """
     if export.kind == "memory":
-        from workbench.memory.figure import picture
+        from workbench.memory.pictures.figure import picture
 
         data = picture(cast("MemoryRecord", export.record), export.format)
     else:
@@ -94,19 +88,3 @@ def make(export: Export) -> bytes:
             f"{MAX_BYTES // 2**20} MiB are sent to a browser: write it with the view's .save(path)"
         )
     return data
-
-
-def start(export: Export, client: str, request: object, done: Callable[[Made], None]) -> None:
-    """Make it on a thread of its own; ``done`` is called there, once, whatever happens."""
-
-    def run() -> None:
-        data, error = b"", ""
-        try:
-            with _one_at_a_time:
-                data = make(export)
-        except Exception as reason:  # whatever goes wrong is the reply
-            log.debug("export as %s failed", export.format, exc_info=True)
-            error = str(reason) or type(reason).__name__
-        done(Made(client, request, export, data, error))
-
-    threading.Thread(target=run, name="workbench-export", daemon=True).start()

@@ -14,12 +14,14 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.experiment.events import Closed
-from workbench.panel import commands, exports, state
+from workbench.panel import aside, commands, state
+from workbench.panel.asking import ask
 from workbench.panel.channel import PROTOCOL, Client, Sender, comm_sender, listen
+from workbench.panel.exports import export
 from workbench.panel.publication import changes
 from workbench.panel.questions import QUESTIONS, Answer
 
@@ -33,6 +35,9 @@ IDLE_S = 1.0
 ASLEEP_AFTER_S = 300.0
 """A view that has not been heard of for so long is sent nothing until it speaks again: pages that
 were closed without a goodbye would be sent to for ever."""
+
+TASKS = {"export": export, "ask": ask}
+"""Commands that take their time, and are replied to when their work is done."""
 
 log = logging.getLogger("workbench")
 
@@ -52,7 +57,7 @@ class Hub:
         )
         self._clients: dict[str, Client] = {}
         self._heard: dict[str, float] = {}
-        self._requests: deque[_Request | exports.Made] = deque()
+        self._requests: deque[_Request | aside.Done] = deque()
         self._joined: deque[Client] = deque()
         self._removed: deque[str] = deque()
         self._dirty: set[str] = set()
@@ -189,7 +194,7 @@ class Hub:
         while self._requests:
             request = self._requests.popleft()
             client = self._clients.get(request.client)
-            if isinstance(request, exports.Made):
+            if isinstance(request, aside.Done):
                 self._hand_over(client, request)
                 continue
             kind = request.message.get("type")
@@ -217,10 +222,10 @@ class Hub:
             return "this experiment no longer exists: run its cell again"
         given: dict[str, Any] = dict(args) if isinstance(args, dict) else {}
         try:
-            if name == "export":
-                export = exports.asked(experiment, given)
+            if name in TASKS:
+                task = TASKS[name](experiment, given)
                 if client is not None:
-                    exports.start(export, client.id, message.get("id"), self._made)
+                    aside.start(task, client.id, message.get("id"), key, self._made)
                 return None
             if name in QUESTIONS:
                 self._answer(client, key, QUESTIONS[name](experiment, given))
@@ -234,20 +239,21 @@ class Hub:
 
     def _answer(self, client: Client | None, key: str, answer: Answer | None) -> None:
         if client is not None and answer is not None:
-            self._send(client, answer.kind, [answer.data], experiment=key, **answer.fields)
+            buffers = None if answer.data is None else [answer.data]
+            self._send(client, answer.kind, buffers, experiment=key, **answer.fields)
 
-    def _made(self, made: exports.Made) -> None:
+    def _made(self, made: aside.Done) -> None:
         """On the thread that made it: queue it, nothing else."""
         with self._wake:
             self._requests.append(made)
             self._start()
             self._wake.notify()
 
-    def _hand_over(self, client: Client | None, made: exports.Made) -> None:
-        if not made.error:
-            export = made.export
-            fields = {"capture": export.capture, "format": export.format}
-            self._answer(client, export.experiment, Answer("file", made.data, fields))
+    def _hand_over(self, client: Client | None, made: aside.Done) -> None:
+        answer = made.answer
+        if answer is not None and answer.kind == "answer":  # several may be awaited at once
+            answer = replace(answer, fields={**answer.fields, "id": made.request})
+        self._answer(client, made.experiment, answer)
         self._reply(client, made.request, made.error)
 
     def _publish(self) -> None:

@@ -5,40 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from workbench.memory.files.snapshot import is_snapshot
 from workbench.records import (
     GradientFlow,
     GraphRecord,
     MemoryRecord,
+    Record,
     RecordError,
-    read_record,
 )
+from workbench.records.file import check_size, read_record_file
 
 SUFFIX = ".safetensors"
 
 
 def open_record(path: str | Path) -> Any:
-    """Open a record written by ``view.save(path)``, or an allocator snapshot (``.pickle``).
+    """Open a record written by ``view.save(path)``, or an allocator snapshot.
 
     Returns:
         A `GraphView`, `GraphDiffView`, `GradientFlowView` or `MemoryView`.
 
     Raises:
         FileNotFoundError: there is no such file.
-        RecordError: the file is neither; the message says what was found.
+        RecordError: the file is neither, or larger than `LARGEST_BYTES`; the message says what was
+            found.
     """
     target = Path(path).expanduser()
     if not target.is_file():
         raise FileNotFoundError(f"no such file: {target}")
-    if target.suffix in {".pickle", ".pkl"}:
+    if is_snapshot(target):
         from workbench.memory import memory
 
         return memory(target)
+    check_size(target)
     try:
-        record = read_record(target.read_bytes())
+        record = read_record_file(target, Record)
     except RecordError as error:
         raise RecordError(
             f"{target.name}: {error}; wb.open reads what view.save(path) wrote, and allocator "
-            f"snapshots named .pickle"
+            "snapshots"
         ) from error
     if isinstance(record, GraphRecord):
         from workbench.graph import graph

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """A message of its own kind with one buffer."""
+    """A message of its own kind, with at most one buffer."""
 
     kind: str
-    data: bytes
+    data: bytes | None
     fields: dict[str, Any]
 
 

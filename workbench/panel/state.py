@@ -56,7 +56,7 @@ def chart_of(experiment: Experiment, capture_id: str) -> MemoryChart:
     Raises:
         KeyError: it is not held any more.
     """
-    from workbench.memory.chart import to_chart
+    from workbench.memory.reading.chart import to_chart
 
     return to_chart(cast("MemoryRecord", experiment.captures.get(capture_id)))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LAB_MIME = "application/vnd.torch-workbench.panel+json"
 """What the JupyterLab extension draws, over its own connection, in place of the widget."""
 
-_VIEWS = frozenset({"graph", "diff", "memory"})
+_VIEWS = frozenset({"graph", "diff", "memory", "what_if", "flame"})
 
 
 def display_bundle(experiment: Experiment, **options: Any) -> MimeBundle:

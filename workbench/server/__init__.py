@@ -1,4 +1,4 @@
-"""Jupyter server extension: TensorBoard behind Jupyter's login, and the runs on disk.
+"""Jupyter server extension: TensorBoard behind Jupyter's login, runs on disk, memory files.
 
 The Jupyter server imports this package, so nothing in it may import torch.
 """

@@ -36,3 +36,27 @@ class DashboardFailedError(ServerError):
 
 class UnsupportedPlatformError(ServerError):
     """The operating system lacks something this needs."""
+
+
+class MissingFileError(ServerError):
+    """There is no such file, or it cannot be read."""
+
+
+class MemoryFileError(ServerError):
+    """The file is no allocator snapshot or memory record, or takes more than it may."""
+
+
+class QuestionError(ServerError):
+    """What was asked of a file is not there, or is no question."""
+
+
+class TooSlowError(ServerError):
+    """The answer took longer than anybody should wait."""
+
+
+class ServerEndsError(ServerError):
+    """The server is ending and begins nothing any more."""
+
+
+class NoLocalFilesError(ServerError):
+    """The server keeps its files elsewhere than on its disk."""

@@ -12,6 +12,7 @@ from traitlets import Bool, CFloat, Int, List, Unicode
 
 from workbench.server.dashboards import Dashboards, DashboardSettings
 from workbench.server.handlers import routes
+from workbench.server.memory_files import MemoryFiles, MemoryFileSettings
 
 _LOOK_FOR_IDLE_MS = 5_000
 
@@ -42,6 +43,18 @@ class WorkbenchServer(ExtensionApp):
         Unicode(),
         help="More TensorBoard flags, e.g. ['--samples_per_plugin=images=100'].",
     ).tag(config=True)
+    memory_limit = Int(2, min=1, help="Most memory files that are open at one time.").tag(
+        config=True
+    )
+    memory_idle_stop_s = CFloat(
+        120.0,
+        help="Seconds without a request after which the process of a memory file ends; the next "
+        "question about the file starts another one.",
+    ).tag(config=True)
+    memory_timeout_s = CFloat(
+        120.0,
+        help="Seconds to wait for an answer about a memory file, and one more for every MiB of it.",
+    ).tag(config=True)
 
     def initialize_handlers(self) -> None:
         """Build the domain objects and put the handlers below ``<base_url>workbench/``."""
@@ -58,11 +71,24 @@ class WorkbenchServer(ExtensionApp):
                 arguments=tuple(self.tensorboard_arguments),
             )
         )
-        self.handlers.extend(routes(self.dashboards, Path(server.root_dir)))
-        self._watch = PeriodicCallback(self.dashboards.sleep_idle, _LOOK_FOR_IDLE_MS)
+        self.memory_files = MemoryFiles(
+            MemoryFileSettings(
+                limit=self.memory_limit,
+                idle_stop_s=self.memory_idle_stop_s,
+                timeout_s=self.memory_timeout_s,
+            )
+        )
+        root = Path(server.root_dir)
+        self.handlers.extend(routes(self.dashboards, root, self.memory_files))
+        self._watch = PeriodicCallback(self._end_idle, _LOOK_FOR_IDLE_MS)
         self._watch.start()
 
+    async def _end_idle(self) -> None:
+        await self.dashboards.sleep_idle()
+        await self.memory_files.stop_idle()
+
     async def stop_extension(self) -> None:
-        """End every TensorBoard before the server ends."""
+        """End every TensorBoard and every reader of a file before the server ends."""
         self._watch.stop()
+        await self.memory_files.stop_all()
         await self.dashboards.stop_all()

@@ -1,36 +1,28 @@
-"""The server's HTTP face: thin, authenticated handlers, and the one place errors become HTTP.
+"""The server's HTTP face: thin, authenticated handlers.
 
-Each handler checks who asks, reads the request, calls the domain code (`dashboards`, `runs`,
-`paths`) and writes JSON. Domain errors are not caught: `_Errors.write_error` turns each into its
-status code and ``{"message": <one sentence>}``.
+Each checks who asks, reads the request, calls the domain code (`dashboards`, `runs`, `paths`) and
+writes JSON. Domain errors are not caught: `workbench.server.base` turns each into its status code
+and one sentence. Memory files have handlers of their own (`memory_handlers`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 from pathlib import Path
 from typing import Any, cast
 
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado import web
 from tornado.httputil import HTTPHeaders, ResponseStartLine
 from tornado.iostream import StreamClosedError
 
 from workbench.records import to_json
+from workbench.server.base import Api, ErrorsAsJson
 from workbench.server.dashboards import Dashboard, Dashboards
-from workbench.server.errors import (
-    BadRequestError,
-    DashboardFailedError,
-    MissingFolderError,
-    OutsideRootError,
-    ServerError,
-    TooManyDashboardsError,
-    UnknownDashboardError,
-    UnsupportedPlatformError,
-)
+from workbench.server.errors import BadRequestError, DashboardFailedError
+from workbench.server.memory_files import MemoryFiles
+from workbench.server.memory_handlers import MemoryAskHandler, MemoryRecordHandler
 from workbench.server.paths import folder_inside, relative_to_root
 from workbench.server.proxy import (
     BackendClosedError,
@@ -41,60 +33,8 @@ from workbench.server.proxy import (
 )
 from workbench.server.runs import list_runs
 
-RESOURCE = "workbench"
-"""What an authoriser is asked about: ``is_authorized(handler, user, action, "workbench")``."""
 
-_STATUS: dict[type[ServerError], int] = {
-    BadRequestError: 400,
-    OutsideRootError: 403,
-    MissingFolderError: 404,
-    UnknownDashboardError: 404,
-    TooManyDashboardsError: 409,
-    DashboardFailedError: 502,
-    UnsupportedPlatformError: 501,
-}
-
-
-class _Errors(JupyterHandler):
-    """What every handler here shares: the domain objects, and errors as JSON."""
-
-    auth_resource = RESOURCE
-
-    def initialize(self, dashboards: Dashboards, root: Path) -> None:
-        """Take the server's dashboards and its root folder."""
-        self.dashboards = dashboards
-        self.root = root
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answer ``{"message"}``, or a plain page where a person looks at it in a tab."""
-        error = cast("tuple[Any, Any, Any]", kwargs.get("exc_info", (None, None, None)))[1]
-        if isinstance(error, ServerError):
-            self.set_status(_STATUS[type(error)])
-            message = str(error)
-        elif isinstance(error, web.HTTPError) and error.log_message:
-            message = error.log_message
-        else:
-            message = f"The server could not answer ({status_code} {self._reason})."
-        if "text/html" in self.request.headers.get("Accept", ""):
-            self.set_header("Content-Type", "text/html; charset=utf-8")
-            self.finish(f"<!doctype html><title>Workbench</title><pre>{html.escape(message)}</pre>")
-        else:
-            self.set_header("Content-Type", "application/json")
-            self.finish(json.dumps({"message": message}))
-
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """A refusal is no crash: it is logged as a warning and without a traceback."""
-        if isinstance(value, ServerError):
-            self.log.warning("workbench: %s", value)
-        else:
-            super().log_exception(typ, value, tb)
-
-
-class _Api(_Errors, APIHandler):
-    """A JSON endpoint: 403 without a login, cross-origin refused, XSRF token on writes."""
-
-
-class RunsHandler(_Api):
+class RunsHandler(Api):
     """``GET api/runs?root=<path>``: the run directories below a folder."""
 
     @web.authenticated
@@ -107,7 +47,7 @@ class RunsHandler(_Api):
         self.finish({"runs": [to_json(run) for run in runs], "truncated": truncated})
 
 
-class DashboardsHandler(_Api):
+class DashboardsHandler(Api):
     """``api/tensorboard``: the dashboards that run, and starting one."""
 
     @web.authenticated
@@ -137,7 +77,7 @@ class DashboardsHandler(_Api):
         return {"id": board.id, "logdir": logdir, "url": board.url}
 
 
-class DashboardHandler(_Api):
+class DashboardHandler(Api):
     """``api/tensorboard/<id>``: one dashboard."""
 
     @web.authenticated
@@ -149,7 +89,7 @@ class DashboardHandler(_Api):
         self.finish()
 
 
-class ProxyHandler(_Errors):
+class ProxyHandler(ErrorsAsJson):
     """``tb/<id>/...``: what TensorBoard's own pages ask for.
 
     TensorBoard knows nothing of Jupyter's XSRF token, so these requests prove in another way that
@@ -251,12 +191,16 @@ class ProxyHandler(_Errors):
         """TensorBoard's own headers decide about caching."""
 
 
-def routes(dashboards: Dashboards, root: Path) -> list[tuple[str, type, dict[str, Any]]]:
+def routes(
+    dashboards: Dashboards, root: Path, memory_files: MemoryFiles
+) -> list[tuple[str, type, dict[str, Any]]]:
     """Every URL of the extension below the base URL, for tornado."""
-    shared: dict[str, Any] = {"dashboards": dashboards, "root": root}
+    domain: dict[str, Any] = {"dashboards": dashboards, "memory_files": memory_files, "root": root}
     return [
-        (r"workbench/api/runs", RunsHandler, shared),
-        (r"workbench/api/tensorboard", DashboardsHandler, shared),
-        (r"workbench/api/tensorboard/([0-9a-f]{1,64})", DashboardHandler, shared),
-        (r"workbench/tb/([0-9a-f]{1,64})((?:/.*)?)", ProxyHandler, shared),
+        (r"workbench/api/memory/record", MemoryRecordHandler, domain),
+        (r"workbench/api/memory/ask", MemoryAskHandler, domain),
+        (r"workbench/api/runs", RunsHandler, domain),
+        (r"workbench/api/tensorboard", DashboardsHandler, domain),
+        (r"workbench/api/tensorboard/([0-9a-f]{1,64})", DashboardHandler, domain),
+        (r"workbench/tb/([0-9a-f]{1,64})((?:/.*)?)", ProxyHandler, domain),
     ]

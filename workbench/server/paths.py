@@ -1,4 +1,4 @@
-"""Which folders a browser may name: those below the server's root, and no others.
+"""Which folders and files a browser may name: those below the server's root, and no others.
 
 A path is judged after all symbolic links in it are resolved, so neither ``..`` nor a link placed
 inside the root leads out of it.
@@ -10,7 +10,12 @@ import errno
 import os
 from pathlib import Path
 
-from workbench.server.errors import BadRequestError, MissingFolderError, OutsideRootError
+from workbench.server.errors import (
+    BadRequestError,
+    MissingFileError,
+    MissingFolderError,
+    OutsideRootError,
+)
 
 
 def folder_inside(root: Path, given: object, *, may_be_absent: bool = False) -> Path:
@@ -28,31 +33,7 @@ def folder_inside(root: Path, given: object, *, may_be_absent: bool = False) -> 
         MissingFolderError: there is no such folder and it may not be absent, or it is a file or
             not readable.
     """
-    if not isinstance(given, str):
-        raise BadRequestError(
-            f"A folder is named by a string, got {type(given).__name__}; send a path inside {root}."
-        )
-    try:
-        return _checked(root.resolve(), given, may_be_absent)
-    except (OSError, RuntimeError, ValueError) as error:
-        # NUL bytes, names longer than the file system takes, loops of symbolic links
-        raise BadRequestError(f"{_shown(given)} is not a path: {type(error).__name__}.") from error
-
-
-def relative_to_root(root: Path, folder: Path) -> str:
-    """``folder`` as the browser names it: relative to the root, ``/`` between the parts."""
-    return folder.relative_to(root.resolve()).as_posix()
-
-
-def _checked(home: Path, given: str, may_be_absent: bool) -> Path:
-    folder = (home / given).resolve()
-    if folder.is_symlink():  # from Python 3.13 on, `resolve` leaves a loop of links as it is
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if not folder.is_relative_to(home):
-        raise OutsideRootError(
-            f"{_shown(given)} leads outside the folder Jupyter serves ({home}); choose a folder "
-            "inside it, or start Jupyter with a ServerApp.root_dir that contains it."
-        )
+    home, folder = _inside(root, given, "folder")
     if may_be_absent and not folder.exists():
         return folder
     if not folder.is_dir():
@@ -63,6 +44,58 @@ def _checked(home: Path, given: str, may_be_absent: bool) -> Path:
     return folder
 
 
-def _shown(given: str) -> str:
-    text = given if len(given) <= 200 else given[:200] + "…"
+def file_inside(root: Path, given: object) -> Path:
+    """The file that ``given`` names, absolute and free of symbolic links.
+
+    Raises:
+        BadRequestError: ``given`` is no string or no path at all.
+        OutsideRootError: it leads out of the root.
+        MissingFileError: there is no such file, or it is a folder, a pipe, or not readable.
+    """
+    home, file = _inside(root, given, "file")
+    if not file.is_file():  # a named pipe would never end, a device never stop
+        what = "no file" if file.exists() else "not there"
+        raise MissingFileError(f"{_shown(given)} is {what}; name an existing file in {home}.")
+    if not os.access(file, os.R_OK):
+        raise MissingFileError(f"{_shown(given)} cannot be read; check its permissions.")
+    return file
+
+
+def relative_to_root(root: Path, folder: Path) -> str:
+    """``folder`` as the browser names it: relative to the root, ``/`` between the parts."""
+    return folder.relative_to(root.resolve()).as_posix()
+
+
+def _inside(root: Path, given: object, kind: str) -> tuple[Path, Path]:
+    """The root and what ``given`` names in it, both resolved; it need not be there."""
+    if not isinstance(given, str):
+        raise BadRequestError(
+            f"A {kind} is named by a string, got {type(given).__name__}; send a path inside {root}."
+        )
+    try:
+        home = root.resolve()
+        path = _resolved(home, given)
+    except (OSError, RuntimeError, ValueError) as error:
+        # NUL bytes, names longer than the file system takes, loops of symbolic links
+        raise BadRequestError(f"{_shown(given)} is not a path: {type(error).__name__}.") from error
+    if not path.is_relative_to(home):
+        raise OutsideRootError(
+            f"{_shown(given)} leads outside the folder Jupyter serves ({home}); choose a {kind} "
+            "inside it, or start Jupyter with a ServerApp.root_dir that contains it."
+        )
+    return home, path
+
+
+def _resolved(home: Path, given: str) -> Path:
+    path = (home / given).resolve()
+    if path.is_symlink():  # from Python 3.13 on, `resolve` leaves a loop of links as it is
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if path.is_relative_to(home):
+        path.exists()  # raises where a name is longer than the file system takes
+    return path
+
+
+def _shown(given: object) -> str:
+    text = str(given)
+    text = text if len(text) <= 200 else text[:200] + "…"
     return repr(text)

@@ -1,0 +1,147 @@
+"""A `workbench.memory.files.file_process`: start it, ask it, end it with all it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_LONGEST_HEADER = 1 << 16
+_LARGEST_ANSWER = 2 << 30
+_END_S = 5.0
+
+
+class ChildEndedError(Exception):
+    """The process ended, or said what nobody understands."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    kind: str
+    """``record``, ``overview``, ``answer``, ``outgrown`` or ``error``."""
+    data: bytes
+    reason: str = ""
+    message: str = ""
+
+
+class Child:
+    """The process of one file.
+
+    It leads a group of its own, so that ending the group ends the reader it may have started; and
+    it ends by itself when our end of its stdin is closed, however we come to our end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.turn = asyncio.Lock()
+        """Held while one request is answered."""
+        self.num_waiting = 0
+        """Requests that are answered or wait for their turn."""
+        self.last_request = time.monotonic()
+        self.was_ended = False
+        """Whether it was put to an end, and did not come to one by itself."""
+        self._reaping = threading.Lock()
+        self._popen = subprocess.Popen(  # noqa: S603 - a list of our own, never a shell
+            [sys.executable, "-P", "-m", "workbench.memory.files.file_process", str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            # a pool of threads for matrices, which nothing here multiplies
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._popen.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._status() is None
+
+    def idle_s(self) -> float:
+        """Seconds since the last request; 0 while one is being answered."""
+        return 0.0 if self.num_waiting else time.monotonic() - self.last_request
+
+    async def exchange(self, request: Mapping[str, Any]) -> Answer:
+        """Ask, and wait for the answer. Cancelled, it leaves a process that must be ended.
+
+        Raises:
+            ChildEndedError: there was no answer.
+        """
+        return await asyncio.to_thread(self._exchange, json.dumps(request).encode() + b"\n")
+
+    async def end(self) -> None:
+        """End it and all it started; returns when it is gone."""
+        self.was_ended = True
+        self._kill()
+        deadline = time.monotonic() + _END_S
+        while self.alive and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        if self._popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._popen.stdin.close()
+
+    def _status(self) -> int | None:
+        """Its exit status once it has ended, and with it all it started."""
+        with self._reaping:
+            if self._popen.returncode is None and self._is_zombie():
+                self._kill_group()
+            return self._popen.poll()
+
+    def _is_zombie(self) -> bool:
+        """Whether it ended and nobody knows yet: its number still belongs to it."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13, Windows
+            return False
+        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._popen.pid, look) is not None
+
+    def _kill(self) -> None:
+        with self._reaping:
+            if self._popen.poll() is None:  # else its number may be another's by now
+                self._kill_group()
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            else:  # Windows: the reader ends with the pipe that it writes to
+                self._popen.kill()
+
+    def _exchange(self, line: bytes) -> Answer:
+        """On a thread: pipes of a child cannot be waited for on every system's event loop."""
+        stdin, stdout = self._popen.stdin, self._popen.stdout
+        assert stdin is not None and stdout is not None  # noqa: S101, PT018 - both are pipes
+        try:
+            stdin.write(line)
+            stdin.flush()
+            header = json.loads(stdout.readline(_LONGEST_HEADER))
+            size = int(header["bytes"])
+            data = stdout.read(size) if 0 <= size <= _LARGEST_ANSWER else b""
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ChildEndedError(self._ended()) from None
+        if len(data) != size:
+            raise ChildEndedError(self._ended())
+        return Answer(header["kind"], data, header.get("reason", ""), header.get("message", ""))
+
+    def _ended(self) -> str:
+        """How it came to its end."""
+        deadline = time.monotonic() + 1.0
+        while self.alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if self._popen.returncode in (-9, -6):  # killed, or a library that got no memory
+            return "its reader was ended, which happens when memory runs out"
+        return f"its reader ended without an answer (exit status {self._popen.returncode})"

@@ -1,0 +1,91 @@
+"""``api/memory/...``: the record of a file, and questions about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from jupyter_core.paths import is_hidden
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.services.contents.fileio import FileManagerMixin
+from tornado import web
+
+from workbench.server.base import Api
+from workbench.server.errors import BadRequestError, MissingFileError, NoLocalFilesError
+from workbench.server.memory_child import Answer
+from workbench.server.paths import file_inside
+
+
+class _MemoryApi(Api):
+    """What both endpoints of memory files share: which file, and the end of a wait."""
+
+    _waiting: asyncio.Task[Answer] | None = None
+
+    async def _ask(self, what: str) -> Answer | None:
+        """What the file's process says; None where the browser gave up waiting."""
+        body = self._body()
+        path = self._file(body.pop("path", None))
+        self._waiting = asyncio.ensure_future(self.memory_files.ask(path, {**body, "do": what}))
+        try:
+            return await self._waiting
+        except asyncio.CancelledError:
+            return None
+
+    def _body(self) -> dict[str, Any]:
+        try:
+            body = json.loads(self.request.body)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            raise BadRequestError('Expected JSON like {"path": "snapshot.pickle"}.')
+        return cast("dict[str, Any]", body)
+
+    def _file(self, given: object) -> Path:
+        """The file on disk that the contents manager knows by this path."""
+        contents: Any = self.contents_manager
+        if not isinstance(contents, FileManagerMixin):
+            raise NoLocalFilesError(
+                f"This Jupyter keeps its files elsewhere ({type(contents).__name__}), where no "
+                "process can open them: download the file, and open it with wb.memory(path)."
+            )
+        found: Any = contents
+        root = Path(found.root_dir)
+        path = file_inside(root, given)
+        if not found.allow_hidden and is_hidden(str(path), str(root.resolve())):
+            raise MissingFileError(f"{given!r} is hidden; rename it to open it.")
+        return path
+
+    def on_connection_close(self) -> None:
+        """A closed tab ends the work for it."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+
+class MemoryRecordHandler(_MemoryApi):
+    """``POST api/memory/record {"path", "device", "start", "end", "overview"}``."""
+
+    @web.authenticated
+    @authorized
+    async def post(self) -> None:
+        """Answer a record's bytes, or ``{"overview"}`` of a file that is too long to show whole."""
+        answer = await self._ask("record")
+        if answer is None:
+            return
+        if answer.kind == "record":
+            self.finish(answer.data, set_content_type="application/octet-stream")
+        else:
+            self.finish({"overview": json.loads(answer.data)})
+
+
+class MemoryAskHandler(_MemoryApi):
+    """``POST api/memory/ask {"path", "device", "start", "end", "question"}``."""
+
+    @web.authenticated
+    @authorized
+    async def post(self) -> None:
+        """Answer ``{"answer"}``, what `workbench.memory.simulation.questions` says."""
+        answer = await self._ask("ask")
+        if answer is not None:
+            self.finish({"answer": json.loads(answer.data)})
