@@ -20,22 +20,33 @@ export const cssAsText = {
   name: 'css-as-text',
   setup(build) {
     build.onLoad({ filter: /\.css$/ }, async ({ path }) => {
-      const result = await esbuild.build({
-        entryPoints: [path],
-        bundle: true,
-        minify: true,
-        write: false,
-        metafile: true,
-        logLevel: 'silent',
-      });
+      const result = await minified(path);
       const watchFiles = Object.keys(result.metafile.inputs);
       return { contents: result.outputFiles[0].text, loader: 'text', watchFiles };
     });
   },
 };
 
-/** The path of the stylesheet of a view, `views/src/graph/style.ts`; its export is `STYLE`. */
-const styleOf = (name) => join(views, name, 'style.ts');
+/** A stylesheet and all that it imports, in one. */
+function minified(path) {
+  return esbuild.build({
+    entryPoints: [path],
+    bundle: true,
+    minify: true,
+    write: false,
+    metafile: true,
+    logLevel: 'silent',
+  });
+}
+
+/** What the panel wears: files that the labextension shares, beside its module like a view's own. */
+const PANEL = join(views, 'style', 'widget.css');
+
+/**
+ * The path of the stylesheet of a view, `views/src/graph/style.ts`; its export is `STYLE`. A bundle
+ * is called as Python calls it: `memory_diff` is of `memory-diff`.
+ */
+const styleOf = (name) => join(views, name.replaceAll('_', '-'), 'style.ts');
 
 /** Leaves a view's own stylesheet out of its module. */
 const styleApart = {
@@ -49,6 +60,7 @@ const styleApart = {
 
 /** The stylesheet of a view, minified; null for a view that has none of its own. */
 async function stylesheet(name) {
+  if (name === 'panel') return (await minified(PANEL)).outputFiles[0].text;
   if (!existsSync(styleOf(name))) return null;
   const { outputFiles } = await esbuild.build({
     bundle: true,

@@ -3,14 +3,11 @@
  * travels over the live channels, so that any number of panels show one experiment.
  */
 import { KernelStore, mountPanel } from '@torch-workbench/views';
-import css from '@torch-workbench/views/style/widget.css';
 import { widgetConnect } from './adapters/channel';
 import type { RenderProps } from './adapters/host';
 import { inlineView } from './adapters/inline';
-import { adoptStyle } from './adapters/style';
 
 function render({ model, el }: RenderProps): () => void {
-  adoptStyle(el, 'panel', css);
   const store = new KernelStore({ connect: widgetConnect(model) });
   const experiment = String(model.get('experiment') ?? '');
   const name = String(model.get('name') ?? '');

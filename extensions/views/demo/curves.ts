@@ -34,6 +34,31 @@ export function valCurve(train: Curve): Curve {
 }
 
 const MIB = 2 ** 20;
+
+/** Memory after each sampled step: flat, a leak of a megabyte now and then, more reserved once. */
+export function memoryCurves(steps: number, device: 'cuda' | 'cpu'): Map<string, Curve> {
+  const of = (value: (i: number) => number): Curve => {
+    const values = Float32Array.from({ length: steps }, (_, i) => value(i) * MIB);
+    return { steps: Int32Array.from(values, (_, i) => i + 1), values, length: steps };
+  };
+  const used = (i: number): number => 141 + Math.floor(i / 40);
+  const peak = (i: number): number => (i < 3 ? 218 : i < 150 ? 302 : 341);
+  if (device === 'cpu') {
+    const resident = random(9);
+    const wave = (i: number): number => 812 + Math.min(i, 30) * 3 + 14 * resident();
+    const both = new Map([['memory/resident', of(wave)]]);
+    return both.set(
+      'memory/resident_peak',
+      of(() => 934),
+    );
+  }
+  return new Map([
+    ['memory/allocated', of(used)],
+    ['memory/reserved', of((i) => (i < 150 ? 326 : 384))],
+    ['memory/fragmentation', of((i) => (i < 150 ? 12 : 31))],
+    ['memory/allocated_peak', of(peak)],
+  ]);
+}
 const POINTS = 120;
 
 /** One step's memory: activations grow in forward and melt in backward. */

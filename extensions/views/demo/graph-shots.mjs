@@ -1,18 +1,9 @@
 // Pictures of the graph view to look at: `node views/demo/graph-shots.mjs RECORDS OUT [SCENE ...]`.
 // RECORDS is what graph_records.py and diff_records.py wrote. A scene is a record, keys to press and what to click; each
 // is drawn light and dark in Chromium, and the time from record to first drawing is printed.
-import { existsSync } from 'node:fs';
-import { mkdir, readFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { chromium } from '@playwright/test';
-import esbuild from 'esbuild';
+import { Stage } from './stage.mjs';
 
-const here = dirname(fileURLToPath(import.meta.url));
 const [records, out, ...wanted] = process.argv.slice(2);
-const CHROMIUM = '/usr/bin/chromium';
-const VENV = process.env.VIRTUAL_ENV ?? join(here, '../../../.venv');
 
 /** `graph+flow` is a graph with a strip below. Words are typed into the search, `text=` and CSS selectors are clicked, `key:` is pressed. */
 const SCENES = {
@@ -69,52 +60,6 @@ const SCENES = {
   diff_chain: ['diff_chain', 'key:n'],
 };
 
-const { outputFiles } = await esbuild.build({
-  entryPoints: ['graph.ts', 'diff.ts', 'scrub.ts'].map((name) => join(here, name)),
-  outdir: here,
-  bundle: true,
-  format: 'esm',
-  target: 'es2022',
-  conditions: ['source'],
-  write: false,
-});
-
-async function theme(name) {
-  const path = join(VENV, `share/jupyter/lab/themes/@jupyterlab/theme-${name}-extension/index.css`);
-  const colours = join(here, '../../node_modules/@jupyterlab/apputils/style/materialcolors.css');
-  return existsSync(path) ? (await readFile(colours)) + (await readFile(path)) : '';
-}
-
-const bundle = (name) => outputFiles.find(({ path }) => path.endsWith(`/${name}.js`)).text;
-
-const page = (
-  name,
-  view,
-) => `<!doctype html><html data-jp-theme-name="${name}"><meta charset="utf-8">
-<link rel="stylesheet" href="/theme/${name}.css">
-<style>body{margin:0;height:100vh;font:13px sans-serif}#host{height:100%}</style>
-<body data-jp-theme-light="${name === 'light'}"><div id="host"></div>
-<script type="module" src="/${view}.js"></script>`;
-
-const server = createServer(async ({ url }, response) => {
-  const { pathname, searchParams } = new URL(url, 'http://localhost');
-  const send = (type, body) => response.writeHead(200, { 'content-type': type }).end(body);
-  const themed = /^\/theme\/(light|dark)\.css$/.exec(pathname);
-  const record = /^\/(\w+)\.wb$/.exec(pathname);
-  if (themed) send('text/css', await theme(themed[1]));
-  else if (record)
-    send('application/octet-stream', await readFile(join(records, `${record[1]}.wb`)));
-  else if (/^\/(graph|diff|scrub)\.js$/.test(pathname))
-    send('text/javascript', bundle(pathname.slice(1, -3)));
-  else {
-    const graph = searchParams.get('record')?.startsWith('/diff_') ? 'diff' : 'graph';
-    const view = searchParams.has('flow') ? 'scrub' : graph;
-    send('text/html; charset=utf-8', page(searchParams.get('theme') ?? 'light', view));
-  }
-});
-await new Promise((done) => server.listen(0, '127.0.0.1', done));
-const origin = `http://127.0.0.1:${server.address().port}`;
-
 async function act(tab, action) {
   const [verb, what] = [
     action.slice(0, action.search(/[:=]/)),
@@ -136,23 +81,18 @@ async function act(tab, action) {
       .click();
 }
 
-await mkdir(resolve(out), { recursive: true });
-const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+function scriptOf(query) {
+  if (query.has('flow')) return 'scrub';
+  return query.get('record')?.startsWith('/diff_') ? 'diff' : 'graph';
+}
+
+const stage = await Stage.open({ records, out, scripts: ['graph', 'diff', 'scrub'], scriptOf });
 for (const name of wanted.length > 0 ? wanted : Object.keys(SCENES)) {
   const [record, ...actions] = SCENES[name];
-  for (const mode of ['light', 'dark']) {
-    const tab = await browser.newPage({ viewport: { width: 1600, height: 1000 } });
-    tab.on('pageerror', (error) => console.error(`${name}: ${error}`));
-    const [graph, flow] = record.split('+');
-    const below = flow ? `&flow=/${flow}.wb` : '';
-    await tab.goto(`${origin}/?theme=${mode}&record=/${graph}.wb${below}`);
-    await tab.waitForFunction('document.title.endsWith("ms")');
+  const [graph, flow] = record.split('+');
+  const below = flow ? `&flow=/${flow}.wb` : '';
+  await stage.shoot(name, `record=/${graph}.wb${below}`, async (tab) => {
     for (const action of actions) await act(tab, action);
-    await tab.waitForTimeout(300);
-    await tab.screenshot({ path: join(out, `${name}-${mode}.png`) });
-    console.log(`${name} ${mode}  first drawing ${await tab.title()}`);
-    await tab.close();
-  }
+  });
 }
-await browser.close();
-server.close();
+await stage.close();

@@ -1,31 +1,13 @@
-// `npm run demo`: the views without Jupyter, rebuilt on every reload. JupyterLab's own themes are
-// served from an installed JupyterLab, so that the page shows what a person will see.
-import { existsSync } from 'node:fs';
+// `npm run demo`: the views without Jupyter, rebuilt on every reload, under JupyterLab's own themes.
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import esbuild from 'esbuild';
+import { theme } from './theme.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const port = Number(process.env.PORT ?? 8765);
-const prefixes = [process.env.VIRTUAL_ENV, join(here, '..', '..', '..', '.venv')].filter(Boolean);
-const PACKAGES = {
-  light: 'theme-light-extension',
-  dark: 'theme-dark-extension',
-  contrast: 'theme-dark-high-contrast-extension',
-};
-
-async function theme(name) {
-  const paths = prefixes.map((prefix) =>
-    join(prefix, 'share/jupyter/lab/themes/@jupyterlab', PACKAGES[name] ?? '', 'index.css'),
-  );
-  const path = paths.find((one) => existsSync(one));
-  if (!path) return '/* JupyterLab is not installed: the fallback theme is shown */';
-  // The application, not the theme, defines the Material colours that themes refer to.
-  const colours = join(here, '../../node_modules/@jupyterlab/apputils/style/materialcolors.css');
-  return Buffer.concat([await readFile(colours), await readFile(path)]);
-}
 
 async function bundle() {
   const result = await esbuild.build({

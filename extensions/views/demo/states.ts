@@ -7,7 +7,7 @@ import type {
   RunSummary,
 } from '@torch-workbench/records';
 import type { ExperimentModel, KernelModel } from '../src/kernel';
-import { lossCurve, memory, valCurve } from './curves';
+import { lossCurve, memory, memoryCurves, valCurve } from './curves';
 
 /** Every state of the panel, with invented figures. */
 
@@ -147,6 +147,68 @@ const EXCEPTION: Failure = {
   num_frames: 23,
   num_user_frames: 3,
   step: 187,
+  capture: '',
+  memory: [],
+  remedies: [],
+};
+
+/** Figures of a run on a simulated card: a CNN of four stages in batches of 48. */
+const OUT_OF_MEMORY: Failure = {
+  ...EXCEPTION,
+  title: 'Out of memory: 3.4 MiB asked for in stages.2.norm (forward), step 187, on a 560 MiB card',
+  message:
+    'Out of memory on a simulated card (560 MiB). Tried to allocate 3.4 MiB. Of 48.0 MiB usable, ' +
+    '4.0 MiB are free; 38.9 MiB are allocated, and 5.1 MiB are reserved by the allocator but ' +
+    'unallocated. No GPU ran out: exp.card = None ends the simulation',
+  scope: 'Stage.forward',
+  code: [
+    { line: 9, text: '    def forward(self, x):', current: false },
+    { line: 10, text: '        h = self.norm(self.conv(x))', current: true },
+    { line: 11, text: '        return x + self.drop(torch.relu(h))', current: false },
+  ],
+  memory: [
+    { label: 'Asked for', value: '3.4 MiB, aten.native_batch_norm in stages.2.norm' },
+    { label: 'Card', value: '560 MiB, simulated: 48.0 MiB usable' },
+    { label: 'Allocated', value: '38.9 MiB' },
+    { label: 'Free on the card', value: '4.0 MiB' },
+    { label: 'Free in segments', value: '5.1 MiB, at most 2.5 MiB in one piece' },
+    { label: 'In the way', value: '1 block, 3.4 MiB' },
+  ],
+  capture: 'c1',
+  remedies: [
+    {
+      name: 'bf16',
+      code: 'exp.modes = "bf16"',
+      peak_bytes: 44_040_192,
+      fits: true,
+      cost: 'Rounding: products and convolutions keep 8 bits of every number. A sample took 0.93 times as long as in batch 40.',
+      basis: '3 steps from the failed one on, run with it on the same card, and undone.',
+    },
+    {
+      name: 'checkpoint stages',
+      code: 'exp.modes = "checkpoint:stages"',
+      peak_bytes: 44_040_192,
+      fits: true,
+      cost: 'Time: one more forward of stages in every step, the same numbers. A sample took 1.31 times as long as in batch 40.',
+      basis: '3 steps from the failed one on, run with it on the same card, and undone.',
+    },
+    {
+      name: 'batch 40',
+      code: 'exp.batch_size = 40',
+      peak_bytes: 44_040_192,
+      fits: true,
+      cost: 'Another training: gradients of 40 samples instead of 48, 1.2 times as many steps an epoch; the learning rate stays.',
+      basis: '3 steps from the failed one on, run with it on the same card, and undone.',
+    },
+    {
+      name: 'expandable_segments:True',
+      code: 'exp.card = "560 MiB, expandable_segments:True"',
+      peak_bytes: -1,
+      fits: false,
+      cost: 'Nothing. On a GPU it is PYTORCH_CUDA_ALLOC_CONF, set before torch is imported.',
+      basis: 'The failed step run again with it on the same card: refused as well.',
+    },
+  ],
 };
 
 const NAN: Failure = {
@@ -172,6 +234,8 @@ function experiment(
   if (state.step > 0) {
     const train = lossCurve(state.step, 5, state.status === 'nan');
     curves.set('train/loss', train).set('val/loss', valCurve(train));
+    const device = state.device === 'cpu' ? 'cpu' : 'cuda';
+    for (const [name, curve] of memoryCurves(state.step, device)) curves.set(name, curve);
   }
   return { state, curves, chart: state.step > 0 ? memory(true) : null, ...extra };
 }
@@ -189,6 +253,7 @@ export const EXPERIMENTS: Readonly<Record<string, ExperimentModel>> = {
     captures: [],
     message: 'ready: model and data found, nothing has run yet',
   }),
+  gpu: experiment({ device: 'cuda:0' }),
   paused: experiment({ status: 'paused', message: 'step 412: paused' }),
   finished: experiment({
     status: 'finished',
@@ -207,6 +272,21 @@ export const EXPERIMENTS: Readonly<Record<string, ExperimentModel>> = {
     step: 186,
     failure: EXCEPTION,
     message: 'step 187: RuntimeError; run stopped, nothing lost',
+  }),
+  memory: experiment({
+    status: 'exception',
+    step: 186,
+    modes: PLAIN_MODES,
+    failure: OUT_OF_MEMORY,
+    message:
+      'step 187: out of memory; paused, step not applied, nothing lost. It would fit with bf16',
+  }),
+  trying: experiment({
+    status: 'exception',
+    step: 186,
+    modes: PLAIN_MODES,
+    failure: { ...OUT_OF_MEMORY, remedies: [] },
+    message: 'step 187: out of memory; trying what would help: checkpoint stages',
   }),
   nan: experiment({
     status: 'nan',

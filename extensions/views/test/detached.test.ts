@@ -8,7 +8,7 @@ import type { Dispose, Store } from '../src/store';
 import { diffOf, EARLY_EXIT } from './diff-data';
 import { flowOf } from './flow-data';
 import { graphOf, residual } from './graph-data';
-import { STEP } from './memory-data';
+import { OPTIONS, STEP } from './memory-data';
 
 const FALLBACK = '#888';
 const SIZE = { width: 1300, height: 600 };
@@ -41,7 +41,7 @@ const storeOf = <S>(state: S): Store<S, never> => ({
 const VIEWS: Record<string, (host: HTMLElement) => Dispose> = {
   graph: (host) => mountGraph(host, storeOf({ record: graphOf(residual(2)), error: null })),
   diff: (host) => mountDiff(host, storeOf({ record: diffOf(EARLY_EXIT), error: null })),
-  memory: (host) => mountMemory(host, storeOf({ record: STEP, error: null })),
+  memory: (host) => mountMemory(host, storeOf({ record: STEP, error: null }), OPTIONS),
   flow: (host) =>
     mountFlow(host, storeOf({ record: flowOf({ body: [1, 2], head: [0, 4] }), error: null })),
 };

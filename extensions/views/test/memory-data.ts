@@ -1,5 +1,12 @@
 /** A memory record from blocks, and a small step. */
+import type { MemoryViewOptions } from '../src/memory';
 import { readSeries, type MemoryColumns } from '../src/memory/series';
+
+/** What a host hands over that carries every part of the view. */
+export const OPTIONS: MemoryViewOptions = {
+  whatIf: () => import('../src/what-if'),
+  flame: () => import('../src/flame'),
+};
 
 export const STRINGS = ['', 'aten.relu', 'aten.conv_backward', 'fc.weight', 'body.0', 'head'];
 export const [PARAMETERS, GRADIENTS, ACTIVATIONS] = [0, 3, 4];
@@ -52,7 +59,25 @@ export function recordOf(blocks: readonly Block[], events: number, peak: number)
     oom_event: [],
     oom_bytes: [],
     oom_free: [],
+    oom_largest: [],
+    obstacle_oom: [],
+    obstacle_block: [],
+    remedies: [],
     certificate: null,
+    experiment: null,
+    captured_at: 0,
+    batch_size: -1,
+    is_predicted: false,
+    card: '',
+    card_bytes: -1,
+    settings: '',
+    peak_interval: [-1, -1],
+    reasons: [],
+    block_call: blocks.map(() => -1),
+    block_growth: blocks.map(() => 2),
+    block_segment: blocks.map(() => -1),
+    call_parent: [],
+    call_source: [],
   };
   return { ...record, peak_bytes: readSeries(record).most };
 }
@@ -104,5 +129,7 @@ export const CUDA: MemoryColumns = (() => {
     oom_event: [1],
     oom_bytes: [64 * MIB],
     oom_free: [MIB],
+    oom_largest: [4 * MIB],
+    block_segment: [0, 0, 1],
   };
 })();

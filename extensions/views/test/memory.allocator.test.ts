@@ -5,6 +5,7 @@ import { LiveBlocks } from '../src/memory/live';
 import { holesOf, momentAt, partsOf } from '../src/memory/moment';
 import { Pyramid } from '../src/memory/pyramid';
 import { releasesOf } from '../src/memory/releases';
+import { readRules } from '../src/memory/rules';
 import { columnsOf, positionAt, xOf, type ChartView } from '../src/memory/scale';
 import { segmentRows } from '../src/memory/segment-table';
 import { isLive, readSeries, type MemoryColumns } from '../src/memory/series';
@@ -18,6 +19,7 @@ import {
   recordOf,
   STEP,
   type Block,
+  OPTIONS,
 } from './memory-data';
 
 HTMLCanvasElement.prototype.getContext = () => null;
@@ -128,7 +130,7 @@ describe('the blocks that live', () => {
 });
 
 describe('the allocator at a moment', () => {
-  const at = (position: number) => momentAt(CUDA, new LiveBlocks(CUDA), position);
+  const at = (position: number) => momentAt(CUDA, new LiveBlocks(CUDA), position, readRules(''));
 
   it('adds up to what is reserved at every event', () => {
     const { reserved } = readSeries(CUDA);
@@ -141,8 +143,16 @@ describe('the allocator at a moment', () => {
   });
 
   it('tells rounding, slack, pinned and releasable apart', () => {
-    expect(partsOf(CUDA, 0)).toEqual({ requested: 8 * MIB - 100, rounding: 100, slack: 0 });
-    expect(partsOf(CUDA, 1)).toEqual({ requested: 3 * MIB, rounding: 0, slack: MIB });
+    expect(partsOf(CUDA, 0, readRules(''))).toEqual({
+      requested: 8 * MIB - 100,
+      rounding: 100,
+      slack: 0,
+    });
+    expect(partsOf(CUDA, 1, readRules(''))).toEqual({
+      requested: 3 * MIB,
+      rounding: 0,
+      slack: MIB,
+    });
     const { split, segments } = at(2);
     expect(split).toMatchObject({ pinned: 10 * MIB - 1024, releasable: 0, slack: MIB });
     expect(segments[0] && holesOf(CUDA, segments[0])).toEqual([
@@ -155,10 +165,10 @@ describe('the allocator at a moment', () => {
 
   it('gives what is free of other streams and private pools names of their own', () => {
     const other = { ...CUDA, segment_stream: [0, 7], segment_private: [0, 0] };
-    const { split } = momentAt(other, new LiveBlocks(other), 2);
+    const { split } = momentAt(other, new LiveBlocks(other), 2, readRules(''));
     expect(split.otherStream).toBe(2 * MIB - 1024);
     const pool = { ...CUDA, segment_private: [0, 1] };
-    const own = momentAt(pool, new LiveBlocks(pool), 4).split;
+    const own = momentAt(pool, new LiveBlocks(pool), 4, readRules('')).split;
     expect([own.otherPool, own.releasable]).toEqual([2 * MIB, 0]);
   });
 
@@ -172,7 +182,7 @@ describe('the allocator at a moment', () => {
       segment_pool: [1, 1],
       segment_expandable: [1, 1],
     };
-    const moment = momentAt(record, new LiveBlocks(record), 0);
+    const moment = momentAt(record, new LiveBlocks(record), 0, readRules(''));
     expect(moment.segments).toHaveLength(1);
     expect(moment.split).toMatchObject({
       reserved: 80 * MIB,
@@ -214,7 +224,7 @@ describe('the map', () => {
       segment_expandable: Array.from({ length: segments }, () => 0),
       segment_private: Array.from({ length: segments }, () => 0),
     };
-    const moment = momentAt(record, new LiveBlocks(record), 2);
+    const moment = momentAt(record, new LiveBlocks(record), 2, readRules(''));
     for (const [width, height] of [
       [1200, 400],
       [600, 300],
@@ -242,7 +252,7 @@ describe('the view of an allocator', () => {
     document.body.append(host);
     const state = { record, error: null };
     const store = { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() };
-    mounted.push(mount(host, store));
+    mounted.push(mount(host, store, OPTIONS));
     return host;
   };
   const press = (host: HTMLElement, key: string): void => {
@@ -291,13 +301,20 @@ describe('the view of an allocator', () => {
     const host = shown(STEP);
     for (const selector of ['.wv-map', '.wv-split'])
       expect(host.querySelector(selector)?.closest('[hidden]')).not.toBeNull();
-    expect(host.querySelector('[aria-disabled=true]')?.textContent).toBe('Map');
+    expect(host.querySelector('[aria-disabled=true]')?.firstChild?.textContent).toBe('Map');
+  });
+
+  it('says under which settings it was recorded, also where it was not replayed', () => {
+    const settings = 'roundup_power2_divisions:8';
+    const whole = { ...CUDA, oom_event: [] };
+    expect(shown({ ...whole, settings }).textContent).toContain(`Settings${settings}`);
+    expect(shown(whole).textContent).not.toContain('Settings');
   });
 
   it('says what a replay came to', () => {
     const made = {
       addresses: 2, num_addresses: 2, segments: 0, num_segments: 0, releases: 1, num_releases: 1,
-      blocks: 1, num_blocks: 1, first_difference: '', covers: 'the recorded settings',
+      blocks: 1, num_blocks: 1, first_difference: '', num_inferred: 0, settings: '', cases: ['small pool'],
     }; // prettier-ignore
     expect(shown({ ...CUDA, certificate: made }).textContent).toContain(
       'replay reproduces 100 % of 2 addresses',

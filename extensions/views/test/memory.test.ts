@@ -5,7 +5,7 @@ import { matcher } from '../src/memory/filter';
 import { LiveBlocks } from '../src/memory/live';
 import { isLive, readSeries } from '../src/memory/series';
 import { mount, type MemoryViewState } from '../src/memory';
-import { ACTIVATIONS, KIB, PARAMETERS, recordOf, STEP, STRINGS } from './memory-data';
+import { ACTIVATIONS, KIB, OPTIONS, PARAMETERS, recordOf, STEP, STRINGS } from './memory-data';
 
 // jsdom has no canvas; the views draw nothing there and everything else works.
 HTMLCanvasElement.prototype.getContext = () => null;
@@ -66,7 +66,7 @@ describe('the view', () => {
     const host = document.createElement('div');
     document.body.append(host);
     const store = { get: () => state, subscribe: () => () => {}, send: () => Promise.resolve() };
-    mounted.push(mount(host, store));
+    mounted.push(mount(host, store, OPTIONS));
     return host;
   }
   const press = (host: HTMLElement, key: string): void => {
@@ -122,14 +122,15 @@ describe('the view', () => {
   it('leaves nothing behind', () => {
     const host = document.createElement('div');
     let listeners = 0;
-    const dispose = mount(host, {
+    const store = {
       get: () => ({ record: STEP, error: null }),
       subscribe: () => {
         listeners += 1;
         return () => (listeners -= 1);
       },
       send: () => Promise.resolve(),
-    });
+    };
+    const dispose = mount(host, store, OPTIONS);
     dispose();
     expect(host.childElementCount).toBe(0);
     expect(listeners).toBe(0);

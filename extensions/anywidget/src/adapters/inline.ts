@@ -19,7 +19,9 @@ export function inlineView(model: WidgetModel, store: KernelStore): InlineView {
         if (view.signal.aborted) return;
         host.textContent = '';
         adoptStyle(host, request.kind, css);
-        unmount = module.default.render({ model: recordModel(bytes), el: host });
+        const { experiment, capture = '' } = request;
+        const ask: Ask = (question) => store.ask(experiment, capture, question);
+        unmount = module.default.render({ model: recordModel(model, bytes, ask), el: host });
       })
       .catch((error: unknown) => {
         const reason = error instanceof Error ? error.message : String(error);
@@ -43,15 +45,41 @@ async function open(
   return { bundle, bytes };
 }
 
-/** What a record's widget reads, without a kernel behind it. */
-function recordModel(bytes: ArrayBuffer): WidgetModel {
+type Ask = (question: object) => Promise<object>;
+type Listener = (data: Record<string, unknown>) => void;
+
+/**
+ * What a record's widget has for a model here: its questions go to the kernel by the panel's own
+ * channel, and bundles come with the panel's own messages.
+ */
+export function recordModel(panel: WidgetModel, bytes: ArrayBuffer, ask: Ask): WidgetModel {
   const values: Record<string, unknown> = { record: new DataView(bytes), error: '' };
+  const listeners = new Set<Listener>();
+  const answer = (id: unknown, what: Record<string, unknown>): void => {
+    for (const listener of [...listeners]) listener({ type: 'answer', id, ...what });
+  };
   return {
+    widget_manager: panel.widget_manager,
     get: (name) => values[name],
     set: () => undefined,
     save_changes: () => undefined,
-    on: () => undefined,
-    off: () => undefined,
-    send: () => undefined,
+    on(event, callback) {
+      if (event !== 'msg:custom') return;
+      listeners.add(callback as Listener);
+      panel.on(event, callback);
+    },
+    off(event, callback) {
+      if (event !== 'msg:custom' || !callback) return;
+      listeners.delete(callback as Listener);
+      panel.off(event, callback);
+    },
+    send(content) {
+      const { type, id, question } = content as { type: string; id: unknown; question: object };
+      if (type !== 'ask') return panel.send(content);
+      ask(question).then(
+        (found) => answer(id, { answer: found }),
+        (error: unknown) => answer(id, { error: error instanceof Error ? error.message : error }),
+      );
+    },
   };
 }

@@ -23,3 +23,12 @@ export type Buffer = ArrayBuffer | ArrayBufferView;
 
 /** Opens a channel that announces itself as `client`; rejects with one sentence when it cannot. */
 export type Connect = (client: string) => Promise<Channel>;
+
+/** Thrown by a `Connect` that must not be tried again: only a person can go on. */
+export class FinalError extends Error {}
+
+/** A new `client`. Works in plain-http pages too, where `crypto.randomUUID` does not exist. */
+export function clientId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(8));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

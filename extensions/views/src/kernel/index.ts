@@ -1,3 +1,3 @@
 export * from './channel';
 export * from './model';
-export { FinalError, KernelStore, type KernelStoreOptions } from './store';
+export { KernelStore, type KernelStoreOptions } from './store';

@@ -2,6 +2,11 @@ import type { ExperimentState, MemoryChart } from '@torch-workbench/records';
 
 export const PROTOCOL = 1;
 
+/** What to tell a person whose page and kernel do not speak the same. */
+export function mismatch(found: unknown): string {
+  return `the kernel speaks protocol ${String(found)}, this page ${PROTOCOL}: reload the page, or upgrade torch-workbench and restart the kernel`;
+}
+
 /** What the kernel runs on. */
 export interface KernelFacts {
   readonly device: string;
@@ -19,7 +24,17 @@ export interface Curve {
 }
 
 /** The curves a kernel sends. */
-export type CurveName = 'train/loss' | 'val/loss' | 'train/accuracy' | 'val/accuracy';
+export type CurveName =
+  | 'train/loss'
+  | 'val/loss'
+  | 'train/accuracy'
+  | 'val/accuracy'
+  | 'memory/allocated'
+  | 'memory/reserved'
+  | 'memory/fragmentation'
+  | 'memory/allocated_peak'
+  | 'memory/resident'
+  | 'memory/resident_peak';
 
 /** All that is known of one experiment. */
 export interface ExperimentModel {
@@ -59,7 +74,9 @@ export interface CommandArgs {
   compare: { a: string; b: string };
   fetch: { capture: string };
   export: { capture: string; format: string };
+  ask: { capture: string; question: object };
   flow: { known: number };
+  apply_remedy: { index: number };
   resume_from_failure: { modes?: string; learning_rate?: number };
   probe_modes: Record<string, never>;
   snapshot: Record<string, never>;

@@ -1,7 +1,15 @@
 import type { Store } from '../store';
-import type { Buffer, Channel, ChannelData, Connect } from './channel';
-import { aligned } from './curves';
-import { EMPTY_MODEL, PROTOCOL, type Command, type FlowPiece, type KernelModel } from './model';
+import { Arrivals } from './arrivals';
+import {
+  clientId,
+  FinalError,
+  type Buffer,
+  type Channel,
+  type ChannelData,
+  type Connect,
+} from './channel';
+import { EMPTY_MODEL, mismatch, PROTOCOL } from './model';
+import type { Command, FlowPiece, KernelModel } from './model';
 import { PendingReplies } from './pending';
 import { reduceSafely } from './reducer';
 
@@ -19,6 +27,8 @@ const RETRY_MS = [500, 2_000, 5_000, 15_000];
 const REPLY_LIMIT_MS = 30_000;
 /** A picture of a large graph takes its time, and others may be before it. */
 const EXPORT_LIMIT_MS = 180_000;
+/** A question runs an allocator through a whole recording, some of them several times. */
+const ASK_LIMIT_MS = 120_000;
 /** The kernel stops sending to a view it has not heard of for five minutes. */
 const ALIVE_MS = 30_000;
 
@@ -34,8 +44,7 @@ export class KernelStore implements Store<KernelModel, Command> {
   private model: KernelModel = EMPTY_MODEL;
   private readonly listeners = new Set<() => void>();
   private readonly replies = new PendingReplies();
-  private readonly records = new Map<string, ArrayBuffer>();
-  private readonly flows = new Map<string, FlowPiece>();
+  private readonly arrived = new Arrivals();
   private readonly fetching = new Map<string, Promise<ArrayBuffer>>();
   private channel: Channel | null = null;
   private expected = -1;
@@ -48,7 +57,7 @@ export class KernelStore implements Store<KernelModel, Command> {
   private readonly aliveTimer: ReturnType<typeof setInterval>;
 
   constructor(private readonly options: KernelStoreOptions) {
-    this.client = options.client ?? randomId();
+    this.client = options.client ?? clientId();
     this.aliveTimer = setInterval(this.sayAlive, ALIVE_MS);
     globalThis.document?.addEventListener('visibilitychange', this.sayAlive);
     void this.reconnect();
@@ -65,11 +74,13 @@ export class KernelStore implements Store<KernelModel, Command> {
 
   /** Resolves on the kernel's `ok`; rejects with its sentence, or ours when it cannot be asked. */
   send(command: Command, limitMs = this.options.replyLimitMs ?? REPLY_LIMIT_MS): Promise<void> {
+    return this.request(this.nextId(), command, limitMs);
+  }
+
+  private request(id: string, command: Command, limitMs: number): Promise<void> {
     if (!this.channel || this.model.connection === 'dead') {
       return Promise.reject(new Error(this.model.detail || 'there is no connection to the kernel'));
     }
-    this.commands += 1;
-    const id = `${this.client}-${this.commands}`;
     const reply = this.replies.wait(id, command.name.replaceAll('_', ' '), limitMs);
     this.post({ type: 'command', id, ...command });
     return reply;
@@ -92,9 +103,16 @@ export class KernelStore implements Store<KernelModel, Command> {
    */
   async fetchFlow(experiment: string, known: number): Promise<FlowPiece | null> {
     await this.send({ name: 'flow', experiment, args: { known } });
-    const piece = this.flows.get(experiment) ?? null;
-    this.flows.delete(experiment);
-    return piece;
+    return this.arrived.takeFlow(experiment);
+  }
+
+  /** The answer to a question of a memory capture (`workbench/memory/simulation/questions.py`). */
+  async ask(experiment: string, capture: string, question: object): Promise<object> {
+    const id = this.nextId();
+    const command = { name: 'ask', experiment, args: { capture, question } } as const;
+    const answer = this.arrived.awaitAnswer(id);
+    await this.request(id, command, this.options.replyLimitMs ?? ASK_LIMIT_MS).finally(answer.end);
+    return answer.get();
   }
 
   /** Opens the channel anew, now. Hosts call it when their kernel is back. */
@@ -127,13 +145,13 @@ export class KernelStore implements Store<KernelModel, Command> {
     if (running) return running;
     const request = this.send(command, limitMs)
       .then(() => {
-        const bytes = this.records.get(key);
+        const bytes = this.arrived.takeBytes(key);
         if (!bytes) throw new Error('the capture arrived without its bytes: open it again');
         return bytes;
       })
       .finally(() => {
         this.fetching.delete(key);
-        this.records.delete(key);
+        this.arrived.takeBytes(key);
       });
     this.fetching.set(key, request);
     return request;
@@ -155,8 +173,7 @@ export class KernelStore implements Store<KernelModel, Command> {
     const channel = this.channel;
     this.channel = null;
     this.expected = -1;
-    this.records.clear();
-    this.flows.clear();
+    this.arrived.clear();
     channel?.close();
     this.replies.rejectAll(reason);
   }
@@ -175,13 +192,8 @@ export class KernelStore implements Store<KernelModel, Command> {
     const { type, seq } = message;
     if (type === 'reply') {
       this.replies.settle(String(message['id']), message['ok'] === true, String(message['error']));
-    } else if (type === 'record' && buffers[0]) {
-      this.records.set(String(message['capture']), aligned(buffers[0]));
-    } else if (type === 'file' && buffers[0]) {
-      this.records.set(`${message['capture']}.${message['format']}`, aligned(buffers[0]));
-    } else if (type === 'flow' && buffers[0]) {
-      const piece = { bytes: aligned(buffers[0]), known: Number(message['known']) };
-      this.flows.set(String(message['experiment']), piece);
+    } else {
+      this.arrived.keep(message, buffers);
     }
     if (type === 'hello') {
       if (message['protocol'] !== PROTOCOL) return this.lost(mismatch(message['protocol']), true);
@@ -200,8 +212,12 @@ export class KernelStore implements Store<KernelModel, Command> {
   /** Everything until the next `hello` is ignored; replies and records still count. */
   private askSnapshot(): void {
     this.expected = -1;
-    const id = `${this.client}-snapshot-${(this.commands += 1)}`;
-    this.post({ type: 'command', id, experiment: '', name: 'snapshot', args: {} });
+    this.post({ type: 'command', id: this.nextId(), experiment: '', name: 'snapshot', args: {} });
+  }
+
+  private nextId(): string {
+    this.commands += 1;
+    return `${this.client}-${this.commands}`;
   }
 
   private post(data: ChannelData): void {
@@ -226,19 +242,6 @@ export class KernelStore implements Store<KernelModel, Command> {
   }
 }
 
-/** Thrown by a `Connect` that must not be tried again: only a person can go on. */
-export class FinalError extends Error {}
-
-function mismatch(found: unknown): string {
-  return `the kernel speaks protocol ${String(found)}, this page ${PROTOCOL}: reload the page, or upgrade torch-workbench and restart the kernel`;
-}
-
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
-}
-
-/** Works in plain-http pages too, where `crypto.randomUUID` does not exist. */
-function randomId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(8));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

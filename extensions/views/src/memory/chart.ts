@@ -5,6 +5,7 @@ import { patternsOf, type Patterns } from './patterns';
 import { releasesOf, type Release } from './releases';
 import { positionAt, xOf, type ChartView } from './scale';
 import { paintTimeline, type Height } from './timeline';
+import { paintCard, paintFailure, paintInterval } from './timeline-limits';
 import {
   paintPeak,
   paintPhases,
@@ -20,6 +21,8 @@ export interface ChartEvents {
 }
 
 const DRAG = 5;
+/** Pixels from a mark within which it is meant. */
+const NEAR = 9;
 
 export class Chart {
   readonly element = h('canvas', {
@@ -79,9 +82,12 @@ export class Chart {
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       this.y = paintTimeline(frame, view);
       paintPhases(frame, view);
+      paintCard(frame, view, this.y);
       paintReleases(frame, view, this.releases);
       paintPeak(frame, view, this.y);
       paintRefusals(frame, view, this.y);
+      paintInterval(frame, view, this.y);
+      paintFailure(frame, view, this.y);
       [this.ground.width, this.ground.height] = size;
       this.ground.getContext('2d')?.drawImage(element, 0, 0);
     } else {
@@ -120,7 +126,8 @@ export class Chart {
       const brush = this.view?.brush;
       if (this.view) this.view.brush = null;
       if (brush) this.events.range(Math.min(...brush), Math.max(...brush));
-      else if (down) this.events.scrub(down.brush ? down.position : this.at(event));
+      else if (down)
+        this.events.scrub(this.refusal(event) ?? (down.brush ? down.position : this.at(event)));
       down = null;
     });
     element.addEventListener('pointercancel', () => {
@@ -131,6 +138,20 @@ export class Chart {
     element.addEventListener('pointerleave', () => this.events.hover(null));
     element.addEventListener('dblclick', () => this.events.range(0, Infinity));
     element.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
+  }
+
+  /** The position of a mark "out of memory" under the pointer. */
+  private refusal(event: MouseEvent): number | null {
+    const { view } = this;
+    const box = this.element.getBoundingClientRect();
+    if (!view) return null;
+    for (const refused of Array.from(view.record.oom_event)) {
+      const x = xOf(view, box.width, refused + 1);
+      const y = this.y((view.all.reserved ?? view.all.total)[refused + 1] ?? 0);
+      const [across, down] = [event.clientX - box.left - x, event.clientY - box.top - y];
+      if (Math.hypot(across, down) <= NEAR) return refused + 1;
+    }
+    return null;
   }
 
   private onScrubber(event: MouseEvent): boolean {

@@ -1,1 +1,2 @@
-export { mount, type MemoryViewState } from './mount';
+export { mount, type MemoryViewOptions, type MemoryViewState } from './mount';
+export type { Parts } from './part';

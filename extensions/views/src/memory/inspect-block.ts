@@ -1,6 +1,7 @@
 /** Everything known about the chosen block: itself, its life, its line and its segment. */
 import { aside, button, facts, h, section, sourceCard, sourceLabel } from '../graph/dom';
 import { formatBytes, formatCount, oneLine, plural, shorten } from '../graph/format';
+import { hasFlame } from './callers';
 import { addressOf, moduleOf, opOf, titleOf } from './blocks';
 import type { Model } from './model';
 import { find, holesOf, isPending, partsOf, type Segment } from './moment';
@@ -22,7 +23,7 @@ export function inspectBlock(
   const segment = model.hasSegments && there ? find(model.moment().segments, address) : null;
   const parts: Node[] = [
     heading(record, block, position, segment),
-    blockPart(record, block, segment),
+    blockPart(model, block, segment),
   ];
   parts.push(lifePart(record, block, position, model.view.axis === 'time'));
   const source = record.sources[record.block_source[block] ?? -1];
@@ -72,8 +73,8 @@ function exactly(bytes: number): string {
     : `${formatBytes(bytes)} · ${formatCount(bytes)} B`;
 }
 
-function blockPart(record: MemoryColumns, block: number, segment: Segment | null): HTMLElement {
-  const { rounding, slack } = partsOf(record, block);
+function blockPart({ record, rules }: Model, block: number, segment: Segment | null): HTMLElement {
+  const { rounding, slack } = partsOf(record, block, rules);
   const address = record.block_address[block] ?? -1;
   const rows: [string, string][] = [
     ['Address', addressOf(record, block) || `not recorded on ${record.device}`],
@@ -175,6 +176,10 @@ function actions(model: Model, block: number, view: MemoryView, there: boolean):
   if (model.hasSegments && there && view.face !== 'map')
     go('Show it on the map', () => view.show('map'), 'M');
   if (view.face !== 'holders') go('Show it among the holders', () => view.show('holders'), 'H');
+  if (view.face !== 'flame' && hasFlame(record))
+    go('Show who asked for it', () => view.show('flame'), 'S');
+  const [module, openModule] = [moduleOf(record, block), view.openModule];
+  if (module && openModule) go('Show its module in the graph', () => openModule(module));
   if (start >= 0) go('Go to its allocation', () => view.scrub(start + 1), '[');
   if (end >= 0) go('Go to just before it is freed', () => view.scrub(end), ']');
   const source = record.sources[record.block_source[block] ?? -1];
@@ -182,7 +187,6 @@ function actions(model: Model, block: number, view: MemoryView, there: boolean):
     const place = sourceLabel(source).split(' ').pop() ?? '';
     const query = source.cell === null ? place : `cell ${source.cell}, line ${source.line}`;
     list.append(button('All blocks of this line', () => view.bar.look(query)));
-  } else if (moduleOf(record, block))
-    list.append(button('All blocks of this module', () => view.bar.look(moduleOf(record, block))));
+  } else if (module) list.append(button('All blocks of this module', () => view.bar.look(module)));
   return h('section', { class: 'wv-sec' }, list, aside());
 }

@@ -1,4 +1,5 @@
 /** Keys of the memory view. Letters are left alone while a person types. */
+import { hasFlame } from './callers';
 import type { MemoryView } from './view';
 
 const ZOOM = 0.7;
@@ -25,6 +26,7 @@ function viewKey(view: MemoryView, event: KeyboardEvent): boolean {
   if (!model) return false;
   if (view.map.contains(event.target) && event.key.startsWith('Arrow'))
     return view.map.walk(event.key);
+  if (view.face === 'flame' && flameKey(view, event)) return true;
   const { scrubber, from, to } = model.view;
   const stride = event.shiftKey ? 10 : 1;
   const onChart = event.target === view.chart.element;
@@ -41,6 +43,10 @@ function viewKey(view: MemoryView, event: KeyboardEvent): boolean {
   return true;
 }
 
+function flameKey(view: MemoryView, event: KeyboardEvent): boolean {
+  return view.flame.key(event) || (event.key === 'Escape' && view.flame.back());
+}
+
 function letterKey(view: MemoryView, key: string): boolean {
   const segments = view.model?.hasSegments ?? false;
   const block = view.selected;
@@ -48,6 +54,7 @@ function letterKey(view: MemoryView, key: string): boolean {
   if (key === 'f') view.range(0, Infinity);
   else if (key === 't') view.show(view.face === 'table' ? 'map' : 'table');
   else if (key === 'h') view.show('holders');
+  else if (key === 's' && record && hasFlame(record)) view.show('flame');
   else if ((key === 'm' || key === 'l') && segments) view.show('map');
   else if (key === 'r') view.bar.toRelease();
   else if (key === 'o') view.bar.toRefusal();

@@ -131,7 +131,7 @@ export class Lens {
     context.fillStyle = palette.ink2;
     context.font = `11px ${palette.font}`;
     const y = FUNNEL + STRIP + 10;
-    for (const mark of ticks(0, bytes / unit, 7)) {
+    for (const mark of ticks(0, bytes / unit, Math.min(7, Math.floor(piece.width / 60)))) {
       const x = piece.x + mark * unit * piece.scale;
       const last = x > piece.x + piece.width - 30;
       context.textAlign = last ? 'right' : mark === 0 ? 'left' : 'center';

@@ -6,6 +6,7 @@ import type { Group, Section } from './map-groups';
 import { MAP_LEFT, type MapLayout, type Piece } from './map-layout';
 import { isPending, partsOf, type Segment } from './moment';
 import type { Patterns } from './patterns';
+import type { Rules } from './rules';
 import { CATEGORIES, categoryLabel, type MemoryColumns } from './series';
 
 export interface Brush {
@@ -14,8 +15,12 @@ export interface Brush {
   patterns: Patterns;
   record: MemoryColumns;
   position: number;
+  /** The allocator's. */
+  rules: Rules;
   /** Blocks that pass the filter; null when all do. */
   fits: ((block: number) => boolean) | null;
+  /** Blocks that stand in the way of a refused request. */
+  obstacles: readonly number[];
 }
 
 const DIM = 0.22;
@@ -165,7 +170,7 @@ function paintBlocks(brush: Brush, piece: Piece, height: number): void {
       context.fillStyle = patterns.pending;
       context.fillRect(left, piece.y, wide, height);
     }
-    const slack = partsOf(record, block).slack * piece.scale;
+    const slack = partsOf(record, block, brush.rules).slack * piece.scale;
     if (slack >= 2) {
       context.fillStyle = patterns.slack;
       context.fillRect(end - slack, piece.y, slack, height);
@@ -182,9 +187,9 @@ export function placeOf(record: MemoryColumns, piece: Piece, block: number): [nu
   return [left, left + (record.block_bytes[block] ?? 0) * piece.scale];
 }
 
-/** The outline of the chosen segment, then of the chosen block. */
+/** The outline of the chosen segment, of what is in the way, then of the chosen block. */
 export function paintSelection(
-  { context, palette, record }: Brush,
+  { context, palette, record, obstacles }: Brush,
   pieces: readonly Piece[],
   height: number,
   segment: Segment | null,
@@ -195,18 +200,33 @@ export function paintSelection(
     if (piece.segment === segment) {
       outline(context, palette.select, 2, piece.x, piece.y, piece.width, height);
     }
-    for (const [chosen, colour, wide] of [
-      [hover, palette.ink, 1.5],
-      [block, palette.ink, 2.5],
+    const marked = obstacles.length > 0 ? runsOf(piece.segment.blocks, obstacles) : [];
+    for (const [first, last, colour, wide] of [
+      ...marked.map(([first, last]) => [first, last, palette.bad, 2.5] as const),
+      [hover, hover, palette.ink, 1.5],
+      [block, block, palette.ink, 2.5],
     ] as const) {
-      if (chosen === null || !piece.segment.blocks.includes(chosen)) continue;
-      const [from, to] = placeOf(record, piece, chosen);
+      if (first === null || last === null || !piece.segment.blocks.includes(first)) continue;
+      const [from] = placeOf(record, piece, first);
       const left = Math.max(piece.x, from);
-      const right = Math.min(piece.x + piece.width, to);
+      const right = Math.min(piece.x + piece.width, placeOf(record, piece, last)[1]);
       if (right > left || (from >= piece.x && from < piece.x + piece.width))
         outline(context, colour, wide, left, piece.y, Math.max(2, right - left), height);
     }
   }
+}
+
+/** First and last of the chosen blocks that follow one another in a segment: one outline for each. */
+function runsOf(blocks: readonly number[], chosen: readonly number[]): [number, number][] {
+  const wanted = new Set(chosen);
+  const runs: [number, number][] = [];
+  let open: [number, number] | null = null;
+  for (const block of blocks) {
+    if (!wanted.has(block)) open = null;
+    else if (open) open[1] = block;
+    else runs.push((open = [block, block]));
+  }
+  return runs;
 }
 
 function outline(

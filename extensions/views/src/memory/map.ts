@@ -14,6 +14,7 @@ export interface MapState {
   moment: Moment;
   palette: Palette;
   fits: Brush['fits'];
+  obstacles: Brush['obstacles'];
   block: number | null;
 }
 
@@ -109,9 +110,13 @@ export class SegmentMap {
     this.note.textContent = titleOf(state.record, state.moment, this.layout);
   }
 
-  /** The segment of the chosen block, else the one looked at before, else one that is partly free. */
-  private chosen({ record, moment, block }: MapState): Segment | null {
-    const address = block === null ? this.segment?.address : record.block_address[block];
+  /**
+   * The segment of the chosen block, else of what is in the way, else the one looked at before, else
+   * one that is partly free.
+   */
+  private chosen({ record, moment, block, obstacles: [first] }: MapState): Segment | null {
+    const shown = block ?? first;
+    const address = shown === undefined ? this.segment?.address : record.block_address[shown];
     const found = address === undefined ? null : find(moment.segments, address);
     if (found) return found;
     return mostBroken(moment.segments);
@@ -135,9 +140,10 @@ export class SegmentMap {
     if (this.patterns?.[0] !== state.palette)
       this.patterns = [state.palette, patternsOf(context, state.palette)];
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const { record, fits, palette } = state;
-    const position = state.moment.position;
-    return { context, palette, patterns: this.patterns[1], record, position, fits };
+    const { record, fits, palette, obstacles } = state;
+    const { position, rules } = state.moment;
+    const patterns = this.patterns[1];
+    return { context, palette, patterns, record, position, rules, fits, obstacles };
   }
 
   private copy(context: CanvasRenderingContext2D): void {

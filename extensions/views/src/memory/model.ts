@@ -4,6 +4,8 @@ import { matcher } from './filter';
 import { LiveBlocks } from './live';
 import { momentAt, type Moment } from './moment';
 import { Pyramid } from './pyramid';
+import { lastRefusal, refusalAt } from './refusals';
+import { rulesOf, type Rules } from './rules';
 import type { ChartView } from './scale';
 import { readSeries, timeAt, type MemoryColumns, type Series } from './series';
 
@@ -11,13 +13,21 @@ import { readSeries, timeAt, type MemoryColumns, type Series } from './series';
 const ROWS = 200;
 export const ROWS_MOVING = 24;
 
+/** A part of the blocks that a person chose to look at alone, and what to call it. */
+export interface Within {
+  label: string;
+  fits: (block: number) => boolean;
+}
+
 export class Model {
   readonly series: Series;
   readonly live: LiveBlocks;
   readonly view: ChartView;
   readonly hasSegments: boolean;
+  readonly rules: Rules;
   readonly hidden = new Set<number>();
   query = '';
+  within: Within | null = null;
   fits: (block: number) => boolean = () => true;
   private readonly highest: Pyramid;
   private latest: Moment | null = null;
@@ -26,9 +36,11 @@ export class Model {
   constructor(readonly record: MemoryColumns) {
     this.series = readSeries(record);
     this.live = new LiveBlocks(record);
+    this.rules = rulesOf(record);
     this.highest = new Pyramid(this.series.total);
     this.hasSegments = record.segment_bytes.length > 0;
     const last = this.series.length - 1;
+    const refused = lastRefusal(record);
     const clock = this.hasSegments && timeAt(record, last) > 0;
     this.view = {
       record,
@@ -40,7 +52,10 @@ export class Model {
       axis: clock ? 'time' : 'events',
       from: 0,
       to: last,
-      scrubber: Math.min(record.peak_event + 1, last),
+      scrubber:
+        refused === null
+          ? Math.min(record.peak_event + 1, last)
+          : (record.oom_event[refused] ?? 0) + 1,
       hover: null,
       brush: null,
       hidden: this.hidden,
@@ -52,24 +67,31 @@ export class Model {
   filter(query: string): void {
     this.query = query.trim();
     const { record, view, hidden } = this;
-    this.fits = matcher(record, { hidden, query: this.query });
-    view.filtered = this.query !== '';
+    const also = this.within?.fits ?? null;
+    this.fits = matcher(record, { hidden, query, also });
+    view.filtered = this.query !== '' || also !== null;
     view.series = view.filtered
-      ? readSeries(record, matcher(record, { hidden: NONE, query }))
+      ? readSeries(record, matcher(record, { hidden: NONE, query, also }))
       : this.series;
     view.highest = view.filtered ? new Pyramid(view.series.total) : this.highest;
   }
 
+  /** The refused request that the scrubber stands at. */
+  get refusal(): number | null {
+    return refusalAt(this.record, this.view.scrubber);
+  }
+
   get isFiltered(): boolean {
-    return this.query !== '' || this.hidden.size > 0;
+    return this.query !== '' || this.within !== null || this.hidden.size > 0;
   }
 
   /** The allocator at a position; the last one and the peak's are kept. */
   moment(position = this.view.scrubber): Moment {
     if (this.latest?.position === position) return this.latest;
     const peak = this.record.peak_event + 1;
-    if (position === peak) return (this.peak ??= momentAt(this.record, this.live, peak));
-    this.latest = momentAt(this.record, this.live, position);
+    const { record, live, rules } = this;
+    if (position === peak) return (this.peak ??= momentAt(record, live, peak, rules));
+    this.latest = momentAt(record, live, position, rules);
     return this.latest;
   }
 

@@ -3,11 +3,10 @@
  * went. Everything follows from the lives of blocks and segments; nothing is kept per event.
  */
 import type { LiveBlocks } from './live';
+import { roundSize, type Rules } from './rules';
 import type { MemoryColumns } from './series';
 
-const ROUND = 512;
 const SMALL_PAGE = 2 * 2 ** 20;
-const LARGE_PAGE = 20 * 2 ** 20;
 
 /** One segment; touching ranges of an expandable segment are one. */
 export interface Segment {
@@ -50,12 +49,19 @@ export interface Moment {
   main: number;
   /** Blocks that lie in no segment: the trace is not consistent. */
   lost: number;
+  /** The allocator's, by which the split was made. */
+  rules: Rules;
 }
 
 const NUM_CATEGORIES = 7;
 
 /** The allocator at a position; linear in what lives then. */
-export function momentAt(record: MemoryColumns, live: LiveBlocks, position: number): Moment {
+export function momentAt(
+  record: MemoryColumns,
+  live: LiveBlocks,
+  position: number,
+  rules: Rules,
+): Moment {
   live.moveTo(position);
   const segments = segmentsAt(record, position);
   let lost = 0;
@@ -76,7 +82,8 @@ export function momentAt(record: MemoryColumns, live: LiveBlocks, position: numb
   for (const segment of segments)
     if (segment.blocks.length > 1) segment.blocks.sort((a, b) => address(a) - address(b));
   const main = mainStream(record);
-  return { position, segments, split: splitOf(record, segments, position, main), main, lost };
+  const split = splitOf(record, segments, position, main, rules);
+  return { position, segments, split, main, lost, rules };
 }
 
 /** Segments there at a position, in order of address. */
@@ -142,10 +149,11 @@ export function find(segments: readonly Segment[], address: number): Segment | n
 export function partsOf(
   record: MemoryColumns,
   block: number,
+  rules: Rules,
 ): { requested: number; rounding: number; slack: number } {
   const bytes = record.block_bytes[block] ?? 0;
   const requested = Math.min(record.block_requested[block] ?? 0, bytes);
-  const rounded = Math.min(bytes, Math.max(ROUND, Math.ceil(requested / ROUND) * ROUND));
+  const rounded = Math.min(bytes, roundSize(requested, rules));
   return { requested, rounding: rounded - requested, slack: bytes - rounded };
 }
 
@@ -160,6 +168,7 @@ function splitOf(
   segments: readonly Segment[],
   position: number,
   main: number,
+  rules: Rules,
 ): Split {
   const categories = new Float64Array(NUM_CATEGORIES);
   const split = {
@@ -173,7 +182,7 @@ function splitOf(
         split.waiting += record.block_bytes[block] ?? 0;
         continue;
       }
-      const { requested, rounding, slack } = partsOf(record, block);
+      const { requested, rounding, slack } = partsOf(record, block, rules);
       const category = record.block_category[block] ?? 0;
       categories[category] = (categories[category] ?? 0) + requested;
       split.requested += requested;
@@ -181,7 +190,7 @@ function splitOf(
       split.slack += slack;
     }
     const free = segment.bytes - segment.used;
-    const releasable = segment.pool === 0 ? releasableOf(record, segment) : 0;
+    const releasable = segment.pool === 0 ? releasableOf(record, segment, rules) : 0;
     split.releasable += releasable;
     if (segment.pool !== 0) split.otherPool += free;
     else if (segment.stream !== main) split.otherStream += free - releasable;
@@ -205,10 +214,10 @@ export function mainStream(record: MemoryColumns): number {
 }
 
 /** Bytes an `empty_cache()` would give back: an empty segment, or the empty pages of an expandable one. */
-export function releasableOf(record: MemoryColumns, segment: Segment): number {
+export function releasableOf(record: MemoryColumns, segment: Segment, rules: Rules): number {
   if (segment.blocks.length === 0) return segment.bytes;
   if (!segment.expandable) return 0;
-  const page = segment.small ? SMALL_PAGE : LARGE_PAGE;
+  const page = segment.small ? SMALL_PAGE : rules.largePage;
   let sum = 0;
   for (const [from, to] of holesOf(record, segment))
     sum += Math.max(0, Math.floor(to / page) - Math.ceil(from / page)) * page;

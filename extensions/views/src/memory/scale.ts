@@ -29,37 +29,72 @@ export interface ChartView {
   hidden: ReadonlySet<number>;
   /** Whether some blocks are left out of `series`. */
   filtered: boolean;
+  /** Where the chosen "What if?" runs out of memory. */
+  failure?: Failure | null;
+  /** Where positions go beside another recording; takes the place of `axis`. */
+  warp?: Warp | null;
+  /** The scale of bytes shows so much at least, so that two charts have one. */
+  least?: number;
 }
 
-type Span = Pick<ChartView, 'record' | 'axis' | 'from' | 'to'>;
+/** Positions, and where each lies, from 0 to 1, on an axis that two recordings share. */
+export interface Warp {
+  positions: readonly number[];
+  places: readonly number[];
+}
 
-/** A position on the axis: itself, or its milliseconds. */
+/** Where a program is predicted to run out of memory. */
+export interface Failure {
+  event: number;
+  card: string;
+}
+
+type Span = Pick<ChartView, 'record' | 'axis' | 'from' | 'to' | 'warp'>;
+
+/** A position on the axis: itself, its milliseconds, or its place beside another recording. */
 function along(view: Span, position: number): number {
+  if (view.warp) return warped(view.warp, position);
   return view.axis === 'events' ? position : timeAt(view.record, position);
+}
+
+/** Where the chart begins and ends on its axis; a shared axis is shown whole. */
+function ends(view: Span): [number, number] {
+  return view.warp ? [0, 1] : [along(view, view.from), along(view, view.to)];
+}
+
+function warped({ positions, places }: Warp, position: number): number {
+  let right = positions.findIndex((knot) => knot >= position);
+  if (right < 0) right = positions.length - 1;
+  const [to = 0, end = 0] = [positions[right], places[right]];
+  const from = positions[right - 1] ?? to;
+  if (position >= to || from >= to) return end;
+  const start = places[right - 1] ?? end;
+  return start + ((position - from) / (to - from)) * (end - start);
 }
 
 /** x of a position. */
 export function xOf(view: Span, width: number, position: number): number {
-  const from = along(view, view.from);
-  const span = Math.max(1e-9, along(view, view.to) - from);
+  const [from, to] = ends(view);
+  const span = Math.max(1e-9, to - from);
   return LEFT + ((along(view, position) - from) / span) * (width - LEFT - RIGHT);
 }
 
 /** Position under x, kept inside the view. */
 export function positionAt(view: Span, width: number, x: number): number {
   const part = Math.min(1, Math.max(0, (x - LEFT) / Math.max(1, width - LEFT - RIGHT)));
-  if (view.axis === 'events') return Math.round(view.from + part * (view.to - view.from));
-  const from = along(view, view.from);
-  return lastBefore(view, from + part * (along(view, view.to) - from));
+  if (view.axis === 'events' && !view.warp)
+    return Math.round(view.from + part * (view.to - view.from));
+  const [from, to] = ends(view);
+  return lastBefore(view, from + part * (to - from));
 }
 
-/** The last position that is not after a time, in milliseconds. */
-export function lastBefore(view: Span, time: number): number {
+/** The last position that is not after a place on the axis. */
+export function lastBefore(view: Span, place: number): number {
   let low = view.from;
   let high = view.to;
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (timeAt(view.record, middle) <= time) low = middle;
+    if (along(view, middle) <= place) low = middle;
     else high = middle - 1;
   }
   return low;
@@ -82,7 +117,7 @@ export function columnsOf(view: ChartView, columns: number, highest: Pyramid): I
 }
 
 function endOf(view: ChartView, width: number, column: number): number {
-  if (view.axis === 'events') {
+  if (view.axis === 'events' && !view.warp) {
     const span = (view.to + 1 - view.from) / (width - LEFT - RIGHT);
     return Math.min(view.to, Math.max(view.from, Math.ceil(view.from + (column + 1) * span) - 1));
   }

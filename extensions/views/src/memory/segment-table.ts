@@ -3,6 +3,7 @@ import { h } from '../graph/dom';
 import { formatBytes, formatCount, formatShare } from '../graph/format';
 import { fullnessOf } from './map-groups';
 import { releasableOf, type Moment, type Segment } from './moment';
+import type { Rules } from './rules';
 import { CATEGORIES, timeAt, type MemoryColumns } from './series';
 import { swatch } from './tables';
 
@@ -23,13 +24,19 @@ interface Row {
 
 const LEAST = 3;
 
-function rowOf(record: MemoryColumns, name: string, rank: number, members: Segment[]): Row {
+function rowOf(
+  record: MemoryColumns,
+  rules: Rules,
+  name: string,
+  rank: number,
+  members: Segment[],
+): Row {
   const count = (kind: string): number => members.filter((one) => fullnessOf(one) === kind).length;
   const sum = (of: (segment: Segment) => number): number =>
     members.reduce((all, one) => all + of(one), 0);
   const reserved = sum(({ bytes }) => bytes);
   const used = sum((one) => one.used);
-  const releasable = sum((one) => releasableOf(record, one));
+  const releasable = sum((one) => releasableOf(record, one, rules));
   return {
     name,
     rank,
@@ -49,16 +56,18 @@ function rowOf(record: MemoryColumns, name: string, rank: number, members: Segme
 export function segmentRows(record: MemoryColumns, moment: Moment): Row[] {
   const bySize = new Map<number, Segment[]>();
   const small: Segment[] = [];
-  for (const segment of moment.segments)
+  const { segments, rules } = moment;
+  for (const segment of segments)
     if (segment.small) small.push(segment);
     else bySize.set(segment.bytes, [...(bySize.get(segment.bytes) ?? []), segment]);
   const rows: Row[] = [];
   const rest: Segment[] = [];
   for (const [bytes, members] of [...bySize].sort((a, b) => b[0] - a[0]))
     if (members.length < LEAST && bySize.size > 6) rest.push(...members);
-    else rows.push(rowOf(record, formatBytes(bytes).replace('.0 ', ' '), rows.length, members));
-  if (rest.length > 0) rows.push(rowOf(record, 'Other sizes', rows.length, rest));
-  if (small.length > 0) rows.push(rowOf(record, 'Small pool', rows.length, small));
+    else
+      rows.push(rowOf(record, rules, formatBytes(bytes).replace('.0 ', ' '), rows.length, members));
+  if (rest.length > 0) rows.push(rowOf(record, rules, 'Other sizes', rows.length, rest));
+  if (small.length > 0) rows.push(rowOf(record, rules, 'Small pool', rows.length, small));
   return rows;
 }
 
@@ -116,7 +125,7 @@ export class SegmentTable {
     };
     const head = h('tr', {}, h('th', { scope: 'col' }, 'Segment size'));
     for (const column of columns) head.append(this.heading(column, again));
-    const total = rowOf(record, 'All', 0, [...moment.segments]);
+    const total = rowOf(record, moment.rules, 'All', 0, [...moment.segments]);
     const body = h('tbody', {}, ...rows.map((row) => line(row, columns)));
     const foot = h('tfoot', {}, line(total, columns));
     const when = `Segments at ${timeAt(record, moment.position).toFixed(1)} ms, by size. A heading sorts.`;

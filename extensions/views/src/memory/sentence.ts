@@ -1,6 +1,7 @@
 /** The peak in one sentence, computed from the record. */
 import { formatBytes, formatCount, shorten } from '../graph/format';
 import { peakPlace } from './blocks';
+import { lastRefusal, refusalSentence } from './refusals';
 import { CATEGORIES, categoryLabel, timeAt, type MemoryColumns, type Series } from './series';
 
 const PARTS = 3;
@@ -19,13 +20,24 @@ export function peakSentence(record: MemoryColumns, series: Series): string {
     );
   // A snapshot does not say what its blocks were for; "unknown 100 %" would explain nothing.
   const known = (series.live[CATEGORIES.length - 1]?.[position] ?? 0) < total;
-  const reserved =
-    record.reserved_bytes >= 0 ? `, ${formatBytes(record.reserved_bytes)} reserved` : '';
+  const reserved = record.reserved_bytes >= 0 ? `, ${reservedOf(record)}` : '';
   const where = place ? ` in ${place}` : '';
   const explained = known
     ? `: ${shares.join(', ')}`
     : ` after event ${formatCount(position)} (${timeAt(record, position).toFixed(1)} ms)`;
-  return `Peak ${formatBytes(record.peak_bytes)}${reserved}${where}${explained}.`;
+  const kind = record.is_predicted ? 'Predicted peak' : 'Peak';
+  const peak = `${kind} ${formatBytes(record.peak_bytes)}${reserved}${where}${explained}.`;
+  const refused = lastRefusal(record);
+  return refused === null ? peak : `${refusalSentence(record, refused)} ${peak}`;
+}
+
+/** What is reserved when the most is live; of a prediction between what the most of it lies. */
+function reservedOf({
+  reserved_bytes,
+  peak_interval: [low = -1, high = -1],
+}: MemoryColumns): string {
+  if (low < 0 || low === high) return `${formatBytes(reserved_bytes)} reserved then`;
+  return `${formatBytes(low)} to ${formatBytes(high)} reserved at most`;
 }
 
 /** Bytes of every category at a position, in stacking order. */
@@ -34,4 +46,12 @@ export function composition(
   position: number,
 ): { category: number; bytes: number }[] {
   return series.live.map((values, category) => ({ category, bytes: values?.[position] ?? 0 }));
+}
+
+/** What a recording is called, with its step and device. */
+export function titleOf(record: MemoryColumns): string {
+  const title = shorten(record.title || 'Memory', 80);
+  const said = record.step === null || title.endsWith(`step ${formatCount(record.step)}`); // by an experiment
+  const step = said ? '' : ` · step ${formatCount(record.step ?? 0)}`;
+  return `${title}${step} · ${shorten(record.device, 20)}`;
 }

@@ -2,7 +2,7 @@
  * Live bytes over time. *Position* k is the moment after k events: position 0 is before the first
  * event, and a block is live from the position after its allocation up to the event that frees it.
  */
-import type { SourceText } from '../graph/operations';
+import type { MemoryRecord } from '@torch-workbench/records';
 
 /** Stacking order from the bottom, as in `workbench/records/memory.py`. */
 export const CATEGORIES = [
@@ -21,67 +21,14 @@ export function categoryLabel(category: number): string {
   return name === 'buffers' ? 'buffers + inputs' : name;
 }
 
-type Numbers = ArrayLike<number>;
+type Column = Int32Array | Float64Array | Float32Array | Uint8Array;
 
-/** The columns of a `MemoryRecord` that the view reads. */
-export interface MemoryColumns {
-  readonly title: string;
-  readonly step: number | null;
-  readonly device: string;
-  readonly basis: string;
-  readonly torch_version: string;
-  readonly notes: readonly string[];
-  readonly strings: readonly string[];
-  readonly sources: readonly SourceText[];
-  readonly phases: readonly {
-    readonly name: string;
-    readonly start: number;
-    readonly end: number;
-  }[];
-  readonly event_time_us: Numbers;
-  readonly event_kind: Numbers;
-  readonly block_start: Numbers;
-  readonly block_end: Numbers;
-  readonly block_pending: Numbers;
-  readonly block_bytes: Numbers;
-  readonly block_requested: Numbers;
-  readonly block_category: Numbers;
-  readonly block_op: Numbers;
-  readonly block_name: Numbers;
-  readonly block_module: Numbers;
-  readonly block_source: Numbers;
-  readonly block_address: Numbers;
-  readonly block_stream: Numbers;
-  readonly peak_event: number;
-  readonly peak_bytes: number;
-  readonly reserved_bytes: number;
-  readonly segment_start: Numbers;
-  readonly segment_end: Numbers;
-  readonly segment_address: Numbers;
-  readonly segment_bytes: Numbers;
-  readonly segment_stream: Numbers;
-  readonly segment_pool: Numbers;
-  readonly segment_expandable: Numbers;
-  readonly segment_private: Numbers;
-  readonly oom_event: Numbers;
-  readonly oom_bytes: Numbers;
-  readonly oom_free: Numbers;
-  readonly certificate: Certificate | null;
-}
-
-/** What a replay of the trace came to: how many of each it foretold. */
-export interface Certificate {
-  readonly addresses: number;
-  readonly num_addresses: number;
-  readonly segments: number;
-  readonly num_segments: number;
-  readonly releases: number;
-  readonly num_releases: number;
-  readonly blocks: number;
-  readonly num_blocks: number;
-  readonly first_difference: string;
-  readonly covers: string;
-}
+/** A `MemoryRecord`, whatever holds its columns. */
+export type MemoryColumns = {
+  readonly [Name in Exclude<keyof MemoryRecord, 'schema'>]: MemoryRecord[Name] extends Column
+    ? ArrayLike<number>
+    : MemoryRecord[Name];
+};
 
 /** What an event was, as in `workbench/records/memory.py`. */
 export const KIND = { alloc: 0, requested: 1, free: 2, segmentAlloc: 3, segmentFree: 4 } as const;

@@ -1,9 +1,13 @@
 /** The memory view's stylesheet, scoped so that no rule reaches another view on the page. */
 import { scoped, TOKENS } from '../graph/tokens';
+import { FLAME_STYLE } from './flame-style';
+import { DETAILS_STYLE } from './details-style';
+import { WHAT_IF_MOTION, WHAT_IF_STYLE } from './what-if-style';
 
-export const STYLE = scoped(
-  'memory',
-  `${TOKENS}
+export const STYLE =
+  scoped(
+    'memory',
+    `${TOKENS}${FLAME_STYLE}${WHAT_IF_STYLE}${DETAILS_STYLE}
 .wv-title{font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:40px}
 .wv-body{flex:1;display:flex;min-height:0;position:relative}
 .wv-main{flex:1;min-width:0;display:flex;flex-direction:column;position:relative;min-height:0;overflow-y:auto}
@@ -88,7 +92,10 @@ export const STYLE = scoped(
 .wv-inspector ul{margin:0;padding-left:18px}
 .wv-view[data-size=medium] .wv-inspector,.wv-view[data-size=narrow] .wv-inspector{position:absolute;right:0;top:0;bottom:0;width:min(304px,88%);z-index:2;box-shadow:var(--wb-shadow)}
 .wv-view[data-size=narrow] .wv-bar{flex-wrap:wrap;padding:5px 8px}
+.wv-view[data-size=medium] .wv-bar{flex-wrap:wrap;gap:6px}.wv-view[data-size=medium] .wv-title{flex:1 1 76px}
+.wv-view[data-size=medium] .wv-bar>.wv-space{flex:none}.wv-view[data-size=medium] .wv-find{flex:1 1 92px;max-width:228px}.wv-view[data-size=medium] .wv-find+.wv-btn{margin-left:auto}
+.wv-view[data-size=narrow] .wv-over{flex-wrap:wrap;row-gap:6px}.wv-view[data-size=narrow] .wv-peak{flex:1 1 100%}
 .wv-view[data-size=medium] .wv-bar kbd,.wv-view[data-size=narrow] .wv-bar kbd{display:none}
 .wv-view[data-size=medium] .wv-holders td:nth-child(6),.wv-view[data-size=medium] .wv-holders th:nth-child(6),.wv-view[data-size=narrow] .wv-holders td:nth-child(6),.wv-view[data-size=narrow] .wv-holders th:nth-child(6),.wv-view[data-size=narrow] .wv-holders td:nth-child(7),.wv-view[data-size=narrow] .wv-holders th:nth-child(7),.wv-view[data-size=narrow] .wv-holders td:nth-child(5),.wv-view[data-size=narrow] .wv-holders th:nth-child(5){display:none}
 `,
-);
+  ) + WHAT_IF_MOTION;

@@ -4,36 +4,8 @@ import { fitText } from '../graph/text';
 import { BOTTOM, LEFT, PHASES, RIGHT, xOf, type ChartView } from './scale';
 import { timeAt } from './series';
 import { xOfEvent, type Frame, type Height } from './timeline';
+import { cross, label, widthOf } from './timeline-pen';
 import type { Release } from './releases';
-
-/** Width of what `label` writes. */
-function widthOf({ context, palette }: Frame, bold: string, rest: string): number {
-  context.font = `600 11px ${palette.font}`;
-  const wide = context.measureText(bold).width;
-  context.font = `11px ${palette.font}`;
-  return wide + (rest ? 6 : 0) + context.measureText(rest).width;
-}
-
-/** Text in bold, then more of it, kept inside the chart; gives its right end. */
-function label(frame: Frame, bold: string, rest: string, x: number, y: number, ink: string): void {
-  const { context, palette, width } = frame;
-  context.font = `600 11px ${palette.font}`;
-  const wide = context.measureText(bold).width;
-  context.font = `11px ${palette.font}`;
-  const gap = rest ? 6 : 0;
-  const room = wide + gap + context.measureText(rest).width;
-  const left = Math.max(LEFT + 2, Math.min(width - RIGHT - room - 12, x));
-  context.textAlign = 'left';
-  context.fillStyle = palette.token('--wb-surface');
-  context.globalAlpha = 0.85;
-  context.fillRect(left - 3, y - 8, room + 6, 16);
-  context.globalAlpha = 1;
-  context.fillStyle = palette.ink2;
-  context.fillText(rest, left + wide + gap, y);
-  context.font = `600 11px ${palette.font}`;
-  context.fillStyle = ink;
-  context.fillText(bold, left, y);
-}
 
 /** The lane of phases above the chart. */
 export function paintPhases(frame: Frame, view: ChartView): void {
@@ -87,7 +59,10 @@ export function paintPeak(frame: Frame, view: ChartView, y: Height): void {
   context.fill();
   const cuda = record.reserved_bytes >= 0;
   const bytes = formatBytes(record.peak_bytes);
-  const held = cuda ? `${bytes} allocated, ${formatBytes(record.reserved_bytes)} reserved` : bytes;
+  const [low = -1, high = -1] = record.peak_interval;
+  const between = high > low && low >= 0 ? `, ${formatBytes(low)} to ${formatBytes(high)}` : '';
+  const reserved = `${formatBytes(record.reserved_bytes)} reserved${between}`;
+  const held = cuda ? `${bytes} allocated, ${reserved}` : bytes;
   const right = x > width * 0.6;
   const room = widthOf(frame, 'Peak', held);
   label(
@@ -129,28 +104,17 @@ export function paintReleases(frame: Frame, view: ChartView, releases: readonly 
   }
 }
 
-/** ✕ where the device refused: filled, as it is recorded and not replayed. */
+/** ✕ where the device refused: filled where that is recorded, hollow where it is predicted. */
 export function paintRefusals(frame: Frame, view: ChartView, y: Height): void {
-  const { context, palette, width } = frame;
+  const { palette, width } = frame;
   const { record } = view;
   let taken = 0;
   for (let row = 0; row < record.oom_event.length; row += 1) {
     const event = record.oom_event[row] ?? 0;
     const x = xOfEvent(view, width, event);
     if (event + 1 < view.from || event + 1 > view.to || x < taken) continue;
-    const level = y(view.all.reserved?.[event + 1] ?? 0);
-    context.fillStyle = palette.bad;
-    context.beginPath();
-    context.arc(x, level, 6, 0, 7);
-    context.fill();
-    context.strokeStyle = palette.canvas;
-    context.lineWidth = 1.5;
-    context.beginPath();
-    for (const side of [-1, 1]) {
-      context.moveTo(x - 2.5, level - 2.5 * side);
-      context.lineTo(x + 2.5, level + 2.5 * side);
-    }
-    context.stroke();
+    const level = y((view.all.reserved ?? view.all.total)[event + 1] ?? 0);
+    cross(frame, x, level, !record.is_predicted);
     const free = record.oom_free[row] ?? -1;
     const left = free < 0 ? '' : `, ${formatBytes(free)} free on the device`;
     const asked = `${formatBytes(record.oom_bytes[row] ?? 0)} asked for${left}`;

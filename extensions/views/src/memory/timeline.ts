@@ -4,6 +4,7 @@ import type { Palette } from '../graph/theme';
 import type { Fill, Patterns } from './patterns';
 import { BOTTOM, columnsOf, LEFT, niceTop, RIGHT, ticks, TOP, xOf, type ChartView } from './scale';
 import { CATEGORIES, timeAt } from './series';
+import { limitOf } from './timeline-limits';
 
 export interface Frame {
   context: CanvasRenderingContext2D;
@@ -27,7 +28,9 @@ export function paintTimeline(frame: Frame, view: ChartView): Height {
   const highest = view.hidden.size === 0 ? view.reservedHighest : null;
   const reserved = highest ? columnsOf(view, columns, highest) : null;
   const whole = view.filtered && view.hidden.size === 0 ? view.all.most : 0;
-  const top = niceTop(Math.max(1, most(view, picks), whole, mostReserved(view, reserved)));
+  const least = Math.max(1, view.least ?? 0);
+  const shown = Math.max(least, most(view, picks), whole, mostReserved(view, reserved));
+  const top = niceTop(Math.max(shown, limitOf(view, shown)));
   const y: Height = (bytes) => height - BOTTOM - (bytes / top) * (height - TOP - BOTTOM);
   paintGrid(frame, top, y);
   if (reserved)
@@ -157,6 +160,7 @@ function paintTime(frame: Frame, view: ChartView): void {
   context.fillStyle = palette.ink2;
   context.font = `11px ${palette.font}`;
   context.fillRect(LEFT, floor, width - LEFT - RIGHT, 1);
+  if (view.warp) return; // places that two recordings share have no numbers
   const clock = view.axis === 'time';
   const from = clock ? timeAt(view.record, view.from) : view.from;
   const to = clock ? timeAt(view.record, view.to) : view.to;

@@ -1,19 +1,27 @@
 /** The toolbar: which face is shown, where to go, what to look for. */
 import { button, choices, h, type Choices } from '../graph/dom';
+import { oneLine, shorten } from '../graph/format';
 import type { Slots } from '../graph/mount';
+import { hasFlame } from './callers';
 import type { Model } from './model';
 import { releasesOf } from './releases';
 import type { Axis } from './scale';
 import type { MemoryView } from './view';
 
 /** What stands below the chart. */
-export type Face = 'map' | 'holders' | 'table';
+export type Face = 'map' | 'flame' | 'holders' | 'table';
 
 const SEARCH_DELAY_MS = 120;
 
 export class Toolbar {
   readonly element = h('div', { class: 'wv-bar', role: 'toolbar', 'aria-label': 'Memory' });
   readonly title = h('span', { class: 'wv-title' });
+  private readonly predicted = h('button', {
+    type: 'button',
+    class: 'wv-pill wv-warn',
+    hidden: true,
+    onclick: () => this.view.toPrediction(),
+  });
   readonly search = h('input', {
     type: 'search',
     placeholder: 'Name, module, line, >1MiB',
@@ -35,11 +43,15 @@ export class Toolbar {
       'Shown below the chart',
       [
         { value: 'map', text: 'Map' },
+        { value: 'flame', text: 'Flame' },
         { value: 'holders', text: 'Holders' },
         { value: 'table', text: 'Table' },
       ],
       'map',
       (face) => view.show(face),
+    );
+    Array.from('MSHT').forEach((key, at) =>
+      this.faces.element.children[at]?.append(h('kbd', { 'aria-hidden': 'true' }, key)),
     );
     this.axis = choices<Axis>(
       'Time axis',
@@ -66,7 +78,13 @@ export class Toolbar {
       this.search,
       h('kbd', { 'aria-hidden': 'true' }, '/'),
     );
-    this.element.append(...lead, this.title, this.faces.element, h('span', { class: 'wv-space' }));
+    this.element.append(
+      ...lead,
+      this.title,
+      this.predicted,
+      this.faces.element,
+      h('span', { class: 'wv-space' }),
+    );
     this.element.append(
       button('Peak', () => view.toPeak(), {}, 'End'),
       this.release,
@@ -87,9 +105,14 @@ export class Toolbar {
     const { record, hasSegments, view } = model;
     this.release.hidden = releasesOf(record).length === 0;
     this.refusal.hidden = record.oom_event.length === 0;
+    this.predicted.hidden = !record.is_predicted;
+    this.predicted.textContent = ['predicted', oneLine(record.card)].filter(Boolean).join(' · ');
+    this.predicted.title = shorten(record.reasons.join(' '), 600);
     this.axis.set(view.axis);
     const none = 'A recording on CPU has no segments: there is no allocator to ask';
     this.faces.allow('map', hasSegments ? '' : none);
+    const nobody = 'Neither stacks nor modules were recorded';
+    this.faces.allow('flame', hasFlame(record) ? '' : nobody);
     if (this.search.value) model.filter(this.search.value);
   }
 
@@ -100,8 +123,10 @@ export class Toolbar {
     this.toNext(moments);
   }
 
+  /** The next refused request, and what was in its way. */
   toRefusal(): void {
-    this.toNext(Array.from(this.view.model?.record.oom_event ?? []));
+    this.view.select(null);
+    this.toNext(Array.from(this.view.model?.record.oom_event ?? [], (event) => event + 1));
   }
 
   private toNext(moments: readonly number[]): void {

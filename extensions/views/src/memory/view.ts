@@ -1,54 +1,52 @@
 /** The memory view: live bytes over a recording, what lies where in the allocator, and who holds it. */
-import { h } from '../graph/dom';
+import { button, h } from '../graph/dom';
 import { formatBytes, formatCount, shorten } from '../graph/format';
 import type { Slots } from '../graph/mount';
 import { followTheme, type Palette } from '../graph/theme';
 import { perFrame } from '../dom';
 import type { Store } from '../store';
 import { Chart } from './chart';
-import { HoldersList } from './holders';
-import { inspectBlock } from './inspect-block';
-import { inspectCapture } from './inspector';
+import { Faces } from './faces';
+import { hasFlame } from './callers';
+import { inspect } from './details';
 import { handleKey } from './keyboard';
 import { Keys } from './keys';
-import { SegmentMap } from './map';
-import { Model } from './model';
+import { Model, type Within } from './model';
 import type { MemoryViewState } from './mount';
-import { SegmentTable } from './segment-table';
-import { peakSentence } from './sentence';
+import type { Parts } from './part';
+import { peakSentence, titleOf } from './sentence';
 import { timeAt, type MemoryColumns } from './series';
 import { SplitBar } from './split-bar';
 import { showMessage } from './status';
 import { STYLE } from './style';
-import { phaseTable } from './tables';
 import { Toolbar, type Face } from './toolbar';
+import { WhatIf } from './what-if';
 
 const NARROW = 700;
 const MEDIUM = 1150;
+/** Pixels of height from which there is room for what is not always looked at. */
+const ROOMY = 860;
 
 /** Everything on screen and what it does; `keyboard.ts` calls the public part. */
 export class MemoryView {
   readonly element = h('div', { class: 'wv-view wv-memory' });
   model: Model | null = null;
   selected: number | null = null;
-  face: Face = 'map';
   private record: MemoryColumns | null = null;
   /** Null, and nothing drawn, until the view is in the page. */
   private palette: Palette | null = null;
   private readonly cleanup: (() => void)[] = [];
   private readonly sentence = h('p', { class: 'wv-peak' });
   private readonly keys = new Keys((category) => this.toggle(category));
-  private readonly holders = new HoldersList((block) => this.select(block));
-  private readonly phases = h('div', {});
-  private readonly tables = h('div', { class: 'wv-rows' });
   private readonly main = h('div', { class: 'wv-main' });
   private readonly inspector = h('aside', { class: 'wv-inspector', 'aria-label': 'Details' });
   private readonly message = h('div', { class: 'wv-message', hidden: true });
   private readonly spoken = h('div', { class: 'wv-sr', role: 'status', 'aria-live': 'polite' });
   readonly bar: Toolbar;
-  readonly map = new SegmentMap((block) => this.select(block));
-  private readonly sizes = new SegmentTable();
+  private readonly faces: Faces;
+  private readonly narrowed = h('span', { class: 'wv-only', hidden: true });
   private readonly split = new SplitBar(() => this.refresh());
+  readonly whatIf: WhatIf;
   private readonly next = perFrame(() => this.draw(true));
   readonly chart = new Chart({
     scrub: (position) => this.scrub(position),
@@ -59,12 +57,27 @@ export class MemoryView {
   constructor(
     private readonly store: Store<MemoryViewState, never>,
     slots: Slots,
+    parts: Parts,
   ) {
     this.bar = new Toolbar(this, slots);
-    const over = h('div', { class: 'wv-over' }, this.sentence, this.bar.axis.element);
-    this.main.append(over, this.keys.element, this.chart.element, this.map.element);
-    this.tables.append(this.sizes.element, this.phases);
-    this.main.append(this.tables, ...this.holders.elements, this.split.element);
+    this.faces = new Faces((block) => this.select(block), parts.flame, {
+      only: (within) => this.only(within),
+      redraw: () => this.draw(),
+      say: (text) => (this.spoken.textContent = text),
+    });
+    this.whatIf = new WhatIf(parts.whatIf, {
+      failure: (failure) => this.look((model) => (model.view.failure = failure)),
+      goTo: (event) => this.scrub(event),
+    });
+    const over = h(
+      'div',
+      { class: 'wv-over' },
+      this.sentence,
+      this.narrowed,
+      this.bar.axis.element,
+    );
+    this.main.append(over, this.keys.element, this.chart.element, ...this.faces.elements);
+    this.main.append(this.split.element, this.whatIf.element);
     const body = h('div', { class: 'wv-body' }, this.main, this.inspector, this.message);
     this.element.append(h('style', {}, STYLE), this.bar.element, body, this.spoken);
   }
@@ -92,13 +105,13 @@ export class MemoryView {
     for (const end of this.cleanup) end();
     this.next.cancel();
     this.chart.dispose();
-    this.map.dispose();
-    this.holders.dispose();
+    this.faces.dispose();
+    this.whatIf.dispose();
     this.element.remove();
   }
 
   private update(): void {
-    const { record, error } = this.store.get();
+    const { record, error, ask = null } = this.store.get();
     let problem = error;
     if (record !== this.record) {
       this.record = record;
@@ -111,6 +124,7 @@ export class MemoryView {
       }
     }
     const drawn = this.model !== null;
+    if (this.model) this.whatIf.open(this.model, ask, this.element.clientHeight >= ROOMY);
     this.main.style.visibility = drawn ? '' : 'hidden';
     showMessage(this.message, problem, this.record, drawn);
     this.setDetails(!this.inspector.hidden);
@@ -123,28 +137,39 @@ export class MemoryView {
     if (!record || !model) return;
     this.keys.open(model.series);
     this.bar.open(model);
-    const title = shorten(record.title || 'Memory', 80);
-    const said = record.step === null || title.endsWith(`step ${formatCount(record.step)}`); // by an experiment
-    const step = said ? '' : ` · step ${formatCount(record.step ?? 0)}`;
-    this.bar.title.textContent = `${title}${step} · ${shorten(record.device, 20)}`;
+    this.bar.title.textContent = titleOf(record);
     this.sentence.textContent = peakSentence(record, model.series);
-    this.phases.replaceChildren(phaseTable(record, model.series));
-    this.show(model.hasSegments && this.face !== 'table' ? 'map' : this.face);
+    this.faces.open(model);
+    this.only(null);
+    const lost = this.face === 'flame' && !hasFlame(record);
+    this.show(lost || (model.hasSegments && this.face === 'holders') ? 'map' : this.face);
   }
 
   /** What stands below the chart; without segments that is who holds memory, or the table. */
   show(face: Face): void {
     const segments = this.model?.hasSegments ?? false;
-    this.face = face === 'map' && !segments ? 'holders' : face;
+    this.faces.set(face, segments);
     this.bar.faces.set(this.face);
-    this.map.element.hidden = this.face !== 'map';
-    this.tables.hidden = this.face !== 'table';
-    this.tables.classList.toggle('wv-own', !segments);
-    this.sizes.element.hidden = !segments;
-    this.holders.hidden = this.face !== 'holders' && (this.face === 'map' || segments);
     this.split.element.hidden = !segments;
     this.main.classList.toggle('wv-plain', !segments);
     this.draw();
+  }
+
+  get face(): Face {
+    return this.faces.current;
+  }
+
+  /** Shows a module in the graph beside this recording, where the host knows of one. */
+  get openModule(): ((path: string) => void) | null {
+    return this.store.get().openModule ?? null;
+  }
+
+  get flame(): Faces['flame'] {
+    return this.faces.flame;
+  }
+
+  get map(): Faces['map'] {
+    return this.faces.map;
   }
 
   /** Changes what is looked at, and draws it. */
@@ -156,6 +181,18 @@ export class MemoryView {
   private toggle(category: number): void {
     this.look((model) => {
       if (!model.hidden.delete(category)) model.hidden.add(category);
+      model.filter(model.query);
+    });
+  }
+
+  /** Narrows chart, map and tables to some blocks; null ends it. */
+  only(within: Within | null): void {
+    this.narrowed.hidden = within === null;
+    const end = button('×', () => this.only(null), { 'aria-label': 'Show all blocks again' });
+    this.narrowed.replaceChildren(`Only below ${shorten(within?.label ?? '', 60)}`, end);
+    if (!this.model || this.model.within === within) return;
+    this.look((model) => {
+      model.within = within;
       model.filter(model.query);
     });
   }
@@ -181,6 +218,7 @@ export class MemoryView {
   range(from: number, to: number): void {
     this.model?.range(from, to);
     this.chart.redraw();
+    if (this.face === 'flame') this.refresh();
   }
 
   toPeak(): void {
@@ -191,6 +229,14 @@ export class MemoryView {
     this.selected = this.selected === block ? null : block;
     if (this.selected !== null) this.setDetails(true);
     this.draw();
+  }
+
+  /** Shows what a prediction stands on, and why it may be off. */
+  toPrediction(): void {
+    this.selected = null;
+    this.setDetails(true);
+    this.draw();
+    this.inspector.querySelector('.wv-prediction')?.scrollIntoView?.({ block: 'nearest' });
   }
 
   setDetails(shown: boolean): void {
@@ -210,20 +256,13 @@ export class MemoryView {
     if (!model) return;
     this.showKeys();
     this.chart.redraw();
-    if (!this.holders.hidden) this.holders.show(model, this.selected, moving);
-    if (this.face === 'table' && model.hasSegments) this.sizes.show(model.record, model.moment());
+    this.faces.show(model, palette, this.selected, moving);
     if (palette && model.hasSegments) {
-      const fits = model.isFiltered ? model.fits : null;
       const { record } = model;
-      if (this.face === 'map')
-        this.map.show({ record, moment: model.moment(), palette, fits, block: this.selected });
       const at = this.split.moment === 'peak' ? record.peak_event + 1 : model.view.scrubber;
       this.split.show(record, model.moment(at).split, model.view.scrubber, palette);
     }
-    if (this.inspector.hidden) return;
-    if (this.selected === null)
-      inspectCapture(this.inspector, model.record, model.series, model.view.scrubber);
-    else inspectBlock(this.inspector, model, this.selected, this);
+    if (!this.inspector.hidden) inspect(this.inspector, model, this);
   }
 
   /** The legend: bytes under the pointer, else at the scrubber. */

@@ -1,15 +1,21 @@
 import { Button } from '../controls/button';
-import { lossChart, memoryChart } from '../curves';
+import { liveMemory, liveMemoryStrip, lossChart, memoryChart } from '../curves';
 import { h, setShown, setText } from '../dom';
+import type { ExperimentModel } from '../kernel';
 import type { PanelContext, Row } from './context';
 import { lossData } from './loss-data';
 
 const HEIGHT = 164;
+const STRIP_HEIGHT = 44;
 
-/** Row 3: live loss; memory of the last captured step, or the way to its first capture. */
+/**
+ * Row 3: live loss; memory of the last captured step, or the way to its first capture; and memory
+ * while it trains.
+ */
 export function chartsRow(context: PanelContext, lossName: string): Row {
   const loss = lossChart(lossName, HEIGHT);
   const memory = memoryChart(HEIGHT);
+  const strip = liveMemoryStrip(STRIP_HEIGHT);
   const capture = new Button('is-small', { label: 'Capture next step', icon: 'camera' }, () => {
     void context.run('capture', { what: 'memory' }).then((done) => {
       if (done) setText(note, 'The next step is being captured.');
@@ -17,7 +23,7 @@ export function chartsRow(context: PanelContext, lossName: string): Row {
   });
   const note = h('p', {}, 'No step has been captured yet.');
   const empty = h('div', { class: 'wb-placeholder' }, h('h3', {}, 'Memory'), note, capture.el);
-  const el = h('div', { class: 'wb-row wb-charts' }, loss.el, empty, memory.el);
+  const el = h('div', { class: 'wb-row wb-charts' }, loss.el, empty, memory.el, strip.el);
   setShown(memory.el, false);
   return {
     el,
@@ -27,10 +33,17 @@ export function chartsRow(context: PanelContext, lossName: string): Row {
       setShown(empty, model.chart === null);
       setShown(memory.el, model.chart !== null);
       if (model.chart) memory.update(model.chart);
+      strip.update(liveMemory(model.curves, isPlayed(model)));
     },
     dispose() {
       loss.dispose();
       memory.dispose();
+      strip.dispose();
     },
   };
+}
+
+/** Whether steps run as on a card that is not there; the kernel names it among its facts. */
+function isPlayed({ state }: ExperimentModel): boolean {
+  return state.facts.some(({ label }) => label === 'Card');
 }

@@ -2,10 +2,10 @@ import type { CommandArgs, Connection, ExperimentModel } from '../kernel';
 
 /** What may be opened in a tab of its own, or below the panel where nobody opens tabs. */
 export interface OpenRequest {
-  readonly kind: 'graph' | 'memory' | 'diff' | 'tensorboard' | 'goto';
+  readonly kind: 'graph' | 'memory' | 'diff' | 'memory-diff' | 'tensorboard' | 'goto';
   readonly experiment: string;
   readonly capture?: string;
-  /** Of a diff that is not held yet: the two graphs, the older first. */
+  /** Of a diff that nobody holds: the two captures, the older first. */
   readonly compare?: readonly [string, string];
   readonly path?: string;
   readonly source?: unknown;

@@ -13,6 +13,7 @@ import { exceptionRow } from './exception-row';
 import { foldedModes } from './folded-modes';
 import { footRow } from './foot-row';
 import { inlineArea, type InlineView } from './inline';
+import { memoryRow } from './memory-row';
 import { modesRow } from './modes-row';
 import { nanRow } from './nan-row';
 import { errorNotice } from './notice';
@@ -27,7 +28,7 @@ export interface PanelOptions {
   readonly inline?: InlineView;
 }
 
-type Body = 'empty' | 'charts' | 'exception' | 'nan';
+type Body = 'empty' | 'charts' | 'exception' | 'memory' | 'nan';
 
 /**
  * The control panel of one experiment. Built when the experiment is first heard of, then patched at
@@ -116,10 +117,10 @@ class Panel implements PanelContext {
       empty: emptyRow(),
       charts: chartsRow(this, state.loss_name),
       exception: exceptionRow(this),
+      memory: memoryRow(this),
       nan: nanRow(this, state.loss_name),
     };
-    const { empty, charts, exception, nan } = this.bodies;
-    this.rows = [runRow(this), this.folded, this.modes, empty, charts, exception, nan];
+    this.rows = [runRow(this), this.folded, this.modes, ...Object.values(this.bodies)];
     this.rows.push(carryRow(), footRow(this));
     frame.append(...this.rows.map((row) => row.el), this.notice.el, this.inline.el);
     // A message is an alert only when it appears, so it is not in the page before.
@@ -131,7 +132,7 @@ class Panel implements PanelContext {
     const state: RowState = { model, connection: kernel.connection, locked };
     const body = bodyOf(model);
     this.showBody(body);
-    const message = body === 'exception' || body === 'nan';
+    const message = body !== 'empty' && body !== 'charts';
     if (!message) this.unfolded = false;
     setShown(this.folded.el, message && !this.unfolded);
     setShown(this.modes.el, !message || this.unfolded);
@@ -187,7 +188,9 @@ class Panel implements PanelContext {
 }
 
 function bodyOf({ state, curves }: ExperimentModel): Body {
-  if (state.failure && state.status === 'exception') return 'exception';
+  if (state.failure && state.status === 'exception') {
+    return state.failure.memory.length > 0 ? 'memory' : 'exception';
+  }
   if (state.failure && state.status === 'nan') return 'nan';
   const nothing = state.step === 0 && !curves.get('train/loss')?.length;
   return nothing && state.status !== 'training' ? 'empty' : 'charts';

@@ -13,8 +13,8 @@ import type { OfExperiment } from './modes';
 const AGE_MS = 5_000;
 
 /**
- * The captures an experiment holds, newest first; a press opens one. A graph that is pointed at or
- * focused can be compared with the one before it.
+ * The captures an experiment holds, newest first; a press opens one. What is pointed at or focused
+ * can be compared with the one of its kind before it.
  */
 export function mountCaptures(
   el: HTMLElement,
@@ -64,16 +64,19 @@ export function mountCaptures(
   };
 }
 
+/** Of the experiment whose captures are listed. */
+type Request = Omit<OpenRequest, 'experiment'>;
+
 class CaptureRow {
   readonly el: HTMLElement;
   private readonly ago = h('span', { class: 'ag' });
   private readonly compare: HTMLButtonElement;
   private readonly actions: HTMLElement;
-  private request: Omit<OpenRequest, 'experiment'> | null = null;
+  private request: Request | null = null;
 
   constructor(
     private readonly capture: CaptureInfo,
-    ask: (what: Omit<OpenRequest, 'experiment'>) => void,
+    ask: (what: Request) => void,
   ) {
     const name = nameOf(capture);
     const title = oneLine(capture.summary, 400) || `Open ${name}`;
@@ -92,18 +95,30 @@ class CaptureRow {
   /** `all` is what the experiment holds, newest first. */
   update(all: readonly CaptureInfo[]): void {
     setText(this.ago, `${age(Date.now() / 1000, this.capture.created_at)} ago`);
-    const before = this.capture.kind === 'graph' ? graphBefore(all, this.capture) : undefined;
+    const { kind } = this.capture;
+    const before = kind === 'diff' ? undefined : oneBefore(all, this.capture);
     if (before === undefined) return this.actions.remove();
     if (!this.actions.isConnected) this.el.append(this.actions);
+    this.request = kind === 'memory' ? this.memoryDiff(before) : this.graphDiff(all, before);
+    const what = kind === 'memory' ? 'memory' : 'graphs';
+    const label = `Compare the ${what} of steps ${count(before.step)} and ${count(this.capture.step)}`;
+    setAttr(this.compare, 'aria-label', label);
+    setAttr(this.compare, 'title', label);
+  }
+
+  /** The diff that is held, else one to be made. */
+  private graphDiff(all: readonly CaptureInfo[], before: CaptureInfo): Request {
     const held = all.find(
       ({ kind, step, against_step }) =>
         kind === 'diff' && step === this.capture.step && against_step === before.step,
     );
     const compare = [before.id, this.capture.id] as const;
-    this.request = held ? { kind: 'diff', capture: held.id } : { kind: 'diff', compare };
-    const label = `Compare the graphs of steps ${count(before.step)} and ${count(this.capture.step)}`;
-    setAttr(this.compare, 'aria-label', label);
-    setAttr(this.compare, 'title', label);
+    return held ? { kind: 'diff', capture: held.id } : { kind: 'diff', compare };
+  }
+
+  /** The browser compares what the kernel holds already. */
+  private memoryDiff(before: CaptureInfo): Request {
+    return { kind: 'memory-diff', compare: [before.id, this.capture.id] };
   }
 }
 
@@ -113,8 +128,8 @@ function nameOf({ kind, step, against_step }: CaptureInfo): string {
     : `${kind} step ${count(step)}`;
 }
 
-/** The graph captured before this one; `all` is sorted, newest first. */
-function graphBefore(all: readonly CaptureInfo[], capture: CaptureInfo): CaptureInfo | undefined {
+/** The capture of this kind before this one; `all` is sorted, newest first. */
+function oneBefore(all: readonly CaptureInfo[], capture: CaptureInfo): CaptureInfo | undefined {
   const older = all.slice(all.findIndex(({ id }) => id === capture.id) + 1);
-  return older.find(({ kind }) => kind === 'graph');
+  return older.find(({ kind }) => kind === capture.kind);
 }

@@ -175,6 +175,35 @@ describe('commands', () => {
     kernel.reply();
     expect(await nothing).toBeNull();
   });
+
+  it('asks several questions at once, and gives each its own answer', async () => {
+    greet();
+    const first = store.ask('e1', 'm1', { kind: 'cards' });
+    const asked = kernel.sent.at(-1);
+    expect(asked).toMatchObject({
+      name: 'ask',
+      args: { capture: 'm1', question: { kind: 'cards' } },
+    });
+    const second = store.ask('e1', 'm1', { kind: 'what_if', rows: [] });
+    kernel.say('answer', { experiment: 'e1', capture: 'm1', id: asked?.['id'], answer: { n: 1 } });
+    kernel.say('reply', { id: asked?.['id'], ok: true, error: '' });
+    await expect(first).resolves.toEqual({ n: 1 });
+    kernel.reply('rows is a list of 1 to 16 rows, not []');
+    await expect(second).rejects.toThrow('rows is a list');
+  });
+
+  it('gives a question up after its time, and what answers it then is for nobody', async () => {
+    greet();
+    const late = store.ask('e1', 'm1', { kind: 'cards' });
+    const id = kernel.sent.at(-1)?.['id'];
+    const outcome = expect(late).rejects.toThrow('ask: the kernel has not answered for 5 s');
+    await vi.advanceTimersByTimeAsync(5_001);
+    await outcome;
+    kernel.say('answer', { experiment: 'e1', capture: 'm1', id, answer: { n: 1 } });
+    expect(store.get().connection).toBe('live');
+    kernel.hangUp('kernel restarted: run the cell again', true);
+    await expect(store.ask('e1', 'm1', {})).rejects.toThrow('kernel restarted');
+  });
 });
 
 describe('connection', () => {

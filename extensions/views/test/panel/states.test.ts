@@ -26,6 +26,9 @@ const FAILURE: Failure = {
   num_frames: 23,
   num_user_frames: 3,
   step: 187,
+  capture: '',
+  memory: [],
+  remedies: [],
 };
 const CAPTURE = {
   id: 'c9',

@@ -138,6 +138,18 @@ describe('captures', () => {
     expect(asked()).toEqual({ kind: 'diff', experiment: 'e1', compare: ['a', 'b'] });
   });
 
+  it('offer to compare memory with the memory before it', () => {
+    const asked = show([
+      capture('a', 'memory', 90, { step: 1 }),
+      capture('g', 'graph', 60),
+      capture('b', 'memory', 30, { step: 42 }),
+    ]);
+    const offers = [...host.querySelectorAll<HTMLButtonElement>('.wb-acts button')];
+    expect(offers.map((offer) => offer.title)).toEqual(['Compare the memory of steps 1 and 42']);
+    offers[0]?.click();
+    expect(asked()).toEqual({ kind: 'memory-diff', experiment: 'e1', compare: ['a', 'b'] });
+  });
+
   it('open the comparison that is held already', () => {
     const asked = show([
       capture('a', 'graph', 90, { step: 1 }),

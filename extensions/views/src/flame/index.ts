@@ -1,0 +1,1 @@
+export { Flame } from './flame';

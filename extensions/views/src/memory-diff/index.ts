@@ -1,0 +1,3 @@
+export { mount, type MemoryDiffState } from './mount';
+export { csvOf } from './csv';
+export { Pair } from './pair';

@@ -1,0 +1,13 @@
+/** Whether a record knows who asked for its memory. */
+import type { MemoryColumns } from './series';
+
+/** Whether a record says who asked for its memory. */
+export function hasFlame(record: MemoryColumns): boolean {
+  return record.call_parent.length > 0 || hasModules(record);
+}
+
+export function hasModules(record: MemoryColumns): boolean {
+  for (let block = 0; block < record.block_module.length; block += 1)
+    if (record.strings[record.block_module[block] ?? 0]) return true;
+  return false;
+}

@@ -1,0 +1,2 @@
+export { readOverview, within, type Overview, type Stretch } from './model';
+export { OverviewView, type OverviewEvents, type OverviewOptions } from './view';

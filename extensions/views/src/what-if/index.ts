@@ -1,0 +1,1 @@
+export { WhatIfBody } from './body';
