@@ -5,6 +5,7 @@ import { connection } from './plugins/connection';
 import { documents } from './plugins/documents';
 import { files } from './plugins/files';
 import { launcher } from './plugins/launcher';
+import { memoryDiff } from './plugins/memory-diff';
 import { open } from './plugins/open';
 import { output } from './plugins/output';
 import { save } from './plugins/save';
@@ -22,6 +23,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   documents,
   captures,
   files,
+  memoryDiff,
   save,
   tensorboard,
   open,

@@ -12,17 +12,20 @@ export class Notice extends Widget {
     super();
     this.addClass('jp-Workbench-notice');
     this.sentence = document.createElement('p');
+    this.progress = document.createElement('div');
+    this.progress.className = 'jp-Workbench-progress';
     this.button = document.createElement('button');
     this.button.type = 'button';
     this.button.className = 'jp-Workbench-button';
     this.button.addEventListener('click', () => this.run?.());
-    this.node.append(this.sentence, this.button);
+    this.node.append(this.sentence, this.progress, this.button);
   }
 
   /** Shows `sentence`; an error is announced at once, the rest when the reader has time. */
   tell(kind: 'busy' | 'status' | 'error', sentence: string, action?: INoticeAction): void {
     this.node.setAttribute('role', kind === 'error' ? 'alert' : 'status');
     this.node.dataset.kind = kind;
+    this.progress.hidden = kind !== 'busy';
     this.sentence.textContent = sentence;
     this.button.textContent = action?.label ?? '';
     this.button.hidden = action === undefined;
@@ -30,6 +33,7 @@ export class Notice extends Widget {
   }
 
   private readonly sentence: HTMLParagraphElement;
+  private readonly progress: HTMLElement;
   private readonly button: HTMLButtonElement;
   private run: (() => void) | undefined;
 }

@@ -1,6 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { type Overview, readOverview } from '@torch-workbench/views/overview';
 
 /** A TensorBoard that runs behind the Jupyter server. */
 export interface IDashboard {
@@ -20,6 +21,32 @@ export interface IRunSummary {
   best_accuracy: number | null;
   step: number;
   updated_at: number;
+}
+
+/** Which part of a memory file is meant; what is left out is all of it, of the busiest device. */
+export interface IMemoryPart {
+  device?: number;
+  /** Events from here up to `end`, which is not among them. */
+  start?: number;
+  end?: number;
+}
+
+/** A failure that the server has a sentence for. */
+export class ServerError extends Error {
+  constructor(
+    sentence: string,
+    /** Of HTTP. */
+    readonly status: number,
+    /** Whether it was Workbench's part of the server that answered. */
+    readonly isOurs: boolean,
+  ) {
+    super(sentence);
+  }
+}
+
+/** Whether a file, or Workbench, is not where the server is: a page itself may read a record then. */
+export function isElsewhere(error: unknown): boolean {
+  return error instanceof ServerError && (!error.isOurs || error.status === 501);
 }
 
 /** The server extension's endpoints. Every failure is an Error with one clear sentence. */
@@ -47,9 +74,46 @@ export class WorkbenchServer {
     await this.request(`tensorboard/${encodeURIComponent(id)}`, 'DELETE');
   }
 
+  /**
+   * The record of a memory file, read in a process of its own; of one that is too long to be shown
+   * at once, and of one of several devices none of which is named, what it looks like from afar.
+   */
+  async memoryRecord(
+    path: string,
+    part: IMemoryPart & { overview?: boolean },
+    signal: AbortSignal,
+  ): Promise<ArrayBuffer | Overview> {
+    const response = await this.answer('memory/record', 'POST', { path, ...part }, signal);
+    return response.headers.get('Content-Type') === 'application/octet-stream'
+      ? response.arrayBuffer()
+      : readOverview(((await response.json()) as { overview?: unknown }).overview);
+  }
+
+  /** The answer to a question of a memory file (`workbench/memory/simulation/questions.py`). */
+  async askMemory(
+    path: string,
+    part: IMemoryPart,
+    question: object,
+    signal: AbortSignal,
+  ): Promise<object> {
+    const body = { path, ...part, question };
+    const response = await this.answer('memory/ask', 'POST', body, signal);
+    return ((await response.json()) as { answer: object }).answer;
+  }
+
   private async request<T>(path: string, method: string, body?: unknown): Promise<T> {
+    const text = await (await this.answer(path, method, body)).text();
+    return (text === '' ? undefined : JSON.parse(text)) as T;
+  }
+
+  private async answer(
+    path: string,
+    method: string,
+    body?: unknown,
+    signal?: AbortSignal,
+  ): Promise<Response> {
     const url = URLExt.join(this.settings.baseUrl, 'workbench', 'api', path);
-    const init: RequestInit = { method };
+    const init: RequestInit = { method, signal: signal ?? null };
     if (body !== undefined) {
       init.body = JSON.stringify(body);
     }
@@ -59,22 +123,25 @@ export class WorkbenchServer {
     } catch {
       throw new Error(this.trans.__('The Jupyter server does not answer. Is it still running?'));
     }
-    const text = await response.text();
     if (!response.ok) {
-      throw new Error(this.sentence(response.status, text));
+      throw this.failure(response.status, await response.text());
     }
-    return (text === '' ? undefined : JSON.parse(text)) as T;
+    return response;
   }
 
-  private sentence(status: number, text: string): string {
+  private failure(status: number, text: string): ServerError {
     try {
       const message: unknown = (JSON.parse(text) as { message?: unknown }).message;
       if (typeof message === 'string' && message !== '') {
-        return message;
+        return new ServerError(message, status, true);
       }
     } catch {
       // Not ours: the server answered with a page of its own.
     }
+    return new ServerError(this.otherSentence(status), status, false);
+  }
+
+  private otherSentence(status: number): string {
     return status === 404
       ? this.trans.__(
           'The server part of Workbench is not enabled. Run "jupyter server extension enable workbench" and restart JupyterLab.',

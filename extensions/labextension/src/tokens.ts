@@ -74,10 +74,10 @@ export const IWorkbenchSettings = new Token<IWorkbenchSettings>(
 
 /** What a view asks for with a `workbench:open` event, and the documents' commands take. */
 export interface IOpenRequest {
-  kind: 'graph' | 'memory' | 'diff' | 'tensorboard' | 'goto';
+  kind: 'graph' | 'memory' | 'diff' | 'memory-diff' | 'tensorboard' | 'goto';
   experiment?: string;
   capture?: string;
-  /** Of a diff that is not held yet: the ids of the two graphs, the older first. */
+  /** Of a diff that nobody holds: the ids of the two captures, the older first. */
   compare?: readonly [string, string];
   path?: string;
   source?: ISourceLine;
@@ -102,6 +102,10 @@ export const CommandIDs = {
   captureGraph: 'workbench:capture-graph',
   captureMemory: 'workbench:capture-memory',
   compareGraphs: 'workbench:compare-graphs',
+  compareMemory: 'workbench:compare-memory',
+  compareMemoryFiles: 'workbench:compare-memory-files',
+  compareMemoryCapture: 'workbench:compare-memory-capture',
+  saveMemoryDiff: 'workbench:save-memory-diff',
   openGraph: 'workbench:open-graph',
   openMemory: 'workbench:open-memory',
   showCapture: 'workbench:show-capture',

@@ -48,6 +48,10 @@ export class PacedStore implements Store<KernelModel, Command> {
     return this.store.fetchExport(experiment, capture, format);
   }
 
+  ask(experiment: string, capture: string, question: object): Promise<object> {
+    return this.store.ask(experiment, capture, question);
+  }
+
   dispose(): void {
     this.stop();
     window.clearTimeout(this.timer);

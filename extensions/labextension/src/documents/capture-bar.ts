@@ -32,9 +32,8 @@ export class CaptureBar {
     const { captures, compare, exports, note, swap } = this;
     switch (this.view.address.kind) {
       case 'graph':
-        return { lead: [beside(captures.element, note)], tail: [compare.element, exports.element] };
       case 'memory':
-        return { lead: [beside(captures.element, note)], tail: [exports.element] };
+        return { lead: [beside(captures.element, note)], tail: [compare.element, exports.element] };
       case 'diff':
         return { tail: [beside(swap, note), exports.element] };
     }
@@ -49,10 +48,12 @@ export class CaptureBar {
     }
     this.captures.say(trans.__('Capture'), trans.__('step %1', count(view.step ?? 0)));
     this.captures.allow(gone, trans.__('Show another capture in this tab ([ and ])'));
-    const alone = view.held.some(({ id }) => id !== view.address.capture)
-      ? ''
-      : trans.__('There is no other graph to compare with: capture another step first.');
-    this.compare.allow(gone || alone, trans.__('What changed between this graph and another'));
+    const memory = view.address.kind === 'memory'; // a file is always there to compare with
+    const alone =
+      memory || view.held.some(({ id }) => id !== view.address.capture)
+        ? ''
+        : trans.__('There is no other graph to compare with: capture another step first.');
+    this.compare.allow(gone || alone, trans.__('What changed between this capture and another'));
     this.swap.setAttribute('aria-disabled', String(gone !== ''));
     this.swap.title = gone || trans.__('Read the comparison the other way round (X)');
   }
@@ -68,6 +69,10 @@ export class CaptureBar {
 
   private fillCompare(menu: Menu): void {
     this.addHeld(menu, CommandIDs.compareWith, false);
+    if (this.view.address.kind === 'memory') {
+      menu.addItem({ type: 'separator' });
+      menu.addItem({ command: CommandIDs.compareMemoryCapture });
+    }
   }
 
   private addHeld(menu: Menu, command: string, shown: boolean): void {

@@ -11,6 +11,7 @@ import type { PacedStore } from '../connection/paced';
 import type { IWorkbenchConnections } from '../tokens';
 import { CaptureBar } from './capture-bar';
 import { capturesOf } from './choose';
+import { hostOf } from './capture-host';
 import { CaptureFlow } from './flow-foot';
 import { type IGone, whyGone } from './gone';
 import { captionOf, type ICaptureName, nameOf, stemOf, titleOf } from './label';
@@ -106,7 +107,7 @@ export class CaptureView extends RecordPanel {
       const bytes = await store.fetchRecord(this._address.experiment, capture);
       // A later wish goes before.
       if (!this.isDisposed && this.wanted === capture) {
-        this.draw(bytes);
+        this.draw(bytes, hostOf(this, capture, this.commands, this.trans));
         this.readdress(capture, store);
       }
     } finally {
@@ -191,7 +192,7 @@ export class CaptureView extends RecordPanel {
     try {
       const bytes = await store.fetchRecord(experiment, capture);
       if (!this.isDisposed) {
-        this.draw(bytes);
+        this.draw(bytes, hostOf(this, capture, this.commands, this.trans));
         this.refresh();
       }
     } catch (error) {

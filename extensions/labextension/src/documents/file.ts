@@ -1,13 +1,14 @@
 import { PathExt } from '@jupyterlab/coreutils';
-import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget } from '@jupyterlab/docregistry';
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { Slots } from '@torch-workbench/views/graph';
 import { exportButton } from './export-menu';
+import { stemOfFile } from './formats';
 import type { MenuButton } from './menu-button';
 import { type IPlace, RecordPanel } from './record-panel';
 
-/** A record file (`*.graph.safetensors`, `*.diff.safetensors`, `*.memory.safetensors`), drawn without any kernel. */
+/** A record file (`*.graph.safetensors`, `*.diff.safetensors`), drawn without kernel and server. */
 export class RecordFileView extends RecordPanel {
   constructor(
     private readonly context: DocumentRegistry.Context,
@@ -26,8 +27,7 @@ export class RecordFileView extends RecordPanel {
   }
 
   get place(): IPlace {
-    const name = this.file.replace(/\.(graph|diff|memory)\.safetensors$/, '');
-    return { folder: PathExt.dirname(this.context.path), name };
+    return { folder: PathExt.dirname(this.context.path), name: stemOfFile(this.file) };
   }
 
   override dispose(): void {
@@ -54,26 +54,8 @@ export class RecordFileView extends RecordPanel {
   private readonly exports: MenuButton;
 }
 
-/** Opens record files in the main area. */
-export class RecordFileFactory extends ABCWidgetFactory<DocumentWidget<RecordFileView>> {
-  constructor(
-    options: DocumentRegistry.IWidgetFactoryOptions,
-    private readonly commands: CommandRegistry,
-    private readonly trans: TranslationBundle,
-  ) {
-    super(options);
-  }
-
-  protected override createNewWidget(
-    context: DocumentRegistry.Context,
-  ): DocumentWidget<RecordFileView> {
-    const content = new RecordFileView(context, this.commands, this.trans);
-    return new DocumentWidget({ content, context });
-  }
-}
-
 /** The contents service hands over binary files as base64, in lines. */
-function decode(text: string): ArrayBuffer {
+export function decode(text: string): ArrayBuffer {
   const binary = atob(text.replace(/\s/g, ''));
   const bytes = new Uint8Array(binary.length);
   for (let i = 0; i < binary.length; i += 1) {

@@ -70,9 +70,14 @@ export function ending({ by, extension }: IFormat, kind: CaptureKind): string {
   return `${by === 'view' ? 'view' : kind}.${extension}`;
 }
 
+/** `snapshot` of `snapshot.pickle` or `snapshot.memory.safetensors`. */
+export function stemOfFile(file: string): string {
+  return file.replace(/\.((graph|diff|memory)\.safetensors|pickle|pkl)$/, '');
+}
+
 /** The line of Python that writes a record's file in another format, from the same folder. */
 export function pythonLine(file: string, kind: CaptureKind, format: IFormat): string {
-  const stem = file.replace(/\.(graph|diff|memory)\.safetensors$/, '');
+  const stem = stemOfFile(file);
   const target = JSON.stringify(`${stem}.${ending(format, kind)}`);
   return kind === 'memory'
     ? `wb.memory(${JSON.stringify(file)}).figure().savefig(${target})`

@@ -10,14 +10,18 @@ import {
 } from '@torch-workbench/views/graph';
 import { type MemoryViewState, mount as mountMemory } from '@torch-workbench/views/memory';
 
-/** What a mounted view is told: its record, and of a graph the colours of another step. */
-export interface IRecordState extends Pick<GraphViewState, 'colours'> {
+/** What a view of memory may ask of its host: questions, and the graph beside it. */
+export type MemoryHost = Pick<MemoryViewState, 'ask' | 'openModule'>;
+
+/** What a mounted view is told: its record, what it may ask, and the colours of another step. */
+export interface IRecordState extends Pick<GraphViewState, 'colours'>, MemoryHost {
   readonly record: GraphRecord | GraphDiff | MemoryRecord | null;
   readonly error: null;
 }
 
 interface IView {
   readonly shown: Shown | null;
+  reveal?(module: string): void;
   dispose(): void;
 }
 
@@ -45,16 +49,19 @@ export class MountedRecord implements Store<IRecordState, never> {
     return this.view?.shown ?? null;
   }
 
-  /** Draws the bytes of a record. Throws one sentence when they are no record that has a view. */
-  show(bytes: ArrayBuffer): void {
+  /**
+   * Draws the bytes of a record; one of memory may ask its host. Throws one sentence when they are no
+   * record that has a view.
+   */
+  show(bytes: ArrayBuffer, host: MemoryHost = {}): void {
     const record = readRecord(bytes);
     switch (record.schema) {
       case 'workbench.graph/3':
-        return this.take(bytes, record, 'graph');
+        return this.take(bytes, { record, error: null }, 'graph');
       case 'workbench.graph_diff/2':
-        return this.take(bytes, record, 'diff');
-      case 'workbench.memory/2':
-        return this.take(bytes, record, 'memory');
+        return this.take(bytes, { record, error: null }, 'diff');
+      case 'workbench.memory/3':
+        return this.take(bytes, { record, error: null, ...host }, 'memory');
       default:
         throw new RecordError(`a ${record.schema} record has no view of its own`);
     }
@@ -63,6 +70,11 @@ export class MountedRecord implements Store<IRecordState, never> {
   /** Tells the view something besides its record. */
   tell(change: Omit<IRecordState, 'record' | 'error'>): void {
     this.set({ ...this.state, ...change });
+  }
+
+  /** Selects a module of a graph that is drawn, and brings it into view. */
+  reveal(module: string): void {
+    this.view?.reveal?.(module);
   }
 
   clear(): void {
@@ -84,13 +96,13 @@ export class MountedRecord implements Store<IRecordState, never> {
     return Promise.reject(new Error(`a record takes no command: ${String(command)}`));
   }
 
-  private take(bytes: ArrayBuffer, record: IRecordState['record'], kind: CaptureKind): void {
+  private take(bytes: ArrayBuffer, state: IRecordState, kind: CaptureKind): void {
     if (kind !== this._kind) {
       this.clear();
     }
     this._bytes = bytes;
     this._kind = kind;
-    this.set({ record, error: null });
+    this.set(state);
     this.view ??= this.open(kind);
   }
 
@@ -100,12 +112,12 @@ export class MountedRecord implements Store<IRecordState, never> {
     const options = { slots: this.slots() };
     switch (kind) {
       case 'graph':
-        return openGraph(this.node, store as Store<GraphViewState, never>, options);
+        return new GraphIn(openGraph(this.node, store as Store<GraphViewState, never>, options));
       case 'diff':
         return openDiff(this.node, store as Store<DiffViewState, never>, options);
       case 'memory': {
         const memory = store as Store<MemoryViewState, never>;
-        return { shown: null, dispose: mountMemory(this.node, memory, options) };
+        return { shown: null, dispose: mountMemory(this.node, memory, { ...options, ...PARTS }) };
       }
     }
   }
@@ -123,5 +135,37 @@ export class MountedRecord implements Store<IRecordState, never> {
   private view: IView | null = null;
   private readonly listeners = new Set<() => void>();
 }
+
+/** A graph, in which a module can be found by its path. */
+class GraphIn implements IView {
+  constructor(private readonly view: ReturnType<typeof openGraph>) {}
+
+  get shown(): Shown | null {
+    return this.view.shown;
+  }
+
+  /** Its container, or, of a module without one, its first operation. */
+  reveal(module: string): void {
+    const { state } = this.view;
+    const group = state?.tree.groups.find(({ kind, path }) => kind === 'module' && path === module);
+    const first = state?.operations.find(
+      (one) => state.record.modules[one.module]?.path === module,
+    );
+    const found = group ?? first;
+    if (found) {
+      this.view.show(found);
+    }
+  }
+
+  dispose(): void {
+    this.view.dispose();
+  }
+}
+
+/** All of the view is in the extension; only a widget has to ask for these parts of it. */
+const PARTS = {
+  whatIf: () => import('@torch-workbench/views/what-if'),
+  flame: () => import('@torch-workbench/views/flame'),
+};
 
 const EMPTY: IRecordState = { record: null, error: null };

@@ -1,7 +1,7 @@
 import { Panel, Widget } from '@lumino/widgets';
 import type { Slots } from '@torch-workbench/views/graph';
 import { Notice } from '../notice';
-import { MountedRecord } from './mount';
+import { type MemoryHost, MountedRecord } from './mount';
 
 /** Where what is made of a record is saved. */
 export interface IPlace {
@@ -34,16 +34,33 @@ export abstract class RecordPanel extends Panel {
     super.dispose();
   }
 
+  /** Brings a module of a graph into view, once it is drawn. */
+  reveal(module: string): void {
+    this.sought = module;
+    this.find();
+  }
+
   /** Controls that stand in the view's own bars. */
   protected slots(): Slots {
     return {};
   }
 
   /** Draws a record in place of the one before; throws one sentence when it cannot be drawn. */
-  protected draw(bytes: ArrayBuffer): void {
-    this.record.show(bytes);
+  protected draw(bytes: ArrayBuffer, host?: MemoryHost): void {
+    this.record.show(bytes, host);
     this.notice.hide();
     this.body.show();
+    this.find();
+  }
+
+  /** A frame later: what is not on the page yet has no size, and cannot be gone to. */
+  private find(): void {
+    requestAnimationFrame(() => {
+      if (!this.isDisposed && this.sought !== null && this.record.bytes !== null) {
+        this.record.reveal(this.sought);
+        this.sought = null;
+      }
+    });
   }
 
   /** One sentence in place of the view. */
@@ -53,7 +70,13 @@ export abstract class RecordPanel extends Panel {
     this.notice.tell(...what);
   }
 
+  /** Takes the sentence away, for what a subclass shows in its place. */
+  protected hideNotice(): void {
+    this.notice.hide();
+  }
+
   protected readonly body = new Widget();
   readonly record = new MountedRecord(this.body.node, () => this.slots());
   private readonly notice = new Notice();
+  private sought: string | null = null;
 }

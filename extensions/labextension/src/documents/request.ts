@@ -1,6 +1,6 @@
 import type { IOpenRequest } from '../tokens';
 
-const KINDS = ['graph', 'memory', 'diff', 'tensorboard', 'goto'];
+const KINDS = ['graph', 'memory', 'diff', 'memory-diff', 'tensorboard', 'goto'];
 
 /** The event a view dispatches from its element; it bubbles, crosses shadow roots, can be taken. */
 export const OPEN_EVENT = 'workbench:open';

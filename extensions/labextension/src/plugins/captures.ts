@@ -39,12 +39,16 @@ export const captures: JupyterFrontEndPlugin<void> = {
 
     async function compareWith(other: string | undefined): Promise<unknown> {
       const { view, store } = live();
-      const { experiment, notebook, capture } = view.address;
-      const graphs = capturesOf(store, experiment, 'graph');
+      const { experiment, notebook, capture, kind } = view.address;
+      const alike = capturesOf(store, experiment, kind);
       const against = other ?? (view.neighbour(-1) ?? view.neighbour(1))?.id;
-      const [newer, older] = graphs.filter(({ id }) => id === capture || id === against);
+      const [newer, older] = alike.filter(({ id }) => id === capture || id === against);
       if (newer === undefined || older === undefined) {
-        throw new Error(trans.__('This graph is not held any more: choose another one.'));
+        throw new Error(trans.__('This capture is not held any more: choose another one.'));
+      }
+      if (kind === 'memory') {
+        const compare = [older.id, newer.id];
+        return commands.execute(CommandIDs.compareMemory, { notebook, experiment, compare });
       }
       const held = capturesOf(store, experiment, 'diff').find(
         ({ step, against_step }) => step === newer.step && against_step === older.step,
@@ -102,8 +106,10 @@ export const captures: JupyterFrontEndPlugin<void> = {
     }
     commands.addCommand(CommandIDs.compareWith, {
       label: (args) => String(args['label'] ?? trans.__('Compare with the Capture Before')),
-      caption: trans.__('Open what changed between two graphs of the experiment'),
-      isEnabled: () => current()?.address.kind === 'graph' && (current()?.held.length ?? 0) > 1,
+      caption: trans.__('Open what changed between two captures of the experiment'),
+      isEnabled: () =>
+        ['graph', 'memory'].includes(current()?.address.kind ?? '') &&
+        (current()?.held.length ?? 0) > 1,
       execute: reporting((args) => compareWith(args['capture'] as string | undefined)),
     });
     commands.addCommand(CommandIDs.swapSides, {

@@ -105,7 +105,11 @@ export const documents: JupyterFrontEndPlugin<void> = {
             const { name = '', ...kept } = args as unknown as ICaptureAddress;
             return show({ name, ...kept });
           }
-          return show(await choose(kind, { ...(args as IWanted), fresh }));
+          const tab = show(await choose(kind, { ...(args as IWanted), fresh }));
+          if (typeof args['module'] === 'string') {
+            tab.content.reveal(args['module']);
+          }
+          return tab;
         }),
       });
       palette?.addItem({ command, category: trans.__('Workbench') });

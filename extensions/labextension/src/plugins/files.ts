@@ -1,16 +1,21 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ILayoutRestorer } from '@jupyterlab/application';
 import { WidgetTracker } from '@jupyterlab/apputils';
-import type { DocumentWidget } from '@jupyterlab/docregistry';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { RecordFileFactory, type RecordFileView } from '../documents/file';
+import type { DocumentRegistry, DocumentWidget } from '@jupyterlab/docregistry';
+import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
+import { RecordFileView } from '../documents/file';
+import { MemoryFileView } from '../documents/memory-file';
+import { PanelFactory } from '../documents/panel-factory';
+import { UNREAD, UnreadModelFactory } from '../documents/unread';
 import { CAPTURE_ICONS } from '../icons';
+import { WorkbenchServer } from '../server';
 
-const FACTORY = 'Workbench Record';
+const RECORDS = 'Workbench Record';
+const MEMORY = 'Workbench Memory';
 
 export const files: JupyterFrontEndPlugin<void> = {
   id: 'torch-workbench:files',
-  description: 'Opens saved graph, diff and memory records, without a kernel.',
+  description: 'Opens saved records and allocator snapshots, without a kernel.',
   autoStart: true,
   optional: [ILayoutRestorer, ITranslator],
   activate: (
@@ -19,50 +24,98 @@ export const files: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null,
   ) => {
     const trans = (translator ?? nullTranslator).load('torch-workbench');
-    const { docRegistry } = app;
-    const types = [
-      { kind: 'graph', displayName: trans.__('Workbench Graph') },
-      { kind: 'diff', displayName: trans.__('Workbench Graph Diff') },
-      { kind: 'memory', displayName: trans.__('Workbench Memory') },
-    ] as const;
-    for (const { kind, displayName } of types) {
-      docRegistry.addFileType({
-        name: `workbench-${kind}`,
-        displayName,
-        icon: CAPTURE_ICONS[kind],
-        extensions: [`.${kind}.safetensors`],
-        mimeTypes: ['application/octet-stream'],
-        contentType: 'file',
-        fileFormat: 'base64',
-      });
+    const { docRegistry, serviceManager, commands } = app;
+    for (const type of fileTypes(trans)) {
+      docRegistry.addFileType(type);
     }
-    const fileTypes = types.map(({ kind }) => `workbench-${kind}`);
-    const factory = new RecordFileFactory(
+    const graphs = ['workbench-graph', 'workbench-diff'];
+    const records = new PanelFactory(
       {
-        name: FACTORY,
+        name: RECORDS,
         label: trans.__('Workbench Record'),
         modelName: 'base64',
-        fileTypes,
-        defaultFor: fileTypes,
+        fileTypes: graphs,
+        defaultFor: graphs,
         readOnly: true,
       },
-      app.commands,
-      trans,
+      (context) => new RecordFileView(context, commands, trans),
     );
-    const tracker = new WidgetTracker<DocumentWidget<RecordFileView>>({
-      namespace: 'workbench-record',
-    });
-    factory.widgetCreated.connect((_, widget) => {
-      const [type] = docRegistry.getFileTypesForPath(widget.context.path);
-      widget.title.icon = type?.icon;
-      widget.context.pathChanged.connect(() => void tracker.save(widget));
-      void tracker.add(widget);
-    });
-    docRegistry.addWidgetFactory(factory);
-    void restorer?.restore(tracker, {
-      command: 'docmanager:open',
-      args: (widget) => ({ path: widget.context.path, factory: FACTORY }),
-      name: (widget) => widget.context.path,
-    });
+    const server = new WorkbenchServer(trans, serviceManager.serverSettings);
+    const ours = ['workbench-memory', 'workbench-snapshot'];
+    const memory = new PanelFactory(
+      {
+        name: MEMORY,
+        label: trans.__('Workbench Memory'),
+        modelName: UNREAD,
+        // A pickle may be anything: it is opened here by "Open With" alone.
+        fileTypes: [...ours, 'workbench-pickle'],
+        defaultFor: ours,
+        readOnly: true,
+      },
+      (context) => new MemoryFileView(context, server, serviceManager.contents, commands, trans),
+    );
+    docRegistry.addModelFactory(new UnreadModelFactory());
+    add(app, restorer, RECORDS, 'workbench-record', records);
+    add(app, restorer, MEMORY, 'workbench-memory', memory);
   },
 };
+
+function fileTypes(trans: TranslationBundle): Partial<DocumentRegistry.IFileType>[] {
+  const binary = {
+    mimeTypes: ['application/octet-stream'],
+    contentType: 'file',
+    fileFormat: 'base64',
+  } as const;
+  const records = [
+    { kind: 'graph', displayName: trans.__('Workbench Graph') },
+    { kind: 'diff', displayName: trans.__('Workbench Graph Diff') },
+    { kind: 'memory', displayName: trans.__('Workbench Memory') },
+  ] as const;
+  return [
+    ...records.map(({ kind, displayName }) => ({
+      ...binary,
+      name: `workbench-${kind}`,
+      displayName,
+      icon: CAPTURE_ICONS[kind],
+      extensions: [`.${kind}.safetensors`],
+    })),
+    {
+      ...binary,
+      name: 'workbench-snapshot',
+      displayName: trans.__('Allocator Snapshot'),
+      icon: CAPTURE_ICONS.memory,
+      extensions: [],
+      // As torch's own documentation names them: snapshot.pickle, my_snapshot.pickle.
+      pattern: '[sS]napshot[^/]*\\.pickle$',
+    },
+    {
+      ...binary,
+      name: 'workbench-pickle',
+      displayName: trans.__('Pickle'),
+      extensions: ['.pickle', '.pkl'],
+    },
+  ];
+}
+
+/** Registers a factory, and brings the tabs it made back after a reload. */
+function add(
+  { docRegistry }: JupyterFrontEnd,
+  restorer: ILayoutRestorer | null,
+  factory: string,
+  namespace: string,
+  maker: PanelFactory,
+): void {
+  const tracker = new WidgetTracker<DocumentWidget>({ namespace });
+  maker.widgetCreated.connect((_, widget) => {
+    const [type] = docRegistry.getFileTypesForPath(widget.context.path);
+    widget.title.icon = factory === MEMORY ? CAPTURE_ICONS.memory : type?.icon;
+    widget.context.pathChanged.connect(() => void tracker.save(widget));
+    void tracker.add(widget);
+  });
+  docRegistry.addWidgetFactory(maker);
+  void restorer?.restore(tracker, {
+    command: 'docmanager:open',
+    args: (widget) => ({ path: widget.context.path, factory }),
+    name: (widget) => widget.context.path,
+  });
+}

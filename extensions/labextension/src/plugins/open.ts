@@ -56,6 +56,12 @@ export const open: JupyterFrontEndPlugin<void> = {
             capture,
             compare: request.compare as [string, string],
           });
+        case 'memory-diff':
+          return commands.execute(CommandIDs.compareMemory, {
+            notebook,
+            experiment,
+            compare: request.compare as [string, string],
+          });
         case 'tensorboard':
           return request.path === undefined
             ? commands.execute(CommandIDs.openRunTensorBoard, { notebook, experiment })
