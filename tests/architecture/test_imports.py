@@ -65,6 +65,11 @@ def test_the_contracts_hold() -> None:
         ("allocator/replay.py", "import torch", "records, allocator and server never import torch"),
         ("server/runs.py", "import torch", "records, allocator and server never import torch"),
         ("metrics/__init__.py", "import anywidget", "widgets are made in one place"),
+        (
+            "memory/reading/lives.py",
+            "import workbench.experiment.source",
+            "a file is opened and asked about without torch",
+        ),
         ("records/base.py", "import torch.nn", "records, allocator and server never import torch"),
     ],
 )
@@ -91,6 +96,15 @@ def loaded_after(statement: str) -> set[str]:
         ("import workbench.records", {"torch", "IPython", "tornado"}),
         ("import workbench.server.extension", {"torch", "tensorboard"}),
         ("import workbench; workbench._jupyter_server_extension_points()", {"torch"}),
+        ("import workbench.memory", {"torch", "matplotlib", "anywidget"}),
+        (
+            "from workbench.memory import reading, simulation; "
+            "from workbench.memory.files import file_process, from_snapshot, replayed, selection; "
+            "from workbench.memory.pictures import diff; "
+            "from workbench.memory.reading import fragmentation; "
+            "from workbench.memory.simulation import questions, what_if",
+            {"torch", "matplotlib", "IPython", "tornado", "anywidget"},
+        ),
     ],
 )
 def test_what_an_import_does_not_load(statement: str, absent: set[str]) -> None:

@@ -1,8 +1,7 @@
 """Fresh traces of a real allocator, replayed: what each setting and each case comes to.
 
-Every trace is recorded in a process of its own, because settings are read when CUDA starts, and
-kept beside the test's other files, so that a new kind of trace can become a fixture. The table says
-for each how far the replay came; run with ``-s`` to see it.
+Run with ``-s`` to see the table. ``WORKBENCH_TRACES=folder`` keeps the traces there, so that a new
+kind of trace can become a fixture.
 """
 
 from __future__ import annotations
@@ -10,109 +9,117 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.gpu.programs import PROGRAMS
 from workbench.allocator.decode import read
-from workbench.allocator.replay import replay
+from workbench.allocator.replay import Replay, replay
+from workbench.allocator.snapshot import Snapshot
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-BEGIN = """
-import sys, torch
-from torch import nn
-def record():
-    torch.cuda.memory._record_memory_history("all", context=None, max_entries=1_000_000)
-def done():
-    torch.cuda.synchronize()
-    torch.cuda.memory._dump_snapshot(sys.argv[1])
-"""
-TRAINING = """
-torch.manual_seed(0)
-layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
-model = nn.Sequential(nn.TransformerEncoder(layer, 6), nn.Flatten(), nn.LazyLinear(10)).cuda()
-x, y = torch.randn(16, 128, 512, device="cuda"), torch.arange(16, device="cuda") % 10
-model(x)
-optimizer = torch.optim.AdamW(model.parameters())
-def step():
-    optimizer.zero_grad()
-    nn.functional.cross_entropy(model(x), y).backward()
-    optimizer.step()
-"""
-PROGRAMS = {
-    "training": "record()\n" + TRAINING + "for _ in range(3): step()\ndone()",
-    "mid life": TRAINING + "for _ in range(3): step()\nrecord()\nfor _ in range(3): step()\ndone()",
-    "emptied": "record()\n"
-    + TRAINING
-    + "for _ in range(3):\n    step(); torch.cuda.empty_cache()\ndone()",
-    "streams": """
-record()
-side = torch.cuda.Stream()
-for number in range(200):
-    a = torch.randn(1 << (10 + number % 14), device="cuda")
-    with torch.cuda.stream(side):
-        side.wait_stream(torch.cuda.default_stream())
-        b = a * 2
-        a.record_stream(side)
-    del a
-    torch.cuda.default_stream().wait_stream(side)
-done()
-""",
-    "out of memory": """
-record()
-torch.cuda.set_per_process_memory_fraction(0.05)
-kept = []
-try:
-    while True: kept.append(torch.empty(37 << 20, dtype=torch.uint8, device="cuda"))
-except torch.cuda.OutOfMemoryError:
-    del kept[::2]
-try: torch.empty(500 << 20, dtype=torch.uint8, device="cuda")
-except torch.cuda.OutOfMemoryError: pass
-done()
-""",
-    "private pool": """
-record()
-pool = torch.cuda.MemPool()
-with torch.cuda.use_mem_pool(pool):
-    kept = [torch.empty(1 << 22, device="cuda") for _ in range(8)]
-other = [torch.empty(1 << 20, device="cuda") for _ in range(8)]
-del kept[::2], other[::2]
-again = [torch.empty(1 << 19, device="cuda") for _ in range(16)]
-done()
-""",
-}
+ROOT = Path(__file__).parents[2]
 SETTINGS = {
-    "": tuple(PROGRAMS),
-    "expandable_segments:True": ("training", "mid life", "emptied", "streams"),
-    "max_split_size_mb:32": ("training", "emptied"),
-    "roundup_power2_divisions:4": ("training",),
+    "": tuple(name for name in PROGRAMS if name != "garbage"),
+    "expandable_segments:True": ("CNN", "transformer", "LSTM", "mid life", "emptied", "streams"),
+    "max_split_size_mb:64": ("transformer", "emptied", "large blocks"),
+    "roundup_power2_divisions:4": ("transformer", "large blocks"),
+    "garbage_collection_threshold:0.6": ("garbage",),
 }
 CASES = [(settings, name) for settings, names in SETTINGS.items() for name in names]
+NOT_MODELLED = {
+    "CUDA graph": "frees wait while a graph is captured, which the simulator leaves out",
+    "garbage": "a trace does not say by which memory fraction garbage is collected",
+}
+"""Programs that may part from their replay; the certificate must then say where."""
+HEAD = (
+    "program",
+    "settings",
+    "events",
+    "addresses",
+    "segments",
+    "releases",
+    "blocks",
+    "M events/s",
+)
 
 
-@pytest.mark.parametrize(("settings", "name"), CASES)
-def test_a_fresh_trace_is_reproduced(settings: str, name: str, tmp_path: Path):
-    folder = Path(os.environ.get("WORKBENCH_TRACES", tmp_path))
-    words = "".join(letter if letter.isalnum() else "_" for letter in f"{name} {settings}").strip(
-        "_"
-    )
-    path = folder / f"{words}.pickle"
+@pytest.fixture(scope="module")
+def rows() -> Iterator[list[tuple[str, ...]]]:
+    """Lines of the table that is printed when all traces have been replayed."""
+    found: list[tuple[str, ...]] = []
+    yield found
+    table = [HEAD, *found]
+    widths = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
+    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def recorded(name: str, settings: str, path: Path) -> Snapshot:
+    """The trace of a program that ran under ``settings`` in a process of its own."""
+    environment = {
+        key: value for key, value in os.environ.items() if not key.endswith("ALLOC_CONF")
+    }
+    if settings:
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = settings
     done = subprocess.run(
-        [sys.executable, "-c", BEGIN + PROGRAMS[name], str(path)],
-        env=os.environ | {"PYTORCH_CUDA_ALLOC_CONF": settings},
+        [sys.executable, "-m", "tests.gpu.programs", name, str(path)],
+        cwd=ROOT,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    snapshot = read(path)
-    found = replay(snapshot).certificate
-    print(f"\n{name:14}{settings or 'default':28}{snapshot.num_events:8,} events: {found}")
-    print(f"{'':14}{found.covers}")
-    assert found.exact, found
+    return read(path)
+
+
+def row_of(name: str, settings: str, snapshot: Snapshot, found: Replay) -> tuple[str, ...]:
+    certificate = found.certificate
+    counts = certificate.addresses, certificate.segments, certificate.releases, certificate.blocks
+    speed = snapshot.num_events / max(found.simulated_s, 1e-9) / 1e6
+    return (
+        name, settings or "default", f"{snapshot.num_events:,}", *map(str, counts), f"{speed:.2f}"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "name"), CASES)
+def test_a_fresh_trace_is_reproduced(
+    settings: str, name: str, tmp_path: Path, rows: list[tuple[str, ...]]
+) -> None:
+    folder = Path(os.environ.get("WORKBENCH_TRACES") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    words = "".join(letter if letter.isalnum() else "_" for letter in f"{name} {settings}")
+    snapshot = recorded(name, settings, folder / f"{words.strip('_')}.pickle")
+    assert snapshot.num_events > 10
+    found = replay(snapshot)
+    rows.append(row_of(name, settings, snapshot, found))
+    certificate = found.certificate
+    if name in NOT_MODELLED and not certificate.exact:
+        assert certificate.first_difference
+        pytest.xfail(f"{NOT_MODELLED[name]}: {certificate}")
+    assert certificate.exact, f"{certificate} ({', '.join(certificate.cases)})"
+
+
+def test_each_case_is_in_its_trace(tmp_path: Path) -> None:
+    """A table of exact replays says something only where the traces have what they are named by."""
+    wanted = {
+        "streams": "2 streams",
+        "out of memory": "out of memory",
+        "private pool": "private pools",
+        "emptied": "segments given back",
+    }
+    for name, case in wanted.items():
+        snapshot = recorded(name, "", tmp_path / "trace.pickle")
+        assert case in replay(snapshot).certificate.cases, name
+    mapped = recorded("CNN", "expandable_segments:True", tmp_path / "trace.pickle")
+    assert "pages mapped" in replay(mapped).certificate.cases

@@ -139,6 +139,7 @@ def test_a_page_is_greeted_with_everything_in_order(page: Page) -> None:
     assert state["experiment"] == key
     assert state["state"]["name"] == "channel"
     assert {mode["name"] for mode in state["state"]["modes"]} == {
+        "checkpoint",
         "compile",
         "precision",
         "attention",
@@ -171,7 +172,7 @@ def test_training_from_the_page_streams_curves_without_a_gap(page: Page) -> None
         if message["type"] != "curves":
             continue
         for i, name in enumerate(message["names"]):
-            assert message["from"][i] == (0 if message["reset"] else totals[name])
+            assert message["from"][i] == (0 if message["reset"] else totals.get(name, 0))
             totals[name] = message["total"][i]
             if name == "train/loss":
                 count = len(buffers[2 * i]) // 4
@@ -240,6 +241,42 @@ def test_a_capture_is_exported_as_a_file_before_its_reply(page: Page) -> None:
     refused = page.command(key, "export", capture=capture, format="docx")
     assert not refused["ok"]
     assert "valid: svg, png, pdf, dot, json" in refused["error"]
+
+
+def test_a_question_of_a_capture_is_answered_before_its_reply(page: Page) -> None:
+    state, _ = page.until(lambda m: m["type"] == "state")
+    key = state["experiment"]
+    assert page.command(key, "capture", what="both")["ok"]
+    state, _ = page.until(
+        lambda m: (
+            m["type"] == "state"
+            and {"graph", "memory"} <= {c["kind"] for c in m["state"]["captures"]}
+        )
+    )
+    captures = {one["kind"]: one["id"] for one in state["state"]["captures"]}
+    _, data = (
+        page.command(key, "fetch", capture=captures["memory"]),
+        page.until(lambda m: m["type"] == "record" and m["capture"] == captures["memory"])[1],
+    )
+    question = {"kind": "what_if", "rows": [{"settings": ""}, {"settings": "no:such"}]}
+    reply = page.command(key, "ask", capture=captures["memory"], question=question)
+    assert reply["ok"], reply
+    answer, buffers = page.until(lambda m: m["type"] == "answer" and m["id"] == reply["id"])
+    assert buffers == []
+    assert answer["seq"] < reply["seq"]
+    rows = answer["answer"]["rows"]
+    assert rows[0]["peak_bytes"] >= MemoryRecord.from_bytes(bytes(data[0])).peak_bytes
+    assert rows[0]["error"] == ""
+    assert rows[1]["error"].strip()
+    for args, words in (
+        ({"capture": captures["graph"], "question": question}, "a memory capture does"),
+        ({"capture": "gone", "question": question}, "no longer held"),
+        ({"capture": captures["memory"], "question": 3}, "must be an object"),
+        ({"capture": captures["memory"], "question": {"kind": "why"}}, "why"),
+    ):
+        refused = page.command(key, "ask", **args)
+        assert not refused["ok"]
+        assert words in refused["error"]
 
 
 def test_two_pages_see_the_same_and_a_late_one_sees_all(kernel: BlockingKernelClient) -> None:

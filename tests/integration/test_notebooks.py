@@ -39,6 +39,8 @@ def test_a_stored_notebook_reads_well_without_a_kernel(path: Path) -> None:
     found = outputs(notebook)
     assert all(WIDGET_VIEW not in output.get("data", {}) for output in found)
     assert all(output.output_type != "error" for output in found)
+    shown = str([output.get("data", {}) for output in found])
+    assert "is not built" not in shown, "run `make lab` before notebooks/refresh.py"
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code), "run notebooks/refresh.py"
     pictures = with_pictures(found)
@@ -113,3 +115,28 @@ def test_the_second_notebook_gets_its_answers_headless(tmp_path: Path) -> None:
     assert saved == {".svg", ".png", ".dot", ".json", ".safetensors"}
     assert stored_bytes(notebook) < 500_000
     assert num_pictures(notebook) == 6
+
+
+def test_the_third_notebook_gets_its_answers_headless(tmp_path: Path) -> None:
+    notebook, seconds = run("03_memory.ipynb", tmp_path)
+    text = printed(notebook)
+    print(f"notebook: {seconds:.0f} s, {stored_bytes(notebook):,} bytes")
+    for answer in (
+        "48.0 MiB  weights = self.dropout(scores.softmax(-1))",  # the line that leads the peak
+        "B's peak is 50.8 MiB lower",  # a fused attention
+        "B's peak is 376 MiB lower",  # a leak stopped
+        "memory/resident",
+        "default: 730 MiB reserved at the peak",  # shortest batches first
+        "default: 602 MiB reserved at the peak",  # longest first
+        "Out of memory: 4.0 MiB asked for in blocks.3 (forward), step 1, on a 640 MiB card",
+        "Free on the card  18.0 MiB",
+        "what helps, as tried:",
+        "Experiment small: finished",
+        "predicted peak 3.6 GiB",  # on a T4
+        "it asks for the Python object builtins.print",
+        "1 of 2 addresses; event 2: 8,388,608 B at 0x7f0000400000, not at 0x7f0000600000",
+    ):
+        assert answer in text, answer
+    assert "this ran on your machine" not in text
+    assert stored_bytes(notebook) < 500_000
+    assert num_pictures(notebook) == 7

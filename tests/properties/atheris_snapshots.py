@@ -2,51 +2,39 @@
 
 Needs `atheris`, which is no dependency. Arguments are libFuzzer's. Of an input's bytes the first
 says which border they cross: a reader's answer that is not to be believed, or the choices that
-damage the values of a snapshot. Opcodes are not tried here: they are read by C, in another process.
+damage the values of a snapshot, which is read, or read, replayed and made a record of. Opcodes are
+not tried here: they are read by C, in another process.
 """
 
 from __future__ import annotations
 
 import io
-import random
 import sys
+from collections.abc import Callable
 
 import atheris
 
-with atheris.instrument_imports(include=["workbench.allocator"]):
-    from tests.properties.hostile_snapshots import check_whole, damaged_values
+with atheris.instrument_imports(include=["workbench.allocator", "workbench.memory"]):
+    from tests.properties.atheris_choices import Choices
+    from tests.properties.hostile_snapshots import check_shown, check_whole, damaged_values
     from tests.unit.allocator.made import made_snapshot
     from workbench.allocator import decode
     from workbench.allocator.columns import columns_of
     from workbench.allocator.plain import RefusedError
+    from workbench.allocator.snapshot import Snapshot
     from workbench.allocator.unpickle import write
     from workbench.records import RecordError
 
 SMALL = made_snapshot(60, per_step=12)
 
 
-class Choices(random.Random):
-    """Chances taken from an input's bytes, so that the fuzzer learns what each leads to."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(0)
-        self._input = atheris.FuzzedDataProvider(data)
-
-    def random(self) -> float:
-        """The next chance; 0 when the input is used up."""
-        return self._input.ConsumeProbability() * 0.999_999
-
-    def getrandbits(self, count: int, /) -> int:
-        """The next bits; zeros when the input is used up."""
-        return self._input.ConsumeUInt((count + 7) // 8) & ((1 << count) - 1)
-
-
 def one_input(data: bytes) -> None:
     """Read what the bytes stand for; anything but a snapshot or a sentence is a finding."""
-    if data[:1] < b"\x80":
-        answered(data[1:])
+    border, rest = (data[0] % 4 if data else 0), data[1:]
+    if border < 2:
+        answered(rest)
     else:
-        valued(data[1:])
+        valued(rest, check_whole if border == 2 else check_shown)
 
 
 def answered(data: bytes) -> None:
@@ -61,10 +49,10 @@ def answered(data: bytes) -> None:
         return
 
 
-def valued(data: bytes) -> None:
+def valued(data: bytes, check: Callable[[Snapshot], None]) -> None:
     """A snapshot with other values."""
     try:
-        check_whole(decode.of_live(damaged_values(SMALL, Choices(data))))
+        check(decode.of_live(damaged_values(SMALL, Choices(data))))
     except RecordError as error:
         if "its reader gave" in str(error):
             raise AssertionError(str(error)) from error

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.properties.hostile_records import check_usable
 from tests.unit.allocator.attacks import OPCODES, short
 from workbench.allocator.snapshot import ACTIONS, STATES, Snapshot
+from workbench.memory.files.replayed import replayed_record
 
 JUNK: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2, 7, 255, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**64),
@@ -154,6 +156,18 @@ def check_whole(found: Snapshot) -> None:
         assert ends[owner] <= starts[owner] + sizes[owner]
     for text in (*(f.filename + f.name for f in found.frames), *found.settings):
         assert text.encode() is not None
+
+
+def check_shown(found: Snapshot) -> None:
+    """Assert that a snapshot is whole, and becomes a record that can be kept and looked at.
+
+    Raises:
+        RecordError: it holds numbers that no record may.
+    """
+    check_whole(found)
+    record = replayed_record(found, title="hostile")
+    assert record.notes
+    check_usable(record)
 
 
 def assert_within(column: Any, least: int, end: int) -> None:

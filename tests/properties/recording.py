@@ -49,7 +49,8 @@ class Recorder(ReferenceAllocator):
             address = super().malloc(requested, stream, private)
         except ReferenceOutOfMemoryError:
             self.flush()
-            self.entries.append(("oom", 0, self.rounded(requested), stream, private))
+            left = (self.device.capacity or 0) - self.device.in_use
+            self.entries.append(("oom", left, self.rounded(requested), stream, private))
             raise
         self.note("alloc", address, requested, self.find(address)[0])
         return address
@@ -73,17 +74,26 @@ class Recorder(ReferenceAllocator):
 
 def record(program: Program, before: int, during: int) -> Snapshot:
     """A snapshot of ``during`` operations, after ``before`` that were not recorded."""
+    return record_with_start(program, before, during)[0]
+
+
+def record_with_start(
+    program: Program, before: int, during: int
+) -> tuple[Snapshot, dict[int, int]]:
+    """The same, and the truth about its beginning: address of a block -> its bytes."""
     choose = random.Random(program.seed)
     found = Recorder(program)
     found.owner = {}
     live: list[int] = []
+    held: dict[int, int] = {}
     for number in range(before + during):
         if number == before:
             found.flush()
             found.entries.clear()
+            held = {used.address: used.size for one in found.segments for used in one.used}
         step(found, program, choose, live)
     found.flush()
-    return snapshot_of(found, program)
+    return snapshot_of(found, program), held
 
 
 def step(found: Recorder, program: Program, choose: random.Random, live: list[int]) -> None:
@@ -112,7 +122,7 @@ def snapshot_of(found: Recorder, program: Program) -> Snapshot:
     row = {0: 0, PRIVATE: 1}
     segments, blocks = [], []
     for segment in sorted(found.segments, key=lambda one: one.address):
-        for start, end in segment.stretches():
+        for start, end in segment.with_memory():
             segments.append((start, end - start, segment))
             blocks += [(len(segments) - 1, *block) for block in blocks_of(segment, start, end)]
     settings = program.settings

@@ -1,93 +1,19 @@
 """The rules of the caching allocator, written as plainly as they can be said.
 
-Nothing is kept but segments and the blocks in use. What is free is worked out anew for every
-question: the stretches of memory between blocks. So there is no merging to get wrong, no list to
-keep in order, no pointer. It is slow, and shares no code with the simulator but the description of
-the settings and the device that hands out addresses.
+Nothing is kept but segments and the blocks in use (`tests.properties.reference_memory`); what is
+free is worked out anew for every question. It is slow, and shares no code with the simulator but
+the description of the settings and the device that hands out addresses.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from tests.properties.reference_memory import MIB, Gap, Segment, Used
 from workbench.allocator.device import Device
 from workbench.allocator.settings import AllocatorSettings
-
-KIB, MIB = 1024, 1024 * 1024
 
 
 class ReferenceOutOfMemoryError(Exception):
     """There is not enough."""
-
-
-@dataclass
-class Used:
-    """A block in use, or waiting for streams."""
-
-    address: int
-    size: int
-    requested: int
-    streams: set[int] = field(default_factory=set)
-    waiting: bool = False
-
-
-@dataclass
-class Segment:
-    """Memory of one pool on one stream."""
-
-    address: int
-    size: int
-    stream: int
-    private: int
-    is_small: bool
-    page: int = 0
-    """Bytes of a page where it is expandable, else 0."""
-    mapped: set[int] = field(default_factory=set)
-    """Pages with memory behind them."""
-    used: list[Used] = field(default_factory=list)
-
-    def stretches(self) -> list[tuple[int, int]]:
-        """(address, end) of what has memory behind it, as long as possible each."""
-        if not self.page:
-            return [(self.address, self.address + self.size)]
-        found: list[tuple[int, int]] = []
-        for page in sorted(self.mapped):
-            start = self.address + page * self.page
-            if found and found[-1][1] == start:
-                found[-1] = found[-1][0], start + self.page
-            else:
-                found.append((start, start + self.page))
-        return found
-
-    def gaps(self) -> list[Gap]:
-        """What is free."""
-        found = []
-        for start, end in self.stretches():
-            at = start
-            for used in sorted(self.used, key=lambda one: one.address):
-                if start <= used.address < end:
-                    if used.address > at:
-                        found.append(Gap(self, at, used.address - at))
-                    at = used.address + used.size
-            if at < end:
-                found.append(Gap(self, at, end - at))
-        return found
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Free memory between two blocks."""
-
-    segment: Segment
-    address: int
-    size: int
-
-    def is_whole(self) -> bool:
-        """Whether nothing else is in its segment."""
-        return self.size == self.segment.size
-
-    def key(self):
-        return self.segment.stream, self.size, self.address
 
 
 class ReferenceAllocator:
@@ -195,7 +121,7 @@ class ReferenceAllocator:
 
     @property
     def reserved(self) -> int:
-        return sum(end - start for one in self.segments for start, end in one.stretches())
+        return sum(end - start for one in self.segments for start, end in one.with_memory())
 
     def gaps(self, private: int, *, is_small: bool) -> list[Gap]:
         """Free memory of a pool, in the order in which the allocator keeps it."""
@@ -215,7 +141,7 @@ class ReferenceAllocator:
         best = fitting[0]
         if self.settings.expandable_segments:
             for other in fitting[1:]:
-                if self.could_grow_to(other) >= self.could_grow_to(best):
+                if other.could_grow_to() >= best.could_grow_to():
                     break
                 best = other
         limit = self.settings.max_split_size
@@ -225,16 +151,6 @@ class ReferenceAllocator:
             if size >= limit and best.size >= size + self.settings.max_non_split_rounding:
                 return None
         return best
-
-    def could_grow_to(self, gap: Gap) -> int:
-        """Bytes of a gap with the addresses without memory right behind it."""
-        segment, end = gap.segment, gap.address + gap.size
-        page = (end - segment.address) // segment.page
-        at_edge = (end - segment.address) % segment.page == 0
-        while at_edge and page < segment.size // segment.page and page not in segment.mapped:
-            end += segment.page
-            page += 1
-        return end - gap.address
 
     def new_memory(self, size: int, stream: int, private: int, is_small: bool) -> Gap:
         if self.collects:
@@ -270,7 +186,7 @@ class ReferenceAllocator:
         """The lowest addresses with room, whatever pages they miss mapped."""
         segment, start = self.room(size, stream, private, is_small)
         while True:
-            end = self.has_memory_until(segment, start)
+            end = segment.free_until(start)
             if end - start >= size:
                 break
             missing = start + size - end
@@ -287,67 +203,19 @@ class ReferenceAllocator:
         self.changed()
         return next(gap for gap in segment.gaps() if gap.address == start)
 
-    def has_memory_until(self, segment: Segment, start: int) -> int:
-        """End of the free memory that begins at ``start``."""
-        found = [gap for gap in segment.gaps() if gap.address == start]
-        return start + found[0].size if found else start
-
     def room(self, size: int, stream: int, private: int, is_small: bool) -> tuple[Segment, int]:
-        """Where ``size`` bytes of addresses are neither in use nor (all) in memory."""
+        """The lowest addresses between blocks with so much room, some of it without memory."""
         place = stream, private, is_small
         mine = [s for s in self.segments if s.page and (s.stream, s.private, s.is_small) == place]
         for segment in sorted(mine, key=lambda one: one.address):
-            for start, end in self.unused_addresses(segment):
-                pages = range(
-                    (start - segment.address) // segment.page,
-                    (end - segment.address - 1) // segment.page + 1,
-                )
-                first = next(
-                    (
-                        page
-                        for page in pages
-                        if page not in segment.mapped and self.is_inside(segment, page, start, end)
-                    ),
-                    None,
-                )
-                while first is not None:
-                    begin = segment.address + first * segment.page
-                    before = [g for g in segment.gaps() if g.address + g.size == begin]
-                    begin = before[0].address if before else begin
-                    if end - begin >= size:
-                        return segment, begin
-                    after = first
-                    while after not in segment.mapped and after < segment.size // segment.page:
-                        after += 1
-                    first = next(
-                        (
-                            p
-                            for p in pages
-                            if p > after
-                            and p not in segment.mapped
-                            and self.is_inside(segment, p, start, end)
-                        ),
-                        None,
-                    )
+            for start, end in segment.unused():
+                if end - start >= size and not segment.has_memory(start, end):
+                    return segment, start
         page = 2 * MIB if is_small else self.settings.large_segment_size
         length = -(-(self.device.total * 9 // 8) // page) * page
         segment = Segment(self.device.reserve(length), length, stream, private, is_small, page=page)
         self.segments.append(segment)
         return segment, segment.address
-
-    def is_inside(self, segment: Segment, page: int, start: int, end: int) -> bool:
-        begin = segment.address + page * segment.page
-        return start <= begin and begin + segment.page <= end
-
-    def unused_addresses(self, segment: Segment) -> list[tuple[int, int]]:
-        found, at = [], segment.address
-        for used in sorted(segment.used, key=lambda one: one.address):
-            if used.address > at:
-                found.append((at, used.address))
-            at = used.address + used.size
-        if at < segment.address + segment.size:
-            found.append((at, segment.address + segment.size))
-        return found
 
     def place(self, gap: Gap, size: int, requested: int) -> int:
         rest = gap.size - size
@@ -377,11 +245,7 @@ class ReferenceAllocator:
 
     def release_pages(self, gap: Gap) -> None:
         segment = gap.segment
-        pages = [
-            page
-            for page in sorted(segment.mapped)
-            if self.is_inside(segment, page, gap.address, gap.address + gap.size)
-        ]
+        pages = sorted(segment.mapped & segment.pages(gap.address, gap.address + gap.size))
         if not pages:
             return
         segment.mapped -= set(pages)

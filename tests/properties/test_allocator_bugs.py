@@ -7,7 +7,7 @@ from bisect import bisect_left
 import pytest
 
 from tests.properties.allocator_runs import MIB, Program, Run
-from workbench.allocator import blocks, expandable, rounding, simulator
+from workbench.allocator import blocks, expandable, release, rounding, simulator
 from workbench.allocator.settings import AllocatorSettings
 from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
 
@@ -134,18 +134,18 @@ def counts_its_own_stream_as_another(patch):
 
 
 def gives_back_small_segments_first(patch):
-    original = CachingAllocator._release_all
+    original = release.release_pool
     held = []
 
-    def release_all(self, pool):
+    def release_pool(allocator, pool):
         if pool.id == 0 and not pool.is_small:
             held.append(pool)
             return
-        original(self, pool)
+        original(allocator, pool)
         if pool.id == 0:
-            original(self, held.pop())
+            original(allocator, held.pop())
 
-    patch.setattr(CachingAllocator, "_release_all", release_all)
+    patch.setattr(release, "release_pool", release_pool)
 
 
 def gives_a_private_pool_back_while_it_is_used(patch):
@@ -170,7 +170,7 @@ def gives_a_large_block_to_a_small_request(patch):
 
 
 def gives_back_one_block_too_few(patch):
-    patch.setattr(CachingAllocator, "_release_oversize", lambda *_: False)
+    patch.setattr(simulator, "release_oversize", lambda *_: False)
 
 
 def rounds_to_the_wrong_step(patch):
@@ -181,18 +181,18 @@ def rounds_to_the_wrong_step(patch):
 
 
 def never_collects_garbage(patch):
-    patch.setattr(CachingAllocator, "_collect_garbage", lambda _: None)
+    patch.setattr(simulator, "collect_garbage", lambda _: None)
 
 
 def forgets_how_old_a_block_is(patch):
-    original = CachingAllocator._collect_garbage
+    original = release.collect_garbage
 
-    def collect(self):
-        for block in self.pools[0][1].free_blocks():
+    def collect(allocator):
+        for block in allocator.pools[0][1].free_blocks():
             block.born = 0
-        original(self)
+        original(allocator)
 
-    patch.setattr(CachingAllocator, "_collect_garbage", collect)
+    patch.setattr(simulator, "collect_garbage", collect)
 
 
 def maps_one_page_too_many(patch):

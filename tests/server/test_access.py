@@ -16,6 +16,8 @@ ENDPOINTS = [
     ("GET", "api/tensorboard"),
     ("POST", "api/tensorboard"),
     ("DELETE", "api/tensorboard/0123456789abcdef"),
+    ("POST", "api/memory/record"),
+    ("POST", "api/memory/ask"),
     ("GET", "tb/0123456789abcdef/"),
     ("HEAD", "tb/0123456789abcdef/"),
     ("POST", "tb/0123456789abcdef/data/plugin/scalars/scalars_multirun"),
@@ -25,7 +27,7 @@ ENDPOINTS = [
 def test_every_handler_is_listed_here() -> None:
     """A new endpoint must be added to the checks below."""
     offered = set()
-    for _pattern, handler, _shared in routes(None, None):  # type: ignore[arg-type]
+    for _pattern, handler, _shared in routes(None, None, None):  # type: ignore[arg-type]
         methods = ["get", "head", "post", "put", "patch", "delete"]
         offered |= {(handler.__name__, m.upper()) for m in methods if m in vars(handler)}
     assert offered == {
@@ -33,6 +35,8 @@ def test_every_handler_is_listed_here() -> None:
         ("DashboardsHandler", "GET"),
         ("DashboardsHandler", "POST"),
         ("DashboardHandler", "DELETE"),
+        ("MemoryRecordHandler", "POST"),
+        ("MemoryAskHandler", "POST"),
         ("ProxyHandler", "GET"),
         ("ProxyHandler", "HEAD"),
         ("ProxyHandler", "POST"),

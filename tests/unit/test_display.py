@@ -144,3 +144,17 @@ def test_several_drawings_stay_apart() -> None:
     html = display.with_images("<svg><g/></svg> and <svg><g/></svg>")
     assert html.count("<img ") == 2
     assert "> and <" in html
+
+
+@pytest.mark.usefixtures("built")
+def test_a_bundle_that_is_asked_for_comes_with_its_stylesheet_if_it_has_one() -> None:
+    sent: list[Any] = []
+    widget = SimpleNamespace(send=lambda content, buffers: sent.append((content, buffers)))
+    (display.STATIC / "row.js").write_text("row")
+    for name in ("row", "gone", "view"):
+        display.send_bundle(widget, name, {"row", "gone"})
+    assert sent == [
+        ({"type": "module", "name": "row"}, [b"row", b""]),
+        ({"type": "module", "name": "gone"}, None),
+        ({"type": "module", "name": "view"}, None),
+    ]

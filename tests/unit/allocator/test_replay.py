@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.allocator.traces import FILES, snapshot_of
 from workbench.allocator.replay import replay
+from workbench.allocator.settings import AllocatorSettings
 from workbench.allocator.snapshot import (
     ALLOC,
     ALLOCATED,
@@ -36,8 +37,9 @@ def test_a_real_trace_is_reproduced_to_the_last_address(name):
     assert certificate.segments.total == segments
     assert certificate.releases.total == releases == int((snapshot.action == SEGMENT_FREE).sum())
     assert certificate.num_inferred == inferred
-    assert certificate.covers.startswith("default settings; small pool, large pool")
-    assert ("segments given back" in certificate.covers) == bool(releases)
+    assert certificate.settings == AllocatorSettings()
+    assert certificate.cases[:2] == ("small pool", "large pool")
+    assert ("segments given back" in certificate.cases) == bool(releases)
     assert certificate.blocks.total == len(snapshot.block_address)
 
 

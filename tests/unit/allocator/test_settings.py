@@ -16,6 +16,7 @@ from workbench.allocator.settings import MIB, AllocatorSettings, SettingsError
         "garbage_collection_threshold:0.8",
         "roundup_power2_divisions:8",
         "large_segment_size_mb:32,max_split_size_mb:64",
+        "garbage_collection_threshold:0.99999999",
     ],
 )
 def test_settings_are_written_as_they_are_read(words):
@@ -30,12 +31,26 @@ def test_spaces_and_keys_of_other_parts_do_not_matter():
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "PYTORCH_ALLOC_CONF = expandable_segments:True",
+        "export PYTORCH_CUDA_ALLOC_CONF='expandable_segments:True'",
+        'PYTORCH_HIP_ALLOC_CONF="expandable_segments:True"',
+    ],
+)
+def test_settings_are_read_with_the_name_of_the_variable_before_them(words):
+    assert AllocatorSettings.parse(words) == AllocatorSettings(expandable_segments=True)
+
+
+@pytest.mark.parametrize(
     ("words", "part"),
     [
         ("max_split_size_mb:10", "at least 20 MiB"),
         ("max_split_size_mb:many", "cannot be 'many'"),
         ("max_split_size_mb", "has no value"),
-        ("expandable_segments:true", "cannot be 'true'"),
+        ("expandable_segments:true", "cannot be 'true'; it is True or False"),
+        ("max_split_size_mb:1GB", "cannot be '1GB'; it is a whole number of MiB"),
         ("garbage_collection_threshold:1.5", "less than 1"),
         ("roundup_power2_divisions:3", "power of two"),
         ("roundup_power2_divisions:[1:x]", "cannot be"),

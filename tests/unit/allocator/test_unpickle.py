@@ -113,6 +113,26 @@ def test_the_limits_hold_in_the_reader_and_stricter_ones_stay():
     assert done.stdout.split() == [str(1 << 30), "7", "5000", "0", "0"]
 
 
+@needs_limits
+def test_a_limit_that_a_system_refuses_does_not_keep_a_file_shut():
+    """As macOS refuses one on memory; the others hold."""
+    program = (
+        "import resource, sys; sys.path.insert(0, sys.argv[1]);"
+        "from workbench.allocator.unpickle import limit;"
+        "original = resource.setrlimit\n"
+        "def refusing(kind, bounds):\n"
+        "    if kind == resource.RLIMIT_AS: raise ValueError('current limit exceeds maximum')\n"
+        "    original(kind, bounds)\n"
+        "resource.setrlimit = refusing\n"
+        "limit(1 << 30, 7, 10**6)\n"
+        "print(*(resource.getrlimit(kind)[0]"
+        " for kind in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)))"
+    )
+    command = [sys.executable, "-I", "-c", program, str(Path(__file__).parents[3])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["7", str(10**6)]
+
+
 def test_the_reader_loads_nothing_but_the_standard_library_and_itself():
     program = (
         "import sys; sys.path.append(sys.argv[1]); import workbench.allocator.unpickle;"

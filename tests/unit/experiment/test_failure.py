@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from workbench.experiment.failure import failure_of
-from workbench.experiment.source import is_own_file, is_user_file, source_line
+from workbench.experiment.source import is_own_file, is_user_file
 from workbench.experiment.values import describe
-from workbench.records import Failure
+from workbench.records import Failure, source_line
 
 
 class Net(nn.Module):

@@ -75,6 +75,11 @@ def test_an_experiment_that_never_ran_leaves_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_failure_without_a_record_says_so() -> None:
+    with pytest.raises(KeyError, match="this failure has no record: the step was not recorded"):
+        CaptureStore().get("")
+
+
 def test_captures_are_bounded_and_newest_first() -> None:
     store = CaptureStore()
     ids = [store.add("memory", step, chart()) for step in range(MAX_CAPTURES + 5)]

@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from workbench.allocator.cards import CONTEXT_BYTES
 from workbench.memory import memory
-from workbench.memory.attribution import Line
-from workbench.memory.blocks import Block
-from workbench.memory.build import record_of
+from workbench.memory.recording.attribution import Line
+from workbench.memory.recording.blocks import Block
+from workbench.memory.recording.build import record_of
+from workbench.memory.simulation.simulated import simulated
 from workbench.records import MemoryRecord, Phase
 
 MIB = 1 << 20
@@ -27,6 +29,19 @@ def step_record() -> MemoryRecord:
         nn.functional.cross_entropy(model(torch.randn(512, 64)), torch.arange(512) % 10).backward()
         optimizer.step()
     return mem.record
+
+
+@pytest.fixture(scope="session")
+def refused_record() -> MemoryRecord:
+    """A forward that a simulated card of 40 MiB refuses something in the middle of."""
+    torch.manual_seed(0)
+    body = [nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(12)]
+    model, rows = nn.Sequential(*body), torch.randn(1024, 512)
+    with memory() as mem:
+        model(rows).sum().backward()
+    found = simulated(mem.record, card=(40 << 20) + CONTEXT_BYTES)
+    assert len(found.oom_event)
+    return found
 
 
 @pytest.fixture

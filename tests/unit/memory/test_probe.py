@@ -131,6 +131,26 @@ def test_an_exception_in_the_step_still_gives_a_record_and_frees_the_thread():
     assert len(mem.record.block_bytes) == 1
 
 
+def test_what_cannot_be_named_is_a_note_and_the_step_is_recorded():
+    model = net()
+    model.add_module("later", nn.Identity())
+    model.later.unused = nn.LazyLinear(4)
+    optimizer = torch.optim.AdamW(list(model.parameters())[:-2])
+    optimizer.state["k_total"] = 3
+    _, record = step(model, optimizer, 1, MemoryProbe())
+    assert record.notes == ()
+
+    def fault(**_: object) -> None:
+        raise LookupError("no such parameter")
+
+    model.named_parameters = fault
+    _, record = step(model, optimizer, 2, MemoryProbe())
+    assert record.notes == (
+        "Not everything that Sequential holds could be named: LookupError: no such parameter",
+    )
+    assert [phase.name for phase in record.phases] == ["forward", "backward", "optimizer"]
+
+
 def test_a_probe_serves_one_step():
     with pytest.raises(RuntimeError, match="one step"):
         MemoryProbe().finish()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.memory import memory
+from workbench.memory import MemoryRecording, memory
 from workbench.records import CATEGORIES
 
 
@@ -166,6 +166,100 @@ def test_an_exception_inside_keeps_the_record_and_propagates():
         fails()
     assert mem.record.peak_bytes == 1024
     assert mem.record.notes == ("The block ended with ZeroDivisionError: after 256",)
+
+
+class Faulty(nn.Linear):
+    """A module whose own code faults where its parameters are listed."""
+
+    def named_parameters(self, *args, **kwargs):
+        raise LookupError("no such parameter")
+
+
+class MuteError(Exception):
+    """An exception that cannot say what it is about."""
+
+    def __str__(self) -> str:
+        raise AttributeError("message")
+
+
+def test_a_lazy_layer_that_nobody_called_takes_no_memory():
+    model = nn.ModuleDict({"used": nn.Linear(4, 2), "later": nn.LazyLinear(8)})
+    with memory() as mem:
+        Through(model)(torch.ones(2, 4)).sum().backward()
+    assert mem.record.notes == ()
+    names = {name for _, _, name, _ in blocks(mem.record, "parameters")}
+    assert names == {"model.used.weight", "model.used.bias"}
+
+
+class Through(nn.Module):
+    def __init__(self, model: nn.ModuleDict) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model["used"](x)
+
+
+def test_state_of_an_optimizer_under_a_name_of_its_own():
+    model = Two()
+    optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+    optimizer.state["k_total"] = 3
+    optimizer.state["scale"] = torch.ones(5)
+    optimizer.state["sums"] = {"norm": torch.ones(6)}
+    with memory() as mem:
+        train_once(model, optimizer)
+    assert mem.record.notes == ()
+    state = {(size, name, module) for size, _, name, module in blocks(mem.record, "optimizer")}
+    assert {(20, "scale", ""), (24, "norm", "")} <= state
+    assert (128, "first.weight.momentum_buffer", "first") in state
+
+
+def test_a_model_that_cannot_be_read_is_a_note_and_the_rest_is_recorded():
+    faulty, model = Faulty(4, 4), Two()
+    optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+    with memory() as mem:
+        faulty(torch.ones(2, 4)).sum().backward()
+        train_once(model, optimizer)
+    assert mem.record.notes == (
+        "Not everything that Faulty holds could be named: LookupError: no such parameter",
+    )
+    assert by_category(mem.record)["optimizer"] == 4 * (32 + 8 + 16 + 2)
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError("mine"), MuteError()])
+def test_the_persons_own_exception_comes_out_whatever_the_model_does(raised: Exception):
+    model = Faulty(4, 4)
+
+    def fails() -> None:
+        with mem:
+            model(torch.ones(2, 4))
+            raise raised
+
+    mem = memory()
+    with pytest.raises(type(raised)) as found:
+        fails()
+    assert found.value is raised
+    assert mem.record.notes[0].startswith(f"The block ended with {type(raised).__name__}")
+
+
+def test_a_recording_that_could_not_be_made_keeps_nothing(monkeypatch: pytest.MonkeyPatch):
+    def fault(*_: object, **__: object) -> None:
+        raise RuntimeError("our own fault")
+
+    monkeypatch.setattr(MemoryRecording, "_finished", fault)
+    model = Two()
+    mem = memory()
+    with pytest.raises(RuntimeError, match="our own fault"), mem:
+        model(torch.ones(2, 4))
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+    assert not mem.has_record
+    monkeypatch.undo()
+    with memory() as after:
+        torch.ones(4)
+    assert len(after.record.block_bytes) == 1
 
 
 def test_recordings_do_not_nest():

@@ -123,5 +123,10 @@ def test_state_of_another_set_is_taken_over_and_unknown_entries_are_ignored() ->
 
 
 def test_order_of_application() -> None:
-    assert [mode.name for mode in ModeSet.parse("", CPU)] == ["attention", "compile", "precision"]
+    assert [mode.name for mode in ModeSet.parse("", CPU)] == [
+        "attention",
+        "checkpoint",
+        "compile",
+        "precision",
+    ]
     assert isinstance(ModeSet.parse("", CPU)["compile"], Mode)

@@ -18,8 +18,9 @@ def test_the_panel_gets_every_mode_with_its_choices_in_order(
         ("Compile", "whole", "off"),
         ("Precision", "bf16", "fp32"),
         ("Attention", "auto", "auto"),
+        ("Checkpoint", "off", "off"),
     ]
     assert [c.value for c in states[0].choices] == ["off", "blocks", "whole"]
     assert [c.value for c in states[1].choices] == ["fp32", "bf16", "fp16"]
-    assert [s.badge.kind for s in states] == ["todo", "todo", "none"]
+    assert [s.badge.kind for s in states] == ["todo", "todo", "none", "baseline"]
     assert to_json(states)[0]["badge"]["text"] == "not measured"

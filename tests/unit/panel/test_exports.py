@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.panel import exports
+from workbench.panel import aside, exports
 from workbench.panel.assembly import Experiment
 from workbench.panel.commands import CommandError, execute
 from workbench.panel.hub import Hub
@@ -136,13 +136,13 @@ def test_what_cannot_be_made_is_refused(
 def test_what_is_too_large_or_fails_becomes_one_sentence(
     captured: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[exports.Made] = []
-    export = exports.asked(captured, {"capture": newest(captured, "graph"), "format": "json"})
+    made: list[aside.Done] = []
+    task = exports.export(captured, {"capture": newest(captured, "graph"), "format": "json"})
     monkeypatch.setattr(exports, "MAX_BYTES", 100)
-    exports.start(export, "page", "one", made.append)
+    aside.start(task, "page", "one", captured.id, made.append)
     deadline = time.monotonic() + 60
     while not made:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert made[0].data == b""
+    assert made[0].answer is None
     assert made[0].error.startswith("the JSON is 0 MiB and at most 0 MiB are sent to a browser")

@@ -64,7 +64,7 @@ def test_columns_are_copies_that_nobody_can_change() -> None:
 
 def test_reading_another_kind_says_which_was_found() -> None:
     with pytest.raises(
-        RecordError, match=r"expected a workbench.graph/3 record, got workbench.memory/2"
+        RecordError, match=r"expected a workbench.graph/3 record, got workbench.memory/3"
     ):
         GraphRecord.from_bytes(memory_record().to_bytes())
 
@@ -140,6 +140,25 @@ def test_live_bytes_at_the_peak_add_up_to_the_peak() -> None:
     at_peak = record.at_peak()
     assert sum(at_peak.values()) == record.peak_bytes
     assert at_peak["activations"] == 4096
+
+
+@pytest.mark.parametrize("record", samples().values(), ids=list(samples()))
+def test_a_record_is_printed_on_one_short_line(record: Record) -> None:
+    text = repr(record)
+    assert text.startswith(f"{type(record).__name__}(")
+    assert "array(" not in text
+    assert "\n" not in text
+    assert len(text) < 250
+
+
+def test_what_is_printed_of_a_record_tells_which_it_is() -> None:
+    record = dataclasses.replace(memory_record(), title="digits, step 3")
+    text = repr(record)
+    assert text.startswith("MemoryRecord(title='digits, step 3', ")
+    assert f"device={record.device!r}, peak_bytes={record.peak_bytes}, " in text
+    counts = f"num_events={len(record.event_kind)}, num_blocks={len(record.block_start)}"
+    assert counts in text
+    assert len(repr(dataclasses.replace(record, title="x" * 10**6))) < 300
 
 
 def test_nodes_read_as_objects() -> None:

@@ -1,0 +1,51 @@
+"""What the record of work on a card that is played says of that work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from workbench.experiment import Experiment, out_of_memory
+from workbench.memory import MemoryProbe, memory
+from workbench.memory.cards.out_of_memory import OutOfMemoryTool
+from workbench.memory.prediction.open_questions import NOT_CALIBRATED
+from workbench.memory.prediction.predict import OF_CPU_STORAGES
+
+
+@pytest.fixture(autouse=True)
+def _tool() -> Iterator[None]:
+    before = list(out_of_memory._tools)
+    out_of_memory.register(OutOfMemoryTool)
+    yield
+    out_of_memory._tools[:] = before
+
+
+def test_it_says_how_many_samples_its_own_batch_had(tmp_path: Path) -> None:
+    data = torch.randn(100, 16), torch.arange(100) % 3
+    exp = Experiment(nn.Linear(16, 3), data, batch_size=64, device="cpu", runs=tmp_path)
+    exp.card = "1 GiB"
+    sizes: list[int] = []
+    for _ in range(2):
+        pending = exp.capture(MemoryProbe())
+        exp.run(steps=1, wait=True)
+        sizes.append(pending.wait().batch_size)
+    assert sizes == [64, 36], "the last batch of the epoch is smaller"
+
+
+def test_on_another_card_it_does_not_claim_what_a_gpus_libraries_hold(tmp_path: Path) -> None:
+    data = torch.randn(100, 16), torch.arange(100) % 3
+    exp = Experiment(nn.Linear(16, 3), data, batch_size=64, device="cpu", runs=tmp_path)
+    exp.card = "1 GiB"
+    pending = exp.capture(MemoryProbe())
+    exp.run(steps=1, wait=True)
+    again = memory(pending.wait(), card="T4").record
+    assert OF_CPU_STORAGES in again.reasons
+    assert NOT_CALIBRATED in again.reasons
+    assert not any("as it was there" in reason for reason in again.reasons)
+    later = memory(again, card="A100 80 GB").record
+    assert any("as it was there" in reason for reason in later.reasons), "and the reasons stay"
+    assert OF_CPU_STORAGES in later.reasons

@@ -1,0 +1,109 @@
+"""A captured step learns its growth when somebody asks, and nothing of the experiment changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.unit.memory.prediction.test_fake_run import Choosy
+from workbench.experiment import Experiment
+from workbench.memory import MemoryProbe, memory
+from workbench.memory.prediction.growing import grown
+from workbench.records import GROWTHS, MemoryRecord
+
+UNKNOWN = GROWTHS.index("unknown")
+
+
+def experiment(folder: Path, model: nn.Module | None = None, **options: Any) -> Experiment:
+    torch.manual_seed(0)
+    model = model or nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 10))
+    data = torch.randn(40, 16), torch.arange(40) % 10
+    return Experiment(model, data, batch_size=16, runs=folder, **options)
+
+
+def captured(exp: Experiment) -> MemoryRecord:
+    return exp.capture(MemoryProbe()).wait()
+
+
+def is_known(record: MemoryRecord) -> bool:
+    return not (record.block_growth == UNKNOWN).any()
+
+
+def test_what_is_shown_of_an_experiment_knows_how_it_grows(tmp_path):
+    exp = experiment(tmp_path)
+    exp.run(steps=1, wait=True)
+    record = memory(exp).record
+    assert is_known(record)
+    assert record.batch_size == 16
+    exp.close()
+
+
+def test_a_capture_alone_does_not_until_somebody_asks(tmp_path):
+    exp = experiment(tmp_path)
+    exp.run(steps=1, wait=True)
+    record = captured(exp)
+    assert not is_known(record)
+    found = grown(exp, record)
+    assert is_known(found)
+    assert grown(exp, found) is found
+    assert grown(exp, record, most=5) is record, "a step of so many blocks would take a while"
+    exp.close()
+
+
+def test_the_batch_is_that_of_the_capture_not_that_of_the_next_step(tmp_path):
+    """The third of forty samples in sixteens are eight."""
+    exp = experiment(tmp_path)
+    exp.run(steps=1, wait=True)
+    record = captured(exp)
+    exp.run(steps=1, wait=True)
+    assert is_known(grown(exp, record))
+    exp.close()
+
+
+@pytest.mark.parametrize("modes", ["bf16", "checkpoint"])
+def test_modes_are_no_hindrance(tmp_path, modes):
+    exp = experiment(tmp_path, modes=modes)
+    exp.run(steps=1, wait=True)
+    assert is_known(memory(exp).record)
+    exp.close()
+
+
+def test_where_it_cannot_be_found_out_it_stays_unknown(tmp_path):
+    exp = experiment(tmp_path, Choosy())
+    record = memory(exp).record
+    assert not is_known(record)
+    assert record.peak_bytes > 0
+    exp.close()
+
+
+def test_hooks_of_the_users_are_given_no_fake_tensors(tmp_path):
+    seen: list[Any] = []
+    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 10))
+    model[0].register_forward_hook(lambda _, __, output: seen.append(type(output)))
+    exp = experiment(tmp_path, model)
+    exp.run(steps=1, wait=True)
+    assert not is_known(memory(exp).record)
+    assert set(seen) == {torch.Tensor}
+    exp.close()
+
+
+def test_the_steps_that_follow_are_bit_identical(tmp_path):
+    def losses(*, asks: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(16, 32), nn.Dropout(), nn.Linear(32, 10))
+        exp = experiment(tmp_path, model)
+        exp.run(steps=2, wait=True)
+        record = captured(exp)
+        exp.run(steps=2, wait=True)
+        if asks:
+            assert is_known(grown(exp, record))
+        run = exp.run(steps=4, wait=True)
+        found = run.metrics["train/loss"]["value"].tolist()
+        exp.close()
+        return found
+
+    assert losses(asks=True) == losses(asks=False)

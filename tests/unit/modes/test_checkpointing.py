@@ -1,0 +1,262 @@
+"""Checkpointing computes the same to the last bit, holds less, and is undone without a trace."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+from workbench.modes import ModeSet, StepTimings, mode_states
+from workbench.modes.checkpointing import Checkpoint
+from workbench.modes.toolchain import missing_for_compile
+
+Make = Callable[[], nn.Module]
+
+
+class Convolved(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.drop = nn.Dropout(0.3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.drop(self.norm(self.conv(x)).relu())
+
+
+class Spectral(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = parametrizations.spectral_norm(nn.Linear(8, 8))
+        self.after = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.after(self.inner(x).tanh())
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(16, 16) for _ in range(3))
+        self.dropout = 0.0
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        parts = [part(x)[:, None] for part in (self.q, self.k, self.v)]
+        return x + scale * nn.functional.scaled_dot_product_attention(*parts)[:, 0]
+
+
+class Named(nn.Module):
+    """Calls its blocks by keyword, and has a container with an upper-case name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.Blocks = nn.ModuleList(Attending() for _ in range(3))
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.Blocks:
+            x = block(x, scale=0.5)
+        return self.head(x.mean(1))
+
+
+class Wide(nn.Module):
+    """Running statistics of more than 64 KiB, and a table of that size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.scale = nn.BatchNorm1d(17_000), nn.Linear(1, 1)
+        self.register_buffer("table", torch.ones(17_000))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scale(self.norm(x * self.table)[..., None])[..., 0].relu()
+
+
+def cnn() -> nn.Module:
+    blocks = nn.Sequential(*(Convolved() for _ in range(4)))
+    return nn.Sequential(blocks, nn.Flatten(), nn.Linear(4 * 8 * 8, 3))
+
+
+def wide() -> nn.Module:
+    return nn.Sequential(nn.Sequential(Wide(), Wide()), nn.Linear(17_000, 3))
+
+
+def spectral() -> nn.Module:
+    return nn.Sequential(nn.Sequential(Spectral(), Spectral()), nn.Linear(8, 3))
+
+
+CASES: dict[str, tuple[Make, tuple[int, ...], str]] = {
+    "cnn": (cnn, (6, 4, 8, 8), "0"),
+    "spectral norm": (spectral, (6, 8), "0"),
+    "large statistics": (wide, (4, 17_000), "0"),
+    "attention": (Named, (6, 5, 16), "Blocks"),
+}
+
+
+def trained(case: str, modes: str, steps: int = 3) -> tuple[list[Any], int]:
+    """Losses, gradients and buffers of a few steps, and the most activations held at once."""
+    make, shape, _ = CASES[case]
+    torch.manual_seed(1)
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    modeset = ModeSet.parse(modes, "cpu")
+    modeset.attach(model)
+    seen: list[Any] = []
+    held = 0
+    for _ in range(steps):
+        x, labels = torch.randn(shape), torch.arange(shape[0]) % 3
+        sizes: list[int] = []
+
+        def pack(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
+            sizes.append(tensor.nbytes)
+            return tensor
+
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
+        with hooks, modeset.forward_context():
+            loss = nn.functional.cross_entropy(model(x).float(), labels)
+        held = max(held, sum(sizes))
+        optimizer.zero_grad()
+        loss.backward()
+        seen += [loss.item(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+        seen += [buffer.clone() for buffer in model.buffers()]
+        optimizer.step()
+    modeset.detach(model)
+    assert not any("forward" in module.__dict__ for module in model.modules())
+    return seen, held
+
+
+def same(a: list[Any], b: list[Any]) -> bool:
+    pairs = zip(a, b, strict=True)
+    return all(torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y for x, y in pairs)
+
+
+@pytest.mark.parametrize("rest", ["", "+bf16", "+attention:math"])
+@pytest.mark.parametrize("where", ["auto", "path"])
+@pytest.mark.parametrize("case", CASES)
+def test_losses_gradients_and_buffers_are_bit_equal(case: str, where: str, rest: str) -> None:
+    path = CASES[case][2] if where == "path" else "auto"
+    plain, held = trained(case, rest.removeprefix("+"))
+    checkpointed, outside = trained(case, f"checkpoint:{path}{rest}")
+    assert same(plain, checkpointed)
+    assert outside < 0.6 * held, "what is inside the blocks is not held"
+
+
+@pytest.mark.skipif(missing_for_compile(torch.device("cpu")) is not None, reason="no C++ compiler")
+@pytest.mark.parametrize("how", ["compile:blocks", "compile:whole"])
+def test_a_compiled_model_is_checkpointed_inside(how: str) -> None:
+    plain, _ = trained("attention", "")
+    config = importlib.import_module("torch._inductor.config")
+    with config.patch(compile_threads=1):  # a pool of them would outlive the test
+        both, _ = trained("attention", f"checkpoint+{how}")
+    for a, b in zip(plain, both, strict=True):
+        torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b), rtol=1e-4, atol=1e-5)
+
+
+def test_it_is_undone_without_a_trace_and_leaves_copies_alone() -> None:
+    model = cnn()
+    names, flags = list(model.state_dict()), [dict(vars(m)) for m in model.modules()]
+    mode = ModeSet.parse("checkpoint", "cpu")
+    mode.attach(model)
+    assert list(model.state_dict()) == names
+    block = model[0][0]
+    assert block.forward.__self__ is block
+    twin = copy.deepcopy(model)
+    assert twin[0][0].forward.__self__ is twin[0][0], "a copy calls itself, not the original"
+    stored = io.BytesIO()
+    torch.save(model, stored)
+    stored.seek(0)
+    loaded = torch.load(stored, weights_only=False)
+    x = torch.randn(2, 4, 8, 8)
+    model.eval(), loaded.eval(), twin.eval()
+    assert torch.equal(loaded(x), model(x))
+    assert torch.equal(twin(x), model(x))
+    model.train()
+    mode.detach(model)
+    assert [dict(vars(m)) for m in model.modules()] == flags
+
+
+def test_a_forward_that_was_replaced_is_left_alone() -> None:
+    model = cnn()
+    own = model[0][1].forward
+    model[0][1].forward = own
+    mode = ModeSet.parse("checkpoint", "cpu")
+    mode.attach(model)
+    assert model[0][1].forward == own
+    mode.detach(model)
+    assert model[0][1].__dict__["forward"] == own
+    assert "forward" not in model[0][0].__dict__
+
+
+def test_copies_of_large_buffers_are_held_only_of_those_that_changed() -> None:
+    model = wide()
+    ModeSet.parse("checkpoint", "cpu").attach(model)
+
+    def num_wide() -> int:
+        found = (thing for thing in gc.get_objects() if type(thing) is torch.Tensor)
+        return sum(tensor.shape == (17_000,) for tensor in found)
+
+    gc.collect()  # what other tests left behind
+    before = num_wide()
+    loss = model(torch.randn(4, 17_000)).sum()
+    assert num_wide() - before == 2 * 2, "a mean and a variance of each block, not the tables"
+    loss.backward()
+
+
+def test_without_gradients_nothing_is_computed_twice() -> None:
+    model = cnn()
+    calls: list[nn.Module] = []
+    model[0][0].conv.register_forward_hook(lambda module, *_: calls.append(module))
+    ModeSet.parse("checkpoint", "cpu").attach(model)
+    with torch.no_grad():
+        model(torch.randn(2, 4, 8, 8))
+    assert len(calls) == 1
+    model(torch.randn(2, 4, 8, 8)).sum().backward()
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("checkpoint:layers", "has no module 'layers'.*containers of blocks in it are: 0"),
+        ("checkpoint:2", "'2', a Linear, cannot be checkpointed"),
+    ],
+)
+def test_a_module_that_is_not_there_is_refused_with_those_that_are(
+    text: str, sentence: str
+) -> None:
+    refusal = ModeSet.parse(text, "cpu").refusal(cnn())
+    assert re.search(sentence, refusal)
+
+
+def test_it_stands_among_the_modes_with_the_containers_of_the_model() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = nn.ModuleList(Attending() for _ in range(2))
+            self.decoder = nn.ModuleList(Attending() for _ in range(4))
+
+    def state(model: nn.Module, modes: str) -> Any:
+        states = mode_states(ModeSet.parse(modes, "cpu"), model, StepTimings())
+        return next(state for state in states if state.name == "checkpoint")
+
+    found = state(Two(), "")
+    assert [choice.value for choice in found.choices] == ["off", "auto", "decoder", "encoder"]
+    assert [c.value for c in state(cnn(), "checkpoint:0").choices] == ["off", "auto", "0"]
+    assert state(nn.Linear(3, 3), "").badge.detail == "model has no blocks"
+
+
+def test_a_path_keeps_its_case_and_prints_as_it_is_read() -> None:
+    modeset = ModeSet.parse("BF16 + Checkpoint:Blocks", "cpu")
+    assert str(modeset) == "checkpoint:Blocks+bf16"
+    assert str(ModeSet.parse("checkpoint", "cpu")) == "checkpoint"
+    assert modeset.refusal(Named()) == ""
+    with pytest.raises(ValueError, match="the path of a module"):
+        ModeSet.parse("checkpoint:", "cpu")
+    assert isinstance(modeset["checkpoint"], Checkpoint)
