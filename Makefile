@@ -40,7 +40,7 @@ ui: $(STAMPS)/test ## run the browser tests only (UI_ARGS goes to Playwright)
 bench: $(STAMPS)/bench ## measure against peers and print the ratios
 	$(BIN)/python -m pytest -q -s -m benchmark tests/benchmarks $(PYTEST_ARGS)
 
-fuzz: $(STAMPS)/test ## long property tests
+fuzz: $(STAMPS)/fuzz ## long property tests, half an hour of them
 	$(BIN)/python -m pytest -q -m fuzz tests $(PYTEST_ARGS)
 
 build: $(STAMPS)/test ## build dist/*.whl and dist/*.tar.gz
@@ -79,4 +79,9 @@ $(STAMPS)/test: $(STAMPS)/lab
 
 $(STAMPS)/bench: $(STAMPS)/test
 	@$(PIP) --group bench
+	@touch $@
+
+$(STAMPS)/fuzz: $(STAMPS)/test
+	@$(PIP) --only-binary atheris atheris \
+	  || echo "There is no build of atheris for this Python and system: its runs are skipped."
 	@touch $@
