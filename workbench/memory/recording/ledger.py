@@ -13,6 +13,7 @@ import itertools
 import time
 import weakref
 from collections import deque
+from collections.abc import Iterator
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -47,6 +48,13 @@ class Ledger:
         """The block of a storage that lives and is known."""
         death = self.live.get(storage_key(storage))
         return None if death is None else death.block
+
+    def blocks_of(self, tensor: torch.Tensor) -> Iterator[Block]:
+        """The known blocks of a tensor's storages."""
+        for storage in self.storages(tensor):
+            block = self.block_of(storage)
+            if block is not None:
+                yield block
 
     def track(self, storage: torch.UntypedStorage) -> Block | None:
         """A block for a storage not known before; None where it takes no memory."""

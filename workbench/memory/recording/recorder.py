@@ -2,8 +2,9 @@
 
 A `Recorder` is a ``TorchDispatchMode``: it sees each operation under autograd, autocast and
 functional layers, and lets it run untouched. A storage that an operation returns and that was not
-known before has just been allocated; `workbench.memory.recording.ledger` tells when it dies. Views
-and in-place operations return known storages and so are no events.
+known before has just been allocated; `workbench.memory.recording.ledger` tells when it dies, and
+`workbench.memory.recording.roles` what it is. Views and in-place operations return known storages
+and so are no events.
 
 Compiled code runs as it always does. The mode declares ``ignore_compile_internals``, so Dynamo
 neither skips nor recompiles because of it, and `workbench.memory.recording.compiled` reports the
@@ -25,7 +26,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from workbench.memory.recording.attribution import LOSS, Attribution, Site
 from workbench.memory.recording.blocks import Block, Mark
-from workbench.memory.recording.ledger import Ledger
+from workbench.memory.recording.faults import Faults, in_words
+from workbench.memory.recording.roles import ATTENTION_BACKWARD, DRAW, SCALE, Roles
 from workbench.memory.recording.torch_private import (
     caller,
     dispatches_itself,
@@ -36,15 +38,12 @@ from workbench.memory.recording.torch_private import (
     storage_key,
 )
 
+__all__ = ["Recorder", "current_recorder", "in_words", "refuse_nested"]
+
 _LIFT = torch.ops.aten.lift_fresh.default
-_DRAW = torch.ops.aten.bernoulli_.float
-_SCALE = (torch.ops.aten.mul_.Tensor, torch.ops.aten.mul_.Scalar)
-_ATTENTION_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-_MASK = " dropout mask"
-_STRENGTH = {"parameters": 0, "gradients": 1, "optimizer": 2, "buffers": 3, "unknown": 4, "": 5}
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(Roles, Faults, TorchDispatchMode):
     """Records the storages of the code that runs inside ``with recorder:``.
 
     Args:
@@ -66,15 +65,8 @@ class Recorder(TorchDispatchMode):
         # flex_attention and other operators that take functions run inside the mode too
         self.supports_higher_order_operators = True
         self.attribution = Attribution(on_root=self._on_root)
-        self.ledger = Ledger()
-        self.blocks = self.ledger.blocks
-        self.uncounted = self.ledger.uncounted
         self.marks: list[Mark] = []
         self.optimizers: dict[int, torch.optim.Optimizer] = {}
-        self.failure = ""
-        """Why the recording ended before its block did."""
-        self.unnamed: dict[str, str] = {}
-        """By its class, why what a model or an optimizer holds could not all be named."""
         self.started_ns = time.perf_counter_ns()
         self._automatic = automatic_phases
         self._root_seen, self._optimizer_seen = on_root, on_optimizer
@@ -99,36 +91,6 @@ class Recorder(TorchDispatchMode):
                     self.name_held(self._optimizer_seen, optimizer)
         self._phase, self._phase_row = name, len(self.blocks)
         self.marks.append(self.ledger.mark(name))
-
-    def adopt(
-        self, tensor: torch.Tensor, category: str, *, name: str = "", module: str = ""
-    ) -> None:
-        """Say what the storage of ``tensor`` is; one not yet known was there from the start.
-
-        A storage that is two things at once keeps the stronger: parameters, then gradients, then
-        optimizer, then buffers.
-        """
-        self.ledger.bury()
-        for storage in self.ledger.storages(tensor):
-            block = self.ledger.block_of(storage) or self.ledger.track(storage)
-            if block is not None and _STRENGTH[category] <= _STRENGTH[block.category]:
-                block.category, block.name = category, name or block.name
-                block.module = block.module or module
-
-    def name_of(self, tensor: torch.Tensor) -> str:
-        """The name `adopt` gave the tensor's storage, ``""`` if none."""
-        blocks = map(self.ledger.block_of, self.ledger.storages(tensor))
-        return next((block.name for block in blocks if block is not None), "")
-
-    def owner_of(self, tensor: torch.Tensor) -> tuple[str, str]:
-        """A parameter's name, and the module that holds it under that name; ``""`` if none."""
-        blocks = map(self.ledger.block_of, self.ledger.storages(tensor))
-        block = next((block for block in blocks if block is not None), None)
-        return (
-            ("", "")
-            if block is None
-            else (block.name, block.name.rpartition(".")[0] or block.module)
-        )
 
     def allocated(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
         """An operation has just made ``storage``."""
@@ -188,7 +150,7 @@ class Recorder(TorchDispatchMode):
             return NotImplemented  # a wrapper subclass unpacks itself; we then see its parts
         if self.failure:
             return func(*args, **(kwargs or {}))
-        # `guarded` written out: this runs for every operation
+        # `Faults.guarded` written out: this runs for every operation
         try:
             self._before(func, args, kwargs)
         except Exception as error:  # noqa: BLE001 - as in `guarded`
@@ -200,32 +162,6 @@ class Recorder(TorchDispatchMode):
             self._fail(error)
         return result
 
-    def guarded(self, take_note: Callable[..., None], *args: Any) -> None:
-        """Take note of something; a fault of ours ends the recording, never the user's code."""
-        if self.failure:
-            return
-        try:
-            take_note(*args)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is not the user's error
-            self._fail(error)
-
-    def name_held(self, adopt: Callable[..., None], holder: object, *args: Any) -> None:
-        """Have ``adopt`` name what a model or an optimizer holds.
-
-        Their own code runs for that, and may fault: then the recording goes on, and says so.
-        """
-        try:
-            adopt(self, holder, *args)
-        except Exception as error:  # noqa: BLE001 - as in `guarded`
-            self._fail(error, type(holder).__name__)
-
-    def _fail(self, error: Exception, unnamed: str = "") -> None:
-        """Keep why the recording ended; or why what ``unnamed`` holds has no names."""
-        if unnamed:
-            self.unnamed.setdefault(unnamed, in_words(error))
-        else:
-            self.failure = self.failure or in_words(error)
-
     def _before(self, func: Any, args: Any, kwargs: Any) -> None:
         self._seen = None
         if self.ledger.deaths:
@@ -235,8 +171,8 @@ class Recorder(TorchDispatchMode):
             return
         if self._phase == "backward" and self._automatic and not in_backward():
             self._site()  # the engine is done: what is freed from here on is no longer backward's
-        if func in _SCALE:
-            self._scaled(args)
+        if func in SCALE:
+            self._scaled(_tensors(args, None))
         for tensor in _tensors(args, kwargs):
             self._meet(tensor)
 
@@ -257,42 +193,10 @@ class Recorder(TorchDispatchMode):
                     self.resized(storage, _op_name(func), site)
             if leaf is not None:
                 self._gradient(tensor, leaf)
-            if func is _DRAW:
+            if func is DRAW:
                 self._drawn(tensor)
-        if func is _ATTENTION_BACKWARD:
-            self._name_plain(result[0], "attention gradient")
-
-    def _drawn(self, tensor: torch.Tensor) -> None:
-        """What dropout makes like its input and draws zeros and ones into is its mask."""
-        for storage in self.ledger.storages(tensor):
-            block = self.ledger.block_of(storage)
-            if block is not None and block.op == "aten.empty_like" and not block.name:
-                block.name = f"{_dtype_name(tensor)}{_MASK}"
-
-    def _scaled(self, args: Any) -> None:
-        """A mask that is multiplied in place is no mask of plain dropout, which has a fused kernel.
-
-        ``dropout_`` multiplies its input by it in place, ``alpha_dropout`` it by a number.
-        """
-        for tensor in _tensors(args, None):
-            for storage in self.ledger.storages(tensor):
-                block = self.ledger.block_of(storage)
-                if block is not None and block.name.endswith(_MASK):
-                    block.name = f"{block.name.removesuffix(_MASK)} dropout noise"
-
-    def _name_plain(self, tensor: Any, what: str) -> None:
-        """A result that has no name is called by its type and what it is."""
-        for found in _tensors((tensor,), None):
-            for storage in self.ledger.storages(found):
-                block = self.ledger.block_of(storage)
-                if block is not None and not block.name:
-                    block.name = f"{_dtype_name(found)} {what}"
-
-    def _gradient(self, tensor: torch.Tensor, leaf: torch.Tensor) -> None:
-        """What ``AccumulateGrad`` makes or keeps becomes the leaf's ``.grad``."""
-        owner, module = self.owner_of(leaf)
-        name = f"{owner}.grad" if owner else ""
-        self.adopt(tensor, "gradients", name=name, module=module)
+        if func is ATTENTION_BACKWARD:
+            self._name_plain(_tensors((result[0],), None), "attention gradient")
 
     def _meet(self, tensor: torch.Tensor) -> None:
         """A tensor is read. If nobody made it here, it was there before the recording."""
@@ -369,15 +273,6 @@ class Recorder(TorchDispatchMode):
         self.ledger.start(block)
 
 
-def in_words(error: BaseException) -> str:
-    """``ValueError: what it says``, also of one that cannot say it."""
-    kind = type(error).__name__
-    try:
-        return f"{kind}: {error}"
-    except Exception:  # noqa: BLE001 - it is a person's own class
-        return kind
-
-
 def current_recorder() -> Recorder | None:
     """The recorder of this thread (autograd's threads inherit it), or None."""
     for mode in reversed(running_modes()):
@@ -422,7 +317,3 @@ def _phase_of(site: Site, node: Any, builds_graph: bool, current: str) -> str:
     # Code between modules (a loss under no_grad, a batch on its way) belongs to the forward it
     # follows; before any forward it belongs to no phase.
     return current if current == "forward" else ""
-
-
-def _dtype_name(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
