@@ -3,6 +3,7 @@ import {
   execute,
   experimentCode,
   experimentKnown,
+  layoutSaved,
   picture,
   reloadPage,
   runNotebook,
@@ -15,13 +16,7 @@ test.describe('Captures in tabs', () => {
   }) => {
     await runNotebook(page, `${tmpPath}/graphs.ipynb`, [experimentCode('looked-at')]);
     await experimentKnown(page);
-    // JupyterLab saves its layout a moment after it changed; a reload before that knows no tab.
-    const saved = page.waitForRequest(
-      (request) =>
-        request.method() === 'PUT' &&
-        request.url().includes('/api/workspaces/') &&
-        (request.postData() ?? '').includes('workbench-capture'),
-    );
+    const saved = layoutSaved(page, 'workbench-capture');
     await execute(page, 'workbench:capture-graph');
     const tab = page.getByRole('tab', {
       name: /looked-at · step \d+ · graph/,

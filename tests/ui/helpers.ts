@@ -121,6 +121,20 @@ export async function runAll(page: IJupyterLabPageFixture, path: string): Promis
   }, path);
 }
 
+/**
+ * Resolves once JupyterLab has written down a layout that names `what`: it does so a moment after
+ * the layout changed, and a page that is reloaded before knows nothing of a new tab.
+ */
+export async function layoutSaved(page: IJupyterLabPageFixture, what: string): Promise<void> {
+  await page.waitForRequest(
+    (request) =>
+      request.method() === 'PUT' &&
+      request.url().includes('/api/workspaces/') &&
+      (request.postData() ?? '').includes(what),
+    { timeout: 60_000 },
+  );
+}
+
 /** Loads the page again and waits for JupyterLab, whichever tabs come back. */
 export async function reloadPage(page: IJupyterLabPageFixture): Promise<void> {
   const options = { waitForIsReady: false };

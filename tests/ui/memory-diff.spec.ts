@@ -8,6 +8,7 @@ import {
   execute,
   experimentCode,
   experimentKnown,
+  layoutSaved,
   picture,
   python,
   reloadPage,
@@ -97,12 +98,7 @@ test.describe('The diff of two memory recordings', () => {
       await expect(tab).toBeVisible(PATIENT);
     }
     await execute(page, 'workbench:show-side-panel');
-    const saved = page.waitForRequest(
-      (request) =>
-        request.method() === 'PUT' &&
-        request.url().includes('/api/workspaces/') &&
-        (request.postData() ?? '').includes('workbench-memory-diff'),
-    );
+    const saved = layoutSaved(page, 'workbench-memory-diff');
     const offer = page.getByRole('button', { name: 'Compare the memory of steps 1 and 2' });
     await offer.hover();
     await offer.click();

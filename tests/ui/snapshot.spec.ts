@@ -1,7 +1,7 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 import { existsSync } from 'node:fs';
-import { execute, picture, reloadPage, runNotebook, setTheme } from './helpers';
+import { execute, layoutSaved, picture, reloadPage, runNotebook, setTheme } from './helpers';
 import { put, putHostile, putLong, putSnapshot, putStep, realTrace } from './snapshot-files';
 
 const PATIENT = { timeout: 60_000 };
@@ -223,6 +223,7 @@ test('a pickle of somebody else is not taken over, nothing is copied aside, a ta
   expect(factories.first).not.toBe('Workbench Memory');
   expect(factories.all).toContain('Workbench Memory');
   const path = `${tmpPath}/weights.pkl`;
+  const saved = layoutSaved(page, `workbench-memory:${path}`);
   await execute(page, 'docmanager:open', { path, factory: 'Workbench Memory' });
   await expect(memoryView(page).locator('canvas.wv-map')).toBeVisible(PATIENT);
   const copies = await page.evaluate(
@@ -230,6 +231,7 @@ test('a pickle of somebody else is not taken over, nothing is copied aside, a ta
     path,
   );
   expect(copies).toEqual([]);
+  await saved;
   await reloadPage(page);
   await expect(page.getByRole('tab', { name: 'weights.pkl' })).toBeVisible(PATIENT);
   await expect(memoryView(page).locator('canvas.wv-map')).toBeVisible(PATIENT);
