@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from workbench.experiment import Experiment
+from workbench.experiment.events import Event, StepDone
 from workbench.experiment.sampler import EpochSampler
 
 COUNT = 100
@@ -129,6 +131,40 @@ def test_it_may_change_while_it_trains(tmp_path: Path) -> None:
     exp.close()
 
 
+def test_the_last_of_several_sizes_asked_for_at_once_wins(tmp_path: Path) -> None:
+    exp, model = experiment(arrays(), tmp_path, val=arrays())
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold(event: Event) -> None:
+        if isinstance(event, StepDone) and event.step == 1:
+            inside.set()
+            assert go_on.wait(60)
+
+    exp.subscribe(hold, every_step=True)
+    run = exp.run(epochs=1)
+    assert inside.wait(60)
+    exp.batch_size = 5
+    exp.batch_size = 16
+    go_on.set()
+    run.wait(60)
+    assert (exp.batch_size, exp.val_batch_size) == (16, 16)
+    assert model.sizes == [16] * 6 + [4]
+    assert model.rows == order(1)
+    exp.close()
+
+
+def test_validation_that_does_not_follow_may_have_any_size(tmp_path: Path) -> None:
+    val = DataLoader(Rows(), 10, drop_last=True)
+    exp, _ = experiment(arrays(), tmp_path, val=val)
+    exp.batch_size = 128  # more than validation has samples, in batches that are all whole
+    assert (exp.batch_size, exp.val_batch_size) == (128, 10)
+    exp.batch_size = 10
+    with pytest.raises(ValueError, match="drop_last, no batch would be left"):
+        exp.batch_size = 128
+    assert (exp.batch_size, exp.val_batch_size) == (10, 10)
+    exp.close()
+
+
 def test_whole_batches_only_where_the_loader_wants_them(tmp_path: Path) -> None:
     loader = DataLoader(Rows(), 16, shuffle=True, drop_last=True)
     exp, model = experiment(loader, tmp_path)
@@ -156,9 +192,10 @@ def test_validation_follows_where_it_was_as_large(tmp_path: Path) -> None:
 
 def test_what_cannot_be_a_batch_size_is_said(tmp_path: Path) -> None:
     exp, _ = experiment(arrays(), tmp_path)
-    for bad in (0, -3, 2.5, "8", True):
+    refused: list[Any] = [0, -3, 2.5, "8", True]
+    for bad in refused:
         with pytest.raises(ValueError, match="must be a whole number from 1"):
-            exp.batch_size = bad  # type: ignore[assignment]
+            exp.batch_size = bad
     with pytest.raises(ValueError, match="no validation data"):
         exp.val_batch_size = 4
     exp.close()

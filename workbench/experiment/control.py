@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
 
 class Control(Delegates):
-    """What a run can be told to do; status, position and settings are in `Delegates`."""
+    """What a run can be told to do; status, position and settings are in its bases."""
 
     _context: contextvars.Context
     _run_file: RunFile
-    _closed: bool
 
     def run(
         self, epochs: int | None = None, *, steps: int | None = None, wait: bool = False
@@ -262,12 +261,6 @@ class Control(Delegates):
         if threading.current_thread() is threading.main_thread():
             self._context = contextvars.copy_context()  # prints land in the cell that is running
         self._runner.start(self._context.copy(), keep_error=keep_error)
-
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise RuntimeError(
-                f"{self.name} is closed; make a new Experiment to train its model on"
-            )
 
     def _wait_and_raise(self) -> None:
         self.wait()

@@ -1,8 +1,9 @@
 """`Experiment`: a model, its data and its optimizer, trained in the background.
 
 A cell creates it, displays it, runs it and goes on working; everything a panel or a subscriber
-needs is an attribute. Here it is put together: `views` has what can be read and set, `control` what
-it can be told to do, `training` holds the state, `step` is a step, `runner` the thread.
+needs is an attribute. Here it is put together: `views` has what can be read, `settings` what can be
+set, `control` what it can be told to do, `training` holds the state, `step` is a step, `runner` the
+thread.
 """
 
 from __future__ import annotations

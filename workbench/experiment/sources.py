@@ -195,6 +195,16 @@ class ForeignSource(DataSource):
         """A new pass over the loader; ``start`` batches are fetched and left out."""
         return islice(iter(self.loader), start, None)
 
+    def with_batch_size(self, size: int) -> ForeignSource:
+        """As it is, where its batches have that size.
+
+        Raises:
+            DataError: they have another.
+        """
+        if size != self.batch_size:
+            raise self._not_ours(size)
+        return self
+
 
 def _rebuilt(
     loader: DataLoader[Any], sampler: EpochSampler, generator: torch.Generator, size: int | None

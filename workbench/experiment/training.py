@@ -20,31 +20,25 @@ from workbench.experiment.data import DataSource
 from workbench.experiment.events import (
     Captured,
     EpochDone,
-    LearningRateChanged,
-    ModelSwapped,
-    ModesChanged,
     StepDone,
 )
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
-from workbench.experiment.optimizers import Schedule, learning_rate, scale_learning_rate
-from workbench.experiment.out_of_memory import play
+from workbench.experiment.optimizers import Schedule, learning_rate
 from workbench.experiment.probing import Probing
 from workbench.experiment.rehearsal import noted
 from workbench.experiment.rng import RandomState
 from workbench.experiment.scalars import ScalarLog
 from workbench.experiment.state_copy import copy_at_risk, undo
 from workbench.experiment.step import StepResult, probed_step, train_step
-from workbench.experiment.swap import swap
-from workbench.experiment.switch import describe_switch, first_step
+from workbench.experiment.switch import first_step
 from workbench.experiment.validation import validated
 from workbench.modes import ModeSet
 from workbench.modes.effects import StepTimings
 from workbench.records import CarryRow
 
 if TYPE_CHECKING:
-    from workbench.allocator.limit import CardLimit
     from workbench.experiment.changes import Change
     from workbench.experiment.out_of_memory import CardPlayer
     from workbench.experiment.validation import Validation
@@ -70,7 +64,6 @@ class Training:
         clip_grad_norm: float | None,
     ) -> None:
         self.name = name
-        self.model = model
         self.cursor = Cursor(train)
         self.val = val
         self.loss = loss
@@ -103,10 +96,13 @@ class Training:
         self.changes: tuple[Change, ...] = ()
         """What each remedy of the failure changes."""
         self._epoch_over = False
-        self._adopt()
+        self.adopt(model)
 
-    def _adopt(self) -> None:
-        """Take the current model: what is remembered about a model starts anew."""
+    def adopt(self, model: nn.Module) -> None:
+        """Train ``model`` from now on; what is remembered about a model starts anew."""
+        self.model = model
+        if self.seeded:
+            model.train()
         self.parameters = list(self.model.parameters())  # frozen ones too: they may be thawed
         self.guard = Guard(self.model, self.device)
         self.measures.flow.forget_model()
@@ -271,74 +267,11 @@ class Training:
         for probing in probes:
             probing.deliver(None)
 
-    def set_modes(self, modeset: ModeSet) -> None:
-        """Compute the next step under ``modeset``; nothing of the training's state is lost."""
-        before = self._modeset
-        if str(before) == str(modeset):
-            return
-        modeset.load_state_dict(before.state_dict())
-        self.modeset = modeset
-        text = describe_switch(before, modeset)
-        if self.step_count:
-            self.board.mark(self.step_count, text)
-        self.board.emit(ModesChanged(self.step_count, str(before), str(modeset)))
-        self.board.say(f"step {self.step_count:,}: next step runs with {text}", self.step_count)
-
-    def set_card(self, limit: CardLimit | None) -> None:
-        """Run steps as on a card from the next one on, or on what is there."""
-        play(self, limit)
-        text = "on what is there" if limit is None else f"as on a card of {limit}"
-        if self.step_count:
-            self.board.mark(self.step_count, "no card" if limit is None else str(limit))
-        self.board.say(f"step {self.step_count:,}: next step runs {text}", self.step_count)
-
-    def set_batches(self, train: DataSource | None, val: DataSource | None) -> None:
-        """Go on with the same samples in batches of another size; None: as they are.
-
-        What is left of the epoch is cut anew, so no sample is lost or seen twice; steps counted so
-        far stay counted. Step times of the old size are forgotten, as they compare with nothing.
-        """
-        if val is not None:
-            self.val = val
-        if train is None:
-            return
-        self.cursor.resize(train)
-        self.timings = StepTimings()
-        text = f"batch {train.batch_size:,}"
-        if self.step_count:
-            self.board.mark(self.step_count, text)
-        self.board.say(f"step {self.step_count:,}: next step has {text}", self.step_count)
-
     def detach_modes(self) -> None:
         """Leave the model as it was given, until the next step."""
         if self.attached is not None:
             self.attached.detach(self.model)
             self.attached = None
-
-    def set_learning_rate(self, value: float) -> None:
-        """Set the rate of the next step; other groups keep their ratio to the first."""
-        scale_learning_rate(self.optimizer, self.schedule.scheduler, value)
-        mantissa, exponent = f"{value:.1e}".split("e")
-        text = f"lr {mantissa.removesuffix('.0')}e{int(exponent)}"
-        self.board.mark(self.step_count, text)
-        self.board.emit(LearningRateChanged(self.step_count, value))
-        self.board.say(f"step {self.step_count:,}: {text}", self.step_count)
-
-    def set_model(self, model: nn.Module) -> None:
-        """Swap the model; parameters and optimizer state that fit by name and shape carry over."""
-        self.detach_modes()
-        self.optimizer, self.carried = swap(self.model, model, self.optimizer, self.device)
-        self.schedule.rebind(self.optimizer)
-        self.model = model
-        if self.seeded:
-            model.train()
-        self._adopt()
-        kept = sum(row.outcome == "carried" for row in self.carried)
-        total = sum(row.outcome != "dropped" for row in self.carried)
-        self.board.mark(self.step_count, f"new {type(model).__name__}")
-        self.board.emit(ModelSwapped(self.step_count, self.carried))
-        text = f"new {type(model).__name__}: {kept:,} of {total:,} parameters carried over"
-        self.board.say(f"step {self.step_count:,}: {text}", self.step_count)
 
     def code_changed(self) -> None:
         """The model's classes were renewed: attach the modes anew and check the next batch."""

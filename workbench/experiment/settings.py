@@ -1,0 +1,246 @@
+"""What can be set of an `Experiment` at any time: checked at once, done at the next step boundary.
+
+Where nothing runs the next step boundary is now. What is to be done is a function of the training;
+it compares with what holds when it is carried out, as others may be waiting before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from workbench.allocator.limit import CardLimit
+from workbench.experiment.events import LearningRateChanged, ModelSwapped, ModesChanged
+from workbench.experiment.optimizers import scale_learning_rate
+from workbench.experiment.out_of_memory import CardUse, play, refuse_what_cannot_begin
+from workbench.experiment.setup import check_model, find_modes, positive, whole
+from workbench.experiment.sources import DataError
+from workbench.experiment.swap import swap
+from workbench.experiment.switch import describe_switch
+from workbench.modes.effects import StepTimings
+
+if TYPE_CHECKING:
+    from workbench.experiment.runner import Runner
+    from workbench.experiment.sources import DataSource
+    from workbench.experiment.training import Training
+    from workbench.modes import ModeSet
+
+
+class Settings:
+    """What can be set at any time.
+
+    Raises:
+        RuntimeError: the experiment is closed.
+    """
+
+    _training: Training
+    _runner: Runner
+    _epochs: int
+    _closed: bool
+
+    @property
+    def model(self) -> nn.Module:
+        """The model. Assigning another one is a hot swap (`carried` says what was kept)."""
+        return self._training.model
+
+    @model.setter
+    def model(self, value: nn.Module) -> None:
+        model = check_model(value)
+        refused = self._training.modeset.refusal(model)
+        if refused:
+            raise ValueError(f"{refused}; change exp.modes first")
+        self._submit(lambda: set_model(self._training, model))
+
+    @property
+    def modes(self) -> str:
+        """The modes of the next step, such as ``"compile+bf16"``."""
+        return self._training.modes
+
+    @modes.setter
+    def modes(self, value: str) -> None:
+        modeset = find_modes(value, self._training.device, self.model)
+        self._submit(lambda: set_modes(self._training, modeset))
+
+    @property
+    def card(self) -> str | None:
+        """The card that steps and validations are run as on, such as ``"8 GiB"``; None: none.
+
+        What this machine has is used as ever; a request that such a card could not serve raises
+        ``torch.OutOfMemoryError`` where it is made. Set it to a name (``"RTX 4090"``), an amount or
+        bytes, with the allocator's settings after a comma: ``"8 GiB, expandable_segments:True"``.
+        """
+        card = self._training.card
+        return None if card is None else str(card.limit)
+
+    @card.setter
+    def card(self, value: str | int | None) -> None:
+        limit = None if value is None else CardLimit.parse(value)
+        if limit is not None:
+            refuse_what_cannot_begin(self._training, limit)
+        self._submit(lambda: set_card(self._training, limit))
+
+    @property
+    def card_use(self) -> CardUse | None:
+        """Bytes allocated and reserved on the card that is played; None without one."""
+        card = self._training.card
+        return None if card is None else card.use()
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in a batch of the training data; None where batches come ready-made.
+
+        Setting it cuts what is left of the epoch anew: every sample is still seen once an epoch, in
+        the order that the seed gives, whatever the size. Steps are counted on. Validation follows
+        where its batches were as large. The learning rate stays.
+        """
+        return self._training.cursor.source.batch_size
+
+    @batch_size.setter
+    def batch_size(self, value: int) -> None:
+        size = whole(value, "batch_size")
+        train, val = self._training.cursor.source, self._training.val
+        resized, also = train.with_batch_size(size), None
+        if val is not None and val.repeats:
+            try:
+                also = val.with_batch_size(size)
+            except DataError:
+                if val.batch_size == train.batch_size:
+                    raise  # else it does not follow
+        self._submit(lambda: set_batches(self._training, resized, also))
+
+    @property
+    def val_batch_size(self) -> int | None:
+        """Samples in a batch of the validation data; None without any, or where it is not ours."""
+        val = self._training.val
+        return None if val is None else val.batch_size
+
+    @val_batch_size.setter
+    def val_batch_size(self, value: int) -> None:
+        size, val = whole(value, "val_batch_size"), self._training.val
+        if val is None:
+            raise ValueError("there is no validation data whose batch size could be set")
+        resized = val.with_batch_size(size)
+        self._submit(lambda: set_validation(self._training, resized))
+
+    @property
+    def learning_rate(self) -> float | None:
+        """Of the first parameter group; setting it keeps the other groups' ratios to it."""
+        return self._training.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        rate = positive(value, "learning_rate")
+        self._submit(lambda: set_learning_rate(self._training, rate))
+
+    @property
+    def epochs(self) -> int:
+        """Length of the next run, or of the one under way."""
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, value: int) -> None:
+        self._refuse_if_closed()
+        change = whole(value, "epochs") - self._epochs
+        self._epochs += change
+        if self._training.board.status not in ("idle", "finished", "stopped"):
+            self._submit(lambda: self._runner.plan.lengthen(change, self._training.cursor.epoch))
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _submit(self, command: Callable[[], object]) -> None:
+        self._refuse_if_closed()
+        self._runner.submit(command)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise RuntimeError(
+                f"{self._training.name} is closed; make a new Experiment to train its model on"
+            )
+
+
+def set_modes(training: Training, modeset: ModeSet) -> None:
+    """Compute the next step under ``modeset``; nothing of the training's state is lost."""
+    before = training.modeset
+    if str(before) == str(modeset):
+        return
+    modeset.load_state_dict(before.state_dict())
+    training.modeset = modeset
+    text = describe_switch(before, modeset)
+    _mark(training, text)
+    training.board.emit(ModesChanged(training.step_count, str(before), str(modeset)))
+    _say(training, f"next step runs with {text}")
+
+
+def set_card(training: Training, limit: CardLimit | None) -> None:
+    """Run steps as on a card from the next one on, or on what is there."""
+    play(training, limit)
+    _mark(training, "no card" if limit is None else str(limit))
+    text = "on what is there" if limit is None else f"as on a card of {limit}"
+    _say(training, f"next step runs {text}")
+
+
+def set_batches(training: Training, train: DataSource, val: DataSource | None) -> None:
+    """Go on with the same samples in batches of another size.
+
+    What is left of the epoch is cut anew, so no sample is lost or seen twice; steps counted so far
+    stay counted. Step times of the old size are forgotten, as they compare with nothing.
+
+    Args:
+        training: what goes on.
+        train: its samples in such batches.
+        val: those of validation, taken where its batches were as large; None: they stay.
+    """
+    before = training.cursor.source.batch_size
+    if train.batch_size == before:
+        return
+    if val is not None and training.val is not None and training.val.batch_size == before:
+        training.val = val
+    training.cursor.resize(train)
+    training.timings = StepTimings()
+    text = f"batch {train.batch_size:,}"
+    _mark(training, text)
+    _say(training, f"next step has {text}")
+
+
+def set_validation(training: Training, val: DataSource) -> None:
+    """Validate on the same samples in batches of another size."""
+    training.val = val
+
+
+def set_learning_rate(training: Training, value: float) -> None:
+    """Set the rate of the next step; other groups keep their ratio to the first."""
+    scale_learning_rate(training.optimizer, training.schedule.scheduler, value)
+    mantissa, exponent = f"{value:.1e}".split("e")
+    text = f"lr {mantissa.removesuffix('.0')}e{int(exponent)}"
+    training.board.mark(training.step_count, text)
+    training.board.emit(LearningRateChanged(training.step_count, value))
+    _say(training, text)
+
+
+def set_model(training: Training, model: nn.Module) -> None:
+    """Swap the model; parameters and optimizer state that fit by name and shape carry over."""
+    training.detach_modes()
+    training.optimizer, training.carried = swap(
+        training.model, model, training.optimizer, training.device
+    )
+    training.schedule.rebind(training.optimizer)
+    training.adopt(model)
+    text = f"new {type(model).__name__}"
+    training.board.mark(training.step_count, text)
+    training.board.emit(ModelSwapped(training.step_count, training.carried))
+    kept = sum(row.outcome == "carried" for row in training.carried)
+    total = sum(row.outcome != "dropped" for row in training.carried)
+    _say(training, f"{text}: {kept:,} of {total:,} parameters carried over")
+
+
+def _mark(training: Training, text: str) -> None:
+    """Draw a marker, where a step has been done with other settings."""
+    if training.step_count:
+        training.board.mark(training.step_count, text)
+
+
+def _say(training: Training, text: str) -> None:
+    step = training.step_count
+    training.board.say(f"step {step:,}: {text}", step)

@@ -1,0 +1,235 @@
+"""One thread at a time at a training, and what is asked of it meanwhile.
+
+A `Worker` knows no steps: it begins a thread for work, lets only one be at work, queues commands
+while there is one, and lets others wait for its end. While no thread works, the caller carries out
+its command itself. Work that takes long (`Worker.attend`) keeps it busy, but nobody waits for its
+lock: what is asked for meanwhile is queued. A second thread, the *pulse*, beats ten times a second
+beside the first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import Literal, NamedTuple
+
+from workbench.experiment.openmp import release_team
+
+PULSE_S = 0.1
+
+log = logging.getLogger("workbench")
+
+
+class _Stretch(NamedTuple):
+    """Who is at the training, or was last."""
+
+    thread: threading.Thread
+    over: threading.Event
+    is_ours: bool
+    """Whether the thread was begun for it and ends with it; else it is a caller's."""
+
+
+class _Long(NamedTuple):
+    """A command that takes long: carried out without the lock."""
+
+    work: Callable[[], None]
+
+    def __call__(self) -> None:
+        self.work()
+
+
+class Worker:
+    """Does one piece of work at a time, and carries out commands between two.
+
+    Args:
+        beat: called ten times a second while a thread works, and once at its end.
+        say: told the fault of a command that nobody waits for any more.
+    """
+
+    def __init__(self, beat: Callable[[], None], say: Callable[[str], None]) -> None:
+        self._beat = beat
+        self._say = say
+        self._gate = threading.RLock()
+        self._commands: deque[Callable[[], object]] = deque()
+        self._halt: Literal["", "pause", "stop"] = ""
+        self._active = False
+        self._aside = False
+        self._stretch: _Stretch | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether something is at work."""
+        return self._active
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the thread that is at work is the one that asks."""
+        stretch = self._stretch
+        here = threading.current_thread()
+        return self._active and stretch is not None and stretch.thread is here
+
+    @property
+    def rehearsing(self) -> bool:
+        """Whether something is computed that is no step of a run: a capture, trials, `attend`."""
+        return self._active and self._aside
+
+    def submit(self, command: Callable[[], object]) -> None:
+        """Carry out ``command``, which is short, at the next step boundary; else at once."""
+        with self._gate:
+            if self._active:
+                self._commands.append(command)
+            else:
+                command()
+
+    def attend(self, work: Callable[[], None]) -> None:
+        """Do ``work``, which takes long, at the next step boundary; else at once, on this thread.
+
+        The worker is busy meanwhile as in a rehearsal; what is asked of it waits in the queue, and
+        who asks does not wait.
+        """
+        here = threading.current_thread()
+        with self._gate:
+            if self._active:
+                self._commands.append(_Long(work))
+                return
+            before = mine = self._stretch
+            if before is None or before.over.is_set() or before.thread is not here:
+                mine = self._stretch = _Stretch(here, threading.Event(), is_ours=False)
+            self._occupy(aside=True)
+        try:
+            if before is not None and mine is not before:
+                before.over.wait()
+            work()
+        finally:
+            self._finish()
+            if mine is not None and mine is not before:
+                mine.over.set()
+
+    def halt(self, how: Literal["pause", "stop"]) -> None:
+        """Pause or stop at the next step boundary; nothing happens where nothing runs."""
+        with self._gate:
+            if self._active and self._halt != "stop":
+                self._halt = how
+
+    def abandon(self) -> None:
+        """`halt` for a finalizer: it may run on any thread, inside any lock, and so takes none."""
+        self._halt = "stop"
+
+    def go_on(self) -> bool:
+        """Forget a pause that has not happened yet; False where nothing runs any more."""
+        if self._active and self._halt == "pause":
+            self._halt = ""
+        return self._active
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until no thread of this worker is left; False if ``timeout`` seconds passed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        last: _Stretch | None = None
+        while self._stretch is not last:  # a step asked for at the very end begins a new thread
+            last = self._stretch
+            if last is None or last.thread is threading.current_thread():
+                return True
+            # an interrupt inside Thread.join marks a live thread as ended (bpo-45274): wait first
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not last.over.wait(left):
+                return False
+            if last.is_ours:
+                last.thread.join()
+        return True
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _occupy(self, *, aside: bool) -> None:
+        """Be busy; ``aside``: with what is no run. Held: the gate."""
+        self._active, self._halt, self._aside = True, "", aside
+
+    def _begin(self, context: Context, work: Callable[[], None]) -> None:
+        """Do ``work`` on a new thread, whose prints go where ``context`` says. Held: the gate."""
+        release_team()
+        over, before = threading.Event(), self._stretch
+        thread = threading.Thread(
+            target=context.run,
+            args=(self._work, work, before, over),
+            name="workbench-runner",
+            daemon=True,
+        )
+        self._stretch = _Stretch(thread, over, is_ours=True)
+        thread.start()
+
+    def _work(
+        self, work: Callable[[], None], before: _Stretch | None, over: threading.Event
+    ) -> None:
+        if before is not None:
+            before.over.wait()
+        ended = threading.Event()
+        pulse = threading.Thread(
+            target=_pulse, args=(ended, self._beat), name="workbench-pulse", daemon=True
+        )
+        pulse.start()
+        try:
+            work()
+        finally:
+            ended.set()
+            pulse.join()
+            quietly(self._beat)
+            over.set()
+
+    def _carry_out(self) -> None:
+        """Between two steps: what was asked for."""
+        while self._commands:
+            self._commands.popleft()()
+
+    def _finish(self, tell: Callable[[], None] | None = None) -> None:
+        """The work is over: ``tell`` it, then carry out what came too late for a step."""
+        with self._gate:
+            self._active = self._aside = False
+            if tell is not None:
+                tell()
+            work = self._late()
+        while work is not None:
+            self._after_the_end(work)
+            with self._gate:
+                self._active = self._aside = False
+                work = self._late()
+
+    def _late(self) -> Callable[[], object] | None:
+        """Carry out what came too late for a step; work that takes long is given back instead.
+
+        Held: the gate. Where there is such work, the worker is busy with it already; where one of
+        the commands has begun a new run, that does the rest.
+        """
+        while self._commands:
+            if isinstance(self._commands[0], _Long):
+                if self._active:
+                    return None
+                self._occupy(aside=True)
+                return self._commands.popleft()
+            self._after_the_end(self._commands.popleft())
+        return None
+
+    def _after_the_end(self, command: Callable[[], object]) -> None:
+        """Carry out a command that came too late for a step; its fault is said, not raised."""
+        try:
+            command()
+        except Exception as error:
+            log.exception("a command failed after the run had ended")
+            self._say(f"{type(error).__name__}: {error}")
+
+
+def quietly(action: Callable[[], object]) -> None:
+    """Do what may fail (after a CUDA assert everything does) without leaving a run half ended."""
+    try:
+        action()
+    except Exception:
+        log.exception(
+            "%s failed while a run was under way", getattr(action, "__qualname__", action)
+        )
+
+
+def _pulse(ended: threading.Event, beat: Callable[[], None]) -> None:
+    while not ended.wait(PULSE_S):
+        quietly(beat)
