@@ -2,23 +2,22 @@
 
 A widget sends ``{"type": "ask", "id", "question"}`` and is sent ``{"type": "answer", "id"}`` with
 ``"answer"``, or with ``"error"``, one sentence. An answer runs a simulated allocator through the
-whole recording, which takes up to seconds: it is worked out on a thread of its own, so that a cell
-can be run meanwhile. What a question is stands in `workbench.memory.simulation.questions`.
+whole recording: it is worked out `aside`, so that a cell can be run meanwhile. What a question is
+stands in `workbench.memory.simulation.questions`.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.display import send_bundle
+from workbench.memory.aside import aside
+from workbench.memory.simulation.questions import answer
 
 if TYPE_CHECKING:
     from workbench.records import MemoryRecord
-
-log = logging.getLogger("workbench")
 
 _one_at_a_time = threading.Lock()
 
@@ -33,28 +32,11 @@ def answering(record: MemoryRecord) -> Callable[[Any, Any], None]:
         if message.get("type") == "module":
             send_bundle(widget, str(message.get("name")), {"what_if", "flame"})
         elif message.get("type") == "ask":
-            thread = threading.Thread(
-                target=_answer, args=(widget, record, message), name="workbench-answer", daemon=True
-            )
-            thread.start()
+
+            def done(found: dict[str, Any] | None, error: str) -> None:
+                said = {"error": error} if found is None else {"answer": found}
+                widget.send({"type": "answer", "id": message.get("id"), **said})
+
+            aside(lambda: answer(record, message.get("question")), _one_at_a_time, done)
 
     return received
-
-
-def _answer(widget: Any, record: MemoryRecord, message: Mapping[str, Any]) -> None:
-    answered = {"type": "answer", "id": message.get("id")}
-    try:
-        with _one_at_a_time:
-            answered["answer"] = _answer_to(record, message.get("question"))
-    except Exception as reason:  # whatever goes wrong is the answer
-        log.debug("a widget's question failed", exc_info=True)
-        answered["error"] = str(reason) or type(reason).__name__
-    widget.send(answered)
-
-
-def _answer_to(record: MemoryRecord, question: object) -> dict[str, Any]:
-    from workbench.memory.simulation.questions import answer
-
-    if not isinstance(question, dict):
-        raise TypeError("a question is an object, as the memory view sends it")
-    return answer(record, cast("dict[str, Any]", question))

@@ -1,22 +1,18 @@
-"""Work for a browser that takes its time, on a thread of its own: pictures, simulations.
+"""Work for a browser that takes its time (`workbench.memory.aside`): pictures, simulations.
 
-The hub's thread goes on answering meanwhile, so a Stop never waits for a PDF or for what an
-allocator would have done. What was made goes back to the hub, which alone sends. Of a kind one
-thing is made at a time, or of a kind and an experiment. A task holds a record and no experiment, so
-that a deleted one is freed while it waits its turn; where its work needs one it looks whether that
-is still there.
+What was made goes back to the hub, which alone sends. Of a kind one thing is made at a time, or of
+a kind and an experiment. A task holds a record and no experiment, so that a deleted one is freed
+while it waits its turn; where its work needs one it looks whether that is still there.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workbench.memory.aside import aside
 from workbench.panel.questions import Answer
-
-log = logging.getLogger("workbench")
 
 
 @dataclass(frozen=True)
@@ -46,14 +42,7 @@ def start(
 ) -> None:
     """Make it on a thread of its own; ``done`` is called there, once, whatever happens."""
 
-    def run() -> None:
-        answer, error = None, ""
-        try:
-            with task.turn:
-                answer = task.make()
-        except Exception as reason:  # whatever goes wrong is the reply
-            log.debug("%r failed", request, exc_info=True)
-            error = str(reason) or type(reason).__name__
+    def over(answer: Answer | None, error: str) -> None:
         done(Done(client, request, experiment, answer, error))
 
-    threading.Thread(target=run, name="workbench-aside", daemon=True).start()
+    aside(task.make, task.turn, over)

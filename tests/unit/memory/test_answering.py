@@ -31,7 +31,7 @@ def test_a_question_is_answered_on_another_thread(step_record) -> None:
     assert (answer["type"], answer["id"]) == ("answer", "a-1")
     (row,) = answer["answer"]["rows"]
     assert row["peak_bytes"] >= step_record.peak_bytes
-    assert who == ["workbench-answer"]
+    assert who == ["workbench-aside"]
 
 
 @pytest.mark.parametrize(

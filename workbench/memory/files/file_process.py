@@ -94,8 +94,6 @@ class MemoryFile:
     def _asked(self, whole: _Whole, start: int | None, end: int | None, question: object) -> Any:
         from workbench.memory.simulation.questions import answer
 
-        if not isinstance(question, dict):
-            raise TypeError("a question is a JSON object, as the memory view sends it")
         return answer(self._cut(whole, start, end), question)
 
     def _cut(self, whole: _Whole, start: int | None, end: int | None) -> MemoryRecord:

@@ -70,18 +70,23 @@ class Row(TypedDict):
     error: str
 
 
-def answer(record: MemoryRecord, question: Mapping[str, Any]) -> dict[str, Any]:
+def answer(record: MemoryRecord, question: object) -> dict[str, Any]:
     """The answer to ``question``.
 
     Raises:
         ValueError: it is no question: one sentence says what is valid.
     """
-    kind = question.get("kind")
+    if not isinstance(question, dict):
+        # JSON from elsewhere: to who sent it, all of its faults are of one kind.
+        message = f"a question is an object, as the memory view sends it, not {_shown(question)}"
+        raise ValueError(message)  # noqa: TRY004
+    asked = cast("dict[str, Any]", question)
+    kind = asked.get("kind")
     if kind == "cards":
         return _cards()
     if kind == "what_if":
-        rows = _rows_of(question)
-        return _what_if(record, rows, _chosen_of(question, len(rows)))
+        rows = _rows_of(asked)
+        return _what_if(record, rows, _chosen_of(asked, len(rows)))
     raise ValueError(f"a question of kind {kind!r} is not known; known are 'what_if' and 'cards'")
 
 
@@ -117,7 +122,6 @@ def _chosen_of(question: Mapping[str, Any], count: int) -> int:
 def _row_of(given: Any) -> Row:
     """A row that nothing is known of yet."""
     if not isinstance(given, dict):
-        # JSON from elsewhere: to who sent it, all of its faults are of one kind.
         message = f"a row is an object with settings, card and batch, not {_shown(given)}"
         raise ValueError(message)  # noqa: TRY004
     row = cast("dict[str, Any]", given)

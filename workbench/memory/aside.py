@@ -1,0 +1,41 @@
+"""Work that takes its time, on a thread of its own: who asked for it goes on meanwhile.
+
+A simulated allocator takes up to seconds for a long recording, a large PDF as well. A kernel's main
+thread runs cells and a panel's hub answers to Stop, so neither does such work itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+log = logging.getLogger("workbench")
+
+
+def aside(
+    make: Callable[[], T], turn: threading.Lock, done: Callable[[T | None, str], None]
+) -> None:
+    """Make something on a thread of its own.
+
+    Args:
+        make: what makes it.
+        turn: held while it is made: of those that share it one at a time.
+        done: called there, once, whatever happens: with what was made and ``""``, or with None and
+            one sentence.
+    """
+
+    def run() -> None:
+        made, error = None, ""
+        try:
+            with turn:
+                made = make()
+        except Exception as reason:  # whatever goes wrong is the answer
+            log.debug("%s failed", make, exc_info=True)
+            error = str(reason) or type(reason).__name__
+        done(made, error)
+
+    threading.Thread(target=run, name="workbench-aside", daemon=True).start()
