@@ -84,3 +84,11 @@ export function perFrame(draw: () => void): { ask: () => void; cancel: () => voi
     cancel: () => cancelAnimationFrame(frame),
   };
 }
+
+/** Calls `onSize` when one of the elements gets another size; the returned function ends it. */
+export function watchSize(onSize: () => void, ...elements: readonly Element[]): () => void {
+  if (typeof ResizeObserver !== 'function') return () => {};
+  const observer = new ResizeObserver(onSize);
+  for (const element of elements) observer.observe(element);
+  return () => observer.disconnect();
+}

@@ -1,5 +1,5 @@
 /** The strip's canvas: fits the cells to the room there is, draws once a frame, finds cells. */
-import { h } from '../graph/dom';
+import { h, perFrame } from '../dom';
 import type { Palette } from '../graph/theme';
 import { BOTTOM, LOW_ROW, paintStrip, RIGHT, ROW, TOP, type Place, type Spot } from './paint';
 import { cellOf, columnOf, limitsOf, reduce, type FlowColumns, type Strip } from './strip';
@@ -26,7 +26,7 @@ export class StripCanvas {
   private place: Place = { width: 0, left: 0, cell: 0, row: ROW };
   /** Null, and nothing drawn, until the strip is in the page. */
   palette: Palette | null = null;
-  private frame = 0;
+  private readonly next = perFrame(() => this.paint());
 
   /** Reduces the record to as many cells as `width` has room for. */
   fit(record: FlowColumns, width: number): Strip {
@@ -68,11 +68,11 @@ export class StripCanvas {
   }
 
   draw(): void {
-    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.paint());
+    this.next.ask();
   }
 
   dispose(): void {
-    cancelAnimationFrame(this.frame);
+    this.next.cancel();
   }
 
   private labelWidth(record: FlowColumns): number {
@@ -84,7 +84,6 @@ export class StripCanvas {
   }
 
   private paint(): void {
-    this.frame = 0;
     const { element, record, strip, palette } = this;
     const context = element.getContext('2d');
     const [width, height] = [element.clientWidth, element.clientHeight];

@@ -1,8 +1,9 @@
 /** The gradient-flow strip: modules by steps, colour by the norm of their gradients. */
 import { button, h } from '../graph/dom';
+import { follow } from '../graph/follow';
 import { formatCount, shorten } from '../graph/format';
-import { followTheme } from '../graph/theme';
-import type { Store } from '../store';
+import { FORCED, matching } from '../graph/theme';
+import type { Dispose, Store } from '../store';
 import { StripCanvas } from './canvas';
 import { handleKey } from './keyboard';
 import { keyOf } from './key';
@@ -22,10 +23,10 @@ export class FlowView {
   readonly element = h('section', { class: 'wv-view wv-flow', 'aria-label': 'Gradient flow' });
   readonly drawing = new StripCanvas();
   private record: FlowColumns | null = null;
-  private table = typeof matchMedia === 'function' && matchMedia('(forced-colors: active)').matches;
+  private table = matching(FORCED)?.matches ?? false;
   /** The column that steps go from, and that the table shows. */
   private column = 0;
-  private readonly cleanup: (() => void)[] = [];
+  private end: Dispose = () => {};
   private readonly reading = h('span', { class: 'wv-read' });
   private readonly tableButton = button('Table', () => this.toggleTable(), {}, 'T');
   private readonly controls = [this.stepButton(-1), this.stepButton(1), this.tableButton];
@@ -50,26 +51,21 @@ export class FlowView {
   }
 
   start(): void {
-    const { element, drawing } = this;
-    element.addEventListener('keydown', (event) => handleKey(this, event));
     followPointer(this);
-    this.cleanup.push(
-      followTheme(element, (palette) => {
-        drawing.palette = palette;
+    this.end = follow(this.element, this.main, this.store, {
+      key: (event) => handleKey(this, event),
+      theme: (palette) => {
+        this.drawing.palette = palette;
         this.resize();
-      }),
-      this.store.subscribe(() => this.update()),
-    );
-    if (typeof ResizeObserver === 'function') {
-      const observer = new ResizeObserver(() => this.resize());
-      observer.observe(this.main);
-      this.cleanup.push(() => observer.disconnect());
-    }
+      },
+      update: () => this.update(),
+      resize: () => this.resize(),
+    });
     this.update();
   }
 
   dispose(): void {
-    for (const end of this.cleanup) end();
+    this.end();
     this.drawing.dispose();
     this.element.remove();
   }

@@ -1,8 +1,7 @@
 /** Which side panels are open, by the room there is and by what a person chose. */
+import { newSize } from './follow';
 
 const ROOM_FOR_LEGEND = 860;
-const NARROW = 700;
-const MEDIUM = 1150;
 
 export interface PanelParts {
   /** The whole view; `data-size` on it drives the stylesheet. */
@@ -56,10 +55,8 @@ export class Panels {
   /** Follows the size of the view; what a person chose stays until the size class changes. */
   resize(): void {
     const { view } = this.parts;
-    const width = view.clientWidth || 1000;
-    const size = width < NARROW ? 'narrow' : width < MEDIUM ? 'medium' : 'wide';
-    if (view.dataset['size'] === size) return;
-    view.dataset['size'] = size;
+    const size = newSize(view);
+    if (!size) return;
     // one attribute for all that gives way to the drawing
     view.toggleAttribute('data-small', size !== 'wide');
     this.set({ tree: size !== 'narrow', inspector: size === 'wide' });

@@ -8,7 +8,7 @@ import { pick, type Hit } from './pick';
 import { reach } from './reach';
 import type { Drawing } from './drawing';
 import { isOperation } from './operations';
-import type { Palette } from './theme';
+import { matching, type Palette } from './theme';
 
 export interface SurfaceEvents {
   select: (box: Box | null) => void;
@@ -75,8 +75,7 @@ export class Surface {
     change(camera);
     const end = { ...camera };
     cancelAnimationFrame(this.#animation);
-    const still =
-      typeof matchMedia !== 'function' || matchMedia('(prefers-reduced-motion: reduce)').matches;
+    const still = matching('(prefers-reduced-motion: reduce)')?.matches ?? true;
     if (still) {
       this.#moved();
       return;

@@ -1,4 +1,5 @@
 /** Colours of the drawings, read from the page so that themes and forced colours apply. */
+import { watchSize } from '../dom';
 
 export interface Palette {
   ink: string;
@@ -33,6 +34,7 @@ const CATEGORY_TOKENS = [
   'unknown',
 ];
 
+/** Colours that go by the name of their token. */
 const PLAIN = [
   'ink',
   'ink2',
@@ -43,27 +45,20 @@ const PLAIN = [
   'edge',
   'flow',
   'hatch',
-  'hatchBack',
-  'select',
   'bad',
   'grid',
 ] as const;
-/** Tokens that go by another name than their colour. */
-const TOKENS: Partial<Record<string, string>> = {
-  hatchBack: 'hatchbg',
-  select: 'sel',
-};
 
 /** Reads the tokens as they apply to `element`, which must be in the page. */
 export function readPalette(element: HTMLElement): Palette {
   const style = getComputedStyle(element);
   const get = (name: string): string => style.getPropertyValue(name).trim() || '#888';
   const steps = Array.from({ length: 9 }, (_, step) => step);
-  const plain = Object.fromEntries(
-    PLAIN.map((name) => [name, get(`--wb-${TOKENS[name] ?? name}`)]),
-  );
+  const plain = Object.fromEntries(PLAIN.map((name) => [name, get(`--wb-${name}`)]));
   return {
     ...(plain as Record<(typeof PLAIN)[number], string>),
+    hatchBack: get('--wb-hatchbg'),
+    select: get('--wb-sel'),
     level: [get('--wb-lvl1'), get('--wb-lvl2')],
     scale: steps.map((step) => get(`--wb-s${step}`)),
     scaleInk: steps.map((step) => get(`--wb-t${step}`)),
@@ -76,6 +71,14 @@ export function readPalette(element: HTMLElement): Palette {
     font: style.fontFamily || 'sans-serif',
     token: get,
   };
+}
+
+const DARK = '(prefers-color-scheme: dark)';
+export const FORCED = '(forced-colors: active)';
+
+/** What the page says to a media query; null where there are none. */
+export function matching(query: string): MediaQueryList | null {
+  return typeof matchMedia === 'function' ? matchMedia(query) : null;
 }
 
 /**
@@ -98,9 +101,7 @@ export function followTheme(
   const filter = ['class', 'data-jp-theme-name', 'data-jp-theme-light', 'data-theme', 'style'];
   for (const node of [document.documentElement, document.body])
     observer.observe(node, { attributes: true, attributeFilter: filter });
-  const media = ['(prefers-color-scheme: dark)', '(forced-colors: active)'].map((query) =>
-    typeof matchMedia === 'function' ? matchMedia(query) : null,
-  );
+  const media = [DARK, FORCED].map(matching);
   for (const query of media) query?.addEventListener('change', apply);
   apply();
   return () => {
@@ -112,15 +113,12 @@ export function followTheme(
 
 /** Calls `onSeen` whenever the element gets a size after it had none. */
 function watchSight(element: HTMLElement, onSeen: () => void): () => void {
-  if (typeof ResizeObserver !== 'function') return () => {};
   let seen = element.isConnected && element.clientWidth > 0;
-  const observer = new ResizeObserver(() => {
+  return watchSize(() => {
     const before = seen;
     seen = element.isConnected && element.clientWidth > 0;
     if (seen && !before) onSeen();
-  });
-  observer.observe(element);
-  return () => observer.disconnect();
+  }, element);
 }
 
 /** JupyterLab says so itself; elsewhere the surface behind the element decides. */
@@ -135,5 +133,5 @@ function isDark(element: HTMLElement): boolean {
     const [red = 255, green = 255, blue = 255, alpha = 1] = parts;
     if (parts.length >= 3 && alpha > 0.5) return 0.299 * red + 0.587 * green + 0.114 * blue < 110;
   }
-  return typeof matchMedia === 'function' && matchMedia('(prefers-color-scheme: dark)').matches;
+  return matching(DARK)?.matches ?? false;
 }

@@ -1,8 +1,8 @@
 /** The graph view as a whole: its parts, and what each of them asks of the others. */
-import type { Store } from '../store';
+import type { Dispose, Store } from '../store';
 import { showLit, showNonFinite } from './banner';
 import type { GraphColumns } from './columns';
-import { h, on } from './dom';
+import { h } from './dom';
 import type { Drawing } from './drawing';
 import type { Controls, Face } from './face';
 import { shorten } from './format';
@@ -10,6 +10,7 @@ import type { Group, Item } from './groups';
 import { inspect } from './inspector';
 import { Finder } from './finder';
 import { FirstLook } from './first-look';
+import { follow } from './follow';
 import { handleKey } from './keyboard';
 import { minimap } from './minimap';
 import type { GraphViewOptions, GraphViewState } from './mount';
@@ -18,7 +19,7 @@ import type { Shown } from './picture';
 import { showMessage } from './status';
 import { Surface } from './surface';
 import { showTable } from './table';
-import { followTheme, type Palette } from './theme';
+import type { Palette } from './theme';
 import { toolbar, type Toolbar } from './toolbar';
 import { treePanel, type TreePanel } from './tree-panel';
 
@@ -31,7 +32,7 @@ export class GraphView<S extends Drawing> {
   #shown: GraphColumns | null = null;
   /** Null, and nothing drawn, until the view is in the page. */
   #palette: Palette | null = null;
-  readonly #cleanup: (() => void)[] = [];
+  #end: Dispose = () => {};
   readonly #surface: Surface;
   readonly #panels: Panels;
   readonly #look: FirstLook;
@@ -99,24 +100,18 @@ export class GraphView<S extends Drawing> {
   }
 
   start(): void {
-    on(this.element, 'keydown', (event) => handleKey(this, event));
-    const theme = followTheme(this.element, (palette) => this.#retheme(palette));
-    this.#cleanup.push(
-      theme,
-      this.store.subscribe(() => this.#update()),
-    );
-    if (typeof ResizeObserver === 'function') {
-      const observer = new ResizeObserver(() => this.#resize());
-      observer.observe(this.element);
-      observer.observe(this.#main);
-      this.#cleanup.push(() => observer.disconnect());
-    }
+    this.#end = follow(this.element, this.#main, this.store, {
+      key: (event) => handleKey(this, event),
+      theme: (palette) => this.#retheme(palette),
+      update: () => this.#update(),
+      resize: () => this.#resize(),
+    });
     this.#resize();
     this.#update();
   }
 
   dispose(): void {
-    for (const end of this.#cleanup) end();
+    this.#end();
     this.#surface.dispose();
     this.element.remove();
   }

@@ -1,5 +1,5 @@
 /** The timeline of one side: its areas, phases and peak, what is lit of it, and the cursor. */
-import { h } from '../graph/dom';
+import { h, perFrame } from '../dom';
 import { formatBytes } from '../graph/format';
 import type { Palette } from '../graph/theme';
 import { patternsOf, type Patterns } from '../memory/patterns';
@@ -24,7 +24,7 @@ export class SideChart {
   private palette: Palette | null = null;
   private patterns: Patterns | null = null;
   private cursor: number | null = null;
-  private frame = 0;
+  private readonly next = perFrame(() => this.draw());
   /** Everything but the cursor, as last drawn. */
   private readonly ground = document.createElement('canvas');
   private stale = true;
@@ -72,11 +72,11 @@ export class SideChart {
   }
 
   dispose(): void {
-    cancelAnimationFrame(this.frame);
+    this.next.cancel();
   }
 
   private redraw(): void {
-    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
+    this.next.ask();
   }
 
   private positionOf({ view }: Side, place: number): number {
@@ -85,7 +85,6 @@ export class SideChart {
   }
 
   private draw(): void {
-    this.frame = 0;
     const { element, side, palette } = this;
     const [width, height] = [element.clientWidth, element.clientHeight];
     const context = element.getContext('2d');

@@ -1,12 +1,13 @@
 /** The diff of two memory records: both timelines on one scale, and whose bytes differ at the peaks. */
 import { perFrame } from '../dom';
 import { h } from '../graph/dom';
+import { follow, newSize } from '../graph/follow';
 import { shorten } from '../graph/format';
 import type { Slots } from '../graph/mount';
-import { followTheme, type Palette } from '../graph/theme';
+import type { Palette } from '../graph/theme';
 import { CATEGORIES } from '../memory/series';
 import { swatch } from '../memory/tables';
-import type { Store } from '../store';
+import type { Dispose, Store } from '../store';
 import { Charts } from './charts';
 import { showDetails } from './details';
 import { handleKey } from './keyboard';
@@ -19,7 +20,6 @@ import { STYLE } from './style';
 import { Toolbar } from './toolbar';
 import { GROUPINGS, spoken } from './words';
 
-const NARROW = 700;
 const MEDIUM = 1100;
 /** Of the height that there is, what a chart takes; pixels at least and at most. */
 const CHART = { share: 0.23, least: 112, most: 260 };
@@ -33,7 +33,7 @@ export class MemoryDiffView {
   private state: MemoryDiffState | null = null;
   /** Null, and nothing drawn, until the view is in the page. */
   private palette: Palette | null = null;
-  private readonly cleanup: (() => void)[] = [];
+  private end: Dispose = () => {};
   private readonly sentence = h('p', { class: 'wv-peak' });
   private readonly keys = h('div', { class: 'wv-keys', role: 'list', 'aria-label': 'Categories' });
   private readonly phases = h('div', { class: 'wv-tables', hidden: true });
@@ -69,26 +69,21 @@ export class MemoryDiffView {
   }
 
   start(): void {
-    this.element.addEventListener('keydown', (event) => handleKey(this, event));
-    this.cleanup.push(
-      followTheme(this.element, (palette) => {
+    this.end = follow(this.element, this.main, this.store, {
+      key: (event) => handleKey(this, event),
+      theme: (palette) => {
         this.palette = palette;
         this.drawCharts();
-      }),
-      this.store.subscribe(() => this.update()),
-    );
-    if (typeof ResizeObserver === 'function') {
-      const observer = new ResizeObserver(() => this.resize());
-      observer.observe(this.element);
-      observer.observe(this.main);
-      this.cleanup.push(() => observer.disconnect());
-    }
+      },
+      update: () => this.update(),
+      resize: () => this.resize(),
+    });
     this.update();
     this.resize();
   }
 
   dispose(): void {
-    for (const end of this.cleanup) end();
+    this.end();
     this.next.cancel();
     this.charts.dispose();
     this.element.remove();
@@ -215,12 +210,8 @@ export class MemoryDiffView {
   }
 
   private resize(): void {
-    const width = this.element.clientWidth || 1200;
-    const size = width < NARROW ? 'narrow' : width < MEDIUM ? 'medium' : 'wide';
-    if (this.element.dataset['size'] !== size) {
-      this.element.dataset['size'] = size;
-      this.setDetails(size === 'wide');
-    }
+    const size = newSize(this.element, MEDIUM, 1200);
+    if (size) this.setDetails(size === 'wide');
     const chart = this.main.clientHeight * CHART.share;
     const height = Math.round(Math.min(CHART.most, Math.max(CHART.least, chart)));
     this.main.style.setProperty('--wb-chart', `${height}px`);

@@ -1,5 +1,5 @@
 /** The timeline's canvas: hover, click for the scrubber, drag for a range, wheel to zoom. */
-import { h } from '../graph/dom';
+import { h, perFrame } from '../dom';
 import type { Palette } from '../graph/theme';
 import { patternsOf, type Patterns } from './patterns';
 import { releasesOf, type Release } from './releases';
@@ -34,7 +34,7 @@ export class Chart {
   });
   private view: ChartView | null = null;
   private palette: Palette | null = null;
-  private frame = 0;
+  private readonly next = perFrame(() => this.draw());
   private patterns: Patterns | null = null;
   private releases: Release[] = [];
   /** Everything but the scrubber, as last drawn, and what it was drawn of. */
@@ -56,15 +56,14 @@ export class Chart {
   }
 
   redraw(): void {
-    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
+    this.next.ask();
   }
 
   dispose(): void {
-    cancelAnimationFrame(this.frame);
+    this.next.cancel();
   }
 
   private draw(): void {
-    this.frame = 0;
     const { element, view, palette } = this;
     const width = element.clientWidth;
     const height = element.clientHeight;

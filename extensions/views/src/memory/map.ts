@@ -1,5 +1,5 @@
 /** The segment map with its lens: hover, click and arrows choose a block. */
-import { h } from '../graph/dom';
+import { h, perFrame } from '../dom';
 import type { Palette } from '../graph/theme';
 import { Lens, LENS_HEIGHT } from './lens';
 import { layMap, type MapLayout, type Piece } from './map-layout';
@@ -46,7 +46,7 @@ export class SegmentMap {
   private patterns: [Palette, Patterns] | null = null;
   private hover: number | null = null;
   private segment: Segment | null = null;
-  private frame = 0;
+  private readonly next = perFrame(() => this.draw());
   private fresh = false;
 
   constructor(private readonly onSelect: (block: number | null) => void) {
@@ -67,15 +67,11 @@ export class SegmentMap {
   }
 
   dispose(): void {
-    cancelAnimationFrame(this.frame);
+    this.next.cancel();
   }
 
   redraw(): void {
-    if (this.frame === 0)
-      this.frame = requestAnimationFrame(() => {
-        this.frame = 0;
-        this.draw();
-      });
+    this.next.ask();
   }
 
   private draw(): void {

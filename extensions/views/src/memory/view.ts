@@ -1,10 +1,11 @@
 /** The memory view: live bytes over a recording, what lies where in the allocator, and who holds it. */
 import { button, h } from '../graph/dom';
+import { follow, newSize } from '../graph/follow';
 import { formatBytes, formatCount, shorten } from '../graph/format';
 import type { Slots } from '../graph/mount';
-import { followTheme, type Palette } from '../graph/theme';
+import type { Palette } from '../graph/theme';
 import { perFrame } from '../dom';
-import type { Store } from '../store';
+import type { Dispose, Store } from '../store';
 import { Chart } from './chart';
 import { Faces } from './faces';
 import { hasFlame } from './callers';
@@ -22,8 +23,6 @@ import { STYLE } from './style';
 import { Toolbar, type Face } from './toolbar';
 import { WhatIf } from './what-if';
 
-const NARROW = 700;
-const MEDIUM = 1150;
 /** Pixels of height from which there is room for what is not always looked at. */
 const ROOMY = 860;
 
@@ -35,7 +34,7 @@ export class MemoryView {
   private record: MemoryColumns | null = null;
   /** Null, and nothing drawn, until the view is in the page. */
   private palette: Palette | null = null;
-  private readonly cleanup: (() => void)[] = [];
+  private end: Dispose = () => {};
   private readonly sentence = h('p', { class: 'wv-peak' });
   private readonly keys = new Keys((category) => this.toggle(category));
   private readonly main = h('div', { class: 'wv-main' });
@@ -83,26 +82,21 @@ export class MemoryView {
   }
 
   start(): void {
-    this.element.addEventListener('keydown', (event) => handleKey(this, event));
-    this.cleanup.push(
-      followTheme(this.element, (palette) => {
+    this.end = follow(this.element, this.main, this.store, {
+      key: (event) => handleKey(this, event),
+      theme: (palette) => {
         this.palette = palette;
         this.drawAll();
-      }),
-      this.store.subscribe(() => this.update()),
-    );
-    if (typeof ResizeObserver === 'function') {
-      const observer = new ResizeObserver(() => this.resize());
-      observer.observe(this.element);
-      observer.observe(this.main);
-      this.cleanup.push(() => observer.disconnect());
-    }
+      },
+      update: () => this.update(),
+      resize: () => this.resize(),
+    });
     this.update();
     this.resize();
   }
 
   dispose(): void {
-    for (const end of this.cleanup) end();
+    this.end();
     this.next.cancel();
     this.chart.dispose();
     this.faces.dispose();
@@ -272,12 +266,8 @@ export class MemoryView {
   }
 
   private resize(): void {
-    const width = this.element.clientWidth || 1000;
-    const size = width < NARROW ? 'narrow' : width < MEDIUM ? 'medium' : 'wide';
-    if (this.element.dataset['size'] !== size) {
-      this.element.dataset['size'] = size;
-      this.setDetails(size === 'wide');
-    }
+    const size = newSize(this.element);
+    if (size) this.setDetails(size === 'wide');
     this.drawAll();
   }
 

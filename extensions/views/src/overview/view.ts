@@ -1,5 +1,5 @@
 /** Chooses a stretch of a recording that is too long to be shown at once. */
-import { h } from '../dom';
+import { h, watchSize } from '../dom';
 import { button, choices, type Choices } from '../graph/dom';
 import { formatBytes, formatCount, formatSeconds, oneLine, plural } from '../graph/format';
 import { followTheme } from '../graph/theme';
@@ -98,12 +98,10 @@ export class OverviewView {
   }
 
   start(): void {
-    this.cleanup.push(followTheme(this.element, (palette) => this.chart.colour(palette)));
-    if (typeof ResizeObserver === 'function') {
-      const observer = new ResizeObserver(() => this.chart.resize());
-      observer.observe(this.chart.element);
-      this.cleanup.push(() => observer.disconnect());
-    }
+    this.cleanup.push(
+      followTheme(this.element, (palette) => this.chart.colour(palette)),
+      watchSize(() => this.chart.resize(), this.chart.element),
+    );
   }
 
   focus(): void {
