@@ -10,15 +10,15 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import dataclass, replace
-from typing import Self, SupportsIndex
+from typing import NamedTuple, Self, SupportsIndex
 
 from workbench.allocator.cards import CARDS, CONTEXT_BYTES, Card, card_named
 from workbench.allocator.device import Device
 from workbench.allocator.settings import GIB, MIB, AllocatorSettings
 from workbench.allocator.simulator import CachingAllocator
 
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB)", re.IGNORECASE)
-_UNITS = {"GiB": GIB, "MiB": MIB, "GB": 10**9, "MB": 10**6}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|B)", re.IGNORECASE)
+_UNITS = {"GiB": GIB, "MiB": MIB, "GB": 10**9, "MB": 10**6, "B": 1}
 _MOST_BYTES = 1 << 47
 """Of a card: as many as a process has addresses for."""
 
@@ -64,8 +64,35 @@ class CardLimit:
         )
 
     def __str__(self) -> str:
-        """As `parse` reads it."""
-        return ", ".join(filter(None, [self.card.name, self.settings.words]))
+        """As `parse` reads it: a name that is rounded gives way to the bytes."""
+        card, total = self.card.name, self.card.total_bytes
+        amount = _Amount.read(card)
+        exact = card if amount is None or amount.total == total else f"{total} B"
+        return ", ".join(filter(None, [exact, self.settings.words]))
+
+
+class _Amount(NamedTuple):
+    """``8 GiB``."""
+
+    number: float
+    unit: str
+
+    @classmethod
+    def read(cls, name: str) -> Self | None:
+        """What a name says, whatever the case; None where it is no amount."""
+        found = _AMOUNT.fullmatch(name)
+        if found is None:
+            return None
+        return cls(float(found[1]), next(u for u in _UNITS if u.lower() == found[2].lower()))
+
+    @property
+    def total(self) -> int:
+        """Bytes; of more than a card has, too many."""
+        total = self.number * _UNITS[self.unit]  # infinite after hundreds of digits
+        return round(min(total, _MOST_BYTES + 1))
+
+    def __str__(self) -> str:
+        return f"{self.number:.15g} {self.unit}"
 
 
 def card_called(name: str) -> Card:
@@ -74,24 +101,22 @@ def card_called(name: str) -> Card:
     Raises:
         ValueError: no card is called that, or has so much or so little memory.
     """
-    amount = _AMOUNT.fullmatch(name)
+    amount = _Amount.read(name)
     if amount is not None:
-        unit = next(unit for unit in _UNITS if unit.lower() == amount[2].lower())
-        total = float(amount[1]) * _UNITS[unit]  # infinite after hundreds of digits
-        found = card_of_bytes(round(min(total, _MOST_BYTES + 1)))
-        return replace(found, name=f"{float(amount[1]):.15g} {unit}")
+        found = card_of_bytes(amount.total)
+        return found if amount.unit == "B" else replace(found, name=str(amount))
     try:
         return card_named(name)
     except ValueError:
         known = ", ".join(card.name for card in CARDS)
         raise ValueError(
             f"no card is called {name!r}; known are {known}, or give an amount such as '8 GiB', "
-            "in GiB, MiB, GB or MB"
+            "in GiB, MiB, GB or MB, or in B"
         ) from None
 
 
 def card_of_bytes(total: int) -> Card:
-    """A card that reports so many bytes.
+    """A card that reports so many bytes, called by the roundest amount that they are or are near.
 
     Raises:
         ValueError: nothing is left of them for a program, or no card has so many.
@@ -106,7 +131,8 @@ def card_of_bytes(total: int) -> Card:
             f"a card has at most {_MOST_BYTES >> 40} TiB here, and more is asked for: give "
             "what the card reports, such as '80 GiB'"
         )
-    for unit, size in (("GiB", GIB), ("MiB", MIB)):
-        if total % size == 0 or (unit == "GiB" and total * 10 % size == 0):
-            return Card(f"{total / size:g} {unit}", total, "given")
-    return Card(f"{total / MIB:.3f} MiB", total, "given")
+    for unit, digits in (("GiB", 2), ("GB", 1), ("MiB", 0)):
+        amount = _Amount(round(total / _UNITS[unit], digits), unit)
+        if amount.total == total:
+            return Card(str(amount), total, "given")
+    return Card(f"{total / GIB:.2f} GiB", total, "given")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from workbench.allocator.cards import CONTEXT_BYTES
@@ -18,7 +20,9 @@ from workbench.allocator.settings import GIB, MIB, SettingsError
         ("600 MiB", 600 * MIB, "600 MiB"),
         ("8GB", 8 * 10**9, "8 GB"),
         ("8000.5 mb", 80005 * 10**5, "8000.5 MB"),
-        (8 * 10**9, 8 * 10**9, "7629.395 MiB"),
+        (8 * 10**9, 8 * 10**9, "8 GB"),
+        (15_634_661_376, 15_634_661_376, "15634661376 B"),
+        ("15634661376 B", 15_634_661_376, "15634661376 B"),
         (700 * MIB, 700 * MIB, "700 MiB"),
         ("t4", int(14.56 * GIB), "T4"),
         (
@@ -40,7 +44,7 @@ def test_what_is_read_is_printed_so_that_it_is_read_again(
     assert limit.card.total_bytes == total
     assert limit.card.usable_bytes == total - CONTEXT_BYTES
     assert str(limit) == printed
-    assert CardLimit.parse(printed).settings == limit.settings
+    assert CardLimit.parse(printed) == limit
 
 
 @pytest.mark.parametrize(
@@ -65,10 +69,28 @@ def test_what_is_no_card_says_what_is(given: str | int, sentence: str) -> None:
         CardLimit.parse(given)
 
 
+@pytest.mark.parametrize(
+    ("total", "name"),
+    [
+        (8 * 10**9, "8 GB"),
+        (80 * GIB, "80 GiB"),
+        (15_634_661_376, "14.56 GiB"),  # what a T4 says of itself
+        (7_999_999_999, "7.45 GiB"),
+        (81_559 * MIB, "81559 MiB"),
+        (600 * MIB, "600 MiB"),
+        (CONTEXT_BYTES + 1, "0.50 GiB"),
+    ],
+)
+def test_a_card_of_plain_bytes_has_a_name_that_can_be_said(total: int, name: str) -> None:
+    limit = CardLimit.parse(total)
+    assert (limit.card.name, limit.card.total_bytes) == (name, total)
+    assert CardLimit.parse(str(limit)).card == limit.card
+
+
 @pytest.mark.parametrize("given", [8.0, True, [], None])
-def test_other_types_are_refused(given: object) -> None:
+def test_other_types_are_refused(given: Any) -> None:
     with pytest.raises(TypeError, match="a card is a name"):
-        CardLimit.parse(given)  # type: ignore[arg-type]
+        CardLimit.parse(given)
 
 
 def test_settings_are_added_to_those_there_are() -> None:
