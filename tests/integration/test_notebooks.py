@@ -126,8 +126,8 @@ def test_the_third_notebook_gets_its_answers_headless(tmp_path: Path) -> None:
         "B's peak is 50.8 MiB lower",  # a fused attention
         "B's peak is 376 MiB lower",  # a leak stopped
         "memory/resident",
-        "default: 730 MiB reserved at the peak",  # shortest batches first
-        "default: 602 MiB reserved at the peak",  # longest first
+        "default: peak reserved memory 730 MiB",  # shortest batches first
+        "default: peak reserved memory 602 MiB",  # longest first
         "Out of memory: 4.0 MiB asked for in blocks.3 (forward), step 1, on a 640 MiB card",
         "Free on the card  18.0 MiB",
         "what helps, as tried:",

@@ -100,7 +100,7 @@ class MemoryRecord(Record):
     """Settings of the allocator that was recorded or simulated, as in ``PYTORCH_CUDA_ALLOC_CONF``;
     empty for the defaults, and where there is none (CPU) or nobody says."""
     peak_interval: Annotated[tuple[int, ...], Length(2)]
-    """Bytes reserved at the peak at least and at most, of a prediction; ``(-1, -1)`` else."""
+    """Peak of the bytes reserved, at least and at most, of a prediction; ``(-1, -1)`` else."""
     reasons: tuple[str, ...]
     """Why a prediction may be off, a sentence each."""
 

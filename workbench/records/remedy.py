@@ -17,7 +17,7 @@ class Remedy:
     code: str
     """The line of Python that makes the change, to be copied; may hold several lines."""
     peak_bytes: Annotated[int, Least(-1)]
-    """Bytes reserved at the peak with it; -1 where it does not fit at all."""
+    """Peak of the bytes reserved with it; -1 where it does not fit at all."""
     fits: bool
     """Whether the step ran to its end on the same card."""
     cost: str

@@ -50,7 +50,7 @@ class Row(TypedDict):
     batch: int | None
     empty_before: str
     peak_bytes: int
-    """Reserved at the peak, at most; what it would take where it does not fit."""
+    """Peak of the bytes reserved, at most; what it would take where it does not fit."""
     peak_low: int
     peak_high: int
     """Over all readings of what is not known (`workbench.memory.simulation.growth`)."""

@@ -46,7 +46,7 @@ class Claim:
     reasons: tuple[str, ...] = ()
     """Why it may be off, a sentence each."""
     interval: tuple[int, int] | None = None
-    """Bytes reserved at the peak at least and at most; None: those of this very run."""
+    """Peak of the bytes reserved, at least and at most; None: those of this very run."""
     batch_size: int | None = None
     """Samples in the batch; None: as recorded."""
     basis: str = ""

@@ -46,7 +46,7 @@ class WhatIf:
     outcome: Outcome
     """Of the reading that needs most; of one that does not fit, where there is one."""
     peak_interval: tuple[int, int]
-    """Bytes reserved at the peak at least and at most, over all readings of what is not known."""
+    """Peak of the bytes reserved, at least and at most, over all readings of what is not known."""
     is_certified: bool
     """Whether the rules it stands on reproduced the recording itself."""
 
@@ -66,7 +66,7 @@ class WhatIf:
         if self.card is not None:
             where = f" on {self.card.name} ({format_bytes(self.card.usable_bytes)} usable)"
         basis = "certified rules" if self.is_certified else "rules no trace has confirmed"
-        text = f"{self.settings}{where}: {self._peak()} reserved at the peak"
+        text = f"{self.settings}{where}: peak reserved memory {self._peak()}"
         if self.outcome.failure is not None:
             text = f"{self.settings}{where}: out of memory {_moment(self.outcome)}{self.missing()}"
         elif self.is_cut_off:

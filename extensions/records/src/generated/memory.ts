@@ -73,7 +73,7 @@ export interface MemoryRecord {
    * empty for the defaults, and where there is none (CPU) or nobody says.
    */
   readonly settings: string;
-  /** Bytes reserved at the peak at least and at most, of a prediction; ``(-1, -1)`` else. */
+  /** Peak of the bytes reserved, at least and at most, of a prediction; ``(-1, -1)`` else. */
   readonly peak_interval: ReadonlyArray<number>;
   /** Why a prediction may be off, a sentence each. */
   readonly reasons: ReadonlyArray<string>;

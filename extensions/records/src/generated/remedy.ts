@@ -7,7 +7,7 @@ export interface Remedy {
   readonly name: string;
   /** The line of Python that makes the change, to be copied; may hold several lines. */
   readonly code: string;
-  /** Bytes reserved at the peak with it; -1 where it does not fit at all. */
+  /** Peak of the bytes reserved with it; -1 where it does not fit at all. */
   readonly peak_bytes: number;
   /** Whether the step ran to its end on the same card. */
   readonly fits: boolean;

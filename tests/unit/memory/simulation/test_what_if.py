@@ -137,7 +137,7 @@ def test_a_record_that_ends_with_a_refused_request_is_never_said_to_fit():
     found = what_if(cut_off(), card="T4")
     assert found.outcome.fits
     assert not found.fits
-    assert "3.0 GiB reserved at the peak at least, got past the refused request" in str(found)
+    assert "peak reserved memory 3.0 GiB at least, got past the refused request" in str(found)
     least = smallest_card(cut_off())
     assert least is not None
     assert least.is_cut_off, "the smallest that serves the request: a lower bound"
