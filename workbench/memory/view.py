@@ -11,13 +11,14 @@ import numpy.typing as npt
 from workbench.display import mime_bundle
 from workbench.memory.answering import answering
 from workbench.memory.pictures.diff import MemoryDiff
-from workbench.memory.pictures.figure import to_figure
+from workbench.memory.pictures.figure import PICTURES, picture, to_figure
 from workbench.memory.pictures.svg import static_html
 from workbench.memory.reading.describe import describe
 from workbench.memory.reading.fragmentation import PARTS, fragmentation
 from workbench.memory.reading.recorded import recorded_settings
 from workbench.memory.simulation.what_if import WhatIf, smallest_card, what_if
 from workbench.records import Certificate, MemoryRecord
+from workbench.records.file import RECORD, suffix_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,8 +109,19 @@ class MemoryView:
         return MemoryDiff(self.record, record)
 
     def save(self, path: str | Path) -> Path:
-        """Write the record to ``path`` (open it again with ``wb.memory(path)``); returns it."""
-        return self.record.save(path)
+        """Write the recording in the form that the suffix names; returns the path.
+
+        ``.safetensors`` is the record, to open again with ``wb.memory(path)``; ``.svg``, ``.png``
+        and ``.pdf`` are pictures.
+
+        Raises:
+            ValueError: another suffix; the message lists the known ones.
+        """
+        target = Path(path).expanduser()
+        suffix = suffix_of(target.name, (RECORD, *PICTURES), "a memory recording")
+        data = self.record.to_bytes() if suffix == RECORD else picture(self.record, suffix[1:])
+        target.write_bytes(data)
+        return target
 
     def figure(self) -> Figure:
         """The chart as a matplotlib figure."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workbench.memory.files.snapshot import is_snapshot
+from workbench.memory.files.snapshot import WRITTEN, existing_file, is_snapshot
 from workbench.records import (
     GradientFlow,
     GraphRecord,
@@ -14,8 +14,6 @@ from workbench.records import (
     RecordError,
 )
 from workbench.records.file import check_size, read_record_file
-
-SUFFIX = ".safetensors"
 
 
 def open_record(path: str | Path) -> Any:
@@ -26,12 +24,10 @@ def open_record(path: str | Path) -> Any:
 
     Raises:
         FileNotFoundError: there is no such file.
-        RecordError: the file is neither, or larger than `LARGEST_BYTES`; the message says what was
-            found.
+        RecordError: it is a folder, neither of these, or larger than `LARGEST_BYTES`; the message
+            says what was found.
     """
-    target = Path(path).expanduser()
-    if not target.is_file():
-        raise FileNotFoundError(f"no such file: {target}")
+    target = existing_file(path)
     if is_snapshot(target):
         from workbench.memory import memory
 
@@ -41,9 +37,8 @@ def open_record(path: str | Path) -> Any:
         record = read_record_file(target, Record)
     except RecordError as error:
         raise RecordError(
-            f"{target.name}: {error}; wb.open reads what view.save(path) wrote, and allocator "
-            "snapshots"
-        ) from error
+            f"{target.name} is no record or allocator snapshot: {error}. {WRITTEN}"
+        ) from None
     if isinstance(record, GraphRecord):
         from workbench.graph import graph
 

@@ -103,7 +103,7 @@ class Record:
 
     def save(self, path: str | Path) -> Path:
         """Write the record to ``path`` and return it."""
-        target = Path(path)
+        target = Path(path).expanduser()
         target.write_bytes(self.to_bytes())
         return target
 

@@ -1,18 +1,39 @@
-"""Reads a file that holds a record: what it says of itself is checked before all of it is read."""
+"""Files of records: what one says of itself is checked before all of it is read.
+
+A file that is no record is told for what it is, as far as its first bytes say: an empty one, one
+that is compressed, a checkpoint.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from workbench.records.base import Record, RecordError, class_of
 
+RECORD = ".safetensors"
+"""How the name of a record's file ends."""
 LARGEST_BYTES = 4 << 30
 """Of a file that is opened: a record, or an allocator snapshot."""
 _LONGEST_HEADER = 100_000_000
 """Bytes; safetensors reads no longer one."""
 _LENGTH_BYTES = 8
+_LONGEST_NAME = 256
+"""Of the first file in an archive that is looked at."""
+_PACKED = "-compressed: unpack it first"
+_CHECKPOINT = "a torch.save checkpoint"
+_OTHERS = {
+    b"\x1f\x8b": f"gzip{_PACKED}",
+    b"BZh": f"bzip2{_PACKED}",
+    b"\xfd7zXZ\0": f"xz{_PACKED}",
+    b"\x28\xb5\x2f\xfd": f"zstd{_PACKED}",
+    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19": _CHECKPOINT,
+}
+"""By how a file begins, what else it is than a record or a snapshot. The last is the number that
+``torch.save`` began with before it wrote zip archives."""
 
 R = TypeVar("R", bound=Record)
 
@@ -24,6 +45,41 @@ def check_size(path: Path, largest: int = LARGEST_BYTES) -> None:
         raise RecordError(
             f"{path.name} has {size / 2**30:.1f} GiB; files up to {largest / 2**30:g} GiB are read"
         )
+
+
+def what_else(path: Path) -> str:
+    """What a file is that begins as something else, in words; ``""`` where its start does not say.
+
+    A record begins with a length, which may look like anything: ask `begins_as_record` first.
+    """
+    with path.open("rb") as stream:
+        start = stream.read(30 + _LONGEST_NAME)
+    if not start:
+        return "empty"
+    name = start[30 : 30 + int.from_bytes(start[26:28], "little")]
+    if start.startswith(b"PK") and name.endswith(b"/data.pkl"):
+        return _CHECKPOINT
+    return next((what for first, what in _OTHERS.items() if start.startswith(first)), "")
+
+
+def suffix_of(name: str, known: Iterable[str], what: str) -> str:
+    """The one of the ``known`` endings that a file's name has, the longest of several.
+
+    Args:
+        name: of a file that ``what`` is to be saved as.
+        known: endings with their dot.
+        what: the thing, with its article.
+
+    Raises:
+        ValueError: it has none of them.
+    """
+    valid = list(known)
+    found = [suffix for suffix in valid if name.lower().endswith(suffix)]
+    if not found:
+        suffix = Path(name).suffix
+        got = f"the suffix {suffix!r}" if suffix else "no suffix"
+        raise ValueError(f"{name!r} has {got}; {what} is saved as {', '.join(valid)}")
+    return max(found, key=len)
 
 
 def begins_as_record(path: Path) -> bool:
@@ -46,7 +102,10 @@ def read_record_file(path: Path, kind: type[R]) -> R:
     """
     size = path.stat().st_size
     with path.open("rb") as stream:
-        found = class_of(_schema(stream, size))
+        schema = _schema(stream, size)
+        if schema is None:
+            raise RecordError(_no_record(path))
+        found = class_of(schema)
         if not issubclass(found, kind):
             raise RecordError(f"expected a {kind.schema} record, got {found.schema}")
         stream.seek(0)
@@ -61,13 +120,21 @@ def _has_room(length: int, size: int) -> bool:
     return 0 < length <= min(size - _LENGTH_BYTES, _LONGEST_HEADER)
 
 
-def _schema(stream: BinaryIO, size: int) -> str:
-    """What the header says that the file holds."""
+def _no_record(path: Path) -> str:
+    other = what_else(path)
+    if other:
+        return f"it is {other}"
+    with path.open("rb") as stream:
+        return f"it begins with {stream.read(_LENGTH_BYTES)!r}, as no whole record does"
+
+
+def _schema(stream: BinaryIO, size: int) -> str | None:
+    """What the header says that the file holds; None where it begins with none."""
     length = _length(stream)
     if not _has_room(length, size):
-        raise RecordError("not a Workbench record: it does not begin with the length of a header")
+        return None
     try:
         header = json.loads(stream.read(length))
         return str(header["__metadata__"].get("schema"))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise RecordError("not a Workbench record: its header names no schema") from None
+        raise RecordError("its header names no schema, as in a file of weights") from None

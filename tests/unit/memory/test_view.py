@@ -47,6 +47,17 @@ def test_save_and_open_again(step_record, tmp_path: Path):
     assert (again.series() == step_record.series()).all()
 
 
+def test_the_suffix_says_what_is_written(step_record, tmp_path: Path):
+    view = memory(step_record)
+    for name, start in (("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.SVG", b"<?xml")):
+        assert view.save(tmp_path / name).read_bytes().startswith(start)
+    for name, got in (("a.txt", r"the suffix '\.txt'"), ("a", "no suffix")):
+        valid = r"a memory recording is saved as \.safetensors, \.png, \.pdf, \.svg"
+        with pytest.raises(ValueError, match=f"has {got}; {valid}"):
+            view.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
 def test_what_memory_takes_is_listed_when_it_gets_something_else():
     with pytest.raises(TypeError, match="got a int; it takes nothing"):
         memory(3)

@@ -24,7 +24,7 @@ def test_other_bytes_are_refused_in_one_sentence(tmp_path: Path, content: bytes)
     with pytest.raises(RecordError) as refusal:
         wb.open(path)
     assert "\n" not in str(refusal.value)
-    assert str(refusal.value).startswith("x.safetensors: ")
+    assert str(refusal.value).startswith("x.safetensors is no record or allocator snapshot: it")
     assert "view.save(path)" in str(refusal.value)
 
 

@@ -23,9 +23,9 @@ def header_of(schema: str) -> bytes:
 @pytest.mark.parametrize(
     ("header", "length", "said"),
     [
-        (b"", None, "does not begin with the length of a header"),
-        (b"{}", 2**63, "does not begin with the length of a header"),
-        (b"{}", 3, "does not begin with the length of a header"),
+        (b"", None, "as no whole record does"),
+        (b"{}", 2**63, "as no whole record does"),
+        (b"{}", 3, "as no whole record does"),
         (b"{}", None, "its header names no schema"),
         (b"[" * 100_000, None, "its header names no schema"),
         (b'{"__metadata__": 3}', None, "its header names no schema"),
@@ -45,7 +45,7 @@ def test_a_header_longer_than_any_is_not_read(tmp_path):
     path = written(tmp_path / "long", b"{}", 200_000_000)
     with path.open("r+b") as stream:
         stream.truncate(300_000_000)
-    with pytest.raises(RecordError, match="does not begin with the length of a header"):
+    with pytest.raises(RecordError, match="as no whole record does"):
         read_record_file(path, Record)
     assert not begins_as_record(path)
 

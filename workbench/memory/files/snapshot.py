@@ -12,8 +12,10 @@ from pathlib import Path
 from workbench.allocator.decode import read
 from workbench.memory.files.replayed import replayed_record
 from workbench.records import MemoryRecord, RecordError
-from workbench.records.file import begins_as_record, check_size, read_record_file
+from workbench.records.file import begins_as_record, check_size, read_record_file, what_else
 
+WRITTEN = "view.save(path) and torch.cuda.memory._dump_snapshot(path) write files that open"
+"""What to do about a file that is neither record nor snapshot."""
 _SUFFIXES = {".pickle", ".pkl"}
 _STARTS = (b"\x80", b"(", b"}")
 """Of a pickle of protocol 2 and later; of a dictionary, which a snapshot is, of 0 and of 1."""
@@ -23,11 +25,27 @@ def is_snapshot(path: Path) -> bool:
     """Whether a file is to be read as an allocator snapshot: a pickle, by its name or its start.
 
     A record is none, whatever it is called; the length that it begins with may look like a pickle.
+    Nor is what begins as something that no snapshot is, such as a checkpoint.
     """
-    if begins_as_record(path):
+    if begins_as_record(path) or what_else(path):
         return False
     with path.open("rb") as stream:
         return path.suffix in _SUFFIXES or stream.read(1) in _STARTS
+
+
+def existing_file(path: str | PathLike[str]) -> Path:
+    """The file at ``path``.
+
+    Raises:
+        FileNotFoundError: there is none.
+        RecordError: it is a folder.
+    """
+    file = Path(path).expanduser()
+    if file.is_dir():
+        raise RecordError(f"{str(path)!r} is a folder: name a file in it. {WRITTEN}")
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    return file
 
 
 def read_snapshot(path: Path, *, certify: bool = False) -> MemoryRecord:
@@ -53,12 +71,10 @@ def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryReco
 
     Raises:
         FileNotFoundError: no file at ``path``.
-        RecordError: the file is neither, larger than `LARGEST_BYTES`, or a saved record without
-            the certificate that ``certify`` asks for.
+        RecordError: it is a folder, neither of these, larger than `LARGEST_BYTES`, or a saved
+            record without the certificate that ``certify`` asks for.
     """
-    file = Path(path).expanduser()
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r} to read memory from")
+    file = existing_file(path)
     if is_snapshot(file):
         return read_snapshot(file, certify=certify)
     check_size(file)
@@ -66,7 +82,7 @@ def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryReco
         record = read_record_file(file, MemoryRecord)
     except RecordError as error:
         raise RecordError(
-            f"{file.name} is no memory record or allocator snapshot: {error}"
+            f"{file.name} is no memory record or allocator snapshot: {error}. {WRITTEN}"
         ) from None
     if certify and record.certificate is None:
         raise RecordError(

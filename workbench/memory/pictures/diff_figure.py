@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.memory.pictures.diff import BY, signed
+from workbench.memory.pictures.figure import PICTURES
 from workbench.memory.pictures.svg import COLOURS, axis_top
 from workbench.memory.reading.chart import to_chart
 from workbench.memory.reading.describe import format_bytes, is_empty, shorten
 from workbench.records import CATEGORIES, MemoryRecord
+from workbench.records.file import suffix_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from workbench.memory.pictures.diff import MemoryDiff
 
-PICTURES = (".png", ".pdf", ".svg")
 _BARS = 8
 MORE, LESS = "#B3261E", "#0B6B3A"
 """Bars of what grew and of what shrank."""
@@ -42,7 +43,7 @@ def diff_figure(diff: MemoryDiff) -> Figure:
 
 def save_diff(diff: MemoryDiff, path: Path) -> Path:
     """As `MemoryDiff.save`."""
-    if path.suffix == ".csv":
+    if suffix_of(path.name, (*PICTURES, ".csv"), "a memory diff") == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(("by", "what", "a_bytes", "b_bytes", "change_bytes", "a_blocks",
@@ -52,9 +53,6 @@ def save_diff(diff: MemoryDiff, path: Path) -> Path:
                     sizes = (row.before, row.after, row.change)
                     writer.writerow((kind, row.what, *sizes, row.blocks_before, row.blocks_after))
         return path
-    if path.suffix not in PICTURES:
-        valid = ", ".join((*PICTURES, ".csv"))
-        raise ValueError(f"a memory diff cannot be saved as {path.name!r}; valid: {valid}")
     diff_figure(diff).savefig(path, dpi=150)
     return path
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+PICTURES = (".png", ".pdf", ".svg")
+"""How names of files end that a figure is written to."""
+
 
 def to_figure(record: MemoryRecord) -> Figure:
     """Stacked areas over events, phases and the peak marked; no display is needed to draw it."""
@@ -39,7 +42,7 @@ def to_figure(record: MemoryRecord) -> Figure:
 
 
 def picture(record: MemoryRecord, form: str) -> bytes:
-    """The figure as a file's bytes; ``form`` is one that matplotlib writes, ``png`` or ``pdf``."""
+    """The figure as a file's bytes; ``form`` is one of `PICTURES` without its dot."""
     page = io.BytesIO()
     to_figure(record).savefig(page, dpi=150, format=form)
     return page.getvalue()

@@ -69,7 +69,9 @@ def test_what_has_no_trace_cannot_be_certified(tmp_path):
     view = memory(path_of("cnn_old_schema"))
     saved = view.save(tmp_path / "certified.safetensors")
     assert memory(saved, certify=True).record.certificate == view.certificate
-    bare = memory(dataclasses.replace(view.record, certificate=None)).save(tmp_path / "bare")
+    bare = memory(dataclasses.replace(view.record, certificate=None)).save(
+        tmp_path / "bare.safetensors"
+    )
     with pytest.raises(RecordError, match=r"bare\S* is a record without a certificate.* snapshot"):
         memory(bare, certify=True)
     with pytest.raises(TypeError, match=r"got a MemoryRecord; pass the path"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import os
 import pickle
 from pathlib import Path
@@ -164,6 +167,61 @@ def test_a_saved_record_that_is_too_large_or_of_another_kind_is_not_read(tmp_pat
     os.truncate(path, LARGEST_BYTES + 1)
     for read in (memory, wb.open):
         with pytest.raises(RecordError, match=r"big\.safetensors has 4\.0 GiB; files up to 4 GiB"):
+            read(path)
+
+
+PACKED = b"PK\x03\x04" + bytes(22) + (12).to_bytes(2, "little") + bytes(2) + b"notes/a.txt "
+
+
+@pytest.mark.parametrize("name", ["odd.pickle", "odd.dat", "odd.safetensors"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "it is empty"),
+        (gzip.compress(b"a snapshot"), "it is gzip-compressed: unpack it first"),
+        (bz2.compress(b"a snapshot"), "it is bzip2-compressed: unpack it first"),
+        (lzma.compress(b"a snapshot"), "it is xz-compressed: unpack it first"),
+        (PACKED, "it is a zip archive: unpack it first"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_for_what_it_is(name, content, said, tmp_path: Path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    for read in (memory, wb.open):
+        with pytest.raises(RecordError) as refusal:
+            read(path)
+        assert str(refusal.value).startswith(f"{name} is no ")
+        assert said in str(refusal.value)
+        assert "_dump_snapshot(path) write files that open" in str(refusal.value)
+    with pytest.raises(RecordError, match=said):
+        MemoryFile(path, path.stat().st_size).answer({"do": "record"})
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("name", ["model.pt", "model.pickle", "model.dat"])
+def test_a_checkpoint_is_told_for_one(name, zipped, tmp_path: Path):
+    import torch
+
+    path = tmp_path / name
+    torch.save({"weight": torch.ones(3)}, path, _use_new_zipfile_serialization=zipped)
+    for read in (memory, wb.open):
+        with pytest.raises(RecordError, match=r"it is a torch\.save checkpoint\. view\.save"):
+            read(path)
+
+
+def test_a_folder_and_a_file_that_is_not_there_are_told_apart(tmp_path: Path):
+    for read in (memory, wb.open):
+        with pytest.raises(RecordError, match="is a folder: name a file in it"):
+            read(tmp_path)
+        with pytest.raises(FileNotFoundError, match="there is no file"):
+            read(tmp_path / "absent.dat")
+
+
+def test_what_begins_as_nothing_known_is_shown(tmp_path: Path):
+    path = tmp_path / "notes.dat"
+    path.write_text("<html>")
+    for read in (memory, wb.open):
+        with pytest.raises(RecordError, match="it begins with b'<html>', as no whole record does"):
             read(path)
 
 
