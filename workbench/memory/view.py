@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from workbench.display import mime_bundle
 from workbench.memory.answering import answering
+from workbench.memory.files.selection import MOST_EVENTS, first_look, is_long, stretch
 from workbench.memory.pictures.diff import MemoryDiff
 from workbench.memory.pictures.figure import PICTURES, picture, to_figure
 from workbench.memory.pictures.svg import static_html
@@ -22,6 +24,9 @@ from workbench.records.file import RECORD, suffix_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_OTHERS = f" view.stretch(start, end) shows others, up to {MOST_EVENTS:,} at once."
 
 
 class MemoryView:
@@ -108,6 +113,17 @@ class MemoryView:
             )
         return MemoryDiff(self.record, record)
 
+    def stretch(self, start: int, end: int) -> MemoryView:
+        """The events ``[start, end)`` alone, as a recording of their own.
+
+        A cell shows at most `workbench.memory.files.selection.MOST_EVENTS` of them; of a longer
+        recording it shows those around the peak, and this shows others.
+
+        Raises:
+            RecordError: there is no such stretch, or it is longer than that.
+        """
+        return MemoryView(stretch(self.record, operator.index(start), operator.index(end)))
+
     def save(self, path: str | Path) -> Path:
         """Write the recording in the form that the suffix names; returns the path.
 
@@ -143,11 +159,15 @@ class MemoryView:
         """Widget, static SVG and text; only text while there is no record."""
         if self._record is None:
             return {"text/plain": str(self)}, {}
+        shown, text = self._record, str(self)
+        if is_long(shown):
+            shown = stretch(shown, *first_look(shown), hint=_OTHERS)
+            text = f"{text}\nShown in a notebook: {shown.notes[0]}"
         return mime_bundle(
             "memory",
-            {"record": self._record.to_bytes(), "error": ""},
-            text=str(self),
-            html=static_html(self._record),
+            {"record": shown.to_bytes(), "error": ""},
+            text=text,
+            html=static_html(shown),
             options=options,
-            on_message=answering(self._record),
+            on_message=answering(shown),
         )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from workbench import display
-from workbench.memory import MemoryView, memory
-from workbench.records import MemoryRecord, read_record
+from workbench.memory import MemoryView, memory, view
+from workbench.memory.files import selection
+from workbench.records import MemoryRecord, RecordError, read_record
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -40,6 +42,40 @@ def test_with_the_bundle_there_is_a_widget_that_carries_the_record_once(
         display._widget_class.cache_clear()
 
 
+def test_of_a_long_recording_a_cell_is_sent_the_events_around_the_peak(step_record, monkeypatch):
+    num_events = len(step_record.event_time_us)
+    monkeypatch.setattr(selection, "MOST_EVENTS", num_events - 1)
+    monkeypatch.setattr(selection, "FIRST_LOOK", 10)
+    sent: list[MemoryRecord] = []
+
+    def mime_bundle(_bundle, traits, *, text, html, **_rest):
+        sent.append(read_record(traits["record"]))
+        return {"text/plain": text, "text/html": html}, {}
+
+    monkeypatch.setattr(view, "mime_bundle", mime_bundle)
+    shown = memory(step_record)
+    data, _ = shown._repr_mimebundle_()
+    (part,) = sent
+    assert len(part.event_time_us) == 10
+    assert part.peak_bytes == step_record.peak_bytes
+    start, end = selection.first_look(step_record)
+    said = f"Events {start} to {end} of {num_events}, from "
+    assert part.notes[0].startswith(said)
+    assert "view.stretch(start, end) shows others, up to 2,000,000 at once." in part.notes[0]
+    for form in data.values():
+        assert said in form
+    assert len(shown.record.event_time_us) == num_events
+
+
+def test_another_stretch_is_a_recording_of_its_own(step_record):
+    part = memory(step_record).stretch(3, 9)
+    np.testing.assert_array_equal(part.record.series(), step_record.series()[:, 3:10])
+    assert str(part).splitlines()[0].startswith("Recorded block: peak")
+    assert "Events 3 to 9 of" in str(part)
+    with pytest.raises(RecordError, match="a stretch ends after it begins"):
+        memory(step_record).stretch(9, 3)
+
+
 def test_save_and_open_again(step_record, tmp_path: Path):
     path = memory(step_record).save(tmp_path / "a.safetensors")
     again = memory(str(path)).record
@@ -48,13 +84,13 @@ def test_save_and_open_again(step_record, tmp_path: Path):
 
 
 def test_the_suffix_says_what_is_written(step_record, tmp_path: Path):
-    view = memory(step_record)
+    shown = memory(step_record)
     for name, start in (("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.SVG", b"<?xml")):
-        assert view.save(tmp_path / name).read_bytes().startswith(start)
+        assert shown.save(tmp_path / name).read_bytes().startswith(start)
     for name, got in (("a.txt", r"the suffix '\.txt'"), ("a", "no suffix")):
         valid = r"a memory recording is saved as \.safetensors, \.png, \.pdf, \.svg"
         with pytest.raises(ValueError, match=f"has {got}; {valid}"):
-            view.save(tmp_path / name)
+            shown.save(tmp_path / name)
         assert not (tmp_path / name).exists()
 
 

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from workbench.allocator.decode import read
 from workbench.memory.files.replayed import replayed_record
-from workbench.memory.files.selection import MOST_EVENTS, overview, stretch
+from workbench.memory.files.selection import is_long, overview, stretch
 from workbench.memory.files.snapshot import is_snapshot, open_file
 from workbench.memory.reading.describe import format_bytes
 from workbench.records import MemoryRecord, RecordError
@@ -81,12 +81,11 @@ class MemoryFile:
         """
         whole = self._read(_index(request, "device"))
         start, end = _index(request, "start"), _index(request, "end")
-        is_long = len(whole.record.event_time_us) > MOST_EVENTS
         is_open = start is None and end is None
         if request.get("do") == "ask":
             return "answer", _json(self._asked(whole, start, end, request.get("question")))
-        undecided = is_long or (len(whole.devices) > 1 and request.get("device") is None)
-        if request.get("overview") or (is_open and undecided):
+        is_undecided = len(whole.devices) > 1 and request.get("device") is None
+        if request.get("overview") or (is_open and (is_undecided or is_long(whole.record))):
             seen = {"title": self.path.name, "devices": list(whole.devices)}
             return "overview", _json(seen | overview(whole.record))
         return "record", self._cut(whole, start, end).to_bytes()
@@ -100,7 +99,7 @@ class MemoryFile:
         """A stretch, the last one of which is kept."""
         last = len(whole.record.event_time_us)
         key = (start or 0, last if end is None else end)
-        if key == (0, last) and last <= MOST_EVENTS:
+        if key == (0, last) and not is_long(whole.record):
             return whole.record
         if self._part is None or self._part[0] != key:
             self._part = key, stretch(whole.record, *key)

@@ -1,4 +1,7 @@
-"""The last part of a record, with what is there when it begins."""
+"""A part of a record, event by event what the whole is there, with what is there when it begins.
+
+Blocks alive at its start were there before, as in any recording that begins mid-life.
+"""
 
 from __future__ import annotations
 
@@ -11,78 +14,124 @@ import numpy.typing as npt
 from workbench.memory.reading.units import between
 from workbench.records import MemoryRecord, Phase
 
+Events = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.int64]
+
 
 def from_event(record: MemoryRecord, event: int) -> MemoryRecord:
-    """``record`` from ``event`` on, where its time begins; what lives by then was there before.
+    """``record`` from ``event`` on.
 
     Args:
         record: a recording, measured or predicted.
         event: the first that is kept; one past the last for none.
     """
-    blocks = _there(record.block_end, event)
-    segments = _there(record.segment_end, event)
-    columns = _columns(record, "block", blocks) | _columns(record, "segment", segments)
-    for name in ("block_start", "block_end", "block_pending", "segment_start", "segment_end"):
-        columns[name] = _moved(columns[name], event)
-    if event < len(record.event_kind):  # who waits by then does so from the first event on
-        waits = (record.block_pending >= 0) & (record.block_pending < event)
-        columns["block_pending"][waits[blocks]] = 0
-    if len(record.segment_bytes):
-        new_row = np.cumsum(segments) - 1
-        row = columns["block_segment"]
-        columns["block_segment"] = np.where(row >= 0, new_row[np.maximum(row, 0)], -1)
-    refused = record.oom_event >= event
-    columns |= _columns(record, "oom", refused) | _obstacles(record, refused, blocks)
-    columns["oom_event"] = record.oom_event[refused] - event
-    columns |= _columns(record, "event", np.arange(len(record.event_kind)) >= event)
+    return cut(record, event, len(record.event_kind))
+
+
+def cut(record: MemoryRecord, start: int, end: int, **facts: Any) -> MemoryRecord:
+    """The events ``[start, end)`` of ``record``, where its time begins, with a peak of their own.
+
+    Position ``k`` of its series is position ``start + k`` of the whole: bytes, segments and what is
+    free in them are the same, block for block.
+
+    Args:
+        record: a recording, measured or predicted.
+        start: the first event that is kept.
+        end: one past the last; not before ``start``.
+        facts: what else differs from the whole, by field.
+    """
+    window = _Window(start, end)
+    blocks = window.alive(record.block_start, record.block_end)
+    segments = window.alive(record.segment_start, record.segment_end)
+    oom = np.flatnonzero((record.oom_event >= start) & (record.oom_event < end))
+    columns = {
+        **_rows(record, "event", np.arange(start, end)),
+        **_rows(record, "block", blocks),
+        **_rows(record, "segment", segments),
+        **_rows(record, "oom", oom),
+        **_obstacles(record, blocks, oom),
+    }
+    for name in ("block_start", "segment_start"):
+        columns[name] = window.begins(columns[name])
+    for name in ("block_end", "segment_end"):
+        columns[name] = window.ends(columns[name])
+    columns["block_pending"] = window.waits(columns["block_pending"])
+    columns["block_segment"] = _renumbered(
+        columns["block_segment"], segments, len(record.segment_start)
+    )
+    columns["oom_event"] = columns["oom_event"] - start
     times = columns["event_time_us"]
-    columns["event_time_us"] = times - times[:1].sum()  # of the first kept, where there is one
-    length = len(columns["event_kind"]) + 1
-    live = between(columns["block_start"], columns["block_end"], columns["block_bytes"], length)
+    columns["event_time_us"] = times - times[:1].sum()  # of the first, where there is one
+    live = _sum(columns, "block", end - start)
     at = int(np.argmax(live))
-    found = dataclasses.replace(
-        record,
-        phases=_phases(record, event),
-        peak_event=at - 1,
-        peak_bytes=int(live[at]),
-        **columns,
-    )
+    reserved = -1
     if record.reserved_bytes >= 0:
-        object.__setattr__(found, "reserved_bytes", int(found.reserved()[at]))
-    return found
-
-
-def _there(end: npt.NDArray[Any], event: int) -> npt.NDArray[np.bool_]:
-    return (end < 0) | (end >= event)
-
-
-def _columns(record: MemoryRecord, table: str, kept: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    return {
-        field.name: getattr(record, field.name)[kept]
-        for field in dataclasses.fields(record)
-        if field.name.startswith(f"{table}_")
+        reserved = int(_sum(columns, "segment", end - start)[at])
+    changes = {
+        "phases": tuple(window.phases(record.phases)),
+        "peak_event": at - 1,
+        "peak_bytes": int(live[at]),
+        "reserved_bytes": reserved,
     }
+    return dataclasses.replace(record, **columns, **changes, **facts)
 
 
-def _moved(events: npt.NDArray[Any], event: int) -> npt.NDArray[Any]:
-    """Events counted from ``event``; those before it, and none, as -1."""
-    return np.maximum(events - event, -1)
+class _Window:
+    """Events from ``start`` up to ``end``, which is not among them."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+
+    def alive(self, starts: Events, ends: Events) -> Rows:
+        """Rows of what is there at some position of the window.
+
+        What the event before ``start`` ended is gone at its first position.
+        """
+        return np.flatnonzero((starts < self.end) & ((ends < 0) | (ends >= self.start)))
+
+    def begins(self, events: Events) -> Events:
+        """Numbers within the window; -1 for what was there before."""
+        return np.maximum(events - self.start, -1)
+
+    def ends(self, events: Events) -> Events:
+        """Numbers within the window; -1 for what is still there after it."""
+        return np.where((events >= 0) & (events < self.end), events - self.start, -1)
+
+    def waits(self, events: Events) -> Events:
+        """As `ends`; what waits already when the window begins does so from its first event on."""
+        return np.where(events < 0, -1, self.ends(np.maximum(events, self.start)))
+
+    def phases(self, phases: tuple[Phase, ...]) -> list[Phase]:
+        """The parts of phases that lie within."""
+        found: list[Phase] = []
+        for phase in phases:
+            first, last = max(phase.start, self.start), min(phase.end, self.end)
+            if first < last:
+                inside = {"start": first - self.start, "end": last - self.start}
+                found.append(dataclasses.replace(phase, **inside))
+        return found
 
 
-def _obstacles(
-    record: MemoryRecord, refused: npt.NDArray[np.bool_], blocks: npt.NDArray[np.bool_]
-) -> dict[str, Any]:
-    new_oom, new_block = np.cumsum(refused) - 1, np.cumsum(blocks) - 1
-    kept = refused[record.obstacle_oom] & blocks[record.obstacle_block]
-    return {
-        "obstacle_oom": new_oom[record.obstacle_oom[kept]],
-        "obstacle_block": new_block[record.obstacle_block[kept]],
-    }
+def _rows(record: MemoryRecord, table: str, rows: Rows) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(record)]
+    return {name: getattr(record, name)[rows] for name in names if name.startswith(f"{table}_")}
 
 
-def _phases(record: MemoryRecord, event: int) -> tuple[Phase, ...]:
-    return tuple(
-        Phase(name=phase.name, start=max(phase.start - event, 0), end=phase.end - event)
-        for phase in record.phases
-        if phase.end > event
-    )
+def _obstacles(record: MemoryRecord, blocks: Rows, oom: Rows) -> dict[str, Any]:
+    refusal = _renumbered(record.obstacle_oom, oom, len(record.oom_event))
+    block = _renumbered(record.obstacle_block, blocks, len(record.block_start))
+    kept = (refusal >= 0) & (block >= 0)
+    return {"obstacle_oom": refusal[kept], "obstacle_block": block[kept]}
+
+
+def _renumbered(pointers: Events, kept: Rows, num_rows: int) -> Rows:
+    """Pointers into a table of which only the rows ``kept`` are left; -1 to what is not."""
+    number = np.full(num_rows + 1, -1, dtype=np.int64)  # the last one is where -1 points
+    number[kept] = np.arange(len(kept))
+    return number[pointers]
+
+
+def _sum(columns: dict[str, Any], table: str, num_events: int) -> Rows:
+    """Bytes of all rows of a table that are there, for each position."""
+    start, end, size = (columns[f"{table}_{name}"] for name in ("start", "end", "bytes"))
+    return between(start, end, size, num_events + 1)
