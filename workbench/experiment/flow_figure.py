@@ -1,6 +1,7 @@
 """A gradient flow as a matplotlib figure: modules by steps, colour by norm.
 
-Made without pyplot, so that it can be drawn on any thread and nothing shows it twice.
+Made without pyplot, so that it can be drawn on any thread and nothing shows it twice; and without
+matplotlib's mathematical text, whose parser all threads share and which two at once confuse.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from workbench.experiment.flow_strip import Strip, strip_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.path import Path
 
     from workbench.records import GradientFlow
 
@@ -98,7 +100,17 @@ def _signs(axes: Axes, strip: Strip) -> None:
     axes.plot(columns, rows, "X", color=_BAD, markersize=7, markeredgecolor="white")
     if strip.norm.shape[1] <= 80:
         rows, columns = np.nonzero(strip.norm == 0)
-        axes.plot(columns, rows, linestyle="none", marker="$0$", color="0.4", mew=0, ms=5)
+        axes.plot(columns, rows, linestyle="none", marker=_zero(), color="0.4", mew=0, ms=5)
+
+
+def _zero() -> Path:
+    """A small 0 as a marker. As ``"$0$"`` it would be read by matplotlib's one parser for all."""
+    from matplotlib.path import Path
+    from matplotlib.textpath import TextPath
+
+    text = TextPath((0, 0), "0")
+    box = text.get_extents()
+    return Path(np.asarray(text.vertices) - np.add(box.min, box.max) / 2, text.codes)
 
 
 def _axes(axes: Axes, record: GradientFlow, strip: Strip) -> None:
