@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -11,12 +13,13 @@ from workbench.experiment.data import batch_size_of, split
 from workbench.experiment.probe import StepContext, StepProbe
 from workbench.memory.cards.on_card import CardRecorder
 from workbench.memory.prediction.grown import with_growth
+from workbench.memory.reading.describe import format_bytes
 from workbench.memory.recording import cuda
 from workbench.memory.recording.build import build_record
 from workbench.memory.recording.categories import adopt_inputs, adopt_model, adopt_optimizer
 from workbench.memory.recording.compiled import undispatched_memory
 from workbench.memory.recording.recorder import Recorder, current_recorder, refuse_nested
-from workbench.records import MemoryRecord
+from workbench.records import CATEGORIES, MemoryRecord
 
 if TYPE_CHECKING:
     from workbench.memory.cards.card_record import Work
@@ -43,13 +46,14 @@ class MemoryProbe(StepProbe):
 
     def before_step(self, context: StepContext) -> None:
         """Take stock of what lives, then start to record."""
+        self._context = context
         running = current_recorder()
         if isinstance(running, CardRecorder) and running.work is not None:
             self._work = running.work
             return
         refuse_nested()
         recorder = Recorder(automatic_phases=False)
-        self._recorder, self._context = recorder, context
+        self._recorder = recorder
         self._settle()
         recorder.name_held(adopt_inputs, context.batch)
         recorder.attribution.add_root(context.model)
@@ -82,20 +86,26 @@ class MemoryProbe(StepProbe):
 
     def finish(self) -> MemoryRecord:
         """Stop, name what the step left behind, let go of everything, return the record."""
-        if self._work is not None:
-            return self._work.end()
-        recorder, context = self._running(), self._context
+        context = self._context
         if context is None:
-            raise RuntimeError("a memory probe's finish() needs a before_step() first")
+            raise RuntimeError(_ONE_STEP)
         try:
-            self._stack.close()
-            recorder.begin_phase("")
-            self._settle()
-            return with_growth(self._built(recorder, context))
+            return with_first_state(self._finished(context))
         finally:
             self._history.close()
-            recorder.close()
-            self._recorder = self._context = None
+            if self._recorder is not None:
+                self._recorder.close()
+            self._recorder = self._context = self._work = None
+
+    def _finished(self, context: StepContext) -> MemoryRecord:
+        if self._work is not None:
+            self._work.end(sys.exception(), context.model, context.optimizer)
+            return self._work.record()
+        recorder = self._running()
+        self._stack.close()
+        recorder.begin_phase("")
+        self._settle()
+        return with_growth(self._built(recorder, context))
 
     def _built(self, recorder: Recorder, context: StepContext) -> MemoryRecord:
         inputs, targets = split(context.batch)
@@ -119,16 +129,33 @@ class MemoryProbe(StepProbe):
 
     def _running(self) -> Recorder:
         if self._recorder is None:
-            raise RuntimeError("a memory probe serves one step; make a new one for another")
+            raise RuntimeError(_ONE_STEP)
         return self._recorder
 
+
+_ONE_STEP = "a memory probe serves one step; make a new one for another"
 
 _COMPILED = (
     "Compiled regions ran as they always do: their buffers are counted, but belong to the region's "
     "module as a whole, and values fused away were never allocated.",
 )
 
+_FIRST_STATE = (
+    "The optimizer made its state in this step, {size}: it appears at the update, and every later "
+    "step has it from its beginning."
+)
+
 
 def _indexed(device: torch.device) -> torch.device:
     """``cuda`` as ``cuda:0``, the way storages name it."""
     return torch.empty(0, device=device).device
+
+
+def with_first_state(record: MemoryRecord) -> MemoryRecord:
+    """``record`` with a note where the optimizer made its state in it, as it does only once."""
+    is_state = (record.block_category == CATEGORIES.index("optimizer")) & (record.block_bytes > 0)
+    made = is_state & (record.block_start >= 0) & (record.block_end < 0)
+    if not made.any() or (is_state & (record.block_start < 0)).any():
+        return record
+    note = _FIRST_STATE.format(size=format_bytes(int(record.block_bytes[made].sum())))
+    return replace(record, notes=(*record.notes, note))

@@ -12,6 +12,7 @@ from torch import nn
 
 from workbench.experiment.probe import StepContext
 from workbench.memory import MemoryProbe, memory, to_chart
+from workbench.memory.reading.describe import format_bytes
 from workbench.records import CATEGORIES, MemoryRecord
 
 
@@ -137,18 +138,41 @@ def test_what_cannot_be_named_is_a_note_and_the_step_is_recorded():
     model.later.unused = nn.LazyLinear(4)
     optimizer = torch.optim.AdamW(list(model.parameters())[:-2])
     optimizer.state["k_total"] = 3
-    _, record = step(model, optimizer, 1, MemoryProbe())
+    step(model, optimizer, 1, None)
+    _, record = step(model, optimizer, 2, MemoryProbe())
     assert record.notes == ()
 
     def fault(**_: object) -> None:
         raise LookupError("no such parameter")
 
     model.named_parameters = fault
-    _, record = step(model, optimizer, 2, MemoryProbe())
+    _, record = step(model, optimizer, 3, MemoryProbe())
     assert record.notes == (
         "Not everything that Sequential holds could be named: LookupError: no such parameter",
     )
     assert [phase.name for phase in record.phases] == ["forward", "backward", "optimizer"]
+
+
+def test_a_first_step_says_that_the_optimizer_made_its_state_in_it():
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    records = [step(model, optimizer, number, MemoryProbe())[1] for number in (1, 2)]
+    state = records[1].series()[CATEGORIES.index("optimizer"), 0]
+    moments = sum(t.nbytes for held in optimizer.state.values() for t in held.values())
+    assert state == moments
+    assert records[0].notes == (
+        f"The optimizer made its state in this step, {format_bytes(moments)}: it appears at the "
+        "update, and every later step has it from its beginning.",
+    )
+    assert records[0].series()[CATEGORIES.index("optimizer"), 0] == 0
+    assert records[1].notes == ()
+
+
+def test_an_optimizer_without_state_is_not_mentioned():
+    model = net()
+    assert captured_step().notes == ()
+    _, record = step(model, torch.optim.SGD(model.parameters(), lr=0.1), 1, MemoryProbe())
+    assert record.notes == ()
 
 
 def test_a_probe_serves_one_step():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -64,9 +64,7 @@ class PlayedCard:
             with undispatched_memory(), recorder:
                 yield
         except torch.OutOfMemoryError as error:
-            work.is_refused = work.ended_by(error)
-            with suppress(torch.OutOfMemoryError):
-                recorder.settle(training.model, training.optimizer)
+            work.end(error, training.model, training.optimizer)
             self.failed = work if work.is_refused else None
             raise
         finally:

@@ -8,13 +8,15 @@ and the result has every event, address and segment, and the blocks that stood i
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
 from workbench.allocator.program import Lives
 from workbench.allocator.start_state import StartSegment
@@ -53,14 +55,16 @@ class Work:
     told: MemoryRecord | None = None
     """Its record, once somebody asked."""
 
-    def end(self) -> MemoryRecord:
-        """The record of work that is over, perhaps by a refusal that is on its way up.
+    def end(
+        self, error: BaseException | None, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """It is over, perhaps by ``error``, which is on its way up: name what it left behind.
 
-        Called while that is raised: what is allocated after it, by whoever cleans up, is no sign
-        that the work went on.
+        What is allocated after that, by whoever cleans up, is no sign that the work went on.
         """
-        self.is_refused = self.ended_by(sys.exception())
-        return self.record()
+        self.is_refused = self.ended_by(error)
+        with suppress(torch.OutOfMemoryError):
+            self.recorder.settle(model, optimizer)
 
     def ended_by(self, error: BaseException | None) -> bool:
         """Whether ``error`` is the card's last refusal, and not one that the code went on after."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +24,12 @@ from workbench.memory import MemoryProbe
 from workbench.memory.cards.card_player import PlayedCard
 from workbench.memory.cards.held import held_by
 from workbench.memory.cards.on_card import CardLedger, CardRecorder
-from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 from workbench.memory.reading.describe import format_bytes
 from workbench.memory.reading.fragmentation import fragmentation
 from workbench.memory.reading.recorded import recorded_settings
 from workbench.records import MemoryRecord
 
 MIB = 2**20
-
-
-@pytest.fixture(autouse=True)
-def _tool() -> Iterator[None]:
-    before = list(out_of_memory._tools)
-    out_of_memory.register(OutOfMemoryTool)
-    yield
-    out_of_memory._tools[:] = before
 
 
 class Net(nn.Module):

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from workbench.experiment import Experiment, out_of_memory
+from workbench.experiment import Experiment
 from workbench.memory import MemoryProbe, memory
-from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 from workbench.memory.prediction.open_questions import NOT_CALIBRATED
 from workbench.memory.prediction.predict import OF_CPU_STORAGES
-
-
-@pytest.fixture(autouse=True)
-def _tool() -> Iterator[None]:
-    before = list(out_of_memory._tools)
-    out_of_memory.register(OutOfMemoryTool)
-    yield
-    out_of_memory._tools[:] = before
+from workbench.records import CATEGORIES
 
 
 def test_it_says_how_many_samples_its_own_batch_had(tmp_path: Path) -> None:
@@ -34,6 +25,25 @@ def test_it_says_how_many_samples_its_own_batch_had(tmp_path: Path) -> None:
         exp.run(steps=1, wait=True)
         sizes.append(pending.wait().batch_size)
     assert sizes == [64, 36], "the last batch of the epoch is smaller"
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_the_state_of_the_optimizer_is_known_from_the_step_that_made_it(
+    tmp_path: Path, optimizer: str
+) -> None:
+    data = torch.randn(64, 16), torch.arange(64) % 3
+    given = {"optimizer": optimizer, "lr": 0.1, "batch_size": 16, "device": "cpu"}
+    exp = Experiment(nn.Linear(16, 3), data, runs=tmp_path, **given)
+    exp.card = "1 GiB"
+    state, unknown = CATEGORIES.index("optimizer"), CATEGORIES.index("unknown")
+    first, second = (memory(exp).record for _ in range(2))
+    for record in (first, second):
+        assert not record.series()[unknown].any()
+    assert first.series()[state, 0] == 0
+    assert first.series()[state, -1] == second.series()[state, 0] > 0
+    assert [note for note in first.notes if "made its state in this step" in note]
+    assert second.notes == ()
+    exp.close()
 
 
 def test_on_another_card_it_does_not_claim_what_a_gpus_libraries_hold(tmp_path: Path) -> None:
