@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, RunError
 from workbench.experiment.events import Event, StepDone
 from workbench.experiment.sampler import EpochSampler
 
@@ -110,7 +110,8 @@ def test_a_batch_whose_step_failed_is_cut_anew(tmp_path: Path) -> None:
     exp, model = experiment(arrays(), tmp_path)
     model.fails_at = 2
     exp.run(epochs=1)
-    exp.wait()
+    with pytest.raises(RunError, match="once"):
+        exp.wait()
     assert exp.status == "exception"
     exp.batch_size = 4
     exp.resume_from_failure().wait(60)

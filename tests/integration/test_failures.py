@@ -206,7 +206,8 @@ def test_closing_keeps_how_a_run_ended_and_ends_the_experiment(tmp_path: Path) -
     told: list[Event] = []
     exp.subscribe(told.append)
     exp.run()
-    exp.wait(30)
+    with pytest.raises(RunError):
+        exp.wait(30)
     exp.close()
     exp.close()
     assert exp.status == "exception"

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, RunError
 from workbench.experiment.data import to_device
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.measures import correct
@@ -62,7 +62,8 @@ def test_the_users_error_is_told_where_putting_the_state_back_fails_too(
     exp = make(tmp_path, loss=loss)
     monkeypatch.setattr(Guard, "restore", broken)
     exp.run(epochs=1)
-    exp.wait(20)
+    with pytest.raises(RunError, match="the user's own mistake"):
+        exp.wait(20)
     assert exp.status == "exception"
     assert exp.failure is not None
     assert exp.failure.message == "the user's own mistake"
@@ -77,7 +78,8 @@ def test_a_nan_that_cannot_be_looked_into_still_pauses(
     monkeypatch.setattr("workbench.experiment.runner.nan_failure", broken)
     exp = make(tmp_path, loss=lambda logits, labels: logits.mean() * float("nan"))
     exp.run(epochs=1)
-    exp.wait(20)
+    with pytest.raises(RunError, match="loss is NaN"):
+        exp.wait(20)
     assert exp.status == "nan"
     assert exp.failure is not None
     assert exp.failure.message == "loss is NaN"
@@ -107,7 +109,8 @@ def test_a_repeated_validation_adds_no_step_past_the_end(tmp_path: Path) -> None
     torch.manual_seed(0)
     exp = Experiment(Picky(6, 3), data(), val=data(), batch_size=16, runs=tmp_path, device="cpu")
     exp.run(epochs=1)
-    exp.wait(20)
+    with pytest.raises(RunError, match="not in eval mode"):
+        exp.wait(20)
     assert exp.status == "exception"
     broken.clear()
     exp.resume_from_failure()

@@ -62,10 +62,11 @@ def between_steps(
 
     Raises:
         TimeoutError: it did not, and ``work`` is not done any more.
-        RuntimeError: the training thread itself asked (from a callback of a step): it would wait
-            for itself.
+        RuntimeError: the experiment is closed, or the training thread itself asked (from a callback
+            of a step): it would wait for itself.
         Exception: what ``work`` raises, or what fetching the batch does; the run goes on.
     """
+    experiment._refuse_if_closed()  # pyright: ignore[reportPrivateUsage] - the same package
     training = experiment._training  # pyright: ignore[reportPrivateUsage] - the same package
     runner = experiment._runner  # pyright: ignore[reportPrivateUsage] - the same package
     if runner.is_current:

@@ -17,12 +17,14 @@ from workbench.experiment.plan import Plan
 from workbench.experiment.probe import StepProbe
 from workbench.experiment.probing import CaptureHandle, Probing
 from workbench.experiment.renew import renew_classes
-from workbench.experiment.run import Run
+from workbench.experiment.run import Run, RunError
 from workbench.experiment.setup import whole
+from workbench.experiment.tried import Tried
 from workbench.experiment.views import Delegates
 
 if TYPE_CHECKING:
     from workbench.experiment.runfile import RunFile
+    from workbench.records import Remedy
 
 
 class Control(Delegates):
@@ -50,7 +52,7 @@ class Control(Delegates):
             raise ValueError("give epochs or steps, not both")
         self._end_trials()
         if self._runner.ending:
-            self.wait()
+            self._await_end()
         if self._runner.active:
             total = f" of {self.total_steps:,}" if self.total_steps else ""
             raise RuntimeError(
@@ -142,28 +144,24 @@ class Control(Delegates):
             self._training.cursor.skip()
         return self.resume()
 
-    def apply_remedy(self, index: int = 0) -> None:
+    def apply_remedy(self, remedy: int | str | Remedy = 0) -> None:
         """Make the change of one of the failure's remedies, as its code does; then `resume`.
 
+        Each was tried by itself, on the card that refused the step.
+
         Args:
-            index: which of ``exp.failure.remedies``; the first is the cheapest that fits.
+            remedy: one of ``exp.failure.remedies``, its number there or its name; the first is the
+                cheapest that fits.
 
         Raises:
-            ValueError: there is no such remedy, or the run did not fit with it.
+            TypeError: it is none of these.
+            ValueError: there is no such remedy, the run did not fit with it, or `card` is another
+                now.
+            RuntimeError: the experiment is closed.
         """
-        failure = self.failure
-        changes = self._training.changes if failure is not None else ()
-        if failure is None or not 0 <= index < len(changes):
-            known = f"0 to {len(changes) - 1}" if changes else "none, as nothing was tried"
-            raise ValueError(f"there is no remedy {index}; valid are: {known}")
-        remedy = failure.remedies[index]
-        if not remedy.fits:
-            fit = [str(row) for row, one in enumerate(failure.remedies) if one.fits]
-            raise ValueError(
-                f"{remedy.name} was tried and does not fit; those that do: "
-                f"{', '.join(fit) or 'none, so choose a larger card'}"
-            )
-        changes[index].make(self)
+        self._refuse_if_closed()
+        tried = Tried() if self.failure is None else self._training.tried
+        tried.chosen(remedy, self.card).make(self)
 
     def when_free(self, action: Callable[[], object]) -> None:
         """Do ``action`` once nothing is computed beside a run; at once where nothing is.
@@ -179,25 +177,27 @@ class Control(Delegates):
             action()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until no step is being done. An interrupt pauses the run first.
+        """Wait until no step is being done any more: finished, stopped, paused or failed.
 
         Raises:
             TimeoutError: it still trains after ``timeout`` seconds.
+            RunError: user code raised, or the loss became non-finite. Its text is the user's own
+                traceback.
+            KeyboardInterrupt: the kernel was interrupted; the run is paused.
         """
-        try:
-            ended = self._runner.join(timeout)
-        except KeyboardInterrupt:
-            self.pause()
-            self._runner.join()
-            raise
-        if not ended:
-            raise TimeoutError(f"{self.name} still trains after {timeout} s")
+        self._await_end(timeout)
+        failure = self.failure
+        if failure is not None:
+            raise RunError(f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip())
 
     def capture(self, probe: StepProbe) -> CaptureHandle:
         """Let ``probe`` ride along with the next step that runs.
 
         One probe of a kind looks at a step: a second one shares the first one's record. Where
         nothing trains, `compute_captures` or the handle's ``wait`` has that step computed.
+
+        Raises:
+            RuntimeError: the experiment is closed.
         """
         this = weakref.ref(self)
 
@@ -206,11 +206,11 @@ class Control(Delegates):
             if experiment is None or experiment._runner.active:
                 return False
             experiment.compute_captures()
-            experiment.wait()  # so that `exp.run()` may follow at once
+            experiment._await_end()  # so that `exp.run()` may follow at once
             return True
 
         handle = CaptureHandle(run_one_step)
-        self._runner.submit(lambda: self._training.add_probe(Probing(probe, handle)))
+        self._submit(lambda: self._training.add_probe(Probing(probe, handle)))
         return handle
 
     def compute_captures(self) -> None:
@@ -230,11 +230,22 @@ class Control(Delegates):
 
     # -- inside -----------------------------------------------------------------------------
 
+    def _await_end(self, timeout: float | None = None) -> None:
+        """`wait`, whatever became of the run."""
+        try:
+            ended = self._runner.join(timeout)
+        except KeyboardInterrupt:
+            self.pause()
+            self._runner.join()
+            raise
+        if not ended:
+            raise TimeoutError(f"{self.name} still trains after {timeout} s")
+
     def _end_trials(self) -> None:
         """Wait for what is computed beside a run; trials of remedies end: somebody has chosen."""
         if self._runner.rehearsing:
             self._runner.cut_short()
-            self.wait()
+            self._await_end()
 
     def _go_on(self) -> None:
         if not self._runner.go_on() and self.status == "paused":
@@ -263,7 +274,7 @@ class Control(Delegates):
         self._runner.start(self._context.copy(), keep_error=keep_error)
 
     def _wait_and_raise(self) -> None:
-        self.wait()
+        self._await_end()
         error, self._runner.error = self._runner.error, None
         if error is not None:
             self._note_remedies(error)

@@ -176,7 +176,7 @@ class Experiment(Control):
         What was measured stays readable, here and on disk; to train on, make a new experiment.
         """
         self._runner.halt("stop")
-        self.wait()
+        self._await_end()
         if self.status == "paused":
             self._stop_paused()
         self._training.cursor.release()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import gc
 import logging
 import traceback
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -30,11 +31,13 @@ import torch
 
 from workbench.experiment.events import Captured
 from workbench.experiment.failure import at_line
+from workbench.experiment.tried import Tried
 from workbench.records import Fact, Failure, MemoryRecord, SourceLine
 
 if TYPE_CHECKING:
     from workbench.allocator.limit import CardLimit
     from workbench.experiment.changes import Change
+    from workbench.experiment.experiment import Experiment
     from workbench.experiment.training import Training
 
 MOST_SHOWN = 5
@@ -181,7 +184,7 @@ def survive(training: Training, error: torch.OutOfMemoryError, failure: Failure)
     """
     known = tool()
     found = None if known is None else _quietly(lambda: known.explain(training, error))
-    training.changes = ()
+    training.failed_under = conditions(training)
     let_go_of(error)
     if training.card is not None:
         training.card.let_go()
@@ -209,12 +212,47 @@ def remedied(training: Training, failure: Failure, trials: Trials) -> Failure:
     record = training.captures.get(failure.capture)
     if not isinstance(record, MemoryRecord):
         return failure
+    card = None if training.card is None else str(training.card.limit)
     found = _quietly(lambda: known.with_remedies(training, record, trials))
     if found is None:
         return failure
     training.captures.replace(failure.capture, found.record)
-    training.changes = found.changes[:MOST_SHOWN]
-    return replace(failure, remedies=found.record.remedies[:MOST_SHOWN])
+    shown = found.record.remedies[:MOST_SHOWN]
+    training.tried = Tried(shown, found.changes[:MOST_SHOWN], card)
+    return replace(failure, remedies=shown)
+
+
+def conditions(training: Training) -> tuple[object, ...]:
+    """What the next step runs under, as far as it decides whether that fits."""
+    source, val, card = training.cursor.source, training.val, training.card
+    return (
+        training.modes,
+        weakref.ref(training.model),
+        None if card is None else weakref.ref(card),
+        source.batch_size,
+        None if val is None else val.batch_size,
+        *(group.get("foreach") for group in training.optimizer.param_groups),
+    )
+
+
+def kept_record(experiment: Experiment) -> MemoryRecord | None:
+    """The record of the step that ran out of memory, where the next step would be that one again.
+
+    Trials of what would help are waited for, so that the record has them.
+    """
+    experiment._runner.join()  # pyright: ignore[reportPrivateUsage] - the same package
+    return _kept(experiment._training)  # pyright: ignore[reportPrivateUsage] - the same package
+
+
+def _kept(training: Training) -> MemoryRecord | None:
+    failure = training.board.failure
+    if failure is None or conditions(training) != training.failed_under:
+        return None
+    try:
+        record = training.captures.get(failure.capture)
+    except KeyError:
+        return None  # let go of meanwhile
+    return record if isinstance(record, MemoryRecord) else None
 
 
 def let_go_of(error: BaseException) -> None:

@@ -37,18 +37,12 @@ class Run:
         self._experiment.stop()
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until no step is being done any more: finished, stopped, paused or failed.
+        """Wait until no step is being done any more, as `Experiment.wait` does.
 
         Raises:
-            TimeoutError: it still trains after ``timeout`` seconds.
-            RunError: user code raised, or the loss became non-finite. Its text is the user's own
-                traceback.
-            KeyboardInterrupt: the kernel was interrupted; the run is paused.
+            TimeoutError, RunError, KeyboardInterrupt: see there.
         """
         self._experiment.wait(timeout)
-        failure = self._experiment.failure
-        if failure is not None:
-            raise RunError(f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip())
         return self
 
     @property

@@ -22,6 +22,7 @@ from workbench.experiment.nonfinite import nan_failure
 from workbench.experiment.out_of_memory import Trials, remedied, survive
 from workbench.experiment.plan import Plan
 from workbench.experiment.rehearsal import rehearse
+from workbench.experiment.tried import Tried
 from workbench.experiment.worker import Worker, quietly
 from workbench.records import Failure
 from workbench.records.panel import Status
@@ -72,6 +73,7 @@ class Runner(Worker):
                 raise RuntimeError("this experiment is training already; pause or stop it first")
             self._occupy(aside=False)
             self._keep_error, self.error = keep_error, None
+            self.training.tried = Tried()
             step = self.training.step_count
             self.training.board.change("training", "training", step)
             self.training.board.emit(RunStarted(step))

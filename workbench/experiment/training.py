@@ -33,13 +33,13 @@ from workbench.experiment.scalars import ScalarLog
 from workbench.experiment.state_copy import copy_at_risk, undo
 from workbench.experiment.step import StepResult, probed_step, train_step
 from workbench.experiment.switch import first_step
+from workbench.experiment.tried import Tried
 from workbench.experiment.validation import validated
 from workbench.modes import ModeSet
 from workbench.modes.effects import StepTimings
 from workbench.records import CarryRow
 
 if TYPE_CHECKING:
-    from workbench.experiment.changes import Change
     from workbench.experiment.out_of_memory import CardPlayer
     from workbench.experiment.validation import Validation
 
@@ -93,8 +93,10 @@ class Training:
         """Whether the step under way is undone afterwards (`workbench.experiment.rehearsal`)."""
         self.card: CardPlayer | None = None
         """Plays a card that steps and validations run on; None: they run on what is there."""
-        self.changes: tuple[Change, ...] = ()
-        """What each remedy of the failure changes."""
+        self.tried = Tried()
+        """What was tried on the step that ran out of memory, since the last start."""
+        self.failed_under: tuple[object, ...] = ()
+        """The `out_of_memory.conditions` of that step."""
         self._epoch_over = False
         self.adopt(model)
 

@@ -70,8 +70,9 @@ def memory(
 
     Args:
         target: nothing, for ``with wb.memory() as mem:`` around any code; an `Experiment`, for its
-            next step (one step is run if it is idle); a path to a saved record or an allocator
-            snapshot; or a `MemoryRecord`.
+            next step (one step is run if it is idle; where that step has run out of memory and
+            nothing was changed since, its record, with what helps); a path to a saved record or an
+            allocator snapshot; or a `MemoryRecord`.
         certify: of a snapshot file, replay the trace however long it is, so that blocks have their
             true sizes and the view says how far they can be trusted. Short traces are replayed
             unasked.
@@ -89,7 +90,8 @@ def memory(
             nothing is given of which something could be predicted.
         ValueError: no card has that name, the allocator would not take the settings, or the batch
             has no samples, or is not known of a recording.
-        RuntimeError: no copy of the experiment's step can be run; the message says why.
+        RuntimeError: no copy of the experiment's step can be run, or it is closed; the message says
+            why.
         FileNotFoundError: no file at the path.
         RecordError: the file is neither a memory record nor an allocator snapshot.
     """
@@ -114,10 +116,12 @@ def memory(
     if isinstance(target, MemoryRecord):
         return MemoryView(target)
     if callable(getattr(target, "capture", None)):
+        from workbench.experiment.out_of_memory import kept_record
         from workbench.memory.prediction.growing import MOST_UNASKED, grown
         from workbench.memory.probe import MemoryProbe
 
-        record = target.capture(MemoryProbe()).wait()
+        kept = kept_record(target) if getattr(target, "failure", None) is not None else None
+        record = kept or target.capture(MemoryProbe()).wait()
         return MemoryView(grown(target, record, MOST_UNASKED))
     raise TypeError(
         f"memory() got a {type(target).__name__}; it takes nothing (as a `with` block), an "

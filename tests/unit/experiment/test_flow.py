@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.experiment import Experiment, measures
+from workbench.experiment import Experiment, RunError, measures
 from workbench.experiment.flow import FlowLog, flow_of, gradient_flow, gradient_norms
 from workbench.records import NOT_MEASURED, GradientFlow
 
@@ -124,7 +124,8 @@ def test_a_refused_step_shows_which_gradients_were_not_finite(tmp_path: Path) ->
     exp.run(steps=2, wait=True)
     model.at_zero = True
     exp.run(steps=1)
-    exp.wait()
+    with pytest.raises(RunError, match="became NaN at step 3"):
+        exp.wait()
     assert exp.status == "nan"
     rows = by_label(gradient_flow(exp))
     assert np.isfinite(rows["last"]).all()

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 
 from tests.unit.records.support import gradient_flow as sample
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, RunError
 from workbench.experiment.flow_figure import flow_figure
 from workbench.metrics import attach, observer, pictures
 from workbench.metrics.flow import draw_flow
@@ -134,7 +134,8 @@ def test_a_run_that_fails_has_a_picture_of_the_step_that_failed(tmp_path: Path, 
     experiment.model = model
     detach = attach(experiment)
     experiment.run(steps=5)
-    experiment.wait()
+    with pytest.raises(RunError, match="Gradients became NaN at step 3"):
+        experiment.wait()
     assert experiment.status == "nan"
     detach()
     experiment.close()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench.experiment.changes import Change
-from workbench.experiment.out_of_memory import Remedied, Trials
+from workbench.experiment.out_of_memory import Remedied, Trials, conditions
 from workbench.memory.cards.candidates import KINDS, Candidate, candidates
 from workbench.memory.cards.trial import NUM_STEPS, Trial, tried
 from workbench.records import MemoryRecord, Remedy
@@ -49,7 +49,7 @@ class Search:
     def __post_init__(self) -> None:
         compiled = self.training.modeset.compiled
         self._until = time.monotonic() + (COMPILED_BUDGET_S if compiled else BUDGET_S)
-        self._now = self._state()
+        self._now = conditions(self.training)
 
     def run(self) -> None:
         """Try everything there is time for."""
@@ -125,12 +125,7 @@ class Search:
 
     def _state(self) -> tuple[object, ...]:
         """What trials start from: where somebody changes it, they are no longer about the run."""
-        training = self.training
-        source, val = training.cursor.source, training.val
-        of_data = source.batch_size, None if val is None else val.batch_size
-        if training.rehearsing:
-            return self._now
-        return training.modes, id(training.model), id(training.card), *of_data
+        return self._now if self.training.rehearsing else conditions(self.training)
 
     # -- batches ----------------------------------------------------------------------------
 
