@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from tests.benchmarks.table import median, quartiles, versions
 from tests.models.resnet import ResNet
 from workbench.memory import memory
 
-pytestmark = pytest.mark.benchmark
+pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
 ROUNDS, WARM_UP = 7, 1
 AROUND = 1.02
 
@@ -121,15 +121,6 @@ class Loop:
             self.plain()
         # its own table of events takes many times as long; here nobody asks for it
         assert found.profiler is not None
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for one another on a busy machine burn processor time of their own."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def milliseconds(action: Callable[[], None]) -> float:

@@ -8,7 +8,6 @@ the plain step alone. Times are processor time on one thread.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from workbench.memory import MemoryProbe
 from workbench.memory.prediction.growing import grown
 from workbench.memory.prediction.predict import predicted_step
 
-pytestmark = pytest.mark.benchmark
+pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
 ROUNDS = 5
 MODELS = {
     **CASES,
@@ -31,15 +30,6 @@ MODELS = {
 }
 MOST_EACH_US = 2_000.0
 """Of an operation of the step; what is printed is what it takes."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for one another on a busy machine burn processor time of their own."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def experiment(loop: Loop, folder: Path) -> Experiment:

@@ -6,9 +6,6 @@ pairs of predicted and measured are what intervals can be calibrated with.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +13,11 @@ import pytest
 import torch
 
 from tests.gpu.predicting import BACKBONES, predicted, this_card
+from tests.gpu.support import kept_in, printed_table, run_apart
 from workbench.allocator.cards import card_named
 from workbench.memory import memory
 from workbench.records import CATEGORIES, MemoryRecord
 
-ROOT = Path(__file__).parents[2]
 CASES = [(name, modes) for name in BACKBONES for modes in ("", "bf16")]
 FARTHEST = 1.5
 """Times that a measured peak may be off; the table tells by how much it is."""
@@ -35,28 +32,12 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 @pytest.fixture(scope="module")
 def rows() -> Iterator[list[tuple[str, ...]]]:
     """Lines of the table that is printed when all cases have run."""
-    found: list[tuple[str, ...]] = []
-    yield found
-    if not found:
-        return
-    table = [HEAD, *found]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
-    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    for row in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+    yield from printed_table(HEAD)
 
 
 def measured_apart(name: str, modes: str, path: Path) -> MemoryRecord:
     """Measured in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.predicting", name, modes, str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_apart("tests.gpu.predicting", name, modes, str(path))
     return memory(path).record
 
 
@@ -81,8 +62,7 @@ def row_of(name: str, modes: str, found: MemoryRecord, real: MemoryRecord) -> tu
 def test_a_prediction_beside_a_measurement(
     name: str, modes: str, tmp_path: Path, rows: list[tuple[str, ...]]
 ) -> None:
-    folder = Path(os.environ.get("WORKBENCH_TRACES") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = kept_in(tmp_path)
     words = f"{name}_{modes or 'fp32'}"
     real = measured_apart(name, modes, folder / f"{words}_measured.safetensors")
     found = predicted(name, modes, this_card(), tmp_path / "runs")

@@ -7,8 +7,6 @@ kind of trace can become a fixture.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 import torch
 
 from tests.gpu.programs import PROGRAMS
+from tests.gpu.support import kept_in, printed_table, run_apart
 from workbench.allocator.decode import read
 from workbench.allocator.replay import Replay, replay
 from workbench.allocator.snapshot import Snapshot
@@ -25,7 +24,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-ROOT = Path(__file__).parents[2]
 SETTINGS = {
     "": tuple(name for name in PROGRAMS if name != "garbage"),
     "expandable_segments:True": ("CNN", "transformer", "LSTM", "mid life", "emptied", "streams"),
@@ -54,13 +52,7 @@ HEAD = (
 @pytest.fixture(scope="module")
 def rows() -> Iterator[list[tuple[str, ...]]]:
     """Lines of the table that is printed when all traces have been replayed."""
-    found: list[tuple[str, ...]] = []
-    yield found
-    table = [HEAD, *found]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
-    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    for row in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+    yield from printed_table(HEAD)
 
 
 def recorded(name: str, settings: str, path: Path) -> Snapshot:
@@ -70,16 +62,7 @@ def recorded(name: str, settings: str, path: Path) -> Snapshot:
     }
     if settings:
         environment["PYTORCH_CUDA_ALLOC_CONF"] = settings
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.programs", name, str(path)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_apart("tests.gpu.programs", name, str(path), environment=environment)
     return read(path)
 
 
@@ -96,8 +79,7 @@ def row_of(name: str, settings: str, snapshot: Snapshot, found: Replay) -> tuple
 def test_a_fresh_trace_is_reproduced(
     settings: str, name: str, tmp_path: Path, rows: list[tuple[str, ...]]
 ) -> None:
-    folder = Path(os.environ.get("WORKBENCH_TRACES") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = kept_in(tmp_path)
     words = "".join(letter if letter.isalnum() else "_" for letter in f"{name} {settings}")
     snapshot = recorded(name, settings, folder / f"{words.strip('_')}.pickle")
     assert snapshot.num_events > 10

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from workbench.experiment import (
-    Experiment,
-)
+from workbench.experiment import Experiment
+from workbench.records import MemoryChart
 
 
 def batchless() -> tuple[torch.Tensor, torch.Tensor]:
@@ -19,6 +19,23 @@ def batchless() -> tuple[torch.Tensor, torch.Tensor]:
 def net(classes: int = 3) -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, classes))
+
+
+def chart(step: int) -> MemoryChart:
+    """One without a point: what a probe of a test gives back."""
+    return MemoryChart(
+        step=step,
+        device="cpu",
+        basis="",
+        num_points=0,
+        bytes=np.empty(0, dtype=np.float32),
+        phases=(),
+        peak_point=0,
+        peak_bytes=0,
+        peak_label="",
+        at_peak=(),
+        reserved_bytes=-1,
+    )
 
 
 def weights(experiment: Experiment) -> list[torch.Tensor]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.integration.support import chart
 from workbench.experiment import EpochSampler, Experiment, StepContext, StepProbe
-from workbench.records import MemoryChart, Record
+from workbench.records import Record
 
 SEED, BATCH, EPOCHS = 7, 32, 3
 STEPS = EPOCHS * 10
@@ -37,8 +39,8 @@ def model() -> nn.Module:
     )
 
 
-def adam(parameters: object) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=1e-2)  # type: ignore[arg-type]
+def adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=1e-2)
 
 
 def by_hand() -> list[float]:
@@ -65,9 +67,11 @@ def expected() -> list[float]:
     return by_hand()
 
 
-def experiment(tmp_path: Path, train: object = None, **options: object) -> Experiment:
-    settings = {"optimizer": adam, "batch_size": BATCH, "seed": SEED, "device": "cpu", **options}
-    return Experiment(model(), data() if train is None else train, runs=tmp_path, **settings)  # type: ignore[arg-type]
+def experiment(tmp_path: Path, train: object = None, **options: Any) -> Experiment:
+    settings: dict[str, Any] = {
+        "optimizer": adam, "batch_size": BATCH, "seed": SEED, "device": "cpu", **options
+    }  # fmt: skip
+    return Experiment(model(), data() if train is None else train, runs=tmp_path, **settings)
 
 
 def losses(exp: Experiment) -> list[float]:
@@ -142,19 +146,7 @@ class Looker(StepProbe):
         self.seen.append(loss.detach().item())
 
     def finish(self) -> Record:
-        return MemoryChart(
-            step=int(self.seen[0]),
-            device="cpu",
-            basis="",
-            num_points=0,
-            bytes=[],  # type: ignore[arg-type]  # a record makes the array
-            phases=(),
-            peak_point=0,
-            peak_bytes=0,
-            peak_label="",
-            at_peak=(),
-            reserved_bytes=-1,
-        )
+        return chart(int(self.seen[0]))
 
 
 def test_observers_and_probes(tmp_path: Path, expected: list[float]) -> None:
@@ -206,7 +198,7 @@ def test_a_failed_step_leaves_no_trace(tmp_path: Path, expected: list[float]) ->
     """An exception between two halves of a forward, then a resume."""
     exp = experiment(tmp_path)
     exp.run(steps=5, wait=True)
-    broken = exp.model[4].register_forward_pre_hook(_fail)  # type: ignore[index]
+    broken = cast("nn.Sequential", exp.model)[4].register_forward_pre_hook(_fail)
     with pytest.raises(ArithmeticError):
         exp.run(epochs=EPOCHS, wait=True)
     broken.remove()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import xml.etree.ElementTree as ET
@@ -13,26 +12,16 @@ import pytest
 import torch
 from torch import nn
 
+from tests.unit.records.support import flow_of as flow
 from tests.unit.records.support import gradient_flow as sample
 from workbench import display
 from workbench.experiment import Experiment
 from workbench.experiment.flow_strip import strip_of
 from workbench.graph.flow_svg import flow_svg
 from workbench.graph.flow_view import GradientFlowView, gradient_flow
-from workbench.records import FlowRow, GradientFlow, read_record
+from workbench.records import GradientFlow, read_record
 
 NAN, INF = math.nan, math.inf
-
-
-def flow(norms: list[list[float]], labels: list[str] | None = None) -> GradientFlow:
-    names = labels or [f"block{at}" for at in range(len(norms))]
-    rows = [
-        FlowRow(path=name, label=name, cls="Block", num_modules=1, num_parameters=1)
-        for name in names
-    ]
-    steps = np.arange(1, len(norms[0]) + 1)
-    found = dataclasses.replace(sample(), rows=tuple(rows), step=steps, norm=np.ravel(norms))
-    return dataclasses.replace(found, total_sampled=len(steps), notes=())
 
 
 def test_cells_hold_the_largest_norm_and_the_share_without_one() -> None:

@@ -17,26 +17,17 @@ from matplotlib.image import imread
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
+from tests.unit.records.support import flow_of as flow
 from tests.unit.records.support import gradient_flow as sample
 from workbench.experiment import Experiment, RunError
 from workbench.experiment.flow_figure import flow_figure
 from workbench.metrics import attach, observer, pictures
 from workbench.metrics.flow import draw_flow
-from workbench.records import FlowRow, GradientFlow
+from workbench.records import GradientFlow
 
 Read = Callable[[Path], EventAccumulator]
 TAG = "train/gradient_flow"
 VIOLET = np.array([0x43, 0x1C, 0x99]) / 255
-
-
-def flow(norms: list[list[float]], labels: list[str] | None = None) -> GradientFlow:
-    names = labels or [f"block{at}" for at in range(len(norms))]
-    rows = [
-        FlowRow(path=name, label=name, cls="Block", num_modules=1, num_parameters=1)
-        for name in names
-    ]
-    steps = np.arange(1, len(norms[0]) + 1)
-    return dataclasses.replace(sample(), rows=tuple(rows), step=steps, norm=np.ravel(norms))
 
 
 def pixels(record: GradientFlow) -> np.ndarray:

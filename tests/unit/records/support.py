@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -281,6 +282,15 @@ def gradient_flow() -> GradientFlow:
         step=np.array([1, 5, 9]),
         norm=np.array([0.5, np.inf, 0.0, -1.0, np.nan, 2.5]),
     )
+
+
+def flow_of(norms: Sequence[Sequence[float]], labels: Sequence[str] = ()) -> GradientFlow:
+    """One with these norms, a row a module and a column a step."""
+    names = labels or [f"block{at}" for at in range(len(norms))]
+    rows = tuple(_flow_row(name, 1) for name in names)
+    steps = np.arange(1, len(norms[0]) + 1)
+    found = dataclasses.replace(gradient_flow(), rows=rows, step=steps, norm=np.ravel(norms))
+    return dataclasses.replace(found, total_sampled=len(steps), notes=())
 
 
 def _flow_row(path: str, count: int) -> FlowRow:
