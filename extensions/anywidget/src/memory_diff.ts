@@ -1,6 +1,7 @@
 /** The diff of two memory records as a widget: the model carries the bytes of both, or an error. */
 import { MEMORY_RECORD, readRecordAs } from '@torch-workbench/records';
 import type { MemoryRecord } from '@torch-workbench/records';
+import { messageOf } from '@torch-workbench/views';
 import { mount, type MemoryDiffState } from '@torch-workbench/views/memory-diff';
 import type { RenderProps } from './adapters/host';
 
@@ -19,7 +20,7 @@ function render({ model, el }: RenderProps): () => void {
     try {
       return { a: read('a'), b: read('b'), error };
     } catch (reason) {
-      const said = reason instanceof Error ? reason.message : String(reason);
+      const said = messageOf(reason);
       return { a: null, b: null, error: said };
     }
   };

@@ -1,5 +1,6 @@
 import { Notification } from '@jupyterlab/apputils';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { messageOf } from '@torch-workbench/views';
 
 type Execute<T> = (args: ReadonlyPartialJSONObject) => Promise<T>;
 
@@ -17,5 +18,5 @@ export function reporting<T>(execute: Execute<T>): Execute<T | undefined> {
 
 /** Shows an error's sentence as a notification. */
 export function report(error: unknown): void {
-  Notification.error(error instanceof Error ? error.message : String(error), { autoClose: 8000 });
+  Notification.error(messageOf(error), { autoClose: 8000 });
 }

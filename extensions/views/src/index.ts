@@ -1,5 +1,7 @@
+export { messageOf } from './errors';
 export { age, bytes, count, oneLine, short } from './format';
 export * from './kernel';
 export * from './panel';
+export { remember, remembered } from './remembered';
 export * from './side';
 export * from './store';

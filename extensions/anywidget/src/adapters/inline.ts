@@ -4,6 +4,7 @@
  * one is opened, because a panel that carried them all would be too heavy for a notebook with many.
  */
 import type { InlineView, KernelStore, OpenRequest } from '@torch-workbench/views';
+import { messageOf } from '@torch-workbench/views';
 import { bundleOf, type Bundle } from './bundle';
 import type { WidgetModel } from './host';
 import { adoptStyle } from './style';
@@ -24,7 +25,7 @@ export function inlineView(model: WidgetModel, store: KernelStore): InlineView {
         unmount = module.default.render({ model: recordModel(model, bytes, ask), el: host });
       })
       .catch((error: unknown) => {
-        const reason = error instanceof Error ? error.message : String(error);
+        const reason = messageOf(error);
         const call = `wb.${request.kind}(…)`;
         host.textContent = `${reason}. In a cell, ${call} shows the same view.`;
       });
@@ -78,7 +79,7 @@ export function recordModel(panel: WidgetModel, bytes: ArrayBuffer, ask: Ask): W
       if (type !== 'ask') return panel.send(content);
       ask(question).then(
         (found) => answer(id, { answer: found }),
-        (error: unknown) => answer(id, { error: error instanceof Error ? error.message : error }),
+        (error: unknown) => answer(id, { error: messageOf(error) }),
       );
     },
   };

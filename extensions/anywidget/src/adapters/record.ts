@@ -1,5 +1,6 @@
 /** A widget model with the traits `record` (bytes) and `error`, as the store of a record's view. */
 import type { Store } from '@torch-workbench/views';
+import { messageOf } from '@torch-workbench/views';
 import type { RenderProps } from './host';
 
 interface State<R> {
@@ -19,7 +20,7 @@ export function recordStore<R>(
     try {
       return { record: read(bytes), error };
     } catch (reason) {
-      return { record: null, error: reason instanceof Error ? reason.message : String(reason) };
+      return { record: null, error: messageOf(reason) };
     }
   };
   let state = load();

@@ -4,6 +4,7 @@ import type { Menu } from '@lumino/widgets';
 import { age, count } from '@torch-workbench/views';
 import type { Slots } from '@torch-workbench/views/graph';
 import { CommandIDs } from '../tokens';
+import { barButton } from './bar-button';
 import type { CaptureView } from './capture';
 import { exportButton } from './export-menu';
 import { MenuButton } from './menu-button';
@@ -21,11 +22,9 @@ export class CaptureBar {
     this.compare.say(trans.__('Compare'));
     this.note.className = 'jp-Workbench-gone';
     this.note.setAttribute('role', 'status');
-    this.swap = document.createElement('button');
-    this.swap.type = 'button';
-    this.swap.className = 'wv-btn';
-    this.swap.append(trans.__('Swap A and B'), key('X'));
-    this.swap.addEventListener('click', () => void commands.execute(CommandIDs.swapSides));
+    const swap = (): void => void commands.execute(CommandIDs.swapSides);
+    this.swap = barButton(trans.__('Swap A and B'), '', swap);
+    this.swap.append(key('X'));
   }
 
   get slots(): Slots {

@@ -5,6 +5,7 @@ import { UUID } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import { type ISignal, Signal } from '@lumino/signaling';
 import type { CaptureInfo, CaptureKind } from '@torch-workbench/records';
+import { messageOf } from '@torch-workbench/views';
 import type { Slots } from '@torch-workbench/views/graph';
 import { CAPTURE_ICONS } from '../icons';
 import type { PacedStore } from '../connection/paced';
@@ -197,7 +198,7 @@ export class CaptureView extends RecordPanel {
       }
     } catch (error) {
       if (!this.isDisposed) {
-        this.tell('error', error instanceof Error ? error.message : String(error), {
+        this.tell('error', messageOf(error), {
           label: this.trans.__('Try again'),
           run: () => this.look(),
         });

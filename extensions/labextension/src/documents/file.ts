@@ -1,7 +1,9 @@
 import { PathExt } from '@jupyterlab/coreutils';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type { Contents } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import { messageOf } from '@torch-workbench/views';
 import type { Slots } from '@torch-workbench/views/graph';
 import { exportButton } from './export-menu';
 import { stemOfFile } from './formats';
@@ -47,11 +49,17 @@ export class RecordFileView extends RecordPanel {
       this.draw(decode(this.context.model.toString()));
     } catch (error) {
       this.record.clear();
-      this.tell('error', error instanceof Error ? error.message : String(error));
+      this.tell('error', messageOf(error));
     }
   }
 
   private readonly exports: MenuButton;
+}
+
+/** The bytes of a record file, which is plain data that this page can read without a server. */
+export async function readHere(contents: Contents.IManager, path: string): Promise<ArrayBuffer> {
+  const options = { content: true, format: 'base64', type: 'file' } as const;
+  return decode(String((await contents.get(path, options)).content));
 }
 
 /** The contents service hands over binary files as base64, in lines. */

@@ -1,4 +1,5 @@
 import { GRADIENT_FLOW, readRecordAs } from '@torch-workbench/records';
+import { messageOf, remember, remembered } from '@torch-workbench/views';
 import { FlowFoot, FlowPieces } from '@torch-workbench/views/flow';
 import { report } from '../report';
 import type { CaptureView } from './capture';
@@ -17,7 +18,7 @@ export class CaptureFlow {
       open: this.open,
       onToggle: (open) => {
         this.open = open;
-        keepOpen(open);
+        remember(OPEN_KEY, open);
         this.update();
       },
       colour: (colours) => view.record.tell({ colours }),
@@ -85,7 +86,7 @@ export class CaptureFlow {
       this.tell({ record: pieces.record ?? this.last, error: null });
     } catch (error) {
       this.trained = trained;
-      this.tell({ error: error instanceof Error ? error.message : String(error) });
+      this.tell({ error: messageOf(error) });
     } finally {
       this.asked = performance.now();
       this.timer = 0;
@@ -114,7 +115,7 @@ export class CaptureFlow {
   private readonly pieces = new FlowPieces();
   private last: FlowPieces['record'] = null;
   private readonly observer: IntersectionObserver;
-  private open = wasOpen();
+  private open = remembered(OPEN_KEY) ?? true;
   private visible = false;
   private isDisposed = false;
   private timer = 0;
@@ -123,21 +124,4 @@ export class CaptureFlow {
   /** When it was last asked for, and how many steps had been trained then. */
   private asked = -Infinity;
   private trained: number | null = null;
-}
-
-/** Whether the strip was left open; a page that may keep nothing shows it. */
-function wasOpen(): boolean {
-  try {
-    return window.localStorage.getItem(OPEN_KEY) !== 'no';
-  } catch {
-    return true;
-  }
-}
-
-function keepOpen(open: boolean): void {
-  try {
-    window.localStorage.setItem(OPEN_KEY, open ? 'yes' : 'no');
-  } catch {
-    // Private windows may refuse; the strip then opens with every tab.
-  }
 }

@@ -1,10 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CaptureKind } from '@torch-workbench/records';
 
-/** What a kernel writes a capture as; `workbench/panel/exports.py` is its other end. */
-export type KernelFormat = 'svg' | 'png' | 'pdf' | 'dot' | 'json';
-
-/** A file that can be made of a record. */
+/** A file that can be made of a record; `workbench/panel/exports.py` makes those of a kernel. */
 export interface IFormat {
   id: string;
   /** Who makes it: the browser from what it shows, the kernel from the record, or nobody. */

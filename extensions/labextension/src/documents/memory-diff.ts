@@ -1,11 +1,13 @@
 import { UUID } from '@lumino/coreutils';
 import { Panel, Widget } from '@lumino/widgets';
 import { MEMORY_RECORD, readRecordAs } from '@torch-workbench/records';
+import { messageOf } from '@torch-workbench/views';
 import { csvOf, mount, type MemoryDiffState, Pair } from '@torch-workbench/views/memory-diff';
 import type { CommandRegistry } from '@lumino/commands';
 import { diffIcon } from '../icons';
 import { Notice } from '../notice';
 import { CommandIDs } from '../tokens';
+import { barButton } from './bar-button';
 import {
   folderOf,
   type ILoaded,
@@ -144,7 +146,7 @@ export class MemoryDiffTab extends Panel {
         run: () => void this.commands.execute('docmanager:open', { path: notebook }),
       });
     } else {
-      this.tell('error', error instanceof Error ? error.message : String(error), {
+      this.tell('error', messageOf(error), {
         label: trans.__('Try again'),
         run: () => void this.fetch(),
       });
@@ -153,13 +155,9 @@ export class MemoryDiffTab extends Panel {
 
   private saveButton(): HTMLElement {
     const { trans } = this.sources;
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.className = 'wv-btn';
-    button.textContent = trans.__('Save as CSV');
-    button.title = trans.__('Save all numbers, by category, module, line and stack, as a table');
-    button.addEventListener('click', () => void this.commands.execute(CommandIDs.saveMemoryDiff));
-    return button;
+    const title = trans.__('Save all numbers, by category, module, line and stack, as a table');
+    const save = (): void => void this.commands.execute(CommandIDs.saveMemoryDiff);
+    return barButton(trans.__('Save as CSV'), title, save);
   }
 
   private tell(...what: Parameters<Notice['tell']>): void {

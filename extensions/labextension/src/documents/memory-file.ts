@@ -5,13 +5,13 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
-import { bytes } from '@torch-workbench/views';
+import { bytes, messageOf } from '@torch-workbench/views';
 import type { Slots } from '@torch-workbench/views/graph';
 import { type Overview, OverviewView, type Stretch } from '@torch-workbench/views/overview';
 import { CommandIDs } from '../tokens';
 import { type IMemoryPart, isElsewhere, type WorkbenchServer } from '../server';
 import { exportButton } from './export-menu';
-import { decode } from './file';
+import { readHere } from './file';
 import { stemOfFile } from './formats';
 import { compareButton, deviceOf, MemoryParts } from './memory-parts';
 import type { MenuButton } from './menu-button';
@@ -204,23 +204,18 @@ export class MemoryFileView extends RecordPanel {
   private async fail(error: unknown, part: IMemoryPart): Promise<void> {
     if (isElsewhere(error) && this.file.endsWith('.safetensors')) {
       try {
-        return this.draw(await this.fetched());
+        // Nobody is asked then.
+        return this.draw(await readHere(this.contents, this.context.path));
       } catch (reason) {
         error = reason;
       }
     }
     if (!this.isDisposed) {
-      this.tell('error', error instanceof Error ? error.message : String(error), {
+      this.tell('error', messageOf(error), {
         label: this.trans.__('Try again'),
         run: () => void this.load(part),
       });
     }
-  }
-
-  /** A record is plain data, which this page can read as well; nobody is asked then. */
-  private async fetched(): Promise<ArrayBuffer> {
-    const options = { content: true, format: 'base64', type: 'file' } as const;
-    return decode(String((await this.contents.get(this.context.path, options)).content));
   }
 
   private hostOf(part: IMemoryPart): MemoryHost {

@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { count } from '@torch-workbench/views';
 import type { Overview } from '@torch-workbench/views/overview';
 import type { IMemoryPart } from '../server';
+import { barButton } from './bar-button';
 
 interface IEvents {
   device: (device: number) => void;
@@ -11,7 +12,7 @@ interface IEvents {
 /** Which device of a memory file is shown, and which stretch of it; nothing where there is one. */
 export class MemoryParts {
   readonly device = document.createElement('select');
-  private readonly stretch = document.createElement('button');
+  private readonly stretch: HTMLButtonElement;
 
   constructor(
     private readonly trans: TranslationBundle,
@@ -22,11 +23,9 @@ export class MemoryParts {
     this.device.title = trans.__('The file holds several devices');
     this.device.hidden = true;
     this.device.addEventListener('change', () => events.device(Number(this.device.value)));
-    this.stretch.type = 'button';
-    this.stretch.className = 'wv-btn';
-    this.stretch.title = trans.__('Choose another stretch of the recording');
+    const title = trans.__('Choose another stretch of the recording');
+    this.stretch = barButton('', title, () => events.stretch());
     this.stretch.hidden = true;
-    this.stretch.addEventListener('click', () => events.stretch());
   }
 
   get elements(): readonly HTMLElement[] {
@@ -61,11 +60,6 @@ export function deviceOf(seen: Overview | null): number | undefined {
 
 /** Chooses another file, and opens what differs. */
 export function compareButton(run: () => void, trans: TranslationBundle): HTMLButtonElement {
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.className = 'wv-btn';
-  button.textContent = trans.__('Compare with…');
-  button.title = trans.__('Open whose bytes differ at the peaks of this file and another');
-  button.addEventListener('click', run);
-  return button;
+  const title = trans.__('Open whose bytes differ at the peaks of this file and another');
+  return barButton(trans.__('Compare with…'), title, run);
 }

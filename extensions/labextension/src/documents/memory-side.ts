@@ -4,7 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { count } from '@torch-workbench/views';
 import type { IWorkbenchConnections } from '../tokens';
 import { type IMemoryPart, isElsewhere, type WorkbenchServer } from '../server';
-import { decode } from './file';
+import { readHere } from './file';
 import { stemOfFile } from './formats';
 import type { ICaptureName } from './label';
 import { deviceOf } from './memory-parts';
@@ -51,7 +51,7 @@ export class NotHereYet extends Error {
   }
 }
 
-export function isFile(side: IMemorySide): side is IFileSide {
+function isFile(side: IMemorySide): side is IFileSide {
   return 'path' in side;
 }
 
@@ -143,8 +143,7 @@ async function loadFile(
     if (!isElsewhere(error) || !name.endsWith('.safetensors')) {
       throw error;
     }
-    const options = { content: true, format: 'base64', type: 'file' } as const;
-    return { bytes: decode(String((await contents.get(path, options)).content)), name };
+    return { bytes: await readHere(contents, path), name };
   }
   throw new Error(trans.__('%1 cannot be read as one recording.', name));
 }

@@ -1,4 +1,5 @@
 import { PathExt } from '@jupyterlab/coreutils';
+import { messageOf } from '@torch-workbench/views';
 import { contentsPath } from '../documents/goto';
 import type { IRunSummary, WorkbenchServer } from '../server';
 import type { IConnection } from '../tokens';
@@ -57,7 +58,7 @@ export class RunsStore {
     try {
       next = { runs: await this.server.runs(root), error: null };
     } catch (error) {
-      next = { runs: [], error: error instanceof Error ? error.message : String(error) };
+      next = { runs: [], error: messageOf(error) };
     }
     if (root === this.state.root) {
       this.set({ ...next, loading: false });

@@ -5,7 +5,7 @@ import { IFrame } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import { Signal } from '@lumino/signaling';
 import { Panel } from '@lumino/widgets';
-import { oneLine } from '@torch-workbench/views';
+import { messageOf, oneLine } from '@torch-workbench/views';
 import type { IDashboard, WorkbenchServer } from '../server';
 import { Notice } from '../notice';
 import { tensorboardIcon } from '../icons';
@@ -168,7 +168,7 @@ export class TensorBoardPanel extends Panel {
   private fail(error: unknown): void {
     this.clear();
     this.enter('failed');
-    this.notice.tell('error', error instanceof Error ? error.message : String(error), {
+    this.notice.tell('error', messageOf(error), {
       label: this.trans.__('Try again'),
       run: () => void this.start(),
     });

@@ -32,7 +32,7 @@ export function blockedChoice(mode: ModeState): ModeChoice | undefined {
 }
 
 /** A shell command with a button that copies it. */
-export function commandRow(command: string): HTMLElement {
+function commandRow(command: string): HTMLElement {
   const code = h('code', { title: command }, command);
   const label = `Copy: ${command}`;
   const button = iconButton('copy', label, () => {

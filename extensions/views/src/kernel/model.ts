@@ -23,19 +23,6 @@ export interface Curve {
   readonly length: number;
 }
 
-/** The curves a kernel sends. */
-export type CurveName =
-  | 'train/loss'
-  | 'val/loss'
-  | 'train/accuracy'
-  | 'val/accuracy'
-  | 'memory/allocated'
-  | 'memory/reserved'
-  | 'memory/fragmentation'
-  | 'memory/allocated_peak'
-  | 'memory/resident'
-  | 'memory/resident_peak';
-
 /** All that is known of one experiment. */
 export interface ExperimentModel {
   readonly state: ExperimentState;

@@ -1,3 +1,4 @@
+import { messageOf } from '../errors';
 import type { Store } from '../store';
 import { Arrivals } from './arrivals';
 import {
@@ -240,8 +241,4 @@ export class KernelStore implements Store<KernelModel, Command> {
     this.model = model;
     for (const listener of [...this.listeners]) listener();
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -140,7 +140,7 @@ function totals(a: Side, b: Side): Row[] {
 }
 
 /** What makes A and B less alike than their numbers look. */
-export function cautions({ record: a }: Side, { record: b }: Side): Node[] {
+function cautions({ record: a }: Side, { record: b }: Side): Node[] {
   const said: string[] = [];
   if (a.device !== b.device) said.push(`A is on ${a.device}, B on ${b.device}.`);
   if (a.basis !== b.basis) said.push('They were not measured in the same way; see below.');

@@ -11,9 +11,9 @@ export type By = (typeof BY)[number];
 /** The group of a block. */
 export type Naming = (block: number) => string;
 
-export const NO_MODULE = 'no module known';
-export const NO_LINE = 'no line known';
-export const NO_STACK = 'no stack known';
+const NO_MODULE = 'no module known';
+const NO_LINE = 'no line known';
+const NO_STACK = 'no stack known';
 const LIBRARY = 'library code alone';
 /** Between calls, from the outermost in. */
 export const INTO = ' › ';

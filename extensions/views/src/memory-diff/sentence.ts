@@ -1,7 +1,7 @@
 /** What differs in one sentence, as `MemoryDiff.sentence` says it. */
 import { signedBytes } from '../diff/words';
 import { formatBytes } from '../graph/format';
-import type { MemoryColumns } from '../memory/series';
+import { hasModules } from '../memory/callers';
 import { changesOf } from './groups';
 import { causeOf } from './naming';
 import type { Side } from './side';
@@ -25,10 +25,4 @@ export function sentenceOf(a: Side, b: Side): string {
   const largest = ofA && ofB ? changesOf(ofA, ofB)[0] : undefined;
   if (!largest?.change) return `${head}; what they are made of is the same.`;
   return `${head}; the largest change is ${signedBytes(largest.change)} of ${largest.what}.`;
-}
-
-function hasModules(record: MemoryColumns): boolean {
-  for (let block = 0; block < record.block_module.length; block += 1)
-    if (record.strings[record.block_module[block] ?? 0]) return true;
-  return false;
 }

@@ -1,6 +1,5 @@
 /** One of the two recordings: its series, who lives at its peak, and what of it is lit. */
-import { Pyramid } from '../memory/pyramid';
-import type { ChartView, Warp } from '../memory/scale';
+import { showOnly, wholeView, type ChartView, type Warp } from '../memory/scale';
 import { readSeries, type MemoryColumns, type Series } from '../memory/series';
 import { blocksAtPeak } from './groups';
 import { namingOf, type By, type Naming } from './naming';
@@ -10,30 +9,12 @@ export class Side {
   readonly blocks: readonly number[];
   /** What its chart shows. */
   readonly view: ChartView;
-  private readonly highest: Pyramid;
   private readonly namings = new Map<By, Naming>();
 
   constructor(readonly record: MemoryColumns) {
     this.series = readSeries(record);
     this.blocks = blocksAtPeak(record);
-    this.highest = new Pyramid(this.series.total);
-    const { reserved } = this.series;
-    this.view = {
-      record,
-      series: this.series,
-      all: this.series,
-      highest: this.highest,
-      allHighest: this.highest,
-      reservedHighest: reserved ? new Pyramid(reserved) : null,
-      axis: 'events',
-      from: 0,
-      to: this.series.length - 1,
-      scrubber: -1,
-      hover: null,
-      brush: null,
-      hidden: new Set(),
-      filtered: false,
-    };
+    this.view = wholeView(record, this.series);
   }
 
   /** The most bytes that its chart has to show. */
@@ -56,13 +37,8 @@ export class Side {
 
   /** Lights the blocks of one group over the whole recording; null for none. */
   light(by: By, what: string | null): void {
-    const { view } = this;
     const naming = this.naming(by);
-    view.filtered = what !== null;
-    view.series =
-      what === null
-        ? this.series
-        : readSeries(this.record, (block: number) => naming(block) === what);
-    view.highest = what === null ? this.highest : new Pyramid(view.series.total);
+    const lit = (block: number): boolean => naming(block) === what;
+    showOnly(this.view, what === null ? null : readSeries(this.record, lit));
   }
 }

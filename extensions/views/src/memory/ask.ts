@@ -1,3 +1,4 @@
+import { messageOf } from '../errors';
 /** Questions, one at a time: of those asked meanwhile only the latest counts. */
 
 export type Ask = (question: object) => Promise<object>;
@@ -61,7 +62,7 @@ export class Asker<Q extends object, A> {
       const answer = this.read(await this.ask(question));
       if (number === this.number && !this.over) this.heard.answer(answer);
     } catch (reason) {
-      const sentence = reason instanceof Error ? reason.message : String(reason);
+      const sentence = messageOf(reason);
       if (number === this.number && !this.over) this.heard.error(sentence);
     }
   }

@@ -1,7 +1,7 @@
-/** Whether a record knows who asked for its memory. */
+/** What a record knows of who asked for its memory. */
 import type { MemoryColumns } from './series';
 
-/** Whether a record says who asked for its memory. */
+/** Whether there is a stack or a module to tell. */
 export function hasFlame(record: MemoryColumns): boolean {
   return record.call_parent.length > 0 || hasModules(record);
 }

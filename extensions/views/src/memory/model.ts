@@ -3,10 +3,9 @@ import { holdersAt, type Holders } from './blocks';
 import { matcher } from './filter';
 import { LiveBlocks } from './live';
 import { momentAt, type Moment } from './moment';
-import { Pyramid } from './pyramid';
 import { lastRefusal, refusalAt } from './refusals';
 import { rulesOf, type Rules } from './rules';
-import type { ChartView } from './scale';
+import { showOnly, wholeView, type ChartView } from './scale';
 import { readSeries, timeAt, type MemoryColumns, type Series } from './series';
 
 /** Rows of the list of holders; fewer while the scrubber moves. */
@@ -29,7 +28,6 @@ export class Model {
   query = '';
   within: Within | null = null;
   fits: (block: number) => boolean = () => true;
-  private readonly highest: Pyramid;
   private latest: Moment | null = null;
   private peak: Moment | null = null;
 
@@ -37,29 +35,16 @@ export class Model {
     this.series = readSeries(record);
     this.live = new LiveBlocks(record);
     this.rules = rulesOf(record);
-    this.highest = new Pyramid(this.series.total);
     this.hasSegments = record.segment_bytes.length > 0;
     const last = this.series.length - 1;
     const refused = lastRefusal(record);
+    const first = refused === null ? record.peak_event : (record.oom_event[refused] ?? 0);
     const clock = this.hasSegments && timeAt(record, last) > 0;
     this.view = {
-      record,
-      series: this.series,
-      all: this.series,
-      highest: this.highest,
-      allHighest: this.highest,
-      reservedHighest: this.series.reserved ? new Pyramid(this.series.reserved) : null,
+      ...wholeView(record, this.series),
       axis: clock ? 'time' : 'events',
-      from: 0,
-      to: last,
-      scrubber:
-        refused === null
-          ? Math.min(record.peak_event + 1, last)
-          : (record.oom_event[refused] ?? 0) + 1,
-      hover: null,
-      brush: null,
+      scrubber: Math.min(first + 1, last),
       hidden: this.hidden,
-      filtered: false,
     };
   }
 
@@ -69,11 +54,11 @@ export class Model {
     const { record, view, hidden } = this;
     const also = this.within?.fits ?? null;
     this.fits = matcher(record, { hidden, query, also });
-    view.filtered = this.query !== '' || also !== null;
-    view.series = view.filtered
-      ? readSeries(record, matcher(record, { hidden: NONE, query, also }))
-      : this.series;
-    view.highest = view.filtered ? new Pyramid(view.series.total) : this.highest;
+    const some = this.query !== '' || also !== null;
+    showOnly(
+      view,
+      some ? readSeries(record, matcher(record, { hidden: NONE, query, also })) : null,
+    );
   }
 
   /** The refused request that the scrubber stands at. */

@@ -1,4 +1,5 @@
 /** Parts of the view that are loaded when a person first opens them. */
+import { messageOf } from '../errors';
 import { button, h } from '../graph/dom';
 import { shorten } from '../graph/format';
 
@@ -12,7 +13,7 @@ export interface Parts {
 
 /** What is said in place of a part that did not come. */
 export function unloaded(name: string, reason: unknown): string {
-  const why = reason instanceof Error ? reason.message : String(reason);
+  const why = messageOf(reason);
   return `"${name}" could not be loaded: ${why}`;
 }
 

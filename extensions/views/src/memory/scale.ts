@@ -1,5 +1,5 @@
 /** What part of a recording the chart shows, and where a position lies in it. */
-import type { Pyramid } from './pyramid';
+import { Pyramid } from './pyramid';
 import { timeAt, type MemoryColumns, type Series } from './series';
 
 export const LEFT = 72;
@@ -35,6 +35,34 @@ export interface ChartView {
   warp?: Warp | null;
   /** The scale of bytes shows so much at least, so that two charts have one. */
   least?: number;
+}
+
+/** A recording shown whole and event by event. */
+export function wholeView(record: MemoryColumns, series: Series): ChartView {
+  const highest = new Pyramid(series.total);
+  return {
+    record,
+    series,
+    all: series,
+    highest,
+    allHighest: highest,
+    reservedHighest: series.reserved ? new Pyramid(series.reserved) : null,
+    axis: 'events',
+    from: 0,
+    to: series.length - 1,
+    scrubber: -1,
+    hover: null,
+    brush: null,
+    hidden: new Set(),
+    filtered: false,
+  };
+}
+
+/** Shows the series of some blocks over that of all; null shows all alone again. */
+export function showOnly(view: ChartView, some: Series | null): void {
+  view.filtered = some !== null;
+  view.series = some ?? view.all;
+  view.highest = some ? new Pyramid(some.total) : view.allHighest;
 }
 
 /** Positions, and where each lies, from 0 to 1, on an axis that two recordings share. */
@@ -89,7 +117,7 @@ export function positionAt(view: Span, width: number, x: number): number {
 }
 
 /** The last position that is not after a place on the axis. */
-export function lastBefore(view: Span, place: number): number {
+function lastBefore(view: Span, place: number): number {
   let low = view.from;
   let high = view.to;
   while (low < high) {

@@ -2,7 +2,7 @@
 import { h } from '../graph/dom';
 import type { Ask } from './ask';
 import { isExact } from './certificate';
-import { remember, remembered } from './remembered';
+import { remember, remembered } from '../remembered';
 import { lastRefusal } from './refusals';
 import type { Failure } from './scale';
 import type { Model } from './model';

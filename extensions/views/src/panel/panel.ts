@@ -1,4 +1,5 @@
 import type { Dispose, Store } from '../store';
+import { messageOf } from '../errors';
 import type { ModeActions } from '../controls/segments';
 import { Popover } from '../controls/popover';
 import { h, perFrame, setAttr, setShown } from '../dom';
@@ -150,7 +151,7 @@ class Panel implements PanelContext {
       this.fail('');
       return true;
     } catch (error) {
-      this.fail(error instanceof Error ? error.message : String(error));
+      this.fail(messageOf(error));
       return false;
     }
   }

@@ -1,13 +1,14 @@
 import type { CaptureInfo } from '@torch-workbench/records';
 import { iconButton } from '../controls/button';
 import { roving, setStop } from '../controls/roving';
-import { h, perFrame, setAttr, setShown, setText } from '../dom';
+import { h, setAttr, setShown, setText } from '../dom';
 import { age, bytes, count, oneLine } from '../format';
 import { icon } from '../icons';
 import type { Command, KernelModel } from '../kernel';
 import type { OpenRequest } from '../panel/context';
 import type { Dispose, Store } from '../store';
 import type { OfExperiment } from './modes';
+import { drawOn, Rows } from './rows';
 
 /** Ages move on without a message of the kernel. */
 const AGE_MS = 5_000;
@@ -25,7 +26,6 @@ export function mountCaptures(
   const empty = h('p', { class: 'wb-side-empty' }, 'No step has been captured yet.');
   const frame = h('div', { class: 'wb wb-list' }, list, empty);
   el.append(frame);
-  const rows = new Map<string, CaptureRow>();
   const buttons = (): HTMLElement[] => [...list.querySelectorAll<HTMLElement>('button')];
   roving(list, buttons);
   const ask = (what: Omit<OpenRequest, 'experiment'>): void => {
@@ -33,33 +33,22 @@ export function mountCaptures(
     const init = { detail, bubbles: true, cancelable: true, composed: true };
     frame.dispatchEvent(new CustomEvent('workbench:open', init));
   };
+  const rows = new Rows<CaptureInfo>(
+    list,
+    ({ id }) => id,
+    (capture) => new CaptureRow(capture, ask),
+  );
   const draw = (): void => {
     const held = store.get().experiments.get(experiment)?.state.captures ?? [];
     const captures = [...held].sort((a, b) => b.created_at - a.created_at);
-    const ids = new Set(captures.map((capture) => capture.id));
-    for (const [id, row] of rows) {
-      if (ids.has(id)) continue;
-      row.el.remove();
-      rows.delete(id);
-    }
-    for (const [i, capture] of captures.entries()) {
-      const row = rows.get(capture.id) ?? new CaptureRow(capture, ask);
-      rows.set(capture.id, row);
-      row.update(captures);
-      if (list.children[i] !== row.el) list.insertBefore(row.el, list.children[i] ?? null);
-    }
+    rows.show(captures);
     setShown(empty, captures.length === 0);
     const [first] = buttons();
     if (first && !list.contains(document.activeElement)) setStop(buttons(), first);
   };
-  const frames = perFrame(draw);
-  const timer = setInterval(frames.ask, AGE_MS);
-  const unsubscribe = store.subscribe(frames.ask);
-  draw();
+  const end = drawOn(store, AGE_MS, draw);
   return () => {
-    unsubscribe();
-    frames.cancel();
-    clearInterval(timer);
+    end();
     frame.remove();
   };
 }
@@ -93,7 +82,7 @@ class CaptureRow {
   }
 
   /** `all` is what the experiment holds, newest first. */
-  update(all: readonly CaptureInfo[]): void {
+  update(_: CaptureInfo, all: readonly CaptureInfo[]): void {
     setText(this.ago, `${age(Date.now() / 1000, this.capture.created_at)} ago`);
     const { kind } = this.capture;
     const before = kind === 'diff' ? undefined : oneBefore(all, this.capture);

@@ -1,3 +1,4 @@
+import { messageOf } from '../errors';
 import { Popover } from '../controls/popover';
 import { Segments, type ModeActions } from '../controls/segments';
 import { h, perFrame, setAttr, setShown, setText } from '../dom';
@@ -27,7 +28,7 @@ export function mountModes(
       setShown(error, false);
       return true;
     } catch (reason) {
-      setText(error, reason instanceof Error ? reason.message : String(reason));
+      setText(error, messageOf(reason));
       setShown(error, true);
       return false;
     }

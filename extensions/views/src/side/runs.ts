@@ -1,10 +1,11 @@
 import type { RunSummary } from '@torch-workbench/records';
 import { iconButton } from '../controls/button';
 import { Chip } from '../controls/chip';
-import { h, perFrame, setAttr, setText } from '../dom';
+import { h, setAttr, setText } from '../dom';
 import { age, oneLine, percent } from '../format';
 import { icon } from '../icons';
 import type { Dispose, Store } from '../store';
+import { drawOn, Rows } from './rows';
 
 export interface RunsModel {
   readonly runs: readonly RunSummary[];
@@ -47,7 +48,11 @@ export function mountRuns(
   const table = h('table', { class: 'wb-runs' }, widths, h('thead', {}, head), body);
   const frame = h('div', { class: 'wb wb-list' }, table);
   el.append(frame);
-  const rows = new Map<string, RunRow>();
+  const rows = new Rows<RunSummary>(
+    body,
+    ({ path }) => path,
+    () => new RunRow(options),
+  );
   const titles = COLUMNS.map((column) => {
     const title = h('button', { type: 'button' }, column.label);
     title.addEventListener('click', () => {
@@ -65,28 +70,11 @@ export function mountRuns(
       title.querySelector('svg')?.remove();
       if (on) title.append(icon('ascending', 12));
     }
-    const runs = sorted(store.get().runs, sort);
-    const paths = new Set(runs.map((run) => run.path));
-    for (const [path, row] of rows) {
-      if (paths.has(path)) continue;
-      row.el.remove();
-      rows.delete(path);
-    }
-    for (const [i, run] of runs.entries()) {
-      const row = rows.get(run.path) ?? new RunRow(options);
-      rows.set(run.path, row);
-      row.update(run);
-      if (body.children[i] !== row.el) body.insertBefore(row.el, body.children[i] ?? null);
-    }
+    rows.show(sorted(store.get().runs, sort));
   };
-  const frames = perFrame(draw);
-  const timer = setInterval(frames.ask, AGE_MS);
-  const unsubscribe = store.subscribe(frames.ask);
-  draw();
+  const end = drawOn(store, AGE_MS, draw);
   return () => {
-    unsubscribe();
-    frames.cancel();
-    clearInterval(timer);
+    end();
     frame.remove();
   };
 }

@@ -1,4 +1,5 @@
 /** What is in the row "What if?": controls, and what the allocator would do under them. */
+import { messageOf } from '../errors';
 import { h } from '../dom';
 import { link } from '../graph/dom';
 import { formatBytes, formatCount, shorten } from '../graph/format';
@@ -75,7 +76,7 @@ export class WhatIfBody {
     } catch (reason) {
       if (this.record !== record || this.ask !== ask) return;
       this.choice = null;
-      this.fail(reason instanceof Error ? reason.message : String(reason));
+      this.fail(messageOf(reason));
     }
   }
 
