@@ -8,6 +8,7 @@ finds.
 from __future__ import annotations
 
 import importlib.util
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,11 @@ FUZZ_S = 150
 @pytest.mark.parametrize("target", ["atheris_snapshots", "atheris_records"])
 def test_atheris_finds_nothing(target: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("atheris") is None:
-        pytest.skip("atheris is not installed: pip install atheris")
+        pytest.skip(
+            "atheris is not installed: `make fuzz` installs it where PyPI has a build, and this is "
+            f"{platform.python_implementation()} {platform.python_version()} on "
+            f"{platform.system()} {platform.machine()}"
+        )
     command = [
         sys.executable, "-m", f"tests.properties.{target}",
         f"-max_total_time={FUZZ_S}", "-len_control=0", f"-artifact_prefix={tmp_path}/",

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -132,11 +131,9 @@ def test_the_experiment_is_not_kept_alive_and_no_thread_stays(tmp_path: Path) ->
     del experiment
     gc.collect()
     assert gone() is None
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        if not [t for t in threading.enumerate() if t.name == "workbench-writer"]:
-            break
-        time.sleep(0.01)
+    for thread in threading.enumerate():
+        if thread.name == "workbench-writer":
+            thread.join(5)
     assert not [t for t in threading.enumerate() if t.name == "workbench-writer"]
 
 

@@ -173,16 +173,18 @@ def test_only_scalars_are_gathered_and_only_after_the_first(
     """A first chart waits for nothing: not for more points, not for the summaries before it."""
     monkeypatch.setattr("workbench.metrics.writer._SCALARS_EVERY_S", 3600.0)
     written: list[int] = []
+    more = threading.Condition()
     append = EventFile.append
 
     def counted(self: EventFile, records: bytes) -> None:
         append(self, records)
-        written.append(len(records))
+        with more:
+            written.append(len(records))
+            more.notify_all()
 
     def wait_for(count: int) -> None:
-        deadline = time.monotonic() + 20
-        while len(written) < count and time.monotonic() < deadline:
-            time.sleep(0.005)
+        with more:
+            more.wait_for(lambda: len(written) >= count, timeout=20)
         assert len(written) == count
 
     monkeypatch.setattr(EventFile, "append", counted)
@@ -233,10 +235,9 @@ def test_the_thread_ends_with_the_run_and_comes_back_with_the_next_point(
     writer.write([make_series("train/loss", 1, 3)])
     assert threads() == ["workbench-writer"]
     writer.flush()
+    (thread,) = (one for one in threading.enumerate() if one.name == "workbench-writer")
     writer.finish()
-    deadline = time.monotonic() + 5
-    while threads() and time.monotonic() < deadline:
-        time.sleep(0.005)
+    thread.join(5)
     assert threads() == []
     writer.write([make_series("train/loss", 4, 3)])
     assert writer.close()

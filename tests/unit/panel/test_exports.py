@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
-import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,18 +26,20 @@ class Page:
 
     def __init__(self) -> None:
         self.received: list[tuple[dict[str, Any], bytes]] = []
+        self._more = threading.Condition()
 
     def __call__(self, data: dict[str, Any], buffers: Sequence[bytes] | None) -> None:
-        self.received.append((data, buffers[0] if buffers else b""))
+        with self._more:
+            self.received.append((data, buffers[0] if buffers else b""))
+            self._more.notify_all()
 
     def until(self, found: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], bytes]:
-        deadline = time.monotonic() + 60
-        while True:
-            for message in list(self.received):
-                if found(message[0]):
-                    return message
-            assert time.monotonic() < deadline, [data["type"] for data, _ in self.received]
-            time.sleep(0.01)
+        def wanted() -> list[tuple[dict[str, Any], bytes]]:
+            return [message for message in self.received if found(message[0])]
+
+        with self._more:
+            assert self._more.wait_for(wanted, 60), [data["type"] for data, _ in self.received]
+            return wanted()[0]
 
 
 def ask(hub: Hub, experiment: Experiment, request: str, **args: object) -> None:
@@ -136,13 +138,10 @@ def test_what_cannot_be_made_is_refused(
 def test_what_is_too_large_or_fails_becomes_one_sentence(
     captured: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[aside.Done] = []
+    made: queue.Queue[aside.Done] = queue.Queue()
     task = exports.export(captured, {"capture": newest(captured, "graph"), "format": "json"})
     monkeypatch.setattr(exports, "MAX_BYTES", 100)
-    aside.start(task, "page", "one", captured.id, made.append)
-    deadline = time.monotonic() + 60
-    while not made:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert made[0].answer is None
-    assert made[0].error.startswith("the JSON is 0 MiB and at most 0 MiB are sent to a browser")
+    aside.start(task, "page", "one", captured.id, made.put)
+    done = made.get(timeout=60)
+    assert done.answer is None
+    assert done.error.startswith("the JSON is 0 MiB and at most 0 MiB are sent to a browser")

@@ -79,12 +79,18 @@ def test_a_broken_client_does_not_silence_the_others(experiment: Experiment) -> 
     hub.disconnect("good")
 
 
-def test_the_hub_does_not_keep_an_experiment_alive(experiment: Experiment) -> None:
+def followed(experiment: Experiment) -> tuple[Hub, Wire, Experiment]:
+    """A hub, who listens to it, and one more experiment that it publishes."""
     hub, wire = Hub(), Wire()
     other = Experiment(experiment.model, experiment_data(), name="short", runs=experiment.path)
     hub.add(other)
     hub.connect("a", wire)
     eventually(lambda: wire.of("curves"))
+    return hub, wire, other
+
+
+def test_the_hub_does_not_keep_an_experiment_alive(experiment: Experiment) -> None:
+    hub, wire, other = followed(experiment)
     key, gone = other.id, weakref.ref(other)
     del other
     gc.collect()
@@ -94,11 +100,7 @@ def test_the_hub_does_not_keep_an_experiment_alive(experiment: Experiment) -> No
 
 
 def test_a_closed_experiment_leaves_every_view(experiment: Experiment) -> None:
-    hub, wire = Hub(), Wire()
-    other = Experiment(experiment.model, experiment_data(), name="short", runs=experiment.path)
-    hub.add(other)
-    hub.connect("a", wire)
-    eventually(lambda: wire.of("curves"))
+    hub, wire, other = followed(experiment)
     other.close()
     eventually(lambda: [m["experiment"] for m in wire.of("removed")] == [other.id])
     late = Wire()
@@ -141,15 +143,17 @@ def test_a_model_that_cannot_be_described_does_not_end_the_panel(
 ) -> None:
     hub, wire = Hub(), Wire()
     hub.add(experiment)
+    asked = threading.Event()
     with monkeypatch.context() as patched:
 
         def broken(_self: Experiment) -> None:
+            asked.set()
             raise RuntimeError("dictionary changed size during iteration")
 
         patched.setattr(Experiment, "facts", broken)
         hub.connect("a", wire)
         eventually(lambda: wire.of("hello"))
-        time.sleep(0.2)
+        assert asked.wait(20)
     experiment.learning_rate = 0.25
     eventually(lambda: any(m["state"]["learning_rate"] == 0.25 for m in wire.of("state")))
     hub.disconnect("a")
