@@ -7,7 +7,7 @@ import { Pyramid } from '../src/memory/pyramid';
 import { releasesOf } from '../src/memory/releases';
 import { readRules } from '../src/memory/rules';
 import { columnsOf, positionAt, xOf, type ChartView } from '../src/memory/scale';
-import { segmentRows } from '../src/memory/segment-table';
+import { segmentRows, SegmentTable } from '../src/memory/segment-table';
 import { isLive, readSeries, type MemoryColumns } from '../src/memory/series';
 import { partsOfSplit, sumOf } from '../src/memory/split-bar';
 import {
@@ -172,6 +172,16 @@ describe('the allocator at a moment', () => {
     expect([own.otherPool, own.releasable]).toEqual([2 * MIB, 0]);
   });
 
+  it('gives nothing of a private pool back, in the table as in the bar', () => {
+    const pool = { ...CUDA, segment_private: [0, 1] };
+    const moment = momentAt(pool, new LiveBlocks(pool), 4, readRules(''));
+    const small = segmentRows(pool, moment).find(({ name }) => name === 'Small pool');
+    expect(small).toMatchObject({ empty: 1, pinned: 0, kept: 2 * MIB, releasable: 0 });
+    const table = new SegmentTable();
+    table.show(pool, moment);
+    expect(table.element.textContent).toContain('Free, private pool');
+  });
+
   it('joins the ranges of an expandable segment, whose empty pages can be given back', () => {
     const record = {
       ...CUDA,
@@ -203,7 +213,7 @@ describe('the allocator at a moment', () => {
       ['Small pool', 1],
     ]);
     const sum = rows.reduce(
-      (all, { pinned, releasable, used }) => all + pinned + releasable + used,
+      (all, { pinned, kept, releasable, used }) => all + pinned + kept + releasable + used,
       0,
     );
     expect(sum).toBe(moment.split.reserved);

@@ -7,7 +7,7 @@ import { BOTTOM, LEFT, PHASES, positionAt, RIGHT, xOf } from '../memory/scale';
 import { phaseAt } from '../memory/series';
 import { paintTimeline, type Frame, type Height } from '../memory/timeline';
 import { paintPeak, paintPhases, paintRefusals } from '../memory/timeline-marks';
-import { label, widthOf } from '../memory/timeline-pen';
+import { beside, label } from '../memory/timeline-pen';
 import type { Side } from './side';
 
 /** Height of the strip where a recording has ended, in pixels. */
@@ -96,12 +96,13 @@ export class SideChart {
       this.stale = true;
     }
     this.patterns ??= patternsOf(context, palette);
-    const frame: Frame = { context, palette, patterns: this.patterns, width, height };
+    const { patterns } = this;
+    const frame: Frame = { context, palette, patterns, width, height, labels: [] };
     if (this.stale) this.paint(frame, side, ratio);
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.drawImage(this.ground, 0, 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.paintCursor(frame, side);
+    this.paintCursor({ ...frame, labels: [] }, side);
   }
 
   private paint(frame: Frame, side: Side, ratio: number): void {
@@ -137,8 +138,7 @@ export class SideChart {
     const lit = formatBytes(view.series.total[position] ?? 0);
     const rest = view.filtered ? `${lit} of it lit` : phaseAt(side.record, position - 1);
     const bold = formatBytes(series.total[position] ?? 0);
-    const room = widthOf(frame, bold, rest) + 12;
-    const left = x + room + RIGHT > width ? x - room : x + 10;
+    const [left] = beside(frame, bold, [rest], x, 10);
     context.textBaseline = 'middle';
     label(frame, bold, rest, left, Math.min(height - BOTTOM - 10, level + 14), palette.ink);
   }

@@ -59,10 +59,12 @@ export const STYLE = scoped(
 .wv-inspector th:nth-child(2),.wv-inspector th:nth-child(3){width:61px}.wv-inspector th:nth-child(4){width:80px}
 .wv-lines{margin:0;padding-left:20px}.wv-lines li{margin-bottom:4px;overflow-wrap:anywhere}.wv-lines .wv-mono{display:block;color:$ink2}
 .wv-view[data-size=medium] .wv-inspector,.wv-view[data-size=narrow] .wv-inspector{position:absolute;right:0;top:0;bottom:0;width:min(304px,88%);z-index:2;box-shadow:$shadow}
-.wv-view:not([data-size=wide]) .wv-bar{flex-wrap:wrap;padding:5px 8px}
+.wv-view:not([data-size=wide]) .wv-bar{flex-wrap:wrap;padding:5px 8px}.wv-view[data-size=narrow] .wv-bar{gap:6px}.wv-view[data-size=narrow] .wv-find{flex:1 1 92px}.wv-view[data-size=narrow] .wv-bar>.wv-space{display:none}
 .wv-view:not([data-size=wide]) .wv-bar kbd{display:none}
 .wv-view[data-size=narrow] .wv-label,.wv-view[data-size=narrow] .wv-keys{display:none}
 .wv-view[data-size=narrow] .wv-diffs td:nth-child(n+6),.wv-view[data-size=narrow] .wv-diffs th:nth-child(n+6){display:none}
 .wv-view[data-size=narrow] .wv-head span{display:none}
+.wv-view[data-size=narrow] .wv-diffs th,.wv-view[data-size=narrow] .wv-diffs td{padding-left:8px}
+.wv-view[data-size=narrow] .wv-barcell{width:12%;min-width:40px}.wv-view[data-size=narrow] .wv-delta{min-width:30px}
 `,
 );

@@ -74,7 +74,8 @@ export class Chart {
     if (element.width !== size[0] || element.height !== size[1])
       [element.width, element.height] = size;
     this.patterns ??= patternsOf(context, palette);
-    const frame = { context, palette, patterns: this.patterns, width, height };
+    const { patterns } = this;
+    const frame = { context, palette, patterns, width, height, labels: [] };
     const key = [...size, view.from, view.to, view.axis, ...view.hidden].join();
     if (key !== this.drawn) {
       this.drawn = key;

@@ -14,7 +14,7 @@ export const DETAILS_STYLE = `
 .wv-best tr:first-child th,.wv-best td:first-child{box-shadow:inset 3px 0 $good}
 .wv-best tr>:first-child{padding-left:10px!important}.wv-best tr>:last-child{padding-right:8px!important}
 .wv-cheapest{display:block;color:$good;font-weight:400}
-.wv-prediction dd{white-space:normal!important;overflow-wrap:anywhere}
+.wv-prediction .wv-kv{column-gap:6px}.wv-prediction dd{white-space:normal!important;overflow-wrap:anywhere}
 .wv-view .wv-lanes{margin-bottom:8px}.wv-view .wv-lanes td:nth-child(2){width:99%;min-width:70px;max-width:none;overflow:visible;padding-left:10px}
 .wv-lane{position:relative;height:10px}
 .wv-lane i{position:absolute;top:0;bottom:0;min-width:1px}

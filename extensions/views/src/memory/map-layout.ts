@@ -44,7 +44,7 @@ export interface Piece {
 }
 
 export interface Pill {
-  text: { count: number; fullness: Fullness; category: number };
+  text: { count: number; fullness: Fullness; category: number; pool: number };
   x: number;
   y: number;
 }
@@ -240,7 +240,12 @@ class Runs {
     const rows = Math.round((row.y - this.first) / (row.strip + GAP)) + 1;
     if (last && rows >= PILL_ROWS && fullnessOf(last) !== 'partly')
       this.pills.push({
-        text: { count: this.count, fullness: fullnessOf(last), category: mainCategory(last) },
+        text: {
+          count: this.count,
+          fullness: fullnessOf(last),
+          category: mainCategory(last),
+          pool: last.pool,
+        },
         x: MAP_LEFT + row.room / 2,
         y: (this.first + row.y + row.strip) / 2,
       });

@@ -1,10 +1,10 @@
 /** Draws the segment map, and the one segment that the lens shows. */
-import { formatBytes, formatCount } from '../graph/format';
+import { formatBytes, formatCount, plural } from '../graph/format';
 import { fitText } from '../graph/text';
 import type { Palette } from '../graph/theme';
 import type { Group, Section } from './map-groups';
 import { MAP_LEFT, type MapLayout, type Piece } from './map-layout';
-import { isPending, partsOf, type Segment } from './moment';
+import { isPending, isReleasable, partsOf, type Segment } from './moment';
 import type { Patterns } from './patterns';
 import type { Rules } from './rules';
 import { CATEGORIES, categoryLabel, type MemoryColumns } from './series';
@@ -31,12 +31,13 @@ export function paintMap(brush: Brush, layout: MapLayout): void {
     paintSection(brush, section, layout);
     for (const group of section.groups) {
       paintLabel(brush, group, section);
-      if (group.bar) paintBar(brush, group, group.bar, layout);
+      if (group.bar) paintBar(brush, group, group.bar, layout, section.pool !== 0);
     }
   }
   for (const piece of layout.pieces) paintPiece(brush, piece, layout.strip);
   for (const { text, x, y } of layout.pills) {
-    const kind = text.fullness === 'full' ? categoryLabel(text.category) : 'releasable';
+    const free = text.pool === 0 ? 'releasable' : 'kept by its pool';
+    const kind = text.fullness === 'full' ? categoryLabel(text.category) : free;
     paintPill(brush, `${formatCount(text.count)} ${text.fullness}, ${kind}`, x, y);
   }
 }
@@ -54,7 +55,7 @@ function paintSection({ context, palette }: Brush, section: Section, layout: Map
   context.fillText(title, LABEL_X, middle);
   const used = Math.max(MAP_LEFT, LABEL_X + context.measureText(title).width + 10);
   const bytes = section.segments.reduce((sum, segment) => sum + segment.bytes, 0);
-  const note = `${formatCount(section.segments.length)} segments, ${formatBytes(bytes)}`;
+  const note = `${plural(section.segments.length, 'segment')}, ${formatBytes(bytes)}`;
   const how = section.small ? '' : ', by segment size; inside a size full, partly free, empty';
   context.font = `11px ${palette.font}`;
   context.fillStyle = palette.ink2;
@@ -90,7 +91,7 @@ function paintLabel({ context, palette }: Brush, group: Group, section: Section)
 }
 
 /** `stream 0`, or the handle that a stream is known by. */
-export function streamName(stream: number): string {
+function streamName(stream: number): string {
   return stream === 0 ? 'stream 0' : `stream 0x${stream.toString(16)}`;
 }
 
@@ -99,11 +100,17 @@ function shortSize(bytes: number): string {
 }
 
 /** One bar for a size whose strips are too narrow: full, partly used and empty, by bytes. */
-function paintBar(brush: Brush, group: Group, bar: readonly number[], layout: MapLayout): void {
+function paintBar(
+  brush: Brush,
+  group: Group,
+  bar: readonly number[],
+  layout: MapLayout,
+  kept: boolean,
+): void {
   const { context, palette, patterns } = brush;
   const total = bar.reduce((sum, bytes) => sum + bytes, 0);
   const room = Math.min(layout.width - MAP_LEFT - 18, Math.max(24, total / layout.bytesPerPixel));
-  const fills = [palette.ink2, patterns.pinned, patterns.free];
+  const fills = [palette.ink2, patterns.pinned, kept ? patterns.pinned : patterns.free];
   let x = MAP_LEFT;
   bar.forEach((bytes, index) => {
     const width = (bytes / Math.max(1, total)) * room;
@@ -133,7 +140,7 @@ function paintPill({ context, palette }: Brush, text: string, x: number, y: numb
 export function paintPiece(brush: Brush, piece: Piece, height: number): void {
   const { context, palette, patterns } = brush;
   const { segment, x, y, width } = piece;
-  context.fillStyle = segment.used === 0 ? patterns.free : patterns.pinned;
+  context.fillStyle = isReleasable(segment) ? patterns.free : patterns.pinned;
   if (segment.used < segment.bytes) context.fillRect(x, y, width, height);
   paintBlocks(brush, piece, height);
   if (segment.used >= segment.bytes || width < 3) return;
@@ -147,7 +154,6 @@ export function paintPiece(brush: Brush, piece: Piece, height: number): void {
 function paintBlocks(brush: Brush, piece: Piece, height: number): void {
   const { context, palette, patterns, record } = brush;
   const right = piece.x + piece.width;
-  const surface = palette.token('--wb-surface');
   let drawn = piece.x;
   for (const block of piece.segment.blocks) {
     const [from, to] = placeOf(record, piece, block);
@@ -159,7 +165,7 @@ function paintBlocks(brush: Brush, piece: Piece, height: number): void {
     const left = Math.max(drawn, begin);
     const wide = Math.max(0.6, end - left);
     if (brush.fits && !brush.fits(block)) {
-      context.fillStyle = surface;
+      context.fillStyle = palette.token('--wb-surface');
       context.fillRect(left, piece.y, wide, height);
       context.globalAlpha = DIM;
     }

@@ -3,7 +3,7 @@ import { h } from '../graph/dom';
 import { formatBytes, formatCount, plural } from '../graph/format';
 import { titleOf as titleOfBlock } from './blocks';
 import type { MapLayout } from './map-layout';
-import type { Moment, Segment } from './moment';
+import { isReleasable, type Moment, type Segment } from './moment';
 import { categoryLabel, timeAt, type MemoryColumns } from './series';
 
 /** A block, or free memory where it is null. */
@@ -11,8 +11,9 @@ export function describe(record: MemoryColumns, segment: Segment, block: number 
   const free = segment.bytes - segment.used;
   const where = `in a segment of ${formatBytes(segment.bytes)}, ${plural(segment.blocks.length, 'block')}, ${formatBytes(free)} free`;
   if (block === null) {
-    const kind = segment.used > 0 ? 'Free, pinned by live blocks' : 'Free, releasable';
-    return [h('b', {}, kind), h('div', {}, where)];
+    const kept = segment.pool === 0 ? 'pinned by live blocks' : 'kept by its private pool';
+    const kind = isReleasable(segment) ? 'releasable' : kept;
+    return [h('b', {}, `Free, ${kind}`), h('div', {}, where)];
   }
   const bytes = record.block_bytes[block] ?? 0;
   const size = `${formatBytes(bytes)} · ${formatCount(bytes)} B · ${categoryLabel(record.block_category[block] ?? 6)}`;

@@ -190,7 +190,7 @@ function splitOf(
       split.slack += slack;
     }
     const free = segment.bytes - segment.used;
-    const releasable = segment.pool === 0 ? releasableOf(record, segment, rules) : 0;
+    const releasable = releasableOf(record, segment, rules);
     split.releasable += releasable;
     if (segment.pool !== 0) split.otherPool += free;
     else if (segment.stream !== main) split.otherStream += free - releasable;
@@ -200,7 +200,7 @@ function splitOf(
 }
 
 /** The stream to which most of the default pool belongs, over the whole recording. */
-export function mainStream(record: MemoryColumns): number {
+function mainStream(record: MemoryColumns): number {
   const bytes = new Map<number, number>();
   for (let row = 0; row < record.segment_bytes.length; row += 1) {
     if (record.segment_private[row] !== 0) continue;
@@ -213,8 +213,14 @@ export function mainStream(record: MemoryColumns): number {
   return main;
 }
 
+/** Whether `empty_cache()` would give a segment back; a private pool keeps its own while it lives. */
+export function isReleasable({ used, pool }: Segment): boolean {
+  return used === 0 && pool === 0;
+}
+
 /** Bytes an `empty_cache()` would give back: an empty segment, or the empty pages of an expandable one. */
 export function releasableOf(record: MemoryColumns, segment: Segment, rules: Rules): number {
+  if (segment.pool !== 0) return 0;
   if (segment.blocks.length === 0) return segment.bytes;
   if (!segment.expandable) return 0;
   const page = segment.small ? SMALL_PAGE : rules.largePage;

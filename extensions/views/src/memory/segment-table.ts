@@ -16,10 +16,10 @@ interface Row {
   reserved: number;
   categories: number[];
   pinned: number;
+  /** Free in private pools. */
+  kept: number;
   releasable: number;
   used: number;
-  /** Sizes first, largest on top, then the small pool. */
-  rank: number;
 }
 
 const LEAST = 3;
@@ -28,8 +28,7 @@ function rowOf(
   record: MemoryColumns,
   rules: Rules,
   name: string,
-  rank: number,
-  members: Segment[],
+  members: readonly Segment[],
 ): Row {
   const count = (kind: string): number => members.filter((one) => fullnessOf(one) === kind).length;
   const sum = (of: (segment: Segment) => number): number =>
@@ -37,22 +36,23 @@ function rowOf(
   const reserved = sum(({ bytes }) => bytes);
   const used = sum((one) => one.used);
   const releasable = sum((one) => releasableOf(record, one, rules));
+  const kept = sum(({ pool, bytes, used: taken }) => (pool === 0 ? 0 : bytes - taken));
   return {
     name,
-    rank,
     segments: members.length,
     full: count('full'),
     partly: count('partly'),
     empty: count('empty'),
     reserved,
     categories: CATEGORIES.map((_, category) => sum((one) => one.categories[category] ?? 0)),
-    pinned: reserved - used - releasable,
+    pinned: reserved - used - kept - releasable,
+    kept,
     releasable,
     used,
   };
 }
 
-/** A row for each segment size, one for the rest, one for the small pool. */
+/** A row for each segment size, the largest first, one for the rest, one for the small pool. */
 export function segmentRows(record: MemoryColumns, moment: Moment): Row[] {
   const bySize = new Map<number, Segment[]>();
   const small: Segment[] = [];
@@ -64,10 +64,9 @@ export function segmentRows(record: MemoryColumns, moment: Moment): Row[] {
   const rest: Segment[] = [];
   for (const [bytes, members] of [...bySize].sort((a, b) => b[0] - a[0]))
     if (members.length < LEAST && bySize.size > 6) rest.push(...members);
-    else
-      rows.push(rowOf(record, rules, formatBytes(bytes).replace('.0 ', ' '), rows.length, members));
-  if (rest.length > 0) rows.push(rowOf(record, rules, 'Other sizes', rows.length, rest));
-  if (small.length > 0) rows.push(rowOf(record, rules, 'Small pool', rows.length, small));
+    else rows.push(rowOf(record, rules, formatBytes(bytes).replace('.0 ', ' '), members));
+  if (rest.length > 0) rows.push(rowOf(record, rules, 'Other sizes', rest));
+  if (small.length > 0) rows.push(rowOf(record, rules, 'Small pool', small));
   return rows;
 }
 
@@ -89,6 +88,7 @@ function columnsOf(moment: Moment): Column[] {
   const present = CATEGORIES.map((_, category) => category).filter((category) =>
     moment.segments.some(({ categories }) => (categories[category] ?? 0) > 0),
   );
+  const pools = moment.segments.some(({ pool }) => pool !== 0);
   return [
     plain('Segments', (row) => row.segments),
     plain('full', (row) => row.full),
@@ -100,6 +100,7 @@ function columnsOf(moment: Moment): Column[] {
       head: () => swatch(category),
     })),
     plain('Free, pinned', (row) => row.pinned, true),
+    ...(pools ? [plain('Free, private pool', (row) => row.kept, true)] : []),
     plain('Free, releasable', (row) => row.releasable, true),
     {
       ...plain('Used', (row) => row.used / Math.max(1, row.reserved)),
@@ -125,7 +126,7 @@ export class SegmentTable {
     };
     const head = h('tr', {}, h('th', { scope: 'col' }, 'Segment size'));
     for (const column of columns) head.append(this.heading(column, again));
-    const total = rowOf(record, moment.rules, 'All', 0, [...moment.segments]);
+    const total = rowOf(record, moment.rules, 'All', moment.segments);
     const body = h('tbody', {}, ...rows.map((row) => line(row, columns)));
     const foot = h('tfoot', {}, line(total, columns));
     const when = `Segments at ${timeAt(record, moment.position).toFixed(1)} ms, by size. A heading sorts.`;

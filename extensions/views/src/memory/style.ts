@@ -91,7 +91,8 @@ export const STYLE =
 .wv-inspector{width:336px;flex:none;border-left:1px solid var(--wb-line);overflow:auto;min-height:0;background:var(--wb-surface)}
 .wv-inspector ul{margin:0;padding-left:18px}
 .wv-view[data-size=medium] .wv-inspector,.wv-view[data-size=narrow] .wv-inspector{position:absolute;right:0;top:0;bottom:0;width:min(304px,88%);z-index:2;box-shadow:var(--wb-shadow)}
-.wv-view[data-size=narrow] .wv-bar{flex-wrap:wrap;padding:5px 8px}
+.wv-view[data-size=narrow] .wv-bar{flex-wrap:wrap;padding:5px 8px;gap:6px}.wv-view[data-size=narrow] .wv-find{flex:1 1 92px}.wv-view[data-size=narrow] .wv-bar>.wv-space{flex:none}
+.wv-view[data-size=narrow] .wv-holders td:nth-child(1){max-width:0;width:46%}.wv-view[data-size=narrow] .wv-holders td:nth-child(2){max-width:74px}
 .wv-view[data-size=medium] .wv-bar{flex-wrap:wrap;gap:6px}.wv-view[data-size=medium] .wv-title{flex:1 1 76px}
 .wv-view[data-size=medium] .wv-bar>.wv-space{flex:none}.wv-view[data-size=medium] .wv-find{flex:1 1 92px;max-width:228px}.wv-view[data-size=medium] .wv-find+.wv-btn{margin-left:auto}
 .wv-view[data-size=narrow] .wv-over{flex-wrap:wrap;row-gap:6px}.wv-view[data-size=narrow] .wv-peak{flex:1 1 100%}

@@ -2,7 +2,7 @@
 import { formatBytes } from '../graph/format';
 import { LEFT, PHASES, RIGHT, xOf, type ChartView } from './scale';
 import { xOfEvent, type Frame, type Height } from './timeline';
-import { cross, label, widthOf } from './timeline-pen';
+import { beside, cross, label } from './timeline-pen';
 
 /** Up to so many pixels there is room for one label at a height. */
 const NARROW = 560;
@@ -17,8 +17,8 @@ export function paintFailure(frame: Frame, view: ChartView, y: Height): void {
   const level = y(series[failure.event + 1] ?? 0);
   cross(frame, x, level, false);
   const rest = `predicted on ${failure.card}`;
-  const room = widthOf(frame, 'Out of memory', rest);
-  label(frame, 'Out of memory', rest, x - room - 14, level - 14, frame.palette.bad);
+  const [left, said] = beside(frame, 'Out of memory', [rest], x, 14);
+  label(frame, 'Out of memory', said, left, level - 14, frame.palette.bad);
 }
 
 /** What the card leaves the allocator: a line with its name, or where it lies above all else. */

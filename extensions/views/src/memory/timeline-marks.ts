@@ -4,7 +4,7 @@ import { fitText } from '../graph/text';
 import { BOTTOM, LEFT, PHASES, RIGHT, xOf, type ChartView } from './scale';
 import { timeAt } from './series';
 import { xOfEvent, type Frame, type Height } from './timeline';
-import { cross, label, widthOf } from './timeline-pen';
+import { beside, cross, label, widthOf } from './timeline-pen';
 import type { Release } from './releases';
 
 /** The lane of phases above the chart. */
@@ -63,16 +63,8 @@ export function paintPeak(frame: Frame, view: ChartView, y: Height): void {
   const between = high > low && low >= 0 ? `, ${formatBytes(low)} to ${formatBytes(high)}` : '';
   const reserved = `${formatBytes(record.reserved_bytes)} reserved${between}`;
   const held = cuda ? `${bytes} allocated, ${reserved}` : bytes;
-  const right = x > width * 0.6;
-  const room = widthOf(frame, 'Peak', held);
-  label(
-    frame,
-    'Peak',
-    held,
-    right ? x - room - 10 : x + 10,
-    Math.max(PHASES + 9, top - 5),
-    palette.ink,
-  );
+  const [left, said] = beside(frame, 'Peak', [held, bytes], x, 10);
+  label(frame, 'Peak', said, left, Math.max(PHASES + 9, top - 5), palette.ink);
 }
 
 /** ⟳ where segments were given back, one mark for those that went together. */
@@ -96,11 +88,11 @@ export function paintReleases(frame: Frame, view: ChartView, releases: readonly 
     context.lineTo(x + 4.5, y - 4.5);
     context.lineTo(x + 0.5, y - 1.5);
     context.fill();
-    const rest = `${plural(count, 'segment')}, ${formatBytes(bytes)}`;
-    const room = widthOf(frame, 'Released', rest);
-    const left = x + 12 + room > width - RIGHT - 12 ? x - 14 - room : x + 12;
-    label(frame, 'Released', rest, left, y, palette.ink);
-    taken = x + room + 24;
+    const segments = plural(count, 'segment');
+    const texts = [`${segments}, ${formatBytes(bytes)}`, segments];
+    const [left, said] = beside(frame, 'Released', texts, x, 12);
+    label(frame, 'Released', said, left, y, palette.ink);
+    taken = x + widthOf(frame, 'Released', said) + 24;
   }
 }
 
@@ -117,8 +109,10 @@ export function paintRefusals(frame: Frame, view: ChartView, y: Height): void {
     cross(frame, x, level, !record.is_predicted);
     const free = record.oom_free[row] ?? -1;
     const left = free < 0 ? '' : `, ${formatBytes(free)} free on the device`;
-    const asked = `${formatBytes(record.oom_bytes[row] ?? 0)} asked for${left}`;
-    label(frame, 'Out of memory', asked, x + 12, level + 15, palette.bad);
+    const asked = `${formatBytes(record.oom_bytes[row] ?? 0)} asked for`;
+    const room = widthOf(frame, 'Out of memory', asked + left);
+    const said = room < width - LEFT - RIGHT - 14 ? asked + left : asked;
+    label(frame, 'Out of memory', said, x + 12, level + 15, palette.bad);
     taken = x + 16;
   }
 }

@@ -5,6 +5,7 @@ import type { Fill, Patterns } from './patterns';
 import { BOTTOM, columnsOf, LEFT, niceTop, RIGHT, ticks, TOP, xOf, type ChartView } from './scale';
 import { CATEGORIES, timeAt } from './series';
 import { limitOf } from './timeline-limits';
+import type { Box } from './timeline-pen';
 
 export interface Frame {
   context: CanvasRenderingContext2D;
@@ -12,6 +13,8 @@ export interface Frame {
   patterns: Patterns;
   width: number;
   height: number;
+  /** Where labels stand already: none is written over another. */
+  labels: Box[];
 }
 
 /** y of a number of bytes. */

@@ -11,7 +11,7 @@ export const WHAT_IF_STYLE = `
 .wv-wi b{font-weight:600}
 .wv-wi-fits{color:$good}.wv-wi-out,.wv-wi-error{color:$bad}
 .wv-wi-body{display:flex;flex-wrap:wrap;gap:10px 32px;align-items:flex-start;padding-top:8px}
-.wv-wi-controls{flex:0 1 430px;display:grid;grid-template-columns:repeat(2,minmax(150px,1fr));gap:8px 20px;min-width:0}
+.wv-wi-controls{flex:1 1 430px;display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:8px 20px;min-width:0}
 .wv-wi-field{display:flex;flex-direction:column;gap:3px;min-width:0}
 .wv-wi-label{color:$ink2;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .wv-wi-label b{color:$ink}
@@ -29,16 +29,17 @@ export const WHAT_IF_STYLE = `
 .wv-wi-slide input{width:100%;margin:2px 0 0;accent-color:$sel;padding:0;background:none}
 .wv-wi-slide input:disabled{opacity:.5}
 .wv-wi-tick{position:absolute;bottom:0;width:2px;height:5px;margin-left:-1px;background:$ink}
-.wv-wi-plotbox{flex:1 1 460px;min-width:0;overflow-x:auto}
+.wv-wi-plotbox{flex:3 1 460px;min-width:0;overflow-x:auto}
 .wv-view .wv-wi-plot{font-size:12px}
 .wv-view .wv-wi-plot th,.wv-view .wv-wi-plot td{padding:0 0 0 14px;height:22px;max-width:none;overflow:visible}
-.wv-view .wv-wi-plot tbody th{color:$ink;text-align:right;padding-left:0}
+.wv-view .wv-wi-plot tbody th{color:$ink;text-align:right;padding-left:8px}
+.wv-wi-plot thead th{vertical-align:bottom}.wv-wi-plot thead .wv-wi-svg{height:32px}
 .wv-view .wv-wi-plot td:last-child,.wv-view .wv-wi-plot th:last-child{text-align:left;color:$ink2;min-width:110px}
 .wv-view .wv-wi-plot .wv-wi-axis{width:99%;min-width:150px;padding:0 0 0 16px}
 .wv-view .wv-wi-plot .wv-wi-error{text-align:left;white-space:normal;color:$bad}
 .wv-wi-plot tr[aria-current] th,.wv-wi-plot tr[aria-current] td{background:$selbg}
 .wv-view .wv-wi-plot tr[aria-current] th{font-weight:600;box-shadow:inset 3px 0 $sel}
-.wv-wi-name{border:0;background:none;padding:0 4px;cursor:pointer;border-radius:3px;white-space:nowrap}
+.wv-wi-name{border:0;background:none;padding:0 4px;margin:0 -4px!important;cursor:pointer;border-radius:3px;white-space:nowrap}
 .wv-wi-name:hover{text-decoration:underline}
 .wv-wi-svg{display:block;width:100%;height:22px;overflow:visible}
 .wv-wi-svg text{font-size:11px;fill:$ink2}.wv-wi-svg .wv-wi-bold{font-weight:600;fill:$ink}
@@ -55,7 +56,8 @@ export const WHAT_IF_STYLE = `
 .wv-working::after{content:'';display:block;height:100%;width:30%;background:$sel;animation:wv-work 1.1s infinite linear}
 @media (prefers-reduced-motion:reduce){.wv-working::after{animation:none;width:100%}}
 .wv-view[data-size=narrow] .wv-wi-controls{grid-template-columns:minmax(0,1fr)}
-.wv-view[data-size=narrow] .wv-wi-plot td:nth-child(4),.wv-view[data-size=narrow] .wv-wi-plot th:nth-child(4){display:none}
+.wv-view[data-size=narrow] .wv-wi-plot .wv-wi-axis,.wv-view[data-size=narrow] .wv-wi-plot td:nth-child(4),.wv-view[data-size=narrow] .wv-wi-plot th:nth-child(4){display:none}
+.wv-view[data-size=narrow] .wv-wi-plot tbody th{white-space:normal}.wv-view[data-size=narrow] .wv-wi-plot tbody th:first-child{text-align:left}
 `;
 
 /** Frames are no selectors: they stay as they are. */

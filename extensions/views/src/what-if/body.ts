@@ -7,7 +7,7 @@ import { Asker, type Ask } from '../memory/ask';
 import type { MemoryColumns } from '../memory/series';
 import type { BodyEvents } from '../memory/what-if';
 import { Controls } from './controls';
-import { basisOf, peakOf, plot } from './plot';
+import { BASES, peakOf, plot } from './plot';
 import {
   choiceOf,
   readAnswer,
@@ -123,7 +123,7 @@ export class WhatIfBody {
   private words(row: Row, { smallest }: Answer): (Node | string)[] {
     if (row.error) return [h('span', { class: 'wv-wi-error' }, shorten(row.error, 300))];
     const kind = row.basis === 'recorded' ? 'Recorded peak ' : 'Predicted peak ';
-    const words: (Node | string)[] = [kind, h('b', { title: basisOf(row, 3) }, peakOf(row))];
+    const words: (Node | string)[] = [kind, h('b', { title: BASES[row.basis] }, peakOf(row))];
     if (row.got_past) {
       words.push(' at least, past the refused request; what follows it is not known');
     } else if (row.usable_bytes >= 0 && row.fits) {

@@ -105,7 +105,7 @@ export class Controls {
       ...cards.map(({ name, total_bytes }) =>
         option(name, `${name}, reports ${formatBytes(total_bytes)}`),
       ),
-      option(OWN, 'a size of your own'),
+      option(OWN, 'own size'),
       option(NONE, 'no limit'),
     );
     this.batch.max = String(this.batches.length - 1);

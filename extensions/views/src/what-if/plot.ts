@@ -8,7 +8,7 @@ import { ticks } from '../memory/scale';
 import type { Answer, NamedRow, Row } from './rows';
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-const BASES = {
+export const BASES = {
   recorded: 'as recorded',
   certified: 'certified rules',
   uncertified: 'uncertified ◇',
@@ -26,7 +26,7 @@ interface Axis {
 }
 
 /** What a figure stands on, or between what it lies. */
-export function basisOf(row: Row, unit: number): string {
+function basisOf(row: Row, unit: number): string {
   if (row.peak_low === row.peak_high) return BASES[row.basis];
   const mark = row.basis === 'uncertified' ? ' ◇' : '';
   return `${inUnit(row.peak_low, unit, 2)} to ${inUnit(row.peak_high, unit, 2)}${mark}`;
@@ -88,21 +88,18 @@ export function plot(
   return h('table', { class: 'wv-wi-plot' }, caption, h('thead', {}, head), body);
 }
 
+/** The card on a line of its own: its name never meets the numbers of the axis. */
 function scale(axis: Axis): SVGSVGElement {
   const svg = s('svg', { class: 'wv-wi-svg' });
-  const said = (at: number, text: string, bold = false): void => {
+  const said = (at: number, text: string, y: number, kind: string | null): void => {
     const share = (at - axis.from) / (axis.to - axis.from);
     const anchor = share > 0.9 ? 'end' : share < 0.1 ? 'start' : 'middle';
-    const place = { x: percent(axis, at), y: 12, 'text-anchor': anchor };
-    svg.append(s('text', { ...place, class: bold ? 'wv-wi-bold' : null }, text));
+    svg.append(s('text', { x: percent(axis, at), y, 'text-anchor': anchor, class: kind }, text));
   };
-  const shown = axis.card > 0 && axis.card < axis.to;
-  // The column may be as narrow as 150 pixels, of which the card's label takes 66.
-  const middle = Math.min(0.78, Math.max(0.22, (axis.card - axis.from) / (axis.to - axis.from)));
   for (const at of marks(axis))
-    if (!shown || Math.abs((at - axis.from) / (axis.to - axis.from) - middle) > 0.34)
-      said(at, inUnit(at, axis.unit, at % 1024 ** axis.unit === 0 ? 0 : 1));
-  if (shown) said(axis.card, `${inUnit(axis.card, axis.unit)} usable`, true);
+    said(at, inUnit(at, axis.unit, at % 1024 ** axis.unit === 0 ? 0 : 1), 26, null);
+  if (axis.card > 0 && axis.card < axis.to)
+    said(axis.card, `${inUnit(axis.card, axis.unit)} usable`, 11, 'wv-wi-bold');
   return svg;
 }
 
@@ -135,7 +132,7 @@ function line(
     h(
       'td',
       {},
-      h('b', {}, inUnit(row.peak_high, axis.unit)),
+      h('b', {}, `${row.got_past ? '≥ ' : ''}${inUnit(row.peak_high, axis.unit)}`),
       row.fits || row.got_past ? null : outSign(),
     ),
     h('td', {}, change === 0 ? '' : `${sign}${inUnit(change, axis.unit)}`),
