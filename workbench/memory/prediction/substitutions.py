@@ -8,15 +8,14 @@ recording, by what it says of its blocks. (What only the step itself can be made
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from workbench.records import CATEGORIES, GROWTHS, MemoryRecord
+from workbench.memory.prediction.other_blocks import Added, with_blocks, with_rows, with_sizes
+from workbench.records import CATEGORIES, MemoryRecord
 
 MATMULS = ("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.mv", "aten.addmv")
 """Operations that cuBLAS computes."""
@@ -48,19 +47,6 @@ class Changed(NamedTuple):
     """One sentence; empty where nothing was done."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Added:
-    """A block that a GPU would hold beside the recorded ones."""
-
-    num_bytes: int
-    start: int
-    end: int
-    op: str
-    category: str = "temporaries"
-    like: int = -1
-    """Row of a block whose module, line and growth it shares; -1 for none."""
-
-
 def boolean_masks(record: MemoryRecord) -> Changed:
     """Dropout's masks with a byte for every element.
 
@@ -81,7 +67,7 @@ def boolean_masks(record: MemoryRecord) -> Changed:
         return Changed(record)
     sizes = record.block_requested // divisors
     what = f"{_blocks(count, 'dropout mask')} counted with a byte for each element, as CUDA has it."
-    return Changed(_sized(record, sizes), what)
+    return Changed(with_sizes(record, sizes), what)
 
 
 def counters_on_host(record: MemoryRecord) -> Changed:
@@ -97,7 +83,7 @@ def counters_on_host(record: MemoryRecord) -> Changed:
     if not is_counter.any():
         return Changed(record)
     what = f"{_blocks(int(is_counter.sum()), 'step count')} of the optimizer left on the host."
-    return Changed(_rows(record, ~is_counter), what)
+    return Changed(with_rows(record, ~is_counter), what)
 
 
 def without_workspaces(record: MemoryRecord) -> Changed:
@@ -107,7 +93,7 @@ def without_workspaces(record: MemoryRecord) -> Changed:
         return Changed(record)
     kept = np.ones(len(record.block_bytes), dtype=np.bool_)
     kept[rows] = False
-    return Changed(_rows(record, kept), "Workspaces of oneDNN's LSTM left out.")
+    return Changed(with_rows(record, kept), "Workspaces of oneDNN's LSTM left out.")
 
 
 def lstm_workspaces(record: MemoryRecord) -> list[int]:
@@ -201,61 +187,6 @@ def _is_wide(record: MemoryRecord, row: int) -> bool:
 def has_op(record: MemoryRecord, ops: Sequence[str]) -> bool:
     """Whether any block was made by one of ``ops``."""
     return bool(np.isin(record.block_op, _ops(record, ops)).any())
-
-
-def with_blocks(record: MemoryRecord, added: Sequence[Added]) -> MemoryRecord:
-    """``record`` with more blocks, at events that are there already."""
-    strings = list(record.strings)
-    rows = {name: _row(strings, name) for name in {"", *(block.op for block in added)}}
-    like = np.array([block.like for block in added], dtype=np.int64)
-    columns: dict[str, Any] = {
-        "start": [block.start for block in added],
-        "end": [block.end for block in added],
-        "pending": [-1] * len(added),
-        "bytes": [block.num_bytes for block in added],
-        "requested": [block.num_bytes for block in added],
-        "category": [CATEGORIES.index(block.category) for block in added],
-        "op": [rows[block.op] for block in added],
-        "name": [rows[""]] * len(added),
-        "module": _shared(record.block_module, like, rows[""]),
-        "source": _shared(record.block_source, like, -1),
-        "call": _shared(record.block_call, like, -1),
-        "growth": _shared(record.block_growth, like, GROWTHS.index("fixed")),
-        "address": [-1] * len(added),
-        "segment": [-1] * len(added),
-        "stream": [0] * len(added),
-    }
-    found = {
-        f"block_{name}": np.append(getattr(record, f"block_{name}"), np.array(column))
-        for name, column in columns.items()
-    }
-    return dataclasses.replace(record, strings=tuple(strings), **found)
-
-
-def _sized(record: MemoryRecord, sizes: npt.NDArray[np.int64]) -> MemoryRecord:
-    return dataclasses.replace(record, block_bytes=sizes, block_requested=sizes)
-
-
-def _rows(record: MemoryRecord, kept: npt.NDArray[np.bool_]) -> MemoryRecord:
-    """``record`` without some of its blocks; their events stay."""
-    columns = {
-        field.name: getattr(record, field.name)[kept]
-        for field in dataclasses.fields(record)
-        if field.name.startswith("block_")
-    }
-    return dataclasses.replace(record, **columns)
-
-
-def _row(strings: list[str], name: str) -> int:
-    if name not in strings:
-        strings.append(name)
-    return strings.index(name)
-
-
-def _shared(column: npt.NDArray[Any], like: npt.NDArray[np.int64], default: int) -> Any:
-    if not len(column):
-        return np.full(len(like), default)
-    return np.where(like >= 0, column[np.maximum(like, 0)], default)
 
 
 def _ops(record: MemoryRecord, ops: Sequence[str]) -> list[int]:

@@ -70,12 +70,7 @@ def twin_steps(step: NextStep, *, fake: bool | None = None, batch: int | None = 
         _check_room(step, batch, error)
         found = _steps(step, fake=False, batch=batch)
         reason = f"Run for real on a copy, because on fake tensors {error}."
-        return TwinSteps(
-            record=found.record,
-            twin=found.twin,
-            changes=found.changes,
-            reasons=(*found.reasons, reason),
-        )
+        return dataclasses.replace(found, reasons=(*found.reasons, reason))
 
 
 def plain_steps(step: NextStep, batch: int) -> tuple[MemoryRecord, MemoryRecord] | None:
