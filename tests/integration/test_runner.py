@@ -16,15 +16,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from tests.integration.support import Rows, batchless, net
-from workbench.experiment import (
-    DataError,
-    Experiment,
-    StepContext,
-    StepProbe,
-    experiments,
-)
+from workbench.experiment import Experiment, RunError, experiments
 from workbench.experiment.events import Event, StatusChanged
-from workbench.records import MemoryChart, Record
 
 
 def test_runs_in_the_background_and_finishes(exp: Experiment) -> None:
@@ -112,6 +105,21 @@ def test_worker_processes_are_gone_after_the_run(tmp_path: Path) -> None:
     exp.run(epochs=1, wait=True)
     assert exp.step_count == 8
     exp.close()
+
+
+def test_to_wait_for_an_experiment_is_to_wait_for_its_run(exp: Experiment) -> None:
+    exp.run(steps=2)
+    exp.wait(30)
+    exp.model[0].register_forward_hook(lambda *_: 1 / 0)
+    run = exp.run(steps=2)
+    with pytest.raises(RunError, match="ZeroDivisionError") as by_run:
+        run.wait(30)
+    with pytest.raises(RunError) as by_experiment:
+        exp.wait(30)
+    assert str(by_run.value) == str(by_experiment.value)
+    exp.stop()
+    exp.wait(30)
+    assert exp.status == "stopped"
 
 
 def test_an_interrupt_pauses_the_run_cleanly(exp: Experiment) -> None:
@@ -227,80 +235,6 @@ def test_a_run_right_after_a_step_or_a_pause_waits_for_it(exp: Experiment) -> No
         exp.pause()
         exp.run(steps=3, wait=True)
     assert exp.status == "finished"
-
-
-def test_a_capture_waited_for_right_after_another_never_hangs(exp: Experiment) -> None:
-    exp.epochs = 1000
-    for count in range(1, 101):
-        record = exp.capture(Counter()).wait(30)
-        assert isinstance(record, MemoryChart)
-        assert record.step == count == exp.step_count or exp.status == "training"
-    exp.wait(30)
-    assert exp.step_count == 100
-
-
-def test_captures_of_a_run_that_is_over_follow_each_other_and_train_nothing(
-    exp: Experiment,
-) -> None:
-    exp.run(steps=3, wait=True)
-    for _ in range(100):
-        assert getattr(exp.capture(Counter()).wait(30), "step", None) == 4
-    exp.run(steps=1, wait=True)
-    assert exp.step_count == 4
-
-
-class Counter(StepProbe):
-    kind = "memory"
-
-    def before_step(self, context: StepContext) -> None:
-        self.step = context.step
-
-    def finish(self) -> Record:
-        return MemoryChart(
-            step=self.step,
-            device="cpu",
-            basis="",
-            num_points=0,
-            bytes=[],  # type: ignore[arg-type]  # a record makes the array
-            phases=(),
-            peak_point=0,
-            peak_bytes=0,
-            peak_label="",
-            at_peak=(),
-            reserved_bytes=-1,
-        )
-
-
-class FaultyProbe(Counter):
-    def after_forward(self, loss: torch.Tensor) -> None:
-        raise ValueError("probe is broken")
-
-
-def test_a_faulty_probe_is_told_to_its_owner_and_no_step_is_lost(exp: Experiment) -> None:
-    handle = exp.capture(FaultyProbe())
-    exp.run(steps=3, wait=True)
-    assert exp.step_count == 3
-    with pytest.raises(RuntimeError, match="the memory capture failed: ValueError: probe is"):
-        handle.wait(1)
-    assert exp.captures.infos() == ()
-
-
-class Unfinished(Counter):
-    def finish(self) -> Record:
-        raise RuntimeError("there is nothing to record of this step")
-
-
-def test_a_capture_of_a_step_that_fails_adds_nothing_to_the_users_traceback(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    exp = Experiment(net(), (batchless()[0], batchless()[1] + 5), runs=tmp_path, device="cpu")
-    handle = exp.capture(Unfinished())
-    with pytest.raises(DataError, match="labels run from 5"):
-        exp.run(wait=True)
-    with pytest.raises(RuntimeError, match="there is nothing to record"):
-        handle.wait(1)
-    assert caplog.records == []
-    exp.close()
 
 
 def test_epochs_changed_under_way_move_the_end_of_the_run(exp: Experiment) -> None:

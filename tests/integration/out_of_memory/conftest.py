@@ -1,0 +1,21 @@
+"""Cards are played for every experiment of these tests, and everything is tried that may help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from workbench.experiment import out_of_memory
+from workbench.memory.cards import remedies
+from workbench.memory.cards.out_of_memory import OutOfMemoryTool
+
+
+@pytest.fixture(autouse=True)
+def _tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On a busy machine everything is tried all the same."""
+    monkeypatch.setattr(remedies, "BUDGET_S", 120.0)
+    before = list(out_of_memory._tools)
+    out_of_memory.register(OutOfMemoryTool)
+    yield
+    out_of_memory._tools[:] = before
