@@ -1,4 +1,4 @@
-# ruff: noqa: D102, D103, N812, S101 - a script that makes pictures to look at, not a library
+# ruff: noqa: D102, D103, S101 - a script that makes pictures to look at, not a library
 """Trains small models for a moment and saves their gradient flow, to look at the strip with.
 
 Usage: python flow_records.py OUT_FOLDER
@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import graph_models as models
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from workbench.experiment import Experiment, measures
@@ -21,28 +21,15 @@ from workbench.metrics.flow import draw_flow
 from workbench.records import GradientFlow, GraphRecord
 
 
-class Block(nn.Module):
-    """Convolution, norm and a skip with its own convolution."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, 3, 2, 1, bias=False)
-        self.norm = nn.BatchNorm2d(outputs)
-        self.skip = nn.Conv2d(inputs, outputs, 1, 2, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.relu(self.norm(self.conv(x)) + self.skip(x))
-
-
 class EarlyExitCNN(nn.Module):
     """Leaves after the second block when it is sure enough."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.block1 = Block(1, 16)
-        self.block2 = Block(16, 32)
+        self.block1 = models.Block(1, 16, 2)
+        self.block2 = models.Block(16, 32, 2)
         self.aux = nn.Linear(32, 10)
-        self.block3 = Block(32, 64)
+        self.block3 = models.Block(32, 64, 2)
         self.head = nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import graph_models as models
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -17,27 +18,14 @@ from workbench.graph import graph
 from workbench.memory import memory
 
 
-class Block(nn.Module):
-    """Convolution, norm and a skip with its own convolution."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, 3, 2, 1, bias=False)
-        self.norm = nn.BatchNorm2d(outputs)
-        self.skip = nn.Conv2d(inputs, outputs, 1, 2, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.relu(self.norm(self.conv(x)) + self.skip(x))
-
-
 class EarlyExitCNN(nn.Module):
     """Leaves after the second block when it is sure enough."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.block1 = Block(3, 32)
-        self.block2 = Block(32, 64)
-        self.block3 = Block(64, 128)
+        self.block1 = models.Block(3, 32, 2)
+        self.block2 = models.Block(32, 64, 2)
+        self.block3 = models.Block(64, 128, 2)
         self.aux = nn.Linear(64, 10)
         self.head = nn.Linear(128, 10)
 

@@ -55,7 +55,7 @@ export const STYLE = scoped(
 .wv-seg kbd{margin-left:6px;font-weight:400}
 .wv-sec dl+p,.wv-sec p+dl{margin-top:6px}
 .wv-sec .wv-btn{height:24px;margin-top:4px}
-.wv-view .wv-inspector table{table-layout:fixed}
+.wv-view .wv-inspector table{table-layout:fixed}.wv-numbers td:first-child{white-space:normal!important}
 .wv-inspector th:nth-child(2),.wv-inspector th:nth-child(3){width:61px}.wv-inspector th:nth-child(4){width:80px}
 .wv-lines{margin:0;padding-left:20px}.wv-lines li{margin-bottom:4px;overflow-wrap:anywhere}.wv-lines .wv-mono{display:block;color:$ink2}
 .wv-view[data-size=medium] .wv-inspector,.wv-view[data-size=narrow] .wv-inspector{position:absolute;right:0;top:0;bottom:0;width:min(304px,88%);z-index:2;box-shadow:$shadow}

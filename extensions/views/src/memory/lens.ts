@@ -89,7 +89,8 @@ export class Lens {
         drawText(context, titleOf(record, block), from + 6, FUNNEL + 11, wide - 12);
       }
       context.font = `11px ${palette.font}`;
-      drawText(context, size, from + 6, FUNNEL + (wide >= NAMED ? 25 : 17), wide - 10);
+      if (context.measureText(size).width <= wide - 10)
+        context.fillText(size, from + 6, FUNNEL + (wide >= NAMED ? 25 : 17));
     }
     context.fillStyle = palette.ink;
     context.textAlign = 'center';
