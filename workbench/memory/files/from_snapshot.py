@@ -22,6 +22,7 @@ from workbench.memory.files.refused import refusal_columns
 from workbench.memory.reading.lives import Lives, lives_of
 from workbench.memory.reading.measured import NOTHING_PREDICTED, nothing_of_calls
 from workbench.memory.reading.ranges import segment_columns, segment_rows
+from workbench.memory.reading.sums import peak_fields
 from workbench.records import CATEGORIES, Certificate, MemoryRecord, Phase
 
 BASIS = (
@@ -61,8 +62,7 @@ def record_of_snapshot(
     columns = allocator_columns(snapshot, lives, shortages)
     stacks = stack_columns(snapshot)
     nothing = np.zeros(len(lives.start), dtype=np.int32)
-    peak_event, peak_bytes = peak_of(lives, len(columns["event_kind"]))
-    record = MemoryRecord(
+    return MemoryRecord(
         title=title,
         experiment=None,
         step=None,
@@ -77,17 +77,13 @@ def record_of_snapshot(
         block_op=nothing,
         block_name=nothing,
         block_module=nothing,
-        peak_event=peak_event,
-        peak_bytes=peak_bytes,
-        reserved_bytes=0,
         certificate=certificate,
         batch_size=-1,
         **NOTHING_PREDICTED,
         **{**nothing_of_calls(len(lives.start)), **stacks.of_blocks(lives.stack)},
         **columns,
+        **peak_fields(columns),
     )
-    object.__setattr__(record, "reserved_bytes", int(record.reserved()[peak_event + 1]))
-    return record
 
 
 def allocator_columns(
@@ -111,17 +107,6 @@ def allocator_columns(
         **refusal_columns(snapshot, lives, shortages or {}),
         **segments,
     }
-
-
-def peak_of(lives: Lives, num_events: int) -> tuple[int, int]:
-    """(event, bytes) of the first highest total; the event is -1 when it is before all events."""
-    delta = np.zeros(num_events + 1, dtype=np.int64)
-    np.add.at(delta, lives.start + 1, lives.num_bytes)
-    freed = lives.end >= 0
-    np.subtract.at(delta, lives.end[freed] + 1, lives.num_bytes[freed])
-    totals = np.cumsum(delta)
-    at = int(np.argmax(totals))
-    return at - 1, int(totals[at])
 
 
 def _times(time_us: Ints) -> Ints:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.memory.reading.units import between
+from workbench.memory.reading.sums import peak_fields
 from workbench.records import MemoryRecord, Phase
 
 Events = npt.NDArray[np.int32]
@@ -62,18 +62,11 @@ def cut(record: MemoryRecord, start: int, end: int, **facts: Any) -> MemoryRecor
     columns["oom_event"] = columns["oom_event"] - start
     times = columns["event_time_us"]
     columns["event_time_us"] = times - times[:1].sum()  # of the first, where there is one
-    live = _sum(columns, "block", end - start)
-    at = int(np.argmax(live))
-    reserved = -1
-    if record.reserved_bytes >= 0:
-        reserved = int(_sum(columns, "segment", end - start)[at])
-    changes = {
-        "phases": tuple(window.phases(record.phases)),
-        "peak_event": at - 1,
-        "peak_bytes": int(live[at]),
-        "reserved_bytes": reserved,
-    }
-    return dataclasses.replace(record, **columns, **changes, **facts)
+    columns |= peak_fields(columns)
+    if record.reserved_bytes < 0:  # there is no allocator to reserve anything
+        columns["reserved_bytes"] = -1
+    phases = tuple(window.phases(record.phases))
+    return dataclasses.replace(record, phases=phases, **columns, **facts)
 
 
 class _Window:
@@ -129,9 +122,3 @@ def _renumbered(pointers: Events, kept: Rows, num_rows: int) -> Rows:
     number = np.full(num_rows + 1, -1, dtype=np.int64)  # the last one is where -1 points
     number[kept] = np.arange(len(kept))
     return number[pointers]
-
-
-def _sum(columns: dict[str, Any], table: str, num_events: int) -> Rows:
-    """Bytes of all rows of a table that are there, for each position."""
-    start, end, size = (columns[f"{table}_{name}"] for name in ("start", "end", "bytes"))
-    return between(start, end, size, num_events + 1)

@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from workbench.allocator.rounding import round_sizes
 from workbench.allocator.settings import AllocatorSettings
-from workbench.memory.reading.units import between, units_of
+from workbench.memory.reading.sums import between
+from workbench.memory.reading.units import units_of
 from workbench.records import MemoryRecord
 
 Ints = npt.NDArray[np.int64]

@@ -8,7 +8,6 @@ next, and a span with no block in it is unused.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -119,12 +118,3 @@ def _pairs(record: MemoryRecord, page: Ints, places: _Places) -> tuple[Ints, Int
     address = record.segment_address[segment[rows]] + (first[rows] + number) * size[rows]
     time = record.block_start[block[rows]].astype(np.int64) + 1
     return places.at(address, time), block[rows]
-
-
-def between(start: Any, end: Any, value: Any, length: int) -> Ints:
-    """The sum of values, each there from after its ``start`` event to after its ``end``."""
-    delta = np.zeros(length, dtype=np.int64)
-    np.add.at(delta, start.astype(np.int64) + 1, value)
-    ended = end >= 0
-    np.subtract.at(delta, end[ended].astype(np.int64) + 1, value[ended])
-    return np.cumsum(delta)

@@ -17,6 +17,7 @@ from workbench.memory.files.replayed import replayed
 from workbench.memory.reading.calls import Calls, Line
 from workbench.memory.reading.lives import Lives, lives_of
 from workbench.memory.reading.measured import NOTHING_PREDICTED, nothing_of_calls
+from workbench.memory.reading.sums import peak_fields
 from workbench.memory.recording.blocks import Block, Mark
 from workbench.memory.recording.categories import categorize
 from workbench.memory.recording.cuda import (
@@ -26,7 +27,7 @@ from workbench.memory.recording.cuda import (
     describe_blocks,
 )
 from workbench.memory.recording.recorder import Recorder
-from workbench.memory.recording.storages import columns_without_allocator, count_events, since
+from workbench.memory.recording.storages import columns_without_allocator, since
 from workbench.records import Certificate, MemoryRecord, Phase
 from workbench.records.source import source_line
 
@@ -128,28 +129,25 @@ def record_of(
         "call_parent": calls.parents,
         "call_source": [sources.setdefault(line, len(sources)) for line in calls.lines],
     }
-    peak_event, peak_bytes = peak_of(blocks)
     known = columns_without_allocator(blocks, started_ns) if allocator is None else dict(allocator)
-    record = MemoryRecord(
+    peak = peak_fields(known)
+    if allocator is None:
+        peak["reserved_bytes"] = -1
+    return MemoryRecord(
         torch_version=torch.__version__,
         captured_at=time.time(),
         notes=tuple(notes),
         strings=table.strings,
         sources=tuple(source_line(*line) for line in sources),
         phases=tuple(phases),
-        peak_event=peak_event,
-        peak_bytes=peak_bytes,
-        reserved_bytes=-1,
         certificate=certificate,
         batch_size=batch_size,
         **NOTHING_PREDICTED,
         **facts,
         **columns,
         **known,
+        **peak,
     )
-    if allocator is not None:
-        object.__setattr__(record, "reserved_bytes", int(record.reserved()[peak_event + 1]))
-    return record
 
 
 def blocks_of(snapshot: Snapshot, lives: Lives, calls: Calls) -> list[Block]:
@@ -184,19 +182,6 @@ def main_device(blocks: Sequence[Block]) -> str:
         totals[block.device] = totals.get(block.device, 0) + block.num_bytes
     accelerators = [name for name in totals if name != "cpu"]
     return max(accelerators, key=totals.__getitem__) if accelerators else "cpu"
-
-
-def peak_of(blocks: Sequence[Block]) -> tuple[int, int]:
-    """(event, bytes) of the first highest total; the event is -1 when it is before all events."""
-    num_events = count_events(blocks)
-    delta = np.zeros(num_events + 1, dtype=np.int64)
-    for block in blocks:
-        delta[block.start + 1] += block.num_bytes
-        if block.end >= 0:
-            delta[block.end + 1] -= block.num_bytes
-    totals = np.cumsum(delta)
-    column = int(np.argmax(totals))
-    return column - 1, int(totals[column])
 
 
 def _renumber(blocks: Sequence[Block], marks: Sequence[Mark]) -> list[Phase]:

@@ -17,6 +17,7 @@ from workbench.allocator.program import Lives, Outcome, run
 from workbench.allocator.settings import AllocatorSettings
 from workbench.allocator.snapshot import I32
 from workbench.memory.reading.recorded import is_cut_off, lives_of_record, recorded_settings
+from workbench.memory.reading.sums import between
 from workbench.memory.simulation.growth import readings
 from workbench.memory.simulation.stage import stage
 from workbench.records import MemoryRecord
@@ -104,8 +105,4 @@ def _emptied(record: MemoryRecord, lives: Lives, phase: str) -> I32:
 
 def _most_live(lives: Lives, num_events: int) -> int:
     """Most bytes that are asked for and not given back at any event."""
-    delta = np.zeros(num_events + 2, dtype=np.int64)
-    np.add.at(delta, lives.start + 1, lives.requested)
-    ended = lives.end >= 0
-    np.subtract.at(delta, lives.end[ended] + 1, lives.requested[ended])
-    return int(np.cumsum(delta).max())
+    return int(between(lives.start, lives.end, lives.requested, num_events + 2).max())

@@ -24,7 +24,7 @@ from workbench.allocator.program import Lives, Outcome, run
 from workbench.allocator.settings import AllocatorSettings, SettingsError
 from workbench.memory.reading.ranges import segment_rows
 from workbench.memory.reading.recorded import lives_of_record
-from workbench.memory.reading.units import between
+from workbench.memory.reading.sums import peak_fields
 from workbench.memory.simulation.diary import Diary, Piece, WatchedAllocator, WatchedDevice
 from workbench.memory.simulation.stage import stage
 from workbench.memory.simulation.what_if import card_of, parsed
@@ -141,11 +141,8 @@ class _Result:
         columns = self._events() | self._blocks() | self._segments() | self._shortage()
         address, start = columns["block_address"], columns["block_start"]
         columns["block_segment"] = segment_rows(columns, address, start)
-        num_columns = len(self.diary.kinds) + 1
-        live = between(start, columns["block_end"], columns["block_bytes"], num_columns)
-        at = int(np.argmax(live))
         peak = outcome.peak_reserved
-        found = MemoryRecord(
+        return MemoryRecord(
             title=source.title,
             experiment=source.experiment,
             step=source.step,
@@ -166,15 +163,11 @@ class _Result:
             phases=self._phases(),
             call_parent=source.call_parent,
             call_source=source.call_source,
-            peak_event=at - 1,
-            peak_bytes=int(live[at]),
-            reserved_bytes=0,
             certificate=None,
             **self._descriptions(),
             **columns,
+            **peak_fields(columns),
         )
-        object.__setattr__(found, "reserved_bytes", int(found.reserved()[at]))
-        return found
 
     def _events(self) -> dict[str, Any]:
         origins = np.array(self.diary.origins, dtype=np.int64)

@@ -6,7 +6,7 @@ import torch
 
 from workbench.allocator.decode import of_live
 from workbench.memory.recording.blocks import Block, Mark
-from workbench.memory.recording.build import build_record, main_device, peak_of
+from workbench.memory.recording.build import build_record, main_device
 from workbench.memory.recording.cuda import AllocatorHistory
 from workbench.memory.recording.recorder import Recorder
 from workbench.records import CATEGORIES, EVENT_KINDS, Phase
@@ -16,12 +16,6 @@ def block(start: int, end: int, num_bytes: int, device: str = "cpu") -> Block:
     made = Block(num_bytes, device, 0)
     made.start, made.end = start, end
     return made
-
-
-def test_the_peak_is_the_first_of_equals_and_may_lie_before_all_events():
-    assert peak_of([block(0, 1, 5), block(2, 3, 5)]) == (0, 5)
-    assert peak_of([block(-1, 0, 9), block(1, -1, 5)]) == (-1, 9)
-    assert peak_of([]) == (-1, 0)
 
 
 def test_an_accelerator_matters_more_than_the_cpu():
@@ -78,6 +72,22 @@ class RecordedHistory(AllocatorHistory):
     def stop(self, device: str):
         assert device == "cuda:0"
         return self._snapshot
+
+
+def test_a_segment_that_the_allocator_takes_meanwhile_is_an_event_of_its_own():
+    whole = {"address": 0, "size": 1 << 21, "state": "inactive"}
+    history = RecordedHistory(
+        [
+            ("segment_alloc", 0, 1 << 21, 1_000),
+            ("alloc", 0, 700, 2_000),
+            ("free_completed", 0, 700, 3_000),
+        ],
+        [whole],
+    )
+    record = build_record(Recorder(), history, title="step", device="cuda:0")
+    assert (record.block_start.tolist(), record.block_end.tolist()) == ([1], [2])
+    assert (record.peak_event, record.peak_bytes) == (1, 1024)
+    assert record.reserved_bytes == 1 << 21
 
 
 def test_the_allocators_events_are_the_record_and_the_recorder_says_what_they_were_for():
