@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import Dataset
 
 from workbench.experiment import Experiment
+from workbench.experiment.events import Event
 from workbench.records import MemoryChart
 
 
@@ -36,6 +39,21 @@ def chart(step: int) -> MemoryChart:
         at_peak=(),
         reserved_bytes=-1,
     )
+
+
+def reach(experiment: Experiment, step: int, timeout: float = 30) -> None:
+    """Return once it has done so many steps."""
+    done = threading.Event()
+
+    def look(event: Event) -> None:
+        if event.step >= step:
+            done.set()
+
+    unsubscribe = experiment.subscribe(look, every_step=True)
+    try:
+        assert experiment.step_count >= step or done.wait(timeout), f"it is {experiment.status}"
+    finally:
+        unsubscribe()
 
 
 def weights(experiment: Experiment) -> list[torch.Tensor]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from tests.integration.support import batchless, net
+from tests.integration.support import batchless, chart, net
 from workbench.experiment import DataError, Experiment, StepContext, StepProbe
 from workbench.records import MemoryChart, Record
 
@@ -20,19 +19,7 @@ class Counter(StepProbe):
         self.step = context.step
 
     def finish(self) -> Record:
-        return MemoryChart(
-            step=self.step,
-            device="cpu",
-            basis="",
-            num_points=0,
-            bytes=np.zeros(0, dtype=np.int64),
-            phases=(),
-            peak_point=0,
-            peak_bytes=0,
-            peak_label="",
-            at_peak=(),
-            reserved_bytes=-1,
-        )
+        return chart(self.step)
 
 
 def test_a_capture_waited_for_right_after_another_never_hangs(exp: Experiment) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from tests.integration.support import Rows, batchless, net
+from tests.integration.support import Rows, batchless, net, reach
 from workbench.experiment import Experiment, RunError, experiments
 from workbench.experiment.events import Event, StatusChanged
 
@@ -40,8 +40,7 @@ def test_a_second_run_is_refused_clearly(exp: Experiment) -> None:
 
 def test_pause_resume_and_stop(exp: Experiment) -> None:
     run = exp.run(epochs=10_000)
-    while exp.step_count < 5:
-        time.sleep(0.001)
+    reach(exp, 5)
     run.pause()
     run.wait(30)
     at = exp.step_count
@@ -49,8 +48,7 @@ def test_pause_resume_and_stop(exp: Experiment) -> None:
     time.sleep(0.05)
     assert exp.step_count == at, "a paused run went on"
     run.resume()
-    while exp.step_count == at:
-        time.sleep(0.001)
+    reach(exp, at + 1)
     run.stop()
     run.wait(30)
     assert exp.message == f"step {exp.step_count}: stopped"
@@ -67,8 +65,7 @@ def test_stop_while_paused(exp: Experiment) -> None:
 
 def test_settings_change_at_a_step_boundary_while_it_runs(exp: Experiment) -> None:
     exp.run(epochs=10_000)
-    while exp.step_count < 3:
-        time.sleep(0.001)
+    reach(exp, 3)
     exp.learning_rate = 0.25
     exp.modes = "bf16"
     deadline = time.monotonic() + 30
@@ -221,10 +218,7 @@ def test_a_resume_right_after_a_pause_wins(exp: Experiment) -> None:
         exp.pause()
         exp.resume()
     at = exp.step_count
-    deadline = time.monotonic() + 30
-    while exp.step_count < at + 20:
-        assert time.monotonic() < deadline, f"it is {exp.status}"
-        time.sleep(0.001)
+    reach(exp, at + 20)
     exp.stop()
 
 

@@ -9,28 +9,23 @@ by CUDA itself, it gives the memory record of the failed step, and then tries wh
 The failure is told as soon as there is the record; what helps is tried after that, on a thread of
 the runner's, until somebody runs, resumes or stops (`remedied`).
 
-Before that the failed step is let go of. A traceback keeps every frame it passed, a frame its
-locals, and those the graph with all activations: as long as somebody holds the exception, and a
-notebook does, nothing would fit any more. So the frames are cleared; what they said is in the
-failure's text by then.
+Before that the failed step is let go of (`workbench.experiment.let_go`).
 """
 
 from __future__ import annotations
 
-import gc
 import logging
-import traceback
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import CellType, FrameType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 
 from workbench.experiment.events import Captured
 from workbench.experiment.failure import at_line
+from workbench.experiment.let_go import let_go_of
 from workbench.experiment.tried import Tried
 from workbench.records import Fact, Failure, MemoryRecord, SourceLine
 
@@ -44,8 +39,6 @@ MOST_SHOWN = 5
 """Remedies that the failure names; the record has all."""
 
 T = TypeVar("T")
-
-_MODULE_CALL = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage]
 
 log = logging.getLogger("workbench")
 
@@ -253,42 +246,6 @@ def _kept(training: Training) -> MemoryRecord | None:
     except KeyError:
         return None  # let go of meanwhile
     return record if isinstance(record, MemoryRecord) else None
-
-
-def let_go_of(error: BaseException) -> None:
-    """Clear the frames that ``error``, its causes and contexts hold, and what they made a cycle."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        for frame, _ in traceback.walk_tb(one.__traceback__):
-            caller: FrameType | None = frame
-            # whom a shortened traceback leaves out, those it shows still have as their callers
-            while caller is not None and _clear(caller):
-                caller = caller.f_back
-        waiting += [one.__cause__, one.__context__]
-    gc.collect()
-
-
-def _clear(frame: FrameType) -> bool:
-    """Whether it has ended, and so could be cleared."""
-    cells: list[CellType] = []
-    if frame.f_code is _MODULE_CALL:
-        # a function in it, whose frame keeps it, shares these: arguments and result of a module
-        cells = [one for one in gc.get_referents(frame) if isinstance(one, CellType)]
-    try:
-        frame.clear()
-    except RuntimeError:
-        return False  # it still runs: it is one of ours
-    for cell in cells:
-        with suppress(ValueError):  # empty already
-            del cell.cell_contents
-    # up to Python 3.12 a frame whose locals somebody read keeps what it gave, until asked again
-    _ = frame.f_locals
-    return True
 
 
 def _quietly(work: Callable[[], T | None]) -> T | None:

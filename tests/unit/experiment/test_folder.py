@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tests.integration.support import chart as empty_chart
 from workbench.experiment import Experiment
 from workbench.experiment.captures import MAX_CAPTURES, CaptureStore
 from workbench.experiment.rundir import RunFolder, slug
@@ -16,19 +19,7 @@ from workbench.records import MemoryChart
 
 
 def chart(points: int = 0) -> MemoryChart:
-    return MemoryChart(
-        step=1,
-        device="cpu",
-        basis="",
-        num_points=points,
-        bytes=[0.0] * points,  # type: ignore[arg-type]  # a record makes the array
-        phases=(),
-        peak_point=0,
-        peak_bytes=0,
-        peak_label="",
-        at_peak=(),
-        reserved_bytes=-1,
-    )
+    return replace(empty_chart(1), num_points=points, bytes=np.zeros(points, dtype=np.float32))
 
 
 def test_names_are_unique_and_safe(tmp_path: Path) -> None:

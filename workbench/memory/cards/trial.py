@@ -18,7 +18,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from workbench.experiment.guard import NonFiniteError
-from workbench.experiment.out_of_memory import let_go_of
+from workbench.experiment.let_go import let_go_of
 from workbench.experiment.rehearsal import undone
 from workbench.experiment.validation import Tally, evaluate, evaluating
 from workbench.memory.cards.card_player import PlayedCard

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.integration.support import reach
 from workbench.allocator.limit import CardLimit
 from workbench.allocator.restore import restore
 from workbench.allocator.simulator import CachingAllocator
@@ -161,8 +162,7 @@ def test_a_run_that_fits_computes_what_it_would_have_computed(tmp_path: Path) ->
 def test_the_card_can_be_set_and_ended_while_it_trains(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     exp.run(steps=400)
-    while exp.step_count < 2:
-        pass
+    reach(exp, 2)
     exp.card = "T4, expandable_segments:True"
     exp.pause()
     exp.wait()

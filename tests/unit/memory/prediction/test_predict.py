@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.integration.support import reach
 from tests.unit.allocator.traces import FILES, path_of
 from tests.unit.memory.prediction.test_fake_run import Choosy
 from workbench.allocator.cards import CONTEXT_BYTES, card_named
@@ -106,9 +107,8 @@ def test_it_works_while_a_run_trains_in_the_background(tmp_path):
     def trained(*, predicts: bool) -> list[float]:
         exp = experiment(tmp_path)
         run = exp.run(steps=300)
-        while predicts and exp.step_count < 5:
-            pass
         if predicts:
+            reach(exp, 5)
             check(memory(exp, card="RTX 4090").record)
         run.wait(120)
         assert exp.status == "finished"
