@@ -39,14 +39,10 @@ class CardLimit:
             ValueError: no card is called that, it has too much or too little memory, or the
                 allocator would not take the settings.
         """
-        if isinstance(given, str):
-            name, _, words = given.partition(",")
-            return cls(card_called(name.strip()), AllocatorSettings.parse(words))
-        if isinstance(given, bool) or not hasattr(given, "__index__"):
-            raise TypeError(
-                f"a card is a name, an amount such as '8 GiB' or bytes, got {type(given).__name__}"
-            )
-        return cls(card_of_bytes(operator.index(given)), AllocatorSettings())
+        if not isinstance(given, str):
+            return cls(card_given(given), AllocatorSettings())
+        name, _, words = given.partition(",")
+        return cls(card_called(name.strip()), AllocatorSettings.parse(words))
 
     def with_settings(self, words: str) -> CardLimit:
         """The same card under its settings and ``words``; the later of two counts."""
@@ -69,6 +65,22 @@ class CardLimit:
         amount = _Amount.read(card)
         exact = card if amount is None or amount.total == total else f"{total} B"
         return ", ".join(filter(None, [exact, self.settings.words]))
+
+
+def card_given(given: str | SupportsIndex) -> Card:
+    """The card that somebody means by a name, an amount or bytes.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: no card is called that, or has so much or so little memory.
+    """
+    if isinstance(given, str):
+        return card_called(given)
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(
+            f"a card is a name, an amount such as '8 GiB' or bytes, got {type(given).__name__}"
+        )
+    return card_of_bytes(operator.index(given))
 
 
 class _Amount(NamedTuple):

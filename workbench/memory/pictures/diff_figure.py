@@ -6,13 +6,11 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from workbench.memory.pictures.diff import BY, signed
-from workbench.memory.pictures.figure import PICTURES
-from workbench.memory.pictures.svg import COLOURS, axis_top
+from workbench.memory.pictures.figure import PICTURES, draw_categories, plain, scale
+from workbench.memory.pictures.svg import axis_top
 from workbench.memory.reading.chart import to_chart
-from workbench.memory.reading.describe import format_bytes, is_empty, shorten
+from workbench.memory.reading.describe import format_bytes, is_empty
 from workbench.records import CATEGORIES, MemoryRecord
 from workbench.records.file import suffix_of
 
@@ -37,7 +35,7 @@ def diff_figure(diff: MemoryDiff) -> Figure:
     for row, (name, record) in enumerate((("A", diff.a), ("B", diff.b))):
         _draw_side(figure.add_subplot(grid[row, 0]), name, record, top)
     _draw_bars(figure.add_subplot(grid[:, 1]), diff)
-    figure.suptitle(_plain(diff.sentence, 130), fontsize="medium")
+    figure.suptitle(plain(diff.sentence, 130), fontsize="medium")
     return figure
 
 
@@ -58,21 +56,14 @@ def save_diff(diff: MemoryDiff, path: Path) -> Path:
 
 
 def _draw_side(axes: Axes, name: str, record: MemoryRecord, top: float) -> None:
-    axes.set_title(f"{name}  {_plain(record.title, 60)}", loc="left", fontsize="small")
+    axes.set_title(f"{name}  {plain(record.title, 60)}", loc="left", fontsize="small")
     axes.set_xticks([])
-    ticks = [top * part / 2 for part in range(3)]
-    axes.set_ylim(0, top)
-    axes.set_yticks(ticks, [format_bytes(tick) for tick in ticks])
+    scale(axes, top, 2)
     if is_empty(record):
         return
     chart = to_chart(record)
-    layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points)
-    used = np.flatnonzero(layers.any(axis=1))
-    colours = [COLOURS[row] for row in used]
-    axes.stackplot(np.arange(chart.num_points), layers[used], step="post", colors=colours)
-    axes.set_xlim(0, max(chart.num_points - 1, 1))
-    axes.plot([chart.peak_point], [chart.peak_bytes], "kv", clip_on=False)
-    label = f"peak {format_bytes(chart.peak_bytes)} {_plain(chart.peak_label, 40)}".rstrip()
+    draw_categories(axes, chart)
+    label = f"peak {format_bytes(chart.peak_bytes)} {plain(chart.peak_label, 40)}".rstrip()
     axes.set_title(label, loc="right", fontsize="small")
 
 
@@ -92,14 +83,10 @@ def _draw_bars(axes: Axes, diff: MemoryDiff) -> None:
     changes = [row.change for row in rows]
     places = range(len(rows))
     axes.barh(places, changes, color=[MORE if change > 0 else LESS for change in changes])
-    axes.set_yticks(places, [_plain(row.what, 28) for row in rows], fontsize="small")
+    axes.set_yticks(places, [plain(row.what, 28) for row in rows], fontsize="small")
     axes.invert_yaxis()
     axes.margins(x=0.28)
     for place, change in zip(places, changes, strict=True):
         axes.annotate(signed(change), (change, place), xytext=(3 if change > 0 else -3, 0),
                       textcoords="offset points", va="center", fontsize="small",
                       ha="left" if change > 0 else "right")  # fmt: skip
-
-
-def _plain(text: str, width: int) -> str:
-    return shorten(text, width).replace("$", r"\$")

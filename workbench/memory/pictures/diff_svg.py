@@ -9,13 +9,12 @@ import html
 from typing import TYPE_CHECKING
 
 from workbench.memory.pictures.diff import BY, Change, signed
-from workbench.memory.pictures.svg import to_svg
+from workbench.memory.pictures.svg import FONT, to_svg
 from workbench.memory.reading.describe import format_bytes, peak_sentence, shorten
 
 if TYPE_CHECKING:
     from workbench.memory.pictures.diff import MemoryDiff
 
-_FONT = "font-family:system-ui,sans-serif;font-size:12px;font-variant-numeric:tabular-nums"
 _ROWS = 5
 
 
@@ -26,7 +25,7 @@ def diff_html(diff: MemoryDiff) -> str:
         said = html.escape(f"{name}  {peak_sentence(record)}")
         parts.append(f"<p style='margin:8px 0 2px'>{said}</p>{to_svg(record)}")
     parts += [_table(kind, [row for row in diff.by(kind) if row.change]) for kind in BY]
-    return f"<div style='{_FONT}'>{''.join(parts)}</div>"
+    return f"<div style='{FONT}'>{''.join(parts)}</div>"
 
 
 def _table(kind: str, rows: list[Change]) -> str:

@@ -48,34 +48,48 @@ def picture(record: MemoryRecord, form: str) -> bytes:
     return page.getvalue()
 
 
-def _draw(axes: Axes, record: MemoryRecord) -> None:
-    chart = to_chart(record)
+def draw_categories(axes: Axes, chart: MemoryChart) -> None:
+    """The bytes of each category, stacked, and a mark at the peak."""
     layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points)
     used = np.flatnonzero(layers.any(axis=1))
-    x = np.arange(chart.num_points)
     axes.stackplot(
-        x,
+        np.arange(chart.num_points),
         layers[used],
         step="post",
         colors=[COLOURS[row] for row in used],
         labels=[f"{category_names()[row]} {format_bytes(chart.at_peak[row])}" for row in used],
     )
+    axes.plot([chart.peak_point], [chart.peak_bytes], "kv", clip_on=False)
+    axes.set_xticks([])
+    axes.set_xlim(0, max(chart.num_points - 1, 1))
+
+
+def scale(axes: Axes, top: float, parts: int) -> None:
+    """Bytes from 0 to ``top``, with so many steps of the axis."""
+    ticks = [top * part / parts for part in range(parts + 1)]
+    axes.set_ylim(0, top)
+    axes.set_yticks(ticks, [format_bytes(tick) for tick in ticks])
+
+
+def plain(text: str, width: int) -> str:
+    """``text`` in at most ``width`` characters, nothing of it a formula."""
+    return shorten(text, width).replace("$", r"\$")
+
+
+def _draw(axes: Axes, record: MemoryRecord) -> None:
+    chart = to_chart(record)
+    draw_categories(axes, chart)
     for phase in chart.phases:
         axes.axvline(phase.start, color="0.5", linewidth=0.8)
         axes.annotate(phase.name, (phase.start, 1.0), xycoords=("data", "axes fraction"),
                       xytext=(3, 3), textcoords="offset points", fontsize="small")  # fmt: skip
-    axes.plot([chart.peak_point], [chart.peak_bytes], "kv", clip_on=False)
-    kind, where = kind_of_peak(record), shorten(chart.peak_label, 40)
-    label = f"{kind} {format_bytes(chart.peak_bytes)} {where}".rstrip()
-    axes.set_title(label.replace("$", r"\$"), pad=18, fontsize="medium")
+    kind, where = kind_of_peak(record), plain(chart.peak_label, 40)
+    axes.set_title(
+        f"{kind} {format_bytes(chart.peak_bytes)} {where}".rstrip(), pad=18, fontsize="medium"
+    )
     axes.set_xlabel("time: allocations and frees in order")
-    axes.set_xlim(0, max(chart.num_points - 1, 1))
-    axes.set_xticks([])
     limits = limits_of(record, chart)
-    top = axis_top(limits.top)
-    ticks = [top * part / 4 for part in range(5)]
-    axes.set_ylim(0, top)
-    axes.set_yticks(ticks, [format_bytes(tick) for tick in ticks])
+    scale(axes, axis_top(limits.top), 4)
     _draw_limits(axes, chart, limits)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], title="at the peak", loc="center left",
@@ -97,8 +111,7 @@ def _draw_limits(axes: Axes, chart: MemoryChart, limits: Limits) -> None:
         low, high = limits.interval
         axes.errorbar([chart.peak_point], [low], yerr=[[0], [high - low]], color="k", capsize=3)
     if limits.card_bytes >= 0:
-        name = shorten(limits.card, 30).replace("$", r"\$")
-        label = f"{name} {format_bytes(limits.card_bytes)} usable"
+        label = f"{plain(limits.card, 30)} {format_bytes(limits.card_bytes)} usable"
         level = limits.card_bytes if limits.shows_card else np.nan
         label = label if limits.shows_card else f"{label}, above"
         axes.axhline(level, color=BAD, linestyle="--", linewidth=1, label=label)

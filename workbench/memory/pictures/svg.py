@@ -16,6 +16,7 @@ from workbench.memory.reading.chart import category_names, to_chart
 from workbench.memory.reading.describe import (
     empty_sentence,
     format_bytes,
+    format_span,
     is_empty,
     kind_of_peak,
     peak_sentence,
@@ -37,7 +38,8 @@ _DASHED = 'stroke-dasharray="6 4"'
 _LEFT, _TOP, _WIDE, _HIGH = 64, 30, 470, 170
 _LEGEND = _LEFT + _WIDE + 20
 _WIDTH, _HEIGHT = 760, _TOP + _HIGH + 42
-_FONT = "font-family:system-ui,sans-serif;font-size:12px;font-variant-numeric:tabular-nums"
+FONT = "font-family:system-ui,sans-serif;font-size:12px;font-variant-numeric:tabular-nums"
+"""Of every picture of memory in a cell, and what is written around it."""
 
 
 def static_html(record: MemoryRecord) -> str:
@@ -48,7 +50,7 @@ def static_html(record: MemoryRecord) -> str:
     parts = [line[0].upper() + line[1:] for line in said]
     parts += [shorten(note, 300) for note in record.notes]
     text = "".join(f"<p style='margin:4px 0'>{html.escape(part)}</p>" for part in parts)
-    return f"<div style='{_FONT}'>{to_svg(record)}{text}</div>"
+    return f"<div style='{FONT}'>{to_svg(record)}{text}</div>"
 
 
 def to_svg(record: MemoryRecord) -> str:
@@ -69,7 +71,7 @@ def to_svg(record: MemoryRecord) -> str:
 def _frame(height: int, label: str, body: list[str]) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
-        f'width="{_WIDTH}" style="max-width:100%;{_FONT}" fill="currentColor" role="img" '
+        f'width="{_WIDTH}" style="max-width:100%;{FONT}" fill="currentColor" role="img" '
         f'aria-label="{label}">'
     )
     return f"{head}<title>{label}</title>{''.join(body)}</svg>"
@@ -218,7 +220,7 @@ def _limit_entries(chart: MemoryChart, limits: Limits) -> list[tuple[str, str, s
         dash = _DASHED if limits.reserved is None else ""
         sign = f'<path d="M-1,0h12" stroke="currentColor" {dash}/>'
         low, high = limits.interval or (0, 0)
-        span = f"{format_bytes(low)} to {format_bytes(high)}" if limits.interval else ""
+        span = format_span(low, high) if limits.interval else ""
         found.append((sign, "reserved", span or format_bytes(chart.reserved_bytes)))
     if limits.card_bytes >= 0:
         line = f'<path d="M-1,0h12" stroke="{BAD}" {_DASHED}/>'

@@ -54,8 +54,7 @@ def prediction_lines(record: MemoryRecord) -> list[str]:
     usable = f" ({format_bytes(record.card_bytes)} usable)" if record.card_bytes >= 0 else ""
     said = [f"on {card_in_words(record.card)}{usable}", f"settings {record.settings or 'default'}"]
     if high >= 0:
-        span = f"{format_bytes(low)} to " if low != high else ""
-        said.append(f"{span}{format_bytes(high)} reserved at most")
+        said.append(f"{format_span(low, high)} reserved at most")
     lines = ["", f"predicted, not measured: {', '.join(said)}"]
     if record.reasons:
         lines += ["it may be off:", *(f"  - {reason}" for reason in record.reasons)]
@@ -196,6 +195,11 @@ def format_bytes(value: float) -> str:
     scaled = value / 1024**power
     unit = ("B", "KiB", "MiB", "GiB", "TiB")[power]
     return f"{scaled:,.1f} {unit}" if scaled < 100 else f"{scaled:,.0f} {unit}"
+
+
+def format_span(low: float, high: float) -> str:
+    """``3.4 MiB to 4.0 MiB``; one number where they are the same."""
+    return format_bytes(high) if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
 
 
 def shorten(text: str, width: int) -> str:

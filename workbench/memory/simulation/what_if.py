@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, SupportsIndex
 
 from workbench.allocator.cards import CARDS, Card
-from workbench.allocator.limit import card_called, card_of_bytes
+from workbench.allocator.limit import card_given
 from workbench.allocator.program import Outcome
 from workbench.allocator.settings import AllocatorSettings, SettingsError
-from workbench.memory.reading.describe import format_bytes
+from workbench.memory.reading.describe import format_bytes, format_span
 from workbench.memory.simulation.rerun import Rerun
 from workbench.records import MemoryRecord
 
@@ -66,7 +66,7 @@ class WhatIf:
         if self.card is not None:
             where = f" on {self.card.name} ({format_bytes(self.card.usable_bytes)} usable)"
         basis = "certified rules" if self.is_certified else "rules no trace has confirmed"
-        text = f"{self.settings}{where}: peak reserved memory {self._peak()}"
+        text = f"{self.settings}{where}: peak reserved memory {format_span(*self.peak_interval)}"
         if self.outcome.failure is not None:
             text = f"{self.settings}{where}: out of memory {_moment(self.outcome)}{self.missing()}"
         elif self.is_cut_off:
@@ -77,10 +77,6 @@ class WhatIf:
         if retries:
             text += f", everything unused given back {_times(retries)}"
         return f"{text} (predicted, {basis})"
-
-    def _peak(self) -> str:
-        low, high = self.peak_interval
-        return format_bytes(high) if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
 
     def missing(self) -> str:
         """What was asked for, and what stood in the way."""
@@ -185,7 +181,7 @@ def sentence(found: WhatIf, peak: tuple[int, int], basis: Basis) -> str:
         basis: what the figures stand on.
     """
     low, high = peak
-    takes = format_bytes(high) if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
+    takes = format_span(low, high)
     card, outcome = found.card, found.outcome
     text = f"Recorded peak {takes}" if basis == "recorded" else f"Predicted peak {takes}"
     if found.is_cut_off and outcome.fits:
@@ -230,15 +226,7 @@ def card_of(card: Card | str | SupportsIndex | None) -> Card | None:
         TypeError: it is none of these.
         ValueError: no card has that name, or so much or so little memory.
     """
-    if card is None or isinstance(card, Card):
-        return card
-    if isinstance(card, str):
-        return card_called(card)
-    if isinstance(card, bool) or not hasattr(card, "__index__"):
-        raise TypeError(
-            f"a card is a name, an amount such as '8 GiB' or bytes, got {type(card).__name__}"
-        )
-    return card_of_bytes(operator.index(card))
+    return card if card is None or isinstance(card, Card) else card_given(card)
 
 
 def batch_of(batch: SupportsIndex | None) -> int | None:
