@@ -60,6 +60,35 @@ export function positionOf(seen: Overview, time: number): number {
   return Math.round(between(knots(seen, 'time_us'), knots(seen, 'position'), time));
 }
 
+/** The points and the end behind them. */
+interface Knots {
+  points: readonly number[];
+  end: number;
+}
+
+function knots(
+  { position, time_us, num_events, duration_us }: Overview,
+  of: 'position' | 'time_us',
+): Knots {
+  return of === 'position'
+    ? { points: position, end: num_events }
+    : { points: time_us, end: duration_us };
+}
+
+/** Along a line through points that never go back; asked for every point of a curve, at every frame. */
+function between(from: Knots, to: Knots, value: number): number {
+  const at = ({ points, end }: Knots, knot: number): number => points[knot] ?? end;
+  let [low, high] = [1, from.points.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (at(from, middle) < value) low = middle + 1;
+    else high = middle;
+  }
+  const [left, right] = [at(from, high - 1), at(from, high)];
+  const part = right > left ? Math.max(0, Math.min(1, (value - left) / (right - left))) : 1;
+  return at(to, high - 1) + part * (at(to, high) - at(to, high - 1));
+}
+
 /** The most bytes that were live in a stretch, as far as can be told from afar. */
 export function highestIn(seen: Overview, { start, end }: Stretch): number {
   let most = 0;
@@ -81,17 +110,4 @@ export function within(seen: Overview, start: number, end: number): Stretch {
 export function moved(seen: Overview, { start, end }: Stretch, by: number): Stretch {
   const shift = Math.max(-start, Math.min(seen.num_events - end, Math.round(by)));
   return { start: start + shift, end: end + shift };
-}
-
-function knots(seen: Overview, name: 'position' | 'time_us'): readonly number[] {
-  return [...seen[name], name === 'position' ? seen.num_events : seen.duration_us];
-}
-
-/** Along a line through points that never go back. */
-function between(from: readonly number[], to: readonly number[], value: number): number {
-  let high = 1;
-  while (high < from.length - 1 && (from[high] ?? 0) < value) high += 1;
-  const [left = 0, right = 0] = [from[high - 1], from[high]];
-  const part = right > left ? Math.max(0, Math.min(1, (value - left) / (right - left))) : 1;
-  return (to[high - 1] ?? 0) + part * ((to[high] ?? 0) - (to[high - 1] ?? 0));
 }

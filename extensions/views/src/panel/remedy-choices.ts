@@ -1,17 +1,15 @@
 import type { Failure } from '@torch-workbench/records';
-import { h, setShown, setText } from '../dom';
+import { h, setShown, setText, uniqueId } from '../dom';
 import { bytes, oneLine } from '../format';
 
 type Remedy = Failure['remedies'][number];
-
-let groups = 0;
 
 /** What was tried on a step that did not fit: what fits can be chosen, the cheapest first. */
 export class RemedyChoices {
   readonly el: HTMLElement;
   private readonly list = h('div', { role: 'radiogroup', 'aria-label': 'What would help' });
   private readonly none = h('p', { class: 'wb-quiet' });
-  private readonly group = `wb-remedy-${(groups += 1)}`;
+  private readonly group = uniqueId('remedy');
   private shown = '';
   private remedies: readonly Remedy[] = [];
   private index = -1;

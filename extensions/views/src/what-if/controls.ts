@@ -1,5 +1,5 @@
 /** The controls of "What if?": a card, the allocator's settings, a batch. */
-import { h } from '../graph/dom';
+import { h, uniqueId } from '../dom';
 import { formatBytes, formatCount } from '../graph/format';
 import { batchesOf, type Card, type Choice } from './rows';
 
@@ -69,7 +69,7 @@ export class Controls {
   private readonly batch = h('input', { type: 'range', step: 1 });
   private readonly batchSaid = h('span', {});
   private readonly batchMark = h('i', { class: 'wv-wi-tick', 'aria-hidden': 'true' });
-  private readonly why = h('span', { class: 'wv-note', id: `wv-batch-${Math.random()}` });
+  private readonly why = h('span', { class: 'wv-note', id: uniqueId('batch') });
   private cards: readonly Card[] = [];
   private batches: readonly number[] = [];
   private recorded = -1;
