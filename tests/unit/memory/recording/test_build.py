@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 
+from tests.unit.allocator.traces import FILES, path_of, snapshot_of
 from workbench.allocator.decode import of_live
+from workbench.memory.files.snapshot import open_file
 from workbench.memory.recording.blocks import Block, Mark
 from workbench.memory.recording.build import build_record, main_device
 from workbench.memory.recording.cuda import AllocatorHistory
@@ -88,6 +92,22 @@ def test_a_segment_that_the_allocator_takes_meanwhile_is_an_event_of_its_own():
     assert (record.block_start.tolist(), record.block_end.tolist()) == ([1], [2])
     assert (record.peak_event, record.peak_bytes) == (1, 1024)
     assert record.reserved_bytes == 1 << 21
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_real_history_that_nobody_described_is_what_its_file_holds(name: str):
+    class Real(AllocatorHistory):
+        def stop(self, device: str):
+            assert device == "cuda:0"
+            return snapshot_of(name)
+
+    record = build_record(Recorder(), Real(), title="step", device="cuda:0")
+    whole = open_file(path_of(name))
+    np.testing.assert_array_equal(record.series(), whole.series())
+    np.testing.assert_array_equal(record.reserved(), whole.reserved())
+    assert (record.peak_event, record.peak_bytes) == (whole.peak_event, whole.peak_bytes)
+    assert record.reserved_bytes == whole.reserved_bytes
+    assert record.certificate == whole.certificate
 
 
 def test_the_allocators_events_are_the_record_and_the_recorder_says_what_they_were_for():
