@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import graph_models as models
 import torch
 from torch import nn
 
-from workbench.experiment import Experiment, measures
+from workbench.experiment import Experiment, RunError, measures
 from workbench.experiment.flow import gradient_flow
 from workbench.graph import GraphProbe
 from workbench.metrics.flow import draw_flow
@@ -68,7 +69,8 @@ def trained(model: nn.Module, name: str, folder: Path, steps: int, captured: int
         exp.run(steps=captured - 1, wait=True)
         exp.capture(GraphProbe())
     exp.run(steps=steps - exp.step_count)
-    exp.wait()
+    with suppress(RunError):
+        exp.wait()
     return exp
 
 
