@@ -91,18 +91,22 @@ def test_prints_and_failures_belong_to_the_right_cell(kernel: Kernel) -> None:
     kernel.run("exp.pause(); exp.wait(30)")
 
     kernel.run(BROKEN)
-    kernel.run("net.__class__ = Net\nexp.resume(); exp.wait(30)")
+    kernel.run(
+        "net.__class__ = Net\nexp.resume()\n"
+        "try:\n    exp.wait(30)\nexcept RuntimeError as error:\n    failed = str(error)"
+    )
     shown = kernel.run(
         "f = exp.failure\n"
         "print(f.title); print(f.scope); print([l.text.strip() for l in f.code if l.current])\n"
         "print([(v.label, v.value) for v in f.values]); print(f.source.cell, f.num_user_frames)\n"
-        "print(f.traceback)"
+        "print(f.traceback); print(failed.startswith(f'{f.title}\\n{f.message}\\n'))"
     )
     kernel.settle(0.5)
     text = kernel.text(shown)
     assert "Cell [7], line 13: RuntimeError\nNet.forward\n['return self.head(h)']" in text
     assert "[('h', '[8] fp32'), ('head.weight', '[3, 4] fp32'), ('head.bias', '[3] fp32')]" in text
     assert "7 1\n" in text
+    assert text.rstrip().endswith("True"), "what wait raised is the failure"
     assert "> cell [7], line 13, in Net.forward\n      return self.head(h)" in text
 
     kernel.run(MODEL)  # the repaired cell: resume takes its code without touching the instance
