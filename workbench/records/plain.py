@@ -56,20 +56,12 @@ def _whole(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def from_json(hint: Any, value: Any) -> Any:
-    """A value of type ``hint`` from JSON-ready data.
+def fields_from_json(cls: type, value: Any, given: dict[str, Any]) -> Any:
+    """A dataclass of which the fields ``given`` need not be in the JSON.
 
     Raises:
         DamagedError: something is missing or of another type; the sentence says what and where.
     """
-    try:
-        return _reader(hint)(value)
-    except MisfitError as misfit:
-        raise DamagedError(misfit.sentence()) from None
-
-
-def fields_from_json(cls: type, value: Any, given: dict[str, Any]) -> Any:
-    """A dataclass of which the fields ``given`` need not be in the JSON."""
     try:
         return _read_fields(cls, value, given)
     except MisfitError as misfit:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.memory.reading.chart import edges_of
-from workbench.memory.reading.describe import shorten
+from workbench.memory.reading.describe import card_label
 from workbench.records import MemoryChart, MemoryRecord
 
 _FAR = 2
@@ -53,12 +53,6 @@ class Limits:
         return 0 <= self.card_bytes <= self.top
 
 
-def card_label(record: MemoryRecord) -> str:
-    """``RTX 4090``; ``700 MiB card`` where the size is all that it is called by."""
-    name = shorten(record.card, 40)
-    return f"{name} card".strip() if not name or name[0].isdigit() else name
-
-
 def limits_of(record: MemoryRecord, chart: MemoryChart) -> Limits:
     """The limits of ``record``, as its ``chart`` draws them."""
     edges = edges_of(len(record.event_time_us) + 1, chart.num_points)
@@ -69,7 +63,7 @@ def limits_of(record: MemoryRecord, chart: MemoryChart) -> Limits:
     near = record.card_bytes <= _FAR * drawn
     return Limits(
         reserved=None if reserved is None else np.maximum.reduceat(reserved, edges),
-        card=card_label(record),
+        card=card_label(record.card),
         card_bytes=record.card_bytes,
         interval=interval,
         refused=_refused(record, edges, reserved),

@@ -209,16 +209,22 @@ def shorten(text: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def card_in_words(card: str) -> str:
-    """``RTX 4090``, or ``an 8 GiB card`` where the size is all that it is called by."""
+def card_label(card: str) -> str:
+    """``RTX 4090``; ``8 GiB card`` where the size is all that it is called by."""
     name = shorten(card, 40)
-    if not name:
+    return f"{name} card".strip() if not name or name[0].isdigit() else name
+
+
+def card_in_words(card: str) -> str:
+    """As `card_label`, within a sentence: ``an 8 GiB card``."""
+    if not card:
         return "no card"
-    if not name[0].isdigit():
-        return name
-    whole = name.split(".")[0].split(" ")[0]
+    label = card_label(card)
+    if not label[0].isdigit():
+        return label
+    whole = label.split(".")[0].split(" ")[0]
     article = "an" if whole.startswith("8") or whole in ("11", "18") else "a"
-    return f"{article} {name} card"
+    return f"{article} {label}"
 
 
 def _plural(count: int, noun: str) -> str:
