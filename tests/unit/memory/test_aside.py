@@ -1,0 +1,59 @@
+"""Work aside: on a thread of its own, one at a time, and heard of once whatever happens."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+import pytest
+
+from workbench.memory.aside import aside
+
+Heard = queue.Queue[tuple[Any, str, str]]
+
+
+@pytest.fixture
+def heard() -> Heard:
+    """What was made, the sentence, and the thread that said so."""
+    return queue.Queue()
+
+
+def start(make: Any, turn: threading.Lock, heard: Heard) -> None:
+    aside(make, turn, lambda made, error: heard.put((made, error, threading.current_thread().name)))
+
+
+def test_what_is_made_comes_from_a_thread_of_its_own(heard: Heard) -> None:
+    start(lambda: 3, threading.Lock(), heard)
+    assert heard.get(timeout=20) == (3, "", "workbench-aside")
+    assert heard.empty()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(ValueError("no such card"), "no such card"), (KeyError(), "KeyError")]
+)
+def test_what_goes_wrong_is_one_sentence(error: Exception, said: str, heard: Heard) -> None:
+    turn = threading.Lock()
+
+    def fail() -> None:
+        raise error
+
+    start(fail, turn, heard)
+    assert heard.get(timeout=20)[:2] == (None, said)
+    assert turn.acquire(timeout=20), "the next one has its turn"
+
+
+def test_those_that_share_a_turn_are_made_one_at_a_time(heard: Heard) -> None:
+    turn, may_end = threading.Lock(), threading.Event()
+    begun = threading.Semaphore(0)
+
+    def make() -> bool:
+        begun.release()
+        return may_end.wait(20)
+
+    for _ in range(2):
+        start(make, turn, heard)
+    assert begun.acquire(timeout=20)
+    assert not begun.acquire(timeout=0.1), "the second waits for the first"
+    may_end.set()
+    assert [heard.get(timeout=20)[0] for _ in range(2)] == [True, True]
