@@ -3,6 +3,8 @@
  * changes nothing touches nothing: figures that move ten times a second must not cost focus,
  * selection or layout.
  */
+import type { Dispose, Store } from './store';
+
 export type Attrs = Readonly<Record<string, string | number | boolean | null | EventListener>>;
 export type Child = Node | string | null;
 
@@ -85,8 +87,28 @@ export function perFrame(draw: () => void): { ask: () => void; cancel: () => voi
   };
 }
 
+/**
+ * Draws at once and after every change of a store, once per frame; with a `period` also each time
+ * that so many milliseconds have passed. The returned function ends it.
+ */
+export function drawOn(
+  store: Pick<Store<unknown, never>, 'subscribe'>,
+  draw: () => void,
+  period?: number,
+): Dispose {
+  const frames = perFrame(draw);
+  const timer = period === undefined ? undefined : setInterval(frames.ask, period);
+  const unsubscribe = store.subscribe(frames.ask);
+  draw();
+  return () => {
+    unsubscribe();
+    frames.cancel();
+    clearInterval(timer);
+  };
+}
+
 /** Calls `onSize` when one of the elements gets another size; the returned function ends it. */
-export function watchSize(onSize: () => void, ...elements: readonly Element[]): () => void {
+export function watchSize(onSize: () => void, ...elements: readonly Element[]): Dispose {
   if (typeof ResizeObserver !== 'function') return () => {};
   const observer = new ResizeObserver(onSize);
   for (const element of elements) observer.observe(element);

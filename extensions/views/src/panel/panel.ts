@@ -2,7 +2,7 @@ import type { Dispose, Store } from '../store';
 import { messageOf } from '../errors';
 import type { ModeActions } from '../controls/segments';
 import { Popover } from '../controls/popover';
-import { h, perFrame, setAttr, setShown } from '../dom';
+import { drawOn, h, setAttr, setShown } from '../dom';
 import { oneLine } from '../format';
 import type { Command, ExperimentModel, KernelModel } from '../kernel';
 import { look } from '../controls/chip';
@@ -60,12 +60,9 @@ export function mountPanel(
     }
     panel.update(last, model);
   };
-  const frames = perFrame(draw);
-  const unsubscribe = store.subscribe(frames.ask);
-  draw();
+  const end = drawOn(store, draw);
   return () => {
-    unsubscribe();
-    frames.cancel();
+    end();
     panel?.dispose();
     frame.remove();
   };

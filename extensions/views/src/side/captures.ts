@@ -1,14 +1,14 @@
 import type { CaptureInfo } from '@torch-workbench/records';
 import { iconButton } from '../controls/button';
 import { roving, setStop } from '../controls/roving';
-import { h, setAttr, setShown, setText } from '../dom';
+import { drawOn, h, setAttr, setShown, setText } from '../dom';
 import { age, bytes, count, oneLine } from '../format';
 import { icon } from '../icons';
 import type { Command, KernelModel } from '../kernel';
 import type { OpenRequest } from '../panel/context';
 import type { Dispose, Store } from '../store';
 import type { OfExperiment } from './modes';
-import { drawOn, Rows } from './rows';
+import { Rows } from './rows';
 
 /** Ages move on without a message of the kernel. */
 const AGE_MS = 5_000;
@@ -46,7 +46,7 @@ export function mountCaptures(
     const [first] = buttons();
     if (first && !list.contains(document.activeElement)) setStop(buttons(), first);
   };
-  const end = drawOn(store, AGE_MS, draw);
+  const end = drawOn(store, draw, AGE_MS);
   return () => {
     end();
     frame.remove();

@@ -1,7 +1,7 @@
 import { Chip } from '../controls/chip';
 import { roving, setStop } from '../controls/roving';
 import { Sparkline } from '../curves';
-import { h, perFrame, setAttr, setClass, setText } from '../dom';
+import { drawOn, h, setAttr, setClass, setText } from '../dom';
 import { count, oneLine, percent } from '../format';
 import type { Command, ExperimentModel, KernelModel } from '../kernel';
 import type { Dispose, Store } from '../store';
@@ -52,12 +52,9 @@ export function mountExperiments(
     const stop = (current !== null && rows.get(current)?.el) || buttons()[0];
     if (stop && !list.contains(document.activeElement)) setStop(buttons(), stop);
   };
-  const frames = perFrame(draw);
-  const unsubscribe = store.subscribe(frames.ask);
-  draw();
+  const end = drawOn(store, draw);
   return () => {
-    unsubscribe();
-    frames.cancel();
+    end();
     list.remove();
   };
 }

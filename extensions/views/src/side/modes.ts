@@ -1,7 +1,7 @@
 import { messageOf } from '../errors';
 import { Popover } from '../controls/popover';
 import { Segments, type ModeActions } from '../controls/segments';
-import { h, perFrame, setAttr, setShown, setText } from '../dom';
+import { drawOn, h, setAttr, setShown, setText } from '../dom';
 import { oneLine } from '../format';
 import type { Command, KernelModel } from '../kernel';
 import type { Dispose, Store } from '../store';
@@ -61,12 +61,9 @@ export function mountModes(
       setAttr(one.label, 'title', [text, detail, tooltip].filter(Boolean).join('\n') || null);
     }
   };
-  const frames = perFrame(draw);
-  const unsubscribe = store.subscribe(frames.ask);
-  draw();
+  const end = drawOn(store, draw);
   return () => {
-    unsubscribe();
-    frames.cancel();
+    end();
     popover.dispose();
     frame.remove();
   };

@@ -1,6 +1,4 @@
 /** Lists that keep their rows: what is focused or open in one outlives a message of the kernel. */
-import { perFrame } from '../dom';
-import type { Dispose, Store } from '../store';
 
 interface Row<T> {
   readonly el: HTMLElement;
@@ -33,21 +31,4 @@ export class Rows<T> {
       if (list.children[at] !== row.el) list.insertBefore(row.el, list.children[at] ?? null);
     }
   }
-}
-
-/** Draws at once, after every change of a store and every `period` ms, until it is disposed of. */
-export function drawOn(
-  store: Pick<Store<unknown, never>, 'subscribe'>,
-  period: number,
-  draw: () => void,
-): Dispose {
-  const frames = perFrame(draw);
-  const timer = setInterval(frames.ask, period);
-  const unsubscribe = store.subscribe(frames.ask);
-  draw();
-  return () => {
-    unsubscribe();
-    frames.cancel();
-    clearInterval(timer);
-  };
 }

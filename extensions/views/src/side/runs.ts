@@ -1,11 +1,11 @@
 import type { RunSummary } from '@torch-workbench/records';
 import { iconButton } from '../controls/button';
 import { Chip } from '../controls/chip';
-import { h, setAttr, setText } from '../dom';
+import { drawOn, h, setAttr, setText } from '../dom';
 import { age, oneLine, percent } from '../format';
 import { icon } from '../icons';
 import type { Dispose, Store } from '../store';
-import { drawOn, Rows } from './rows';
+import { Rows } from './rows';
 
 export interface RunsModel {
   readonly runs: readonly RunSummary[];
@@ -72,7 +72,7 @@ export function mountRuns(
     }
     rows.show(sorted(store.get().runs, sort));
   };
-  const end = drawOn(store, AGE_MS, draw);
+  const end = drawOn(store, draw, AGE_MS);
   return () => {
     end();
     frame.remove();
