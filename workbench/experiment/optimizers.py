@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,8 +24,6 @@ _GROUP_RATES = {"initial_lr", "max_lr", "min_lr"}
 """What schedulers start from and `OneCycleLR` moves between, in a parameter group."""
 _SCHEDULER_RATES = {"base_lrs", "max_lrs"}
 """The same, of every scheduler and of `CyclicLR`, in the scheduler."""
-
-OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 def make_optimizer(

@@ -14,6 +14,7 @@ from workbench.experiment.probe import StepContext, StepProbe
 from workbench.memory.cards.on_card import CardRecorder
 from workbench.memory.prediction.grown import with_growth
 from workbench.memory.reading.describe import format_bytes
+from workbench.memory.reading.recorded import is_cut_off
 from workbench.memory.recording import cuda
 from workbench.memory.recording.build import build_record
 from workbench.memory.recording.categories import adopt_inputs, adopt_model, adopt_optimizer
@@ -155,7 +156,8 @@ def with_first_state(record: MemoryRecord) -> MemoryRecord:
     """``record`` with a note where the optimizer made its state in it, as it does only once."""
     is_state = (record.block_category == CATEGORIES.index("optimizer")) & (record.block_bytes > 0)
     made = is_state & (record.block_start >= 0) & (record.block_end < 0)
-    if not made.any() or (is_state & (record.block_start < 0)).any():
+    was_there = (is_state & (record.block_start < 0)).any()
+    if was_there or not made.any() or is_cut_off(record):
         return record
     note = _FIRST_STATE.format(size=format_bytes(int(record.block_bytes[made].sum())))
     return replace(record, notes=(*record.notes, note))

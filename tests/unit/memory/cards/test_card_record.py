@@ -46,6 +46,25 @@ def test_the_state_of_the_optimizer_is_known_from_the_step_that_made_it(
     exp.close()
 
 
+def test_a_step_that_ran_out_in_its_update_does_not_claim_that_the_state_is_there(
+    tmp_path: Path,
+) -> None:
+    """16 MiB each of weights, gradients and first moments fit, second moments do not."""
+    data = torch.randn(64, 2048), torch.arange(64) % 3
+    model = nn.Sequential(nn.Linear(2048, 2048, bias=False), nn.Linear(2048, 3))
+    exp = Experiment(model, data, batch_size=16, device="cpu", runs=tmp_path)
+    exp.card = f"{512 + 60} MiB"
+    pending = exp.capture(MemoryProbe())
+    with pytest.raises(torch.OutOfMemoryError):
+        exp.run(steps=1, wait=True)
+    record = pending.wait()
+    state = record.series()[CATEGORIES.index("optimizer")]
+    assert state[-1] > 0, record.title
+    assert "optimizer" in record.title
+    assert not [note for note in record.notes if "made its state" in note]
+    exp.close()
+
+
 def test_on_another_card_it_does_not_claim_what_a_gpus_libraries_hold(tmp_path: Path) -> None:
     data = torch.randn(100, 16), torch.arange(100) % 3
     exp = Experiment(nn.Linear(16, 3), data, batch_size=64, device="cpu", runs=tmp_path)
