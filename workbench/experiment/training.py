@@ -6,7 +6,6 @@ otherwise (`workbench.experiment.runner` sees to that). It knows nothing of thre
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,7 @@ from workbench.experiment.board import Board
 from workbench.experiment.captures import CaptureStore
 from workbench.experiment.cursor import Cursor
 from workbench.experiment.data import DataSource
-from workbench.experiment.events import (
-    Captured,
-    EpochDone,
-    StepDone,
-)
+from workbench.experiment.events import Captured, EpochDone, StepDone
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
@@ -42,8 +37,6 @@ from workbench.records import CarryRow
 if TYPE_CHECKING:
     from workbench.experiment.out_of_memory import CardPlayer
     from workbench.experiment.validation import Validation
-
-log = logging.getLogger("workbench")
 
 
 class Training:
