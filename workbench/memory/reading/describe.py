@@ -122,7 +122,7 @@ def kind_of_peak(record: MemoryRecord) -> str:
 
 
 def peak_sentence(record: MemoryRecord) -> str:
-    """``digits, step 3: peak 3.4 MiB in backward of body.0: activations 61 %, ...``."""
+    """``digits, step 3: peak 3.4 MiB in backward of body.0: activations 61%, ...``."""
     if is_empty(record):
         return empty_sentence(record)
     where = _where_and_of_what(record)
@@ -143,8 +143,10 @@ def _where_and_of_what(record: MemoryRecord) -> str:
     if [name for name, _ in rows] == ["unknown"]:
         after = f" after event {record.peak_event + 1:,}"
         return where + (after if record.peak_event >= 0 else "")
+    whole = max(record.peak_bytes, 1)
     parts = sorted(rows, key=lambda row: -row[1])[:3]
-    shares = ", ".join(f"{name} {value / max(record.peak_bytes, 1):.0%}" for name, value in parts)
+    # what rounds to nothing is in the legend, and is no part of the peak in a sentence
+    shares = ", ".join(f"{name} {value / whole:.0%}" for name, value in parts if value / whole > 0.005)
     return f"{where}: {shares}" if shares else where
 
 

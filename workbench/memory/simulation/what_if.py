@@ -34,7 +34,7 @@ Basis = Literal["recorded", "certified", "uncertified"]
 trace has confirmed."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class WhatIf:
     """What became of a recorded program under other conditions: simulated, not measured."""
 
@@ -77,6 +77,9 @@ class WhatIf:
         if retries:
             text += f", everything unused given back {_times(retries)}"
         return f"{text} (predicted, {basis})"
+
+    def __repr__(self) -> str:
+        return f"<WhatIf {self}>"
 
     def missing(self) -> str:
         """What was asked for, and what stood in the way."""
