@@ -146,7 +146,8 @@ def _where_and_of_what(record: MemoryRecord) -> str:
     whole = max(record.peak_bytes, 1)
     parts = sorted(rows, key=lambda row: -row[1])[:3]
     # what rounds to nothing is in the legend, and is no part of the peak in a sentence
-    shares = ", ".join(f"{name} {value / whole:.0%}" for name, value in parts if value / whole > 0.005)
+    shown = [(name, value / whole) for name, value in parts if value / whole > 0.005]
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in shown)
     return f"{where}: {shares}" if shares else where
 
 
