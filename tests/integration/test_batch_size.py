@@ -82,11 +82,8 @@ def order(epochs: int) -> list[int]:
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_no_sample_is_lost_or_seen_twice(kind: str, tmp_path: Path) -> None:
-    exp, model = experiment(SOURCES[kind](), tmp_path)
-    exp.run(epochs=2)
-    exp.pause()
-    exp.wait()
-    exp.step(max(0, 3 - exp.step_count) or 1).wait()
+    exp, model = experiment(SOURCES[kind](), tmp_path, epochs=2)
+    exp.step(3).wait()
     done = exp.step_count
     exp.batch_size = 5
     assert exp.batch_size == 5
