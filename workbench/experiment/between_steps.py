@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LONGEST_WAIT_S = 30.0
+"""For the step under way to end, where a question of somebody's waits for it."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NextStep:

@@ -117,12 +117,13 @@ def memory(
         return MemoryView(target)
     if callable(getattr(target, "capture", None)):
         from workbench.experiment.out_of_memory import kept_record
-        from workbench.memory.prediction.growing import MOST_UNASKED, grown
+        from workbench.memory.prediction.growing import MOST_UNASKED, growing, grown
         from workbench.memory.probe import MemoryProbe
 
         kept = kept_record(target) if getattr(target, "failure", None) is not None else None
         record = kept or target.capture(MemoryProbe()).wait()
-        return MemoryView(grown(target, record, MOST_UNASKED))
+        record = grown(target, record, MOST_UNASKED)
+        return MemoryView(record, growing(target, record))
     raise TypeError(
         f"memory() got a {type(target).__name__}; it takes nothing (as a `with` block), an "
         "Experiment, a path to a saved record or allocator snapshot, or a MemoryRecord"

@@ -3,7 +3,8 @@
 A widget sends ``{"type": "ask", "id", "question"}`` and is sent ``{"type": "answer", "id"}`` with
 ``"answer"``, or with ``"error"``, one sentence. An answer runs a simulated allocator through the
 whole recording: it is worked out `aside`, so that a cell can be run meanwhile. What a question is
-stands in `workbench.memory.simulation.questions`.
+stands in `workbench.memory.simulation.questions`. One about another batch may wait until it is
+worked out how the recorded step grows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from workbench.display import send_bundle
 from workbench.memory.aside import aside
-from workbench.memory.simulation.questions import answer
+from workbench.memory.simulation.questions import answer, asks_for_batch
 
 if TYPE_CHECKING:
     from workbench.records import MemoryRecord
@@ -22,8 +23,19 @@ if TYPE_CHECKING:
 _one_at_a_time = threading.Lock()
 
 
-def answering(record: MemoryRecord) -> Callable[[Any, Any], None]:
-    """What to call with (widget, content) for every message of a widget that shows ``record``."""
+def answering(
+    record: MemoryRecord, growing: Callable[[], MemoryRecord] | None = None
+) -> Callable[[Any, Any], None]:
+    """What to call with (widget, content) for every message of a widget that shows ``record``.
+
+    ``growing`` gives the record with the growth of its blocks; it is called where that matters.
+    """
+
+    def answered(question: object) -> dict[str, Any]:
+        known = record
+        if growing is not None and asks_for_batch(record, question):
+            known = growing()
+        return answer(known, question)
 
     def received(widget: Any, content: Any) -> None:
         if not isinstance(content, dict):
@@ -37,6 +49,6 @@ def answering(record: MemoryRecord) -> Callable[[Any, Any], None]:
                 said = {"error": error} if found is None else {"answer": found}
                 widget.send({"type": "answer", "id": message.get("id"), **said})
 
-            aside(lambda: answer(record, message.get("question")), _one_at_a_time, done)
+            aside(lambda: answered(message.get("question")), _one_at_a_time, done)
 
     return received

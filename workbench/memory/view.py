@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,11 @@ _OTHERS = f" view.stretch(start, end) shows others, up to {MOST_EVENTS:,} at onc
 class MemoryView:
     """What `workbench.memory` returns: ``.record``, ``.save(path)``, ``.figure()``, a display."""
 
-    def __init__(self, record: MemoryRecord | None) -> None:
-        self._record = record
+    def __init__(
+        self, record: MemoryRecord | None, growing: Callable[[], MemoryRecord] | None = None
+    ) -> None:
+        """A view of ``record``; ``growing`` gives it with the growth of its blocks."""
+        self._record, self._growing = record, growing
 
     @property
     def has_record(self) -> bool:
@@ -76,13 +80,16 @@ class MemoryView:
             settings: as in ``PYTORCH_CUDA_ALLOC_CONF``: ``"expandable_segments:True"``.
             card: a name (``"RTX 4090"``), an amount (``"8 GiB"``) or the bytes that a card reports;
                 None: no limit.
-            batch: samples in the batch; None: as recorded.
+            batch: samples in the batch; None: as recorded. Where it is not known yet how a step of
+                an experiment grows, that is worked out first, between two steps of a run.
 
         Raises:
             SettingsError: the allocator would not take the settings, or they have no effect here.
             ValueError: no card has that name, or so little memory; the recording does not know
                 its batch.
         """
+        if self._growing is not None and batch not in (None, self.record.batch_size):
+            self._record = self._growing()
         return what_if(self.record, settings, card, batch=batch)
 
     def smallest_card(self, settings: str = "") -> WhatIf | None:
@@ -145,7 +152,7 @@ class MemoryView:
 
     def show(self, record: MemoryRecord) -> None:
         """Show ``record`` from now on."""
-        self._record = record
+        self._record, self._growing = record, None
 
     def __str__(self) -> str:
         if self._record is None:
@@ -159,8 +166,9 @@ class MemoryView:
         """Widget, static SVG and text; only text while there is no record."""
         if self._record is None:
             return {"text/plain": str(self)}, {}
-        shown, text = self._record, str(self)
+        shown, text, growing = self._record, str(self), self._growing
         if is_long(shown):
+            growing = None
             shown = stretch(shown, *first_look(shown), hint=_OTHERS)
             text = f"{text}\nShown in a notebook: {shown.notes[0]}"
         return mime_bundle(
@@ -169,5 +177,5 @@ class MemoryView:
             text=text,
             html=static_html(shown),
             options=options,
-            on_message=answering(shown),
+            on_message=answering(shown, growing),
         )

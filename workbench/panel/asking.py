@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.experiment.between_steps import LONGEST_WAIT_S
+from workbench.memory.simulation.questions import asks_for_batch
 from workbench.panel.aside import Task
 from workbench.panel.commands import CommandError
 from workbench.panel.questions import Answer, held
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment
     from workbench.records import MemoryRecord
 
-LONGEST_WAIT_S = 30.0
-"""For the step under way to end."""
 _turns: weakref.WeakKeyDictionary[Experiment, threading.Lock] = weakref.WeakKeyDictionary()
 """Of each experiment that was asked about; only the hub's thread asks."""
 
@@ -47,7 +47,6 @@ def ask(experiment: Experiment, args: Mapping[str, Any]) -> Task:
     asked, about = cast("dict[str, Any]", question), weakref.ref(experiment)
 
     def make() -> Answer:
-        from workbench.memory.prediction.growing import asks_for_batch
         from workbench.memory.simulation.questions import answer
 
         known, alive = record, about()

@@ -69,3 +69,19 @@ def test_what_is_no_message_of_ours_is_nothing(step_record) -> None:
     for content in (None, [], "ask", {}, {"type": "other"}):
         answering(step_record)(sender, content)
     assert sent.empty()
+
+
+def test_another_batch_is_answered_by_what_knows_how_it_grows(step_record) -> None:
+    asked: list[str] = []
+
+    def growing() -> Any:
+        asked.append("")
+        return step_record
+
+    sender, sent = widget()
+    ask = answering(step_record, growing)
+    for batch in (None, 64):
+        question = {"kind": "what_if", "rows": [{"settings": "", "batch": batch}]}
+        ask(sender, {"type": "ask", "id": "a", "question": question})
+        assert "answer" in sent.get(timeout=60)
+    assert len(asked) == 1

@@ -78,12 +78,15 @@ def test_what_is_no_question_of_a_batch_is_refused_as_ever(exp):
 GATE = threading.Event()
 """Open, or every step of `Gated` is under way until it is."""
 GATE.set()
+ENTERED = threading.Event()
+"""A step has begun."""
 
 
 class Gated(nn.Module):
     """Steps that take as long as a test wants."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ENTERED.set()
         GATE.wait(60)
         return x
 
@@ -106,7 +109,9 @@ def slow(tmp_path: Path):
     found = assembled(tmp_path / "slow")
     capture = captured(found)
     GATE.clear()
+    ENTERED.clear()
     found.run(steps=1, wait=False)
+    assert ENTERED.wait(30)
     yield found, capture
     GATE.set()
     found.close()

@@ -9,12 +9,14 @@ batch (for ResNet-50 1.2 s on one quiet core, half of a plain step of 8 images o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from torch import nn
 
-from workbench.experiment.between_steps import NextStep, between_steps
+from workbench.experiment.between_steps import LONGEST_WAIT_S, NextStep, between_steps
 from workbench.memory.prediction.grown import with_growth
 from workbench.memory.prediction.twin_steps import plain_steps
 from workbench.records import GROWTHS, MemoryRecord
@@ -62,12 +64,22 @@ def grown(
     return record if found is None else with_growth(record, *found)
 
 
-def asks_for_batch(record: MemoryRecord, question: Mapping[str, Any]) -> bool:
-    """Whether a question (see `simulation.questions`) is about another batch than recorded."""
-    rows = question.get("rows")
-    given = cast("list[Any]", rows) if isinstance(rows, list) else []
-    batches = [row.get("batch") for row in given if isinstance(row, dict)]
-    return any(batch not in (None, record.batch_size) for batch in batches)
+def growing(experiment: Experiment, record: MemoryRecord) -> Callable[[], MemoryRecord]:
+    """What gives ``record`` with the growth of its blocks, worked out when it is first called.
+
+    It keeps no experiment: once that is deleted, the record is what it was.
+    """
+    about, known, turn = weakref.ref(experiment), record, threading.Lock()
+
+    def learned() -> MemoryRecord:
+        nonlocal known
+        with turn:
+            alive = about()
+            if alive is not None:
+                known = grown(alive, known, wait_s=LONGEST_WAIT_S)
+            return known
+
+    return learned
 
 
 def _has_hooks(model: nn.Module) -> bool:

@@ -90,6 +90,15 @@ def answer(record: MemoryRecord, question: object) -> dict[str, Any]:
     raise ValueError(f"a question of kind {kind!r} is not known; known are 'what_if' and 'cards'")
 
 
+def asks_for_batch(record: MemoryRecord, question: object) -> bool:
+    """Whether ``question`` is about another batch than recorded."""
+    asked = cast("dict[str, Any]", question) if isinstance(question, dict) else {}
+    rows = asked.get("rows")
+    given = cast("list[Any]", rows) if isinstance(rows, list) else []
+    batches = [row.get("batch") for row in given if isinstance(row, dict)]
+    return any(batch not in (None, record.batch_size) for batch in batches)
+
+
 def _cards() -> dict[str, Any]:
     cards = [
         {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import nn
 from tests.unit.memory.prediction.test_fake_run import Choosy
 from workbench.experiment import Experiment
 from workbench.memory import MemoryProbe, memory
+from workbench.memory.prediction import growing
 from workbench.memory.prediction.growing import grown
 from workbench.records import GROWTHS, MemoryRecord
 
@@ -52,6 +55,33 @@ def test_a_capture_alone_does_not_until_somebody_asks(tmp_path):
     assert grown(exp, found) is found
     assert grown(exp, record, most=5) is record, "a step of so many blocks would take a while"
     exp.close()
+
+
+def test_a_view_of_a_long_step_learns_it_when_another_batch_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(growing, "MOST_UNASKED", 5)
+    exp = experiment(tmp_path)
+    exp.run(steps=1, wait=True)
+    view = memory(exp)
+    assert not is_known(view.record)
+    view.what_if(batch=16)
+    assert not is_known(view.record), "as recorded, nothing has to be known"
+    low, high = view.what_if(batch=1 << 20).peak_interval
+    assert low == high > 0
+    assert is_known(view.record), "and is saved with it"
+    exp.close()
+
+
+def test_a_view_outlives_its_experiment_and_keeps_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(growing, "MOST_UNASKED", 5)
+    exp = experiment(tmp_path)
+    exp.run(steps=1, wait=True)
+    view, left = memory(exp), weakref.ref(exp._training)
+    exp.close()
+    del exp
+    gc.collect()
+    assert left() is None
+    low, high = view.what_if(batch=1 << 20).peak_interval
+    assert low < high, "as far as the record alone knows"
 
 
 def test_the_batch_is_that_of_the_capture_not_that_of_the_next_step(tmp_path):
