@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { sentence } from '../src/graph/dom';
+import { formatMarks } from '../src/graph/format';
 import { fullName } from '../src/graph/full-name';
 import { GraphState } from '../src/graph/state';
 import { graphOf, residual } from './graph-data';
@@ -38,5 +39,16 @@ describe('sentences of a record', () => {
     expect(shown('its module `fc` did\nnot run')).toBe('its module <code>fc</code> did not run');
     expect(shown('`<img src=x>`')).toBe('<code>&lt;img src=x&gt;</code>');
     expect(shown('one ` alone')).toBe('one ` alone');
+  });
+});
+
+describe('marks of an axis of bytes', () => {
+  const upTo = (top: number): string[] => formatMarks([1, 2, 3, 4].map((part) => (part * top) / 4));
+  it('have one unit and as many decimals as one of them needs', () => {
+    const gib = 1024 ** 3;
+    expect(upTo(3.2 * gib)).toEqual(['0.8 GiB', '1.6 GiB', '2.4 GiB', '3.2 GiB']);
+    expect(upTo(gib)).toEqual(['0.25 GiB', '0.50 GiB', '0.75 GiB', '1.00 GiB']);
+    expect(upTo(160 * 1024 ** 2)).toEqual(['40 MiB', '80 MiB', '120 MiB', '160 MiB']);
+    expect(upTo(4)).toEqual(['1 B', '2 B', '3 B', '4 B']);
   });
 });

@@ -14,6 +14,17 @@ export function formatBytes(bytes: number): string {
   return `${bytes < 0 ? '−' : ''}${text} ${UNITS[unit] ?? 'B'}`;
 }
 
+/** Marks of an axis of bytes: in the unit of the last, with as many decimals as one needs. */
+export function formatMarks(marks: readonly number[]): string[] {
+  let unit = 0;
+  while (Math.abs(marks.at(-1) ?? 0) >= 1024 ** (unit + 1) && unit < UNITS.length - 1) unit += 1;
+  const values = marks.map((bytes) => bytes / 1024 ** unit);
+  const digits = Math.max(
+    ...values.map((value) => (Number(value.toFixed(2)).toString().split('.')[1] ?? '').length),
+  );
+  return values.map((value) => `${value.toFixed(digits)} ${UNITS[unit] ?? 'B'}`);
+}
+
 /** `26,214,400`. */
 export function formatCount(count: number): string {
   return Math.round(count).toLocaleString('en');

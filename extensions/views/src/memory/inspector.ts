@@ -23,7 +23,8 @@ export function inspectCapture(
   rows.push(['Events', formatCount(record.event_time_us.length)]);
   rows.push(['Blocks', formatCount(record.block_start.length)]);
   const first = (record.event_time_us[0] ?? 0) / 1000;
-  rows.push(['Duration', `${(timeAt(record, series.length - 1) - first).toFixed(1)} ms`]);
+  const took = `${(timeAt(record, series.length - 1) - first).toFixed(1)} ms`;
+  rows.push(record.is_predicted ? ['Worked out in', took] : ['Duration', took]);
   const total = Math.max(1, series.total[position] ?? 0);
   const parts = composition(series, position)
     .filter(({ bytes }) => bytes > 0)

@@ -12,7 +12,7 @@ export function peakSentence(record: MemoryColumns, series: Series): string {
   const total = series.total[position] ?? 0;
   const place = shorten(peakPlace(record), 80);
   const shares = composition(series, position)
-    .filter(({ bytes }) => bytes > 0)
+    .filter(({ bytes }) => bytes / total > 0.005) // less is 0 %, and no part of the peak in words
     .sort((a, b) => b.bytes - a.bytes)
     .slice(0, PARTS)
     .map(

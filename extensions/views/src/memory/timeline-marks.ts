@@ -28,7 +28,11 @@ export function paintPhases(frame: Frame, view: ChartView): void {
     const text = fitText(context, name, right - left - 10);
     context.fillText(text, left + 7, middle);
     const used = context.measureText(text).width;
-    const note = `${(timeAt(view.record, end) - timeAt(view.record, start)).toFixed(1)} ms`;
+    // a prediction's time is that of the machine it was worked out on
+    const took = view.record.is_predicted
+      ? null
+      : timeAt(view.record, end) - timeAt(view.record, start);
+    const note = took === null ? '' : `${took.toFixed(1)} ms`;
     context.font = `11px ${palette.font}`;
     context.fillStyle = palette.ink2;
     if (text === name && used + context.measureText(note).width + 22 < right - left)

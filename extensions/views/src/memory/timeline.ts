@@ -1,5 +1,5 @@
 /** Draws the chart: category areas over what is reserved. */
-import { formatBytes, formatCount } from '../graph/format';
+import { formatCount, formatMarks } from '../graph/format';
 import type { Palette } from '../graph/theme';
 import type { Fill, Patterns } from './patterns';
 import { BOTTOM, columnsOf, LEFT, niceTop, RIGHT, ticks, TOP, xOf, type ChartView } from './scale';
@@ -74,7 +74,9 @@ function paintGrid(frame: Frame, top: number, y: Height): void {
   context.font = `11px ${palette.font}`;
   context.lineWidth = 1;
   context.textAlign = 'right';
-  for (let part = 0; part <= 4; part += 1) {
+  const marks = [1, 2, 3, 4].map((part) => (top * part) / 4);
+  const texts = ['0', ...formatMarks(marks)];
+  for (const [part, text] of texts.entries()) {
     const at = Math.round(y((top * part) / 4)) + 0.5;
     context.strokeStyle = palette.grid;
     context.beginPath();
@@ -82,7 +84,7 @@ function paintGrid(frame: Frame, top: number, y: Height): void {
     context.lineTo(width - RIGHT, at);
     context.stroke();
     context.fillStyle = palette.ink2;
-    context.fillText(part === 0 ? '0' : formatBytes((top * part) / 4), LEFT - 8, at);
+    context.fillText(text, LEFT - 8, at);
   }
 }
 
