@@ -1,4 +1,5 @@
 /** What part of a recording the chart shows, and where a position lies in it. */
+import { formatMarks } from '../graph/format';
 import { Pyramid } from './pyramid';
 import { timeAt, type MemoryColumns, type Series } from './series';
 
@@ -161,6 +162,13 @@ export function niceTop(bytes: number): number {
   const step =
     [1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10].find((factor) => factor * power >= value) ?? 10;
   return step * power * unit;
+}
+
+/** The lines of a chart that ends at `niceTop`: from 0 in four steps, each with what it reads. */
+export function gridMarks(top: number): [bytes: number, text: string][] {
+  const marks = [1, 2, 3, 4].map((part) => (top * part) / 4);
+  const texts = formatMarks(marks);
+  return [[0, '0'], ...marks.map((bytes, row): [number, string] => [bytes, texts[row] ?? ''])];
 }
 
 /** Round marks within [from, to], about `count` of them. */

@@ -1,8 +1,19 @@
 /** Draws the chart: category areas over what is reserved. */
-import { formatCount, formatMarks } from '../graph/format';
+import { formatCount } from '../graph/format';
 import type { Palette } from '../graph/theme';
 import type { Fill, Patterns } from './patterns';
-import { BOTTOM, columnsOf, LEFT, niceTop, RIGHT, ticks, TOP, xOf, type ChartView } from './scale';
+import {
+  BOTTOM,
+  columnsOf,
+  gridMarks,
+  LEFT,
+  niceTop,
+  RIGHT,
+  ticks,
+  TOP,
+  xOf,
+  type ChartView,
+} from './scale';
 import { CATEGORIES, timeAt } from './series';
 import { limitOf } from './timeline-limits';
 import type { Box } from './timeline-pen';
@@ -74,10 +85,8 @@ function paintGrid(frame: Frame, top: number, y: Height): void {
   context.font = `11px ${palette.font}`;
   context.lineWidth = 1;
   context.textAlign = 'right';
-  const marks = [1, 2, 3, 4].map((part) => (top * part) / 4);
-  const texts = ['0', ...formatMarks(marks)];
-  for (const [part, text] of texts.entries()) {
-    const at = Math.round(y((top * part) / 4)) + 0.5;
+  for (const [bytes, text] of gridMarks(top)) {
+    const at = Math.round(y(bytes)) + 0.5;
     context.strokeStyle = palette.grid;
     context.beginPath();
     context.moveTo(LEFT, at);

@@ -1,7 +1,7 @@
 /** Draws a recording from afar: what was live, and which stretch of it is chosen. */
 import { formatBytes, formatCount } from '../graph/format';
 import type { Palette } from '../graph/theme';
-import { BOTTOM, LEFT, niceTop, RIGHT, ticks } from '../memory/scale';
+import { BOTTOM, gridMarks, LEFT, niceTop, RIGHT, ticks } from '../memory/scale';
 import { positionOf, timeOf, type Along, type Overview, type Stretch } from './model';
 
 /** Room above the curve for the handle of the stretch and the sign of the peak. */
@@ -73,12 +73,12 @@ function grid(
   context.font = `11px ${palette.font}`;
   context.textBaseline = 'middle';
   context.textAlign = 'right';
-  for (let part = 0; part <= 4; part += 1) {
-    const at = Math.round(y((top * part) / 4));
+  for (const [bytes, text] of gridMarks(top)) {
+    const at = Math.round(y(bytes));
     context.fillStyle = palette.grid;
     context.fillRect(LEFT, at, width - LEFT - RIGHT, 1);
     context.fillStyle = palette.ink2;
-    context.fillText(part === 0 ? '0' : formatBytes((top * part) / 4), LEFT - 8, at);
+    context.fillText(text, LEFT - 8, at);
   }
 }
 
