@@ -10,7 +10,7 @@ import contextvars
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from workbench.experiment.failure import without_own_frames
 from workbench.experiment.plan import Plan
@@ -127,8 +127,9 @@ class Control(Delegates):
             learning_rate: change to this first.
 
         Raises:
-            RuntimeError: nothing has failed.
+            RuntimeError: nothing has failed, or the experiment is closed.
         """
+        self._refuse_if_closed()
         if self.failure is None:
             raise RuntimeError(f"{self.name} is {self.status}; there is no failure to resume from")
         self._end_trials()
@@ -144,10 +145,11 @@ class Control(Delegates):
             self._training.cursor.skip()
         return self.resume()
 
-    def apply_remedy(self, remedy: int | str | Remedy = 0) -> None:
+    def apply_remedy(self, remedy: SupportsIndex | str | Remedy = 0) -> None:
         """Make the change of one of the failure's remedies, as its code does; then `resume`.
 
-        Each was tried by itself, on the card that refused the step.
+        Each was tried by itself, on the card that refused the step. While they are being tried,
+        that is waited for.
 
         Args:
             remedy: one of ``exp.failure.remedies``, its number there or its name; the first is the
@@ -160,6 +162,8 @@ class Control(Delegates):
             RuntimeError: the experiment is closed.
         """
         self._refuse_if_closed()
+        if self._runner.rehearsing and not self._training.tried.remedies:
+            self._await_end()
         tried = Tried() if self.failure is None else self._training.tried
         tried.chosen(remedy, self.card).make(self)
 
@@ -179,8 +183,11 @@ class Control(Delegates):
     def wait(self, timeout: float | None = None) -> None:
         """Wait until no step is being done any more: finished, stopped, paused or failed.
 
+        A capture that is computed beside a run, and trials of what would help a step that ran out
+        of memory, are waited for as well.
+
         Raises:
-            TimeoutError: it still trains after ``timeout`` seconds.
+            TimeoutError: it still does after ``timeout`` seconds.
             RunError: user code raised, or the loss became non-finite. Its text is the user's own
                 traceback.
             KeyboardInterrupt: the kernel was interrupted; the run is paused.
@@ -239,7 +246,9 @@ class Control(Delegates):
             self._runner.join()
             raise
         if not ended:
-            raise TimeoutError(f"{self.name} still trains after {timeout} s")
+            aside = "computes a capture, or tries what would help,"
+            work = aside if self._runner.rehearsing else "trains"
+            raise TimeoutError(f"{self.name} still {work} after {timeout} s")
 
     def _end_trials(self) -> None:
         """Wait for what is computed beside a run; trials of remedies end: somebody has chosen."""

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
+from torch import nn
 
 from workbench.experiment.events import Captured
 from workbench.experiment.failure import at_line
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 5
 """Remedies that the failure names; the record has all."""
+
+_KEPT = (
+    "This is the step that ran out of memory, as it was kept; no step was computed for it. "
+    "exp.resume() does it again."
+)
 
 T = TypeVar("T")
 
@@ -225,13 +231,25 @@ def conditions(training: Training) -> tuple[object, ...]:
         source.batch_size,
         None if val is None else val.batch_size,
         *(group.get("foreach") for group in training.optimizer.param_groups),
+        *(parameter.requires_grad for parameter in training.parameters),
+        *((weakref.ref(module), *_switches(module)) for module in training.model.modules()),
     )
 
 
-def kept_record(experiment: Experiment) -> MemoryRecord | None:
-    """The record of the step that ran out of memory, where the next step would be that one again.
+def _switches(module: nn.Module) -> list[tuple[str, object]]:
+    """What a model's author lets be switched: ``gradient_checkpointing``, a rate of dropout."""
+    return [
+        (name, value)
+        for name, value in vars(module).items()
+        if isinstance(value, (bool, int, float, str)) and name != "training"
+    ]
 
-    Trials of what would help are waited for, so that the record has them.
+
+def kept_record(experiment: Experiment) -> MemoryRecord | None:
+    """The record of the step that ran out of memory, where nothing says that the next one differs.
+
+    Trials of what would help are waited for, so that the record has them. What the user's own code
+    does is not compared, so the record says that it is kept.
     """
     experiment._runner.join()  # pyright: ignore[reportPrivateUsage] - the same package
     return _kept(experiment._training)  # pyright: ignore[reportPrivateUsage] - the same package
@@ -245,7 +263,9 @@ def _kept(training: Training) -> MemoryRecord | None:
         record = training.captures.get(failure.capture)
     except KeyError:
         return None  # let go of meanwhile
-    return record if isinstance(record, MemoryRecord) else None
+    if not isinstance(record, MemoryRecord):
+        return None
+    return replace(record, notes=(*record.notes, _KEPT))
 
 
 def _quietly(work: Callable[[], T | None]) -> T | None:

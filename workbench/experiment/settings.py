@@ -47,6 +47,7 @@ class Settings:
 
     @model.setter
     def model(self, value: nn.Module) -> None:
+        self._refuse_if_closed()
         model = check_model(value)
         refused = self._training.modeset.refusal(model)
         if refused:
@@ -60,6 +61,7 @@ class Settings:
 
     @modes.setter
     def modes(self, value: str) -> None:
+        self._refuse_if_closed()
         modeset = find_modes(value, self._training.device, self.model)
         self._submit(lambda: set_modes(self._training, modeset))
 
@@ -76,6 +78,7 @@ class Settings:
 
     @card.setter
     def card(self, value: str | int | None) -> None:
+        self._refuse_if_closed()
         limit = None if value is None else CardLimit.parse(value)
         if limit is not None:
             refuse_what_cannot_begin(self._training, limit)
@@ -99,6 +102,7 @@ class Settings:
 
     @batch_size.setter
     def batch_size(self, value: int) -> None:
+        self._refuse_if_closed()
         size = whole(value, "batch_size")
         train, val = self._training.cursor.source, self._training.val
         resized, also = train.with_batch_size(size), None
@@ -118,6 +122,7 @@ class Settings:
 
     @val_batch_size.setter
     def val_batch_size(self, value: int) -> None:
+        self._refuse_if_closed()
         size, val = whole(value, "val_batch_size"), self._training.val
         if val is None:
             raise ValueError("there is no validation data whose batch size could be set")
@@ -131,6 +136,7 @@ class Settings:
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
+        self._refuse_if_closed()
         rate = positive(value, "learning_rate")
         self._submit(lambda: set_learning_rate(self._training, rate))
 

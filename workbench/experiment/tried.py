@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from workbench.records import Remedy
 
@@ -21,7 +22,7 @@ class Tried:
     card: str | None = None
     """The card that they were tried on."""
 
-    def chosen(self, wanted: int | str | Remedy, card: str | None) -> Change:
+    def chosen(self, wanted: SupportsIndex | str | Remedy, card: str | None) -> Change:
         """The change of one of them.
 
         Args:
@@ -48,16 +49,17 @@ class Tried:
             )
         return self.changes[row]
 
-    def _row(self, wanted: int | str | Remedy) -> int:
-        if isinstance(wanted, bool) or not isinstance(wanted, (int, str, Remedy)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(
-                f"a remedy is chosen by its number, by its name or as one of exp.failure.remedies, "
-                f"got {type(wanted).__name__}"
-            )
-        if isinstance(wanted, int):
+    def _row(self, wanted: SupportsIndex | str | Remedy) -> int:
+        if isinstance(wanted, (str, Remedy)):
+            rows = [row for row, one in enumerate(self.remedies) if wanted in (one, one.name)]
+        elif hasattr(wanted, "__index__") and not isinstance(wanted, bool):
+            wanted = operator.index(wanted)
             rows = [wanted] if 0 <= wanted < len(self.remedies) else []
         else:
-            rows = [row for row, one in enumerate(self.remedies) if wanted in (one, one.name)]
+            raise TypeError(
+                "a remedy is chosen by its number, by its name or as one of exp.failure.remedies, "
+                f"got {type(wanted).__name__}"
+            )
         if len(rows) == 1:
             return rows[0]
         name = repr(wanted.name if isinstance(wanted, Remedy) else wanted)

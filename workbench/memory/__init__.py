@@ -70,8 +70,9 @@ def memory(
 
     Args:
         target: nothing, for ``with wb.memory() as mem:`` around any code; an `Experiment`, for its
-            next step (one step is run if it is idle; where that step has run out of memory and
-            nothing was changed since, its record, with what helps); a path to a saved record or an
+            next step (one step is run if it is idle; where that step has run out of memory, and
+            neither model, modes, card nor batch sizes were changed since, its kept record, with
+            what helps); a path to a saved record or an
             allocator snapshot; or a `MemoryRecord`.
         certify: of a snapshot file, replay the trace however long it is, so that blocks have their
             true sizes and the view says how far they can be trusted. Short traces are replayed

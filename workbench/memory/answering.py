@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from workbench.records import MemoryRecord
 
 _one_at_a_time = threading.Lock()
+"""Held while an allocator is simulated, which takes a core; not while a step is waited for."""
 
 
 def answering(
@@ -30,12 +31,14 @@ def answering(
 
     ``growing`` gives the record with the growth of its blocks; it is called where that matters.
     """
+    turn = threading.Lock()
 
     def answered(question: object) -> dict[str, Any]:
         known = record
         if growing is not None and asks_for_batch(record, question):
             known = growing()
-        return answer(known, question)
+        with _one_at_a_time:
+            return answer(known, question)
 
     def received(widget: Any, content: Any) -> None:
         if not isinstance(content, dict):
@@ -49,6 +52,6 @@ def answering(
                 said = {"error": error} if found is None else {"answer": found}
                 widget.send({"type": "answer", "id": message.get("id"), **said})
 
-            aside(lambda: answered(message.get("question")), _one_at_a_time, done)
+            aside(lambda: answered(message.get("question")), turn, done)
 
     return received

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from tests.integration.out_of_memory.support import MIB, experiment, refused
 from workbench.allocator.cards import CONTEXT_BYTES
-from workbench.memory import memory
+from workbench.experiment import Experiment
+from workbench.memory import MemoryProbe, memory
 from workbench.memory.cards.card_player import PlayedCard
 
 
@@ -49,6 +51,66 @@ def test_the_memory_of_the_experiment_is_that_of_the_failed_step(tmp_path: Path)
     assert len(later.oom_event) == 0, "what would come next is another step now"
     assert later.batch_size == 8
     assert exp.status == "paused"
+    exp.close()
+
+
+class Lavish(nn.Module):
+    """One that makes a cache beside its step, and can be told not to ask for much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64), nn.Linear(64, 10)
+        self.is_lavish = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.is_lavish:
+            aside = threading.Thread(target=self._fill)
+            aside.start()
+            aside.join()
+            torch.empty(30 * MIB // 4)
+        return self.last(self.first(x))
+
+    def _fill(self) -> None:
+        self.register_buffer("cache", torch.zeros(50 * MIB // 4), persistent=False)
+
+
+def lavish(folder: Path) -> Experiment:
+    """One that has done a step, and whose next one is refused 30 MiB."""
+    data = torch.randn(64, 64), torch.arange(64) % 10
+    exp = Experiment(Lavish(), data, batch_size=16, runs=folder)
+    exp.card = CONTEXT_BYTES + 20 * MIB
+    exp.run(steps=1, wait=True)
+    exp.model.is_lavish = True
+    return exp
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_what_the_step_asked_for_is_told_not_what_naming_its_blocks_came_upon(
+    tmp_path: Path, is_captured: bool
+) -> None:
+    """Nobody saw the cache being made: it is found when what the step left behind is named."""
+    exp = lavish(tmp_path)
+    if is_captured:
+        exp.capture(MemoryProbe())
+    with pytest.raises(torch.OutOfMemoryError):
+        exp.run(steps=1, wait=True)
+    assert exp.failure is not None
+    assert exp.failure.title.startswith("Out of memory: 30.0 MiB asked for")
+    assert exp.failure.remedies
+    exp.close()
+
+
+def test_a_model_that_was_told_to_ask_for_less_does_another_step(tmp_path: Path) -> None:
+    exp = lavish(tmp_path)
+    with pytest.raises(torch.OutOfMemoryError):
+        exp.run(steps=1, wait=True)
+    kept = memory(exp).record
+    assert len(kept.oom_event) == 1
+    assert any("as it was kept" in note for note in kept.notes)
+    exp.model.is_lavish = False
+    exp.model.cache = None
+    assert len(memory(exp).record.oom_event) == 0
+    assert exp.step_count == 2
     exp.close()
 
 

@@ -85,3 +85,20 @@ def test_another_batch_is_answered_by_what_knows_how_it_grows(step_record) -> No
         ask(sender, {"type": "ask", "id": "a", "question": question})
         assert "answer" in sent.get(timeout=60)
     assert len(asked) == 1
+
+
+def test_who_waits_for_a_step_keeps_no_other_widget_waiting(step_record) -> None:
+    waits = threading.Event()
+
+    def growing() -> Any:
+        assert waits.wait(60)
+        return step_record
+
+    (sender, sent), (other, others) = widget(), widget()
+    question = {"kind": "what_if", "rows": [{"settings": "", "batch": 64}]}
+    answering(step_record, growing)(sender, {"type": "ask", "id": "a", "question": question})
+    answering(step_record)(other, {"type": "ask", "id": "b", "question": {"kind": "cards"}})
+    assert others.get(timeout=30)["id"] == "b"
+    assert sent.empty()
+    waits.set()
+    assert sent.get(timeout=60)["id"] == "a"

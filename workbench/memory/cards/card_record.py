@@ -60,11 +60,15 @@ class Work:
     ) -> None:
         """It is over, perhaps by ``error``, which is on its way up: name what it left behind.
 
-        What is allocated after that, by whoever cleans up, is no sign that the work went on.
+        What is allocated after that, by whoever cleans up, is no sign that the work went on; what
+        is refused while it is named was never asked for by the work.
         """
         self.is_refused = self.ended_by(error)
+        refused = self.recorder.card.refused
+        of_work = len(refused)
         with suppress(torch.OutOfMemoryError):
             self.recorder.settle(model, optimizer)
+        del refused[of_work:]
 
     def ended_by(self, error: BaseException | None) -> bool:
         """Whether ``error`` is the card's last refusal, and not one that the code went on after."""

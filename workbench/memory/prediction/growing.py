@@ -12,6 +12,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 MOST_UNASKED = 3_000
 """Blocks that a step makes, up to which its growth is found out unasked: a few seconds at most."""
 _UNKNOWN = GROWTHS.index("unknown")
+
+_UNLEARNED = "How this step grows with its batch is not known, so another batch gives an interval:"
 
 log = logging.getLogger("workbench")
 
@@ -58,10 +61,18 @@ def grown(
 
     try:
         found = between_steps(experiment, runs, wait_s=wait_s)
-    except Exception:  # whatever keeps it from being known, the record is there
+    except Exception as reason:  # whatever keeps it from being known, the record is there
         log.debug("the growth of a step could not be found out", exc_info=True)
-        return record
-    return record if found is None else with_growth(record, *found)
+        return _unlearned(record, str(reason) or type(reason).__name__)
+    if found is None:
+        return _unlearned(record, "the model has hooks, which are not run beside its training")
+    return with_growth(record, *found)
+
+
+def _unlearned(record: MemoryRecord, reason: str) -> MemoryRecord:
+    """``record`` with a note why another batch is answered with an interval."""
+    before = [note for note in record.notes if not note.startswith(_UNLEARNED)]
+    return replace(record, notes=(*before, f"{_UNLEARNED} {reason}"))
 
 
 def growing(experiment: Experiment, record: MemoryRecord) -> Callable[[], MemoryRecord]:

@@ -19,7 +19,7 @@ export function shareOf({ before, after, change }: Change): string {
   if (after === 0) return 'only in A';
   const share = (100 * change) / before;
   if (share >= 1000) return `× ${formatCount(after / before)}`;
-  if (Math.abs(share) < 0.05) return '< 0.1 %';
+  if (Math.abs(share) < 0.05) return share > 0 ? '< +0.1 %' : '> −0.1 %';
   const text = Math.abs(share).toFixed(Math.abs(share) < 9.95 ? 1 : 0);
   return `${share > 0 ? '+' : '−'}${text} %`;
 }
