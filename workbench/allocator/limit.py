@@ -75,6 +75,12 @@ def card_given(given: str | SupportsIndex) -> Card:
         ValueError: no card is called that, or has so much or so little memory.
     """
     if isinstance(given, str):
+        name, comma, words = given.partition(",")
+        if comma:
+            raise ValueError(
+                f"a card alone is asked for here, such as {name.strip()!r}; give settings of the "
+                f"allocator apart: settings={words.strip()!r}"
+            )
         return card_called(given)
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise TypeError(

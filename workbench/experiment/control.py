@@ -45,9 +45,10 @@ class Control(Delegates):
                 interrupt of the kernel pauses the run cleanly.
 
         Raises:
-            RuntimeError: it is training already.
+            RuntimeError: it is training already, or closed.
             ValueError: a count is no positive whole number, or both are given.
         """
+        self._refuse_if_closed()
         if epochs is not None and steps is not None:
             raise ValueError("give epochs or steps, not both")
         self._end_trials()
@@ -75,8 +76,9 @@ class Control(Delegates):
         """Go on with a run that was paused.
 
         Raises:
-            RuntimeError: there is nothing to go on with.
+            RuntimeError: there is nothing to go on with, or the experiment is closed.
         """
+        self._refuse_if_closed()
         self._end_trials()
         if self._runner.active:
             self._runner.submit(self._go_on)
@@ -98,8 +100,9 @@ class Control(Delegates):
         Asked for again while the steps are being done, so many more are done.
 
         Raises:
-            RuntimeError: it is training; pause it first.
+            RuntimeError: it is training, pause it first; or it is closed.
         """
+        self._refuse_if_closed()
         steps = whole(count, "count")
         self._end_trials()
         if self._runner.active:

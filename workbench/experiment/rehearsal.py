@@ -56,7 +56,7 @@ def undone(training: Training) -> Generator[None]:
     probes, training.probes = training.probes, []
     training.begin()
     training.guard.remember(exactly=True)
-    training.rehearsing = True
+    training.rehearsing, training.staying_modes = True, training.modes
     try:
         yield
     finally:
@@ -67,7 +67,7 @@ def undone(training: Training) -> Generator[None]:
             if attached is not None:
                 attached.attach(training.model)
                 training.attached = attached
-        training.modeset = modeset
+        training.modeset, training.staying_modes = modeset, None
         training.guard.restore()
         kept.restore()
         outside.restore()

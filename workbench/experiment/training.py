@@ -89,6 +89,8 @@ class Training:
         self.tried = Tried()
         """What was tried on the step that ran out of memory, since the last start."""
         self.failed_under: tuple[object, ...] = ()
+        self.staying_modes: str | None = None
+        """What `modes` says while others are tried, which are undone."""
         """The `out_of_memory.conditions` of that step."""
         self._epoch_over = False
         self.adopt(model)
@@ -111,8 +113,8 @@ class Training:
 
     @property
     def modes(self) -> str:
-        """The modes of the next step, as printed."""
-        return self._modes
+        """The modes of the next step, as printed; while others are tried, those that stay."""
+        return self._modes if self.staying_modes is None else self.staying_modes
 
     @property
     def modeset(self) -> ModeSet:

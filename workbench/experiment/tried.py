@@ -69,6 +69,6 @@ class Tried:
 
     def _known(self) -> str:
         if not self.remedies:
-            return "none, as nothing was tried"
+            return "none, as nothing was tried; a step that runs out of memory on exp.card has some"
         names = ", ".join(repr(one.name) for one in self.remedies)
         return f"0 to {len(self.remedies) - 1}, or a name: {names}"

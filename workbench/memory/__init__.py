@@ -34,6 +34,12 @@ _HOMES = {
 }
 
 
+_NOT_A_FILE = (
+    "certify=True replays the trace of a snapshot file, and memory() got a {}; pass the path "
+    "of a file that torch.cuda.memory._dump_snapshot wrote"
+)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has: {__all__}")
@@ -73,7 +79,7 @@ def memory(
             next step (one step is run if it is idle; where that step has run out of memory, and
             neither model, modes, card nor batch sizes were changed since, its kept record, with
             what helps); a path to a saved record or an
-            allocator snapshot; or a `MemoryRecord`.
+            allocator snapshot; or a `MemoryRecord`, or a view of one.
         certify: of a snapshot file, replay the trace however long it is, so that blocks have their
             true sizes and the view says how far they can be trusted. Short traces are replayed
             unasked.
@@ -98,6 +104,8 @@ def memory(
     """
     from workbench.memory.view import MemoryView
 
+    if isinstance(target, MemoryView):
+        target = target.record
     if not (card is None and settings is None and batch is None):
         return MemoryView(_predicted(target, card, settings or "", batch, certify=certify))
     if isinstance(target, (str, Path)):
@@ -105,11 +113,7 @@ def memory(
 
         return MemoryView(open_file(target, certify=certify))
     if certify:
-        raise TypeError(
-            f"certify=True replays the trace of a snapshot file, and memory() got a "
-            f"{type(target).__name__}; pass the path of a file that "
-            "torch.cuda.memory._dump_snapshot wrote"
-        )
+        raise TypeError(_NOT_A_FILE.format(type(target).__name__))
     if target is None:
         from workbench.memory.session import MemoryRecording
 
@@ -143,6 +147,8 @@ def _predicted(
         from workbench.memory.files.snapshot import open_file
 
         target = open_file(target, certify=certify)
+    elif certify:
+        raise TypeError(_NOT_A_FILE.format(type(target).__name__))
     if isinstance(target, MemoryRecord):
         from workbench.memory.prediction.predict import predicted_recording
 

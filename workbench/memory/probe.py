@@ -19,6 +19,7 @@ from workbench.memory.recording import cuda
 from workbench.memory.recording.build import build_record
 from workbench.memory.recording.categories import adopt_inputs, adopt_model, adopt_optimizer
 from workbench.memory.recording.compiled import undispatched_memory
+from workbench.memory.recording.faults import in_words
 from workbench.memory.recording.recorder import Recorder, current_recorder, refuse_nested
 from workbench.records import CATEGORIES, MemoryRecord
 
@@ -106,10 +107,13 @@ class MemoryProbe(StepProbe):
         self._stack.close()
         recorder.begin_phase("")
         self._settle()
-        return with_growth(self._built(recorder, context))
+        return with_growth(self._built(recorder, context, sys.exception()))
 
-    def _built(self, recorder: Recorder, context: StepContext) -> MemoryRecord:
+    def _built(
+        self, recorder: Recorder, context: StepContext, error: BaseException | None
+    ) -> MemoryRecord:
         inputs, targets = split(context.batch)
+        ended = () if error is None else (f"The step ended with {in_words(error)}",)
         return build_record(
             recorder,
             self._history,
@@ -118,7 +122,7 @@ class MemoryProbe(StepProbe):
             experiment=context.name,
             step=context.step,
             batch_size=batch_size_of(inputs, targets),
-            notes=_COMPILED if context.compiled else (),
+            notes=(*ended, *(_COMPILED if context.compiled else ())),
         )
 
     def _settle(self) -> None:

@@ -72,12 +72,17 @@ class MemoryView:
         return dict(zip(PARTS, parts, strict=True))
 
     def what_if(
-        self, settings: str = "", card: str | int | None = None, *, batch: int | None = None
+        self,
+        settings: str | None = None,
+        card: str | int | None = None,
+        *,
+        batch: int | None = None,
     ) -> WhatIf:
         """The same program under other settings, on another card, or with another batch.
 
         Args:
-            settings: as in ``PYTORCH_CUDA_ALLOC_CONF``: ``"expandable_segments:True"``.
+            settings: as in ``PYTORCH_CUDA_ALLOC_CONF``: ``"expandable_segments:True"``; None: the
+                defaults.
             card: a name (``"RTX 4090"``), an amount (``"8 GiB"``) or the bytes that a card reports;
                 None: no limit.
             batch: samples in the batch; None: as recorded. Where it is not known yet how a step of
@@ -90,9 +95,9 @@ class MemoryView:
         """
         if self._growing is not None and batch not in (None, self.record.batch_size):
             self._record = self._growing()
-        return what_if(self.record, settings, card, batch=batch)
+        return what_if(self.record, settings or "", card, batch=batch)
 
-    def smallest_card(self, settings: str = "") -> WhatIf | None:
+    def smallest_card(self, settings: str | None = None) -> WhatIf | None:
         """What the program did on the smallest card it fits on; None where it fits on none known.
 
         Of a recording that ends with a refused request (``is_cut_off``) that card is a lower bound.
@@ -100,7 +105,7 @@ class MemoryView:
         Raises:
             SettingsError: the allocator would not take the settings.
         """
-        return smallest_card(self.record, settings)
+        return smallest_card(self.record, settings or "")
 
     def diff(self, other: MemoryView | MemoryRecord) -> MemoryDiff:
         """This recording as A beside ``other`` as B: ``wb.memory("a.pickle").diff(mem)``.

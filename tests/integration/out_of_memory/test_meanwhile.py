@@ -127,6 +127,31 @@ def test_who_acts_meanwhile_does_not_wait(tmp_path: Path, what: str) -> None:
     exp.close()
 
 
+def test_modes_that_are_tried_are_not_those_of_the_experiment(tmp_path: Path) -> None:
+    exp = slow(tmp_path)
+    tried: list[tuple[str, str]] = []
+
+    def note(*_: object) -> None:
+        tried.append((str(exp._training.modeset), exp.modes))
+
+    hook = exp.model.register_forward_pre_hook(note)
+    fail(exp)
+    ended(exp)
+    hook.remove()
+    assert {modes for modes, _ in tried} > {"fp32"}, "others were at work"
+    assert {told for _, told in tried} == {"fp32"}
+    exp.close()
+
+
+def test_who_applies_a_remedy_meanwhile_waits_for_them(tmp_path: Path) -> None:
+    exp = slow(tmp_path)
+    assert fail(exp).wait(60)
+    exp.apply_remedy()
+    assert exp.failure is not None
+    assert exp.failure.remedies
+    exp.close()
+
+
 def test_a_setting_that_changes_meanwhile_ends_the_trials(tmp_path: Path) -> None:
     exp = slow(tmp_path)
     assert fail(exp).wait(60)

@@ -118,3 +118,15 @@ def test_an_experiment_is_asked_for_its_next_step(step_record):
 
 def test_a_recording_that_has_not_ended_says_so():
     assert str(memory()) == "Memory recording, not ended yet."
+
+
+def test_a_view_is_a_recording_too_and_its_settings_may_be_left_out(step_record):
+    view = memory(step_record)
+    assert memory(view).record is step_record
+    assert memory(view, card="T4").record.is_predicted
+    assert str(view.what_if(None)) == str(view.what_if(""))
+    assert view.smallest_card(None) is not None
+    with pytest.raises(ValueError, match="give settings of the allocator apart: settings='a:1'"):
+        view.what_if("", "8 GiB, a:1")
+    with pytest.raises(TypeError, match=r"replays the trace of a snapshot file.* MemoryRecord"):
+        memory(step_record, card="T4", certify=True)

@@ -13,6 +13,10 @@ such a run.
 from __future__ import annotations
 
 import dataclasses
+import logging
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -56,7 +60,7 @@ def run_twin(
     """
     recorder = TwinRecorder(fake=twin.is_fake)
     try:
-        with twin.context, torch.enable_grad():
+        with twin.context, torch.enable_grad(), _nothing_logged():
             with torch.no_grad():
                 adopt_model(recorder, twin.model)
                 adopt_optimizer(recorder, twin.optimizer)
@@ -74,6 +78,22 @@ def run_twin(
         first = str(error).partition("\n")[0][:200]
         raise TwinError(f"the step cannot be run ({type(error).__name__}: {first})") from error
     return _built(twin, recorder, title)
+
+
+@contextmanager
+def _nothing_logged() -> Generator[None]:
+    """What torch logs of a fake operation that fails, with its stack, is said in one sentence."""
+    here = threading.get_ident()
+
+    def elsewhere(said: logging.LogRecord) -> bool:
+        return said.thread != here
+
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger.addFilter(elsewhere)
+    try:
+        yield
+    finally:
+        logger.removeFilter(elsewhere)
 
 
 def _built(twin: Twin, recorder: TwinRecorder, title: str) -> MemoryRecord:

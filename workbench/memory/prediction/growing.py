@@ -19,6 +19,7 @@ from torch import nn
 
 from workbench.experiment.between_steps import LONGEST_WAIT_S, NextStep, between_steps
 from workbench.memory.prediction.grown import with_growth
+from workbench.memory.prediction.twin import TwinError
 from workbench.memory.prediction.twin_steps import plain_steps
 from workbench.records import GROWTHS, MemoryRecord
 
@@ -43,7 +44,8 @@ def grown(
     """``record`` with the growth of its blocks, unknown where it cannot be found out.
 
     Nothing of the experiment changes. A model with hooks is not run: what hooks of the user's do
-    with tensors they would do with fake ones.
+    with tensors they would do with fake ones. Where somebody asks (``most`` is None), a note says
+    why it is not known.
 
     Args:
         experiment: that the step was recorded of.
@@ -56,16 +58,16 @@ def grown(
     if record.batch_size < 1 or is_known or (most is not None and num_made > most):
         return record
 
-    def runs(step: NextStep) -> tuple[MemoryRecord, MemoryRecord] | None:
-        return None if _has_hooks(step.model) else plain_steps(step, record.batch_size)
+    def runs(step: NextStep) -> tuple[MemoryRecord, MemoryRecord]:
+        if _has_hooks(step.model):
+            raise TwinError("the model has hooks, which are not run beside its training")
+        return plain_steps(step, record.batch_size)
 
     try:
         found = between_steps(experiment, runs, wait_s=wait_s)
     except Exception as reason:  # whatever keeps it from being known, the record is there
         log.debug("the growth of a step could not be found out", exc_info=True)
-        return _unlearned(record, str(reason) or type(reason).__name__)
-    if found is None:
-        return _unlearned(record, "the model has hooks, which are not run beside its training")
+        return _unlearned(record, str(reason) or type(reason).__name__) if most is None else record
     return with_growth(record, *found)
 
 

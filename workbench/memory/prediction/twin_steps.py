@@ -73,20 +73,20 @@ def twin_steps(step: NextStep, *, fake: bool | None = None, batch: int | None = 
         return dataclasses.replace(found, reasons=(*found.reasons, reason))
 
 
-def plain_steps(step: NextStep, batch: int) -> tuple[MemoryRecord, MemoryRecord] | None:
+def plain_steps(step: NextStep, batch: int) -> tuple[MemoryRecord, MemoryRecord]:
     """A step as the CPU runs it, on fake tensors, with ``batch`` samples and with twice as many.
 
-    Where the optimizer has no state yet, two steps, of which the first makes it. None where the
-    step cannot be run so.
+    Where the optimizer has no state yet, two steps, of which the first makes it.
+
+    Raises:
+        TwinError: the step cannot be run so.
+        ValueError: its batch cannot be cut or repeated.
     """
     num_steps = 1 if step.optimizer.state else NUM_STEPS
-    try:
-        once, twice = (
-            run_twin(twin_of(step, fake=True, batch=size), title=step.name, num_steps=num_steps)
-            for size in (batch, 2 * batch)
-        )
-    except (TwinError, ValueError):
-        return None
+    once, twice = (
+        run_twin(twin_of(step, fake=True, batch=size), title=step.name, num_steps=num_steps)
+        for size in (batch, 2 * batch)
+    )
     return once, twice
 
 

@@ -137,3 +137,23 @@ def test_the_steps_that_follow_are_bit_identical(tmp_path):
         return found
 
     assert losses(asks=True) == losses(asks=False)
+
+
+def test_a_step_that_raises_says_so_in_its_record(tmp_path, caplog):
+    model = nn.Sequential(nn.Linear(16, 64), nn.Linear(8, 10))
+    exp = experiment(tmp_path, model)
+    notes = memory(exp).record.notes
+    assert notes[0].startswith("The step ended with RuntimeError: mat1 and mat2")
+    assert not [said for said in caplog.records if "fake_tensor" in said.name]
+    exp.close()
+
+
+def test_why_it_is_not_known_is_a_note_where_somebody_asked(tmp_path):
+    exp = experiment(tmp_path)
+    exp.run(steps=1, wait=True)
+    record = captured(exp)
+    exp.close()
+    found = grown(exp, record)
+    assert not is_known(found)
+    assert "is closed" in found.notes[-1]
+    assert len(grown(exp, found).notes) == len(found.notes)

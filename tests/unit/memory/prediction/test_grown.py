@@ -52,7 +52,7 @@ def of_op(record: MemoryRecord, op: str, phase: int = 0) -> list[str]:
 
 def test_each_block_is_fixed_or_grows_or_is_not_known():
     mine = step()
-    found = with_growth(recorded(mine), *(plain_steps(mine, BATCH) or ()))
+    found = with_growth(recorded(mine), *plain_steps(mine, BATCH))
     assert of_op(found, "aten.addmm") == ["batch", "batch"], "though a layer is as wide as it"
     assert of_op(found, "aten.mm") == ["square"], "the scores"
     assert of_op(found, "aten.sum") == ["batch"]
@@ -63,7 +63,7 @@ def test_each_block_is_fixed_or_grows_or_is_not_known():
 
 def test_what_is_said_to_grow_is_really_twice_as_large_with_twice_the_batch():
     mine = step()
-    found = with_growth(recorded(mine), *(plain_steps(mine, BATCH) or ()))
+    found = with_growth(recorded(mine), *plain_steps(mine, BATCH))
     twice = recorded(mine, batch=2 * BATCH)
     grows = found.block_growth == GROWTHS.index("batch")
     fixed = found.block_growth == GROWTHS.index("fixed")
@@ -77,7 +77,7 @@ def test_what_is_said_to_grow_is_really_twice_as_large_with_twice_the_batch():
 
 def test_scores_of_all_samples_against_all_are_predicted_for_another_batch():
     mine = step()
-    found = with_growth(recorded(mine), *(plain_steps(mine, BATCH) or ()))
+    found = with_growth(recorded(mine), *plain_steps(mine, BATCH))
     assert not (found.block_growth == GROWTHS.index("unknown")).any()
     for batch in (64 * BATCH, BATCH // 2):
         low, high = what_if(found, batch=batch).peak_interval
@@ -102,7 +102,7 @@ def test_gradients_of_the_inputs_grow_and_those_of_parameters_do_not():
     torch.manual_seed(0)
     mine = trained(next_step(Penalty(), (torch.randn(BATCH, 16), torch.arange(BATCH))))
     record = recorded(mine)
-    found = with_growth(record, *(plain_steps(mine, BATCH) or ()))
+    found = with_growth(record, *plain_steps(mine, BATCH))
     is_gradient = found.block_category == CATEGORIES.index("gradients")
     kinds = {
         found.strings[found.block_name[row]]: GROWTHS[found.block_growth[row]]
@@ -127,7 +127,7 @@ class Distances(Pairs):
 def test_what_grows_otherwise_and_faster_than_the_batch_is_within_the_interval():
     torch.manual_seed(0)
     mine = trained(next_step(Distances(), (torch.randn(BATCH, 16), torch.arange(BATCH))))
-    found = with_growth(recorded(mine), *(plain_steps(mine, BATCH) or ()))
+    found = with_growth(recorded(mine), *plain_steps(mine, BATCH))
     assert (found.block_growth == GROWTHS.index("steep")).any()
     low, high = what_if(found, batch=128 * BATCH).peak_interval
     real = what_if(recorded(mine, batch=128 * BATCH)).outcome.peak_reserved
@@ -144,7 +144,7 @@ def test_without_runs_only_what_a_model_holds_is_known():
 
 def test_runs_of_another_model_say_nothing():
     other = trained(next_step(nn.Linear(16, 10), (torch.randn(BATCH, 16), torch.arange(BATCH))))
-    found = with_growth(recorded(step()), *(plain_steps(other, BATCH) or ()))
+    found = with_growth(recorded(step()), *plain_steps(other, BATCH))
     assert set(of_op(found, "aten.mm") + of_op(found, "aten.softmax")) <= {"unknown"}
 
 
@@ -152,13 +152,13 @@ def test_blocks_of_a_library_in_between_leave_the_rest_known():
     """As a CUDA library's workspaces do: operation, module and size are what is left to go by."""
     mine = step()
     record = recorded(mine)
-    exact = with_growth(record, *(plain_steps(mine, BATCH) or ()))
+    exact = with_growth(record, *plain_steps(mine, BATCH))
     row = int(np.flatnonzero(record.block_start >= 0)[0])
     strings = (*record.strings, "a workspace")
     op = record.block_op.copy()
     op[row] = len(strings) - 1
     found = with_growth(
-        dataclasses.replace(record, strings=strings, block_op=op), *(plain_steps(mine, BATCH) or ())
+        dataclasses.replace(record, strings=strings, block_op=op), *plain_steps(mine, BATCH)
     )
     assert found.block_growth[row] == GROWTHS.index("unknown")
     known = found.block_growth != GROWTHS.index("unknown")
@@ -174,13 +174,13 @@ def test_statistics_of_another_type_than_on_fake_tensors_are_known_all_the_same(
     mine = next_step(trained(next_step(model, batch)).model, batch, modes="bf16")
     mine = dataclasses.replace(mine, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
     record = run_twin(twin_of(mine, fake=False), title="norm")
-    found = with_growth(record, *(plain_steps(mine, BATCH) or ()))
+    found = with_growth(record, *plain_steps(mine, BATCH))
     kinds = of_op(found, "aten.native_batch_norm")
     assert kinds == ["batch", "fixed", "fixed"]
 
 
 def test_two_runs_that_do_not_match_say_nothing():
     mine = step()
-    once, twice = plain_steps(mine, BATCH) or ()
+    once, twice = plain_steps(mine, BATCH)
     assert (growth_between(once, once) == GROWTHS.index("unknown")).all(), "not twice the batch"
     assert (growth_between(twice, once) == GROWTHS.index("unknown")).all()

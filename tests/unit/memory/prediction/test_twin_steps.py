@@ -124,8 +124,10 @@ def test_compiled_code_is_predicted_as_written_and_that_is_a_reason():
 
 
 def test_two_plain_steps_have_the_batch_and_twice_that():
-    once, twice = plain_steps(mlp(), 8) or ()
+    once, twice = plain_steps(mlp(), 8)
     assert (once.batch_size, twice.batch_size) == (8, 16)
     assert len(once.phases) == 6, "the optimizer had no state yet"
-    assert plain_steps(next_step(Choosy(), batch()), 8) is None
-    assert plain_steps(mlp(), 0) is None
+    with pytest.raises(TwinError, match="cannot be run"):
+        plain_steps(next_step(Choosy(), batch()), 8)
+    with pytest.raises((TwinError, ValueError)):
+        plain_steps(mlp(), 0)
