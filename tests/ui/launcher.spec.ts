@@ -17,6 +17,7 @@ test.describe('Launcher', () => {
       'torch-workbench:documents': true,
       'torch-workbench:captures': true,
       'torch-workbench:files': true,
+      'torch-workbench:memory-diff': true,
       'torch-workbench:save': true,
       'torch-workbench:tensorboard': true,
       'torch-workbench:launcher': true,
