@@ -26,6 +26,7 @@ from workbench.allocator.plain import (
     settings_of,
     signed,
     text,
+    values_of,
 )
 from workbench.allocator.pools import Pools
 from workbench.allocator.segments import segment_columns
@@ -35,7 +36,7 @@ from workbench.allocator.vocabulary import ACTIONS, OOM, SNAPSHOT
 _CODES = {name: code for code, name in enumerate(ACTIONS)}
 _EVENT = "trace entry"
 _STAGES = {"START": 0, "END": 1}
-_BATCH = 1 << 15
+_BATCH = 1 << 12
 """Entries taken through all of their keys while they are still in the processor's cache."""
 
 
@@ -115,7 +116,7 @@ def _add_trace(out: dict[str, array[int]], trace: list[Row], stacks: Stacks, poo
         "stream": numbers(trace, "stream", _EVENT, 0),
         "time_us": numbers(trace, "time_us", _EVENT, 0),
         "trace_pool": pools.column(trace, "pool_id"),
-        "trace_stack": stacks.column([row.get("frames") for row in trace]),
+        "trace_stack": stacks.column(values_of(trace, "frames")),
     }
     for name, column in found.items():
         out.setdefault(name, array(column.typecode)).extend(column)

@@ -54,6 +54,14 @@ def numbers(rows: Sequence[Row], key: str, what: str, default: int | None = None
     return signed(values, key, what)
 
 
+def values_of(rows: Sequence[Row], key: str) -> list[Any]:
+    """``key`` of every row, of any type; None where a row lacks it."""
+    try:
+        return list(map(itemgetter(key), rows))
+    except KeyError:
+        return [row.get(key) for row in rows]
+
+
 def signed(values: list[Any], key: str, what: str) -> array[int]:
     """Whole numbers as signed 64 bits; those of the upper unsigned half are wrapped.
 

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.allocator.plain import RefusedError, Row
+from workbench.allocator.plain import RefusedError, Row, values_of
 
 NO_POOL = -1
 
@@ -28,7 +28,7 @@ class Pools:
         Raises:
             RefusedError: an id is no pair of unsigned 64-bit numbers.
         """
-        ids = [row.get(key) for row in rows]
+        ids = values_of(rows, key)
         if not ids:
             return array("i")
         first = self._row(ids[0])

@@ -11,13 +11,15 @@ while their objects live: a table must not outlive the snapshot it reads. Standa
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import compress, repeat
+from operator import getitem, itemgetter, ne, rshift, xor
 from typing import Any
 
 from workbench.allocator.plain import text
 
 NO_STACK = -1
-_SAMPLE = 4096
+_SAMPLE = 256
 _MOST_ALIKE = 8
 """Lists compared one after the other before a key of all their frames is cheaper."""
 
@@ -32,9 +34,13 @@ class Stacks:
         self.stack_start, self.stack_frame = array("q", [0]), array("i")
         self._frame_by_id: dict[int, int] = {}
         self._frame_by_content: dict[tuple[int, int, int], int] = {}
-        self._stacks_by_few: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
-        self._stack_by_all: dict[tuple[int, ...], int] = {}
-        self._stack_by_rows: dict[tuple[int, ...], int] = {(): NO_STACK}
+        self._last: dict[int, list[Any]] = {}
+        """Marks of a list (see `_marks`) -> the last list that had them."""
+        self._last_row: dict[int, int] = {}
+        self._alike: dict[tuple[int, int, int, int], list[tuple[list[Any], int]]] = {}
+        """Length and the identities of three frames -> lists that have these."""
+        self._row_by_all: dict[tuple[int, ...], int] = {}
+        self._row_by_content: dict[tuple[int, ...], int] = {(): NO_STACK}
 
     def column(self, lists: Sequence[Any]) -> array[int]:
         """The row of each stack; `NO_STACK` for what is no list, or an empty one."""
@@ -45,46 +51,51 @@ class Stacks:
             return self._rows(lists)
         ids = list(map(id, lists))
         once = dict(zip(ids, lists, strict=True))
-        row_of = dict(zip(once, self._rows(once.values()), strict=True))
+        row_of = dict(zip(once, self._rows(list(once.values())), strict=True))
         return array("i", map(row_of.__getitem__, ids))
 
     def string(self, value: Any) -> int:
         """The row of a text in `strings`."""
         return self.strings.setdefault(text(value), len(self.strings))
 
-    def _rows(self, lists: Iterable[list[Any]]) -> array[int]:
-        """The row of each list. The one loop that runs for every event, so it calls nothing."""
-        found, alike_of = array("i"), self._stacks_by_few
-        for frames in lists:
-            if not frames:
-                found.append(NO_STACK)
-                continue
-            count = len(frames)
-            few = count, id(frames[0]), id(frames[count >> 2]), id(frames[count >> 1])
-            for known, row in alike_of.get(few, ()):
-                if known == frames:
-                    found.append(row)
-                    break
-            else:
-                found.append(self._unlike(few, frames))
+    def _rows(self, lists: Sequence[list[Any]]) -> array[int]:
+        """The row of each list.
+
+        Nearly every event has a stack that was met before, so each list is compared with the last
+        one that had its marks, in loops that run inside the interpreter. The rest are walked.
+        """
+        if not all(lists):
+            some = iter(self._rows(list(filter(None, lists))))
+            return array("i", [next(some) if frames else NO_STACK for frames in lists])
+        marks = _marks(lists)
+        unlike = list(map(ne, map(self._last.get, marks), lists))
+        found = array("i", map(self._last_row.get, marks, repeat(NO_STACK)))
+        for at in compress(range(len(lists)), unlike):
+            found[at] = self._row(lists[at])
+            self._last[marks[at]], self._last_row[marks[at]] = lists[at], found[at]
         return found
 
-    def _unlike(self, few: tuple[int, ...], frames: list[Any]) -> int:
-        """The row of a list that equals none of those compared with it."""
-        alike = self._stacks_by_few.setdefault(few, [])
+    def _row(self, frames: list[Any]) -> int:
+        """The row of one list."""
+        length = len(frames)
+        few = length, id(frames[0]), id(frames[length >> 2]), id(frames[length >> 1])
+        alike = self._alike.setdefault(few, [])
+        for known, row in alike:
+            if known == frames:
+                return row
         if len(alike) < _MOST_ALIKE:
             alike.append((frames, self._new_row(frames)))
             return alike[-1][1]
         every = tuple(map(id, frames))
-        row = self._stack_by_all.get(every)
+        row = self._row_by_all.get(every)
         if row is None:
-            row = self._stack_by_all[every] = self._new_row(frames)
+            row = self._row_by_all[every] = self._new_row(frames)
         return row
 
     def _new_row(self, frames: list[Any]) -> int:
         """The row of a list that was not met before; another may say the same."""
         rows = tuple(self._frame(frame) for frame in frames if type(frame) is dict)
-        row = self._stack_by_rows.setdefault(rows, len(self.stack_start) - 1)
+        row = self._row_by_content.setdefault(rows, len(self.stack_start) - 1)
         if row == len(self.stack_start) - 1:
             self.stack_frame.extend(rows)
             self.stack_start.append(len(self.stack_frame))
@@ -104,3 +115,9 @@ class Stacks:
                 self.frame_name.append(content[2])
             self._frame_by_id[id(frame)] = row
         return row
+
+
+def _marks(lists: Sequence[list[Any]]) -> list[int]:
+    """A number made of the identities of two frames of each list, none of which is empty."""
+    quarter = map(getitem, lists, map(rshift, map(len, lists), repeat(2)))
+    return list(map(xor, map(id, map(itemgetter(0), lists)), map(id, quarter)))
