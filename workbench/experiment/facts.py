@@ -39,6 +39,8 @@ def facts(training: Training, model: str, memory: str) -> tuple[Fact, ...]:
         "Optimizer": describe_optimizer(training.optimizer),
         "Memory": memory,
     }
+    if training.scaler is not None:
+        rows["Gradient scale"] = str(training.scaler)
     if training.card is not None:
         rows["Card"] = f"played: {training.card.limit}; exp.card = None ends it"
     return tuple(Fact(label=label, value=value) for label, value in rows.items())

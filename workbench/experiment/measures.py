@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from workbench.experiment.experiment import Experiment
     from workbench.experiment.scalars import ScalarLog
     from workbench.experiment.training import Training
+    from workbench.modes.scaler import GradientScaler
 
 PER_SECOND = 10
 _MEMORY_S = 2.0
@@ -76,6 +77,8 @@ class Measures:
         self._steps += 1
         shape = result.logits.shape  # its first entry costs a third of what `len` of a tensor does
         self._samples += shape[0] if shape else 1
+        if not result.applied:
+            self._skipped(training)
         now = time.perf_counter()
         if self._sampled if training.clip_grad_norm is not None else now >= self._next:
             self._next = now + 1 / PER_SECOND
@@ -101,8 +104,20 @@ class Measures:
         rate = training.learning_rate
         if rate is not None:
             self._scalars.add("train/learning_rate", step, rate)
+        if training.scaler is not None and result.applied:  # else it has been logged
+            self._log_scaler(training.scaler, step)
         for reader in tuple(self.readers):
             reader(step)
+
+    def _skipped(self, training: Training) -> None:
+        """Gradients overflowed in the step that has just gone through."""
+        if training.scaler is not None:
+            training.scaler.happened_at(training.step_count)
+            self._log_scaler(training.scaler, training.step_count)
+
+    def _log_scaler(self, scaler: GradientScaler, step: int) -> None:
+        for name, value in scaler.scalars().items():
+            self._scalars.add(name, step, value)
 
     def _measure_gradients(self, training: Training, step: int) -> torch.Tensor | None:
         return self.flow.take(training.model, training.parameters, step)

@@ -32,6 +32,7 @@ from workbench.experiment.tried import Tried
 from workbench.experiment.validation import validated
 from workbench.modes import ModeSet
 from workbench.modes.effects import StepTimings
+from workbench.modes.precision import Precision
 from workbench.records import CarryRow
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Training:
     @property
     def scaled(self) -> bool:
         """Whether a gradient scaler is at work, which skips non-finite gradients by itself."""
-        return self._scaled
+        return self.scaler is not None
 
     @property
     def modes(self) -> str:
@@ -125,7 +126,8 @@ class Training:
     def modeset(self, value: ModeSet) -> None:
         self._modeset = value
         self._modes = str(value)
-        self._scaled = value["precision"].value == "fp16"
+        precision = value["precision"]
+        self.scaler = precision.scaler if isinstance(precision, Precision) else None
 
     # -- one step ---------------------------------------------------------------------------
 

@@ -5,11 +5,8 @@ stay float32, matrix products and convolutions run in 16 bits. Autocast keeps a 
 weights for as long as its outermost context is open, so a context that outlived an optimizer step
 would train on stale weights: it wraps forward and loss, and nothing else.
 
-fp16 has 5 exponent bits, and small gradients underflow to zero; a `torch.amp.GradScaler` multiplies
-the loss before backward, divides the gradients after it, and skips the update when they overflowed.
-bf16 has the exponent range of float32 and needs none. Reading whether an update was skipped costs
-one device synchronisation per fp16 step, which is how torch's scaler works for optimizers that are
-not fused.
+fp16 needs a gradient scaler (`workbench.modes.scaler`); bf16 has the exponent range of float32 and
+needs none.
 
 Source of the rules: "Automatic Mixed Precision package - torch.amp" in the PyTorch documentation.
 """
@@ -23,9 +20,11 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from workbench.modes.base import Mode
 from workbench.modes.probes import first_line, on_forget, once
+from workbench.modes.scaler import GradientScaler
 from workbench.records import ModeChoice
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -47,8 +46,8 @@ class Precision(Mode):
     def __init__(self, value: str, device: torch.device) -> None:
         super().__init__(value, device)
         self._dtype = DTYPES.get(value)
-        self._scaler = torch.amp.GradScaler(device.type) if value == "fp16" else None
-        self._unscaled = False
+        self.scaler = GradientScaler(device) if value == "fp16" else None
+        """Of fp16; None with any other value."""
         self._carried: dict[str, Any] = {}
 
     @classmethod
@@ -62,54 +61,38 @@ class Precision(Mode):
             return super().forward_context()
         return torch.autocast(self.device.type, self._dtype)
 
+    def attach(self, model: nn.Module) -> None:
+        """Name the parameters of ``model`` where gradients overflow."""
+        if self.scaler is not None:
+            self.scaler.follow(model)
+
     def backward(self, loss: torch.Tensor) -> None:
         """Backward from the loss, scaled where the scaler is in use."""
-        if self._scaler is None:
+        if self.scaler is None:
             loss.backward()
-            return
-        if self._unscaled:  # the step before was given up between unscaling and updating
-            self._scaler.update()
-            self._unscaled = False
-        self._scaler.scale(loss).backward()
+        else:
+            self.scaler.backward(loss)
 
     def before_clip(self, optimizer: torch.optim.Optimizer) -> None:
         """Divide the gradients by the scale, in place."""
-        if self._scaler is not None:
-            self._scaler.unscale_(optimizer)
-            self._unscaled = True
+        if self.scaler is not None:
+            self.scaler.unscale(optimizer)
 
     def optimizer_step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Update, unless scaled gradients overflowed; then lower the scale and return False.
-
-        A fused optimizer decides on the device; its update is reported as applied.
-        """
-        if self._scaler is None:
+        """Update, unless scaled gradients overflowed; then lower the scale and return False."""
+        if self.scaler is None:
             return super().optimizer_step(optimizer)
-        updates: list[object] = []
-
-        def updated(optimizer: object, *_: object) -> None:
-            updates.append(optimizer)
-
-        hook = optimizer.register_step_post_hook(updated)
-        try:
-            self._scaler.step(optimizer)
-        finally:
-            hook.remove()
-        self._scaler.update()
-        self._unscaled = False
-        return bool(updates)
+        return self.scaler.step(optimizer)
 
     def state_dict(self) -> dict[str, Any]:
-        """The scaler's scale and growth; carried unread while another precision is chosen."""
-        if self._scaler is None:
-            return dict(self._carried)
-        return {"scaler": self._scaler.state_dict()}
+        """The scaler's state and counts; carried unread while another precision is chosen."""
+        return dict(self._carried) if self.scaler is None else self.scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`, written by any precision."""
         self._carried = dict(state)
-        if self._scaler is not None and "scaler" in state:
-            self._scaler.load_state_dict(state["scaler"])
+        if self.scaler is not None and "scaler" in state:
+            self.scaler.load_state_dict(state)
 
 
 @once
