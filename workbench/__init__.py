@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment, Run
     from workbench.graph import graph
     from workbench.memory import memory
+    from workbench.modes import Modes
     from workbench.panel import open_record as open  # noqa: A004 - the public verb is wb.open
     from workbench.panel import tensorboard
 
 __version__ = "0.1.0"
 
-__all__ = ["Experiment", "Run", "graph", "memory", "open", "tensorboard"]
+__all__ = ["Experiment", "Modes", "Run", "graph", "memory", "open", "tensorboard"]
 
 _HOMES = {
     "Experiment": ("workbench.panel.assembly", "Experiment"),
+    "Modes": ("workbench.modes", "Modes"),
     "Run": ("workbench.experiment", "Run"),
     "graph": ("workbench.graph", "graph"),
     "memory": ("workbench.memory", "memory"),

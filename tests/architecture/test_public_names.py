@@ -11,7 +11,7 @@ import pytest
 
 import workbench as wb
 
-PUBLIC = ["Experiment", "Run", "graph", "memory", "open", "tensorboard"]
+PUBLIC = ["Experiment", "Modes", "Run", "graph", "memory", "open", "tensorboard"]
 
 
 def test_the_public_names() -> None:

@@ -30,8 +30,9 @@ from workbench.experiment.optimizers import Schedule, make_optimizer
 from workbench.experiment.rundir import RunFolder, remove_if_empty, slug
 from workbench.experiment.runfile import RunFile
 from workbench.experiment.runner import Runner
-from workbench.experiment.setup import check_model, find_device, find_modes, move, positive, whole
+from workbench.experiment.setup import check_model, find_device, move, positive, whole
 from workbench.experiment.training import Training
+from workbench.modes import find_modes
 
 if TYPE_CHECKING:
     from workbench.records import Fact

@@ -15,10 +15,11 @@ from workbench.allocator.limit import CardLimit
 from workbench.experiment.events import LearningRateChanged, ModelSwapped, ModesChanged
 from workbench.experiment.optimizers import scale_learning_rate
 from workbench.experiment.out_of_memory import CardUse, play, refuse_what_cannot_begin
-from workbench.experiment.setup import check_model, find_modes, positive, whole
+from workbench.experiment.setup import check_model, positive, whole
 from workbench.experiment.sources import DataError
 from workbench.experiment.swap import swap
 from workbench.experiment.switch import describe_switch
+from workbench.modes import find_modes
 from workbench.modes.effects import StepTimings
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from workbench.modes import ModeSet
-
 
 def check_model(model: Any) -> nn.Module:
     """``model``, if it can be trained.
@@ -57,23 +55,6 @@ def find_device(device: str | torch.device) -> torch.device:
             f"unknown device {str(device)!r}; this machine has: {', '.join(_devices())}"
         ) from error
     return _indexed(wanted)
-
-
-def find_modes(text: Any, device: torch.device, model: nn.Module) -> ModeSet:
-    """The modes of ``text``, if this machine and ``model`` can run them.
-
-    Raises:
-        TypeError: ``text`` is no string.
-        ValueError: an unknown mode (the valid ones are listed), or one this machine cannot run
-            (why, and what to do).
-    """
-    if not isinstance(text, str):
-        raise TypeError(f"modes is a {type(text).__name__}; give text such as 'compile+bf16'")
-    modeset = ModeSet.parse(text, device)
-    problem = modeset.unavailable() or modeset.refusal(model)
-    if problem:
-        raise ValueError(problem)
-    return modeset
 
 
 def whole(value: Any, what: str) -> int:

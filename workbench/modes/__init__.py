@@ -2,6 +2,8 @@
 
 from workbench.modes.base import Mode
 from workbench.modes.effects import StepTimings
+from workbench.modes.find import find_modes
+from workbench.modes.loop import Modes
 from workbench.modes.modeset import ModeSet
 from workbench.modes.registry import displayed_modes, mode_class, mode_classes, refresh
 from workbench.modes.states import mode_states
@@ -9,8 +11,10 @@ from workbench.modes.states import mode_states
 __all__ = [
     "Mode",
     "ModeSet",
+    "Modes",
     "StepTimings",
     "displayed_modes",
+    "find_modes",
     "mode_class",
     "mode_classes",
     "mode_states",

@@ -9,7 +9,8 @@ argument, so that equal blocks share one compiled region.
 
 ``blocks`` (`workbench.modes.blocks`) is the first choice: it compiles in a fraction of the time of
 ``whole``, which can fuse across blocks. Graph breaks are allowed, because data-dependent Python
-control flow is welcome in a model; only what lies between them is compiled.
+control flow is welcome in a model; only what lies between them is compiled. What else
+``torch.compile`` may be told follows after commas (`workbench.modes.compile_options`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import itertools
 import types
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import torch
@@ -27,6 +29,8 @@ from torch import nn
 
 from workbench.modes.base import Mode
 from workbench.modes.blocks import find_blocks
+from workbench.modes.compile_options import CompileOptions, mode_settings
+from workbench.modes.graph_breaks import without_breaks
 from workbench.modes.toolchain import missing_for_compile, use_persistent_cache
 from workbench.records import ModeChoice
 
@@ -42,10 +46,12 @@ class Compile(Mode):
     label: ClassVar[str] = "Compile"
     default: ClassVar[str] = "off"
     values: ClassVar[tuple[str, ...]] = ("off", "blocks", "whole")
+    more_values: ClassVar[str] = "options after blocks or whole, as in whole,dynamic,fullgraph"
     order: ClassVar[int] = 30
 
     def __init__(self, value: str, device: torch.device) -> None:
-        super().__init__(value, device)
+        self.options = CompileOptions.parse(value)
+        super().__init__(str(self.options), device)
         self.baked_in = ""
         """What other modes change inside a region without Dynamo noticing (`Mode.unguarded`)."""
         self._before: list[tuple[weakref.ref[nn.Module], Any]] = []
@@ -68,6 +74,18 @@ class Compile(Mode):
         )
         return ModeChoice(value="off"), *refused
 
+    def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:  # noqa: ARG002 - any model
+        """`choices`, and the value itself where it has options, with what they do here."""
+        offered = self.choices(self.device)
+        if self.value in self.values:
+            return offered
+        regions = next(choice for choice in offered if choice.value == self.options.regions)
+        why = self.options.without_effect(self.device)
+        own = replace(regions, value=self.value)
+        if own.available and why:
+            own = replace(own, why=why, remedy="Leave it out here.")
+        return *offered, own
+
     @classmethod
     def needs(cls, device: torch.device) -> str:
         """``needs a C++ compiler`` where the toolchain is missing."""
@@ -78,7 +96,7 @@ class Compile(Mode):
         """The modules that `attach` compiles: none, the blocks, or the model itself."""
         if self.value == self.default:
             return []
-        return (find_blocks(model) or [model]) if self.value == "blocks" else [model]
+        return (find_blocks(model) or [model]) if self.options.regions == "blocks" else [model]
 
     def attach(self, model: nn.Module) -> None:
         """Compile the targets; the cost is paid by the first forward, not here."""
@@ -86,9 +104,12 @@ class Compile(Mode):
         if not targets:
             return
         use_persistent_cache()
-        options = _options(self.baked_in, len(targets))
+        arguments = _arguments(self.options, self.baked_in, len(targets))
         for module in targets:
-            compiled = torch.compile(_region_of(model, module), **options)
+            region = _region_of(model, module, self.options.without_regions)
+            compiled = torch.compile(region, **arguments)
+            if self.options.fullgraph:
+                compiled = without_breaks(compiled, self.value)
             self._before.append((weakref.ref(module), module.__dict__.get(_IMPL)))
             module.__dict__[_IMPL] = functools.partial(compiled, module)
 
@@ -115,16 +136,18 @@ def _call(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
     return module._call_impl(*args, **kwargs)  # pyright: ignore[reportPrivateUsage] - what nn.Module.compile compiles
 
 
-def _region_of(model: nn.Module, module: nn.Module) -> types.FunctionType:
+def _region_of(model: nn.Module, module: nn.Module, options: str) -> types.FunctionType:
     """`_call` with a code object for ``module`` and the blocks of ``model`` that equal it.
 
     Dynamo keeps compiled variants, and counts them against its limit, by code object; what it
     learns about changing shapes it keeps by the code's name. So equal blocks share one, a model
     finds its own again when compile is switched back on, and blocks of other shapes do not make
-    each other's shapes dynamic.
+    each other's shapes dynamic. Every set of ``options`` has one of its own: guards know nothing of
+    them, and a region that was compiled with breaks would go on breaking under ``fullgraph``.
     """
     tensors = [*module.named_parameters(), *module.named_buffers()]
-    key = (type(module), tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors))
+    shapes = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors)
+    key = (type(module), shapes, options)
     regions = _regions.setdefault(model, {})
     if key not in regions:
         name = f"{type(module).__name__}_region_{next(_numbers)}"
@@ -133,12 +156,14 @@ def _region_of(model: nn.Module, module: nn.Module) -> types.FunctionType:
     return regions[key]
 
 
-def _options(baked_in: str, num_targets: int) -> dict[str, Any]:
-    options: dict[str, Any] = {"backend": _Inductor(baked_in) if baked_in else "inductor"}
+def _arguments(options: CompileOptions, baked_in: str, num_targets: int) -> dict[str, Any]:
+    """What ``torch.compile`` is given with each region."""
+    found = options.arguments()
+    found["backend"] = _Inductor(baked_in) if baked_in else "inductor"
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
         # blocks of one class share their code's limit of 8; past it they would run uncompiled
-        options["recompile_limit"] = max(8, _VARIANTS_PER_BLOCK * num_targets)
-    return options
+        found["recompile_limit"] = max(8, _VARIANTS_PER_BLOCK * num_targets)
+    return found
 
 
 class _Inductor:
@@ -147,16 +172,20 @@ class _Inductor:
     Dynamo reuses compiled code when its guards hold and the backend is equal. The attention kernel
     is chosen while compiling and no guard covers it, so a region compiled for flash would go on
     running flash after a switch to math. A backend that is equal only for an equal key keeps the
-    two apart and finds the first again when switched back.
+    two apart and finds the first again when switched back. ``torch.compile`` compares its own mode
+    and ``dynamic`` beside it, and hands the mode on to a backend that it does not know.
     """
 
     def __init__(self, key: str) -> None:
         self.key = key
 
-    def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    def __call__(
+        self, graph: torch.fx.GraphModule, inputs: list[Any], *, mode: str = ""
+    ) -> Callable[..., Any]:
         from torch._dynamo import lookup_backend
 
-        return cast("Callable[..., Any]", lookup_backend("inductor")(graph, inputs))
+        inductor = cast("Callable[..., Any]", lookup_backend("inductor"))
+        return inductor(graph, inputs, config_patches=mode_settings(mode))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Inductor) and other.key == self.key

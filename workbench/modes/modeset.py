@@ -17,7 +17,9 @@ from torch import nn
 from workbench.modes.base import Mode
 from workbench.modes.checkpointing import Checkpoint
 from workbench.modes.compile import Compile
+from workbench.modes.compile_options import CompileOptions
 from workbench.modes.registry import displayed_modes, mode_class, mode_classes
+from workbench.modes.tenancy import attaching, detached
 
 _NO_CONTEXT = nullcontext()
 
@@ -44,10 +46,14 @@ class ModeSet:
         self._tell_compile(acting)
         self._tell_checkpoint(acting)
         self.compiled = self._modes[Compile.name].value != Compile.default
+        self.changes = bool(acting)
+        """Whether any mode is not at its default."""
         self.forward_context = _forward_context(acting)
         self.backward = _last(acting, "backward") or _plain_backward
         self.before_clip = _last(acting, "before_clip") or _nothing
         self.optimizer_step = _last(acting, "optimizer_step") or _plain_step
+        self.scales = self.before_clip is not _nothing
+        """Whether a mode has a say in gradients between backward and the update."""
 
     @classmethod
     def parse(cls, text: str, device: torch.device | str) -> ModeSet:
@@ -104,7 +110,12 @@ class ModeSet:
         return "+".join(token for token in tokens if token) or "fp32"
 
     def attach(self, model: nn.Module) -> None:
-        """Change ``model`` in place, mode by mode in order of application."""
+        """Change ``model`` in place, mode by mode in order of application.
+
+        Raises:
+            RuntimeError: a `workbench.Modes` has prepared the model with modes of its own.
+        """
+        attaching(model, self)
         for mode in self:
             mode.attach(model)
 
@@ -112,6 +123,7 @@ class ModeSet:
         """Undo `attach` exactly, in the opposite order."""
         for mode in reversed(self._modes.values()):
             mode.detach(model)
+        detached(model, self)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """What the modes must not lose, by mode; reads the device where a scaler is in use."""
@@ -166,6 +178,9 @@ def _read(token: str) -> tuple[str, str]:
 
 
 def _check(cls: type[Mode], value: str) -> None:
+    if issubclass(cls, Compile):
+        CompileOptions.parse(value)
+        return
     if value not in cls.values and not (value and cls.more_values):
         valid = ", ".join(filter(None, [*cls.values, cls.more_values]))
         raise ValueError(f"unknown value {value!r} for {cls.name}; valid values are: {valid}")
@@ -193,7 +208,8 @@ def _token(mode: Mode, value: str) -> str:
 
 
 def _refusal(mode: Mode) -> str:
-    choice = next((c for c in type(mode).choices(mode.device) if c.value == mode.value), None)
+    value = mode.options.regions if isinstance(mode, Compile) else mode.value
+    choice = next((c for c in type(mode).choices(mode.device) if c.value == value), None)
     if choice is None and mode.more_values:
         return ""  # what it depends on is the model (`Mode.refusal`)
     if choice is None:

@@ -1,0 +1,60 @@
+"""A graph break under ``fullgraph``, as one sentence: where it is, what it is, what to do.
+
+Dynamo's own error explains the break at length and names no line of the user's in its traceback:
+the frame was being read, not run. The line is in the error's ``real_stack``. This is the one place
+that touches `torch._dynamo.exc`; a test fails loudly when it moves.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from traceback import FrameSummary
+from typing import Any
+
+import torch
+
+from workbench.modes.probes import first_line
+from workbench.records.source import source_line
+
+_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+"""Nobody is told to rewrite a line of torch's or of ours."""
+
+
+def without_breaks(compiled: Callable[..., Any], value: str) -> Callable[..., Any]:
+    """``compiled``, a region of mode ``compile`` at ``value``; a break in it is said in a sentence.
+
+    Raises:
+        RuntimeError: by what is returned, for a graph break; Dynamo's own error is its cause.
+    """
+
+    @functools.wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from torch._dynamo.exc import Unsupported, UserError
+
+        try:
+            return compiled(*args, **kwargs)
+        except (Unsupported, UserError) as error:
+            raise RuntimeError(_sentence(error, value, type(args[0]).__name__)) from error
+
+    return call
+
+
+def _sentence(error: BaseException, value: str, model: str) -> str:
+    allowed = ",".join(option for option in value.split(",") if option != "fullgraph")
+    return (
+        f"compile:{value} allows no graph break, and {model} has one{_place(error)}: "
+        f"{first_line(error)}; rewrite that line, or allow breaks: compile:{allowed}"
+    )
+
+
+def _place(error: BaseException) -> str:
+    """`` at net.py:12 (`if x.sum() > 0:`)``, the innermost line of the user's that was read."""
+    stack: list[FrameSummary] = list(getattr(error, "real_stack", None) or ())
+    theirs = [frame for frame in stack if not frame.filename.startswith(_LIBRARIES)]
+    if not stack:
+        return ""
+    at = (theirs or stack)[-1]
+    line = source_line(at.filename, at.lineno or 0, at.name)
+    return f" at {line.label}" + (f" (`{line.text}`)" if line.text else "")

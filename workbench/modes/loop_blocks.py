@@ -1,0 +1,140 @@
+"""The two blocks of a loop of one's own: around forward and loss, and around what reads gradients.
+
+They call the hooks of the mode set that an experiment's step calls (`workbench.experiment.step`),
+in the same order; only that the caller's code runs in between. Their own cost is what
+`tests/benchmarks/test_modes_loop.py` measures, which is why they are written out as classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from workbench.modes.loop_state import GIVEN, READY, UPDATING, Loop
+
+
+class ForwardBlock:
+    """Entered around forward and loss, and nothing else; it may nest, and run under no_grad."""
+
+    __slots__ = ("_context", "_loop")
+
+    def __init__(self, loop: Loop) -> None:
+        if loop.stage > READY:
+            loop.refuse("forward")
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        self._context: AbstractContextManager[Any] = self._loop.modeset.forward_context()
+        self._context.__enter__()
+        self._loop.depth += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        self._loop.depth -= 1
+        return self._context.__exit__(kind, error, traceback)
+
+
+class UpdateBlock:
+    """Entering runs backward and unscales; leaving applies the update, unless something raised."""
+
+    __slots__ = ("_loop", "_loss", "_optimizer", "_untouched")
+
+    def __init__(
+        self,
+        loop: Loop,
+        what: str,
+        loss: torch.Tensor | None,
+        optimizers: Sequence[torch.optim.Optimizer],
+    ) -> None:
+        if loop.stage or loop.depth:
+            loop.refuse(what)
+        self._optimizer = _as_one(optimizers, what)
+        self._loop, self._loss = loop, loss
+        if loss is None and not loop.pending:
+            raise RuntimeError(
+                "modes.step(...) has no gradients to apply: modes.backward(loss) runs backward "
+                "first; optimizers that share it go into one modes.step(first, second)"
+            )
+        loop.stage = GIVEN
+
+    def __enter__(self) -> None:
+        loop, loss = self._loop, self._loss
+        if loop.stage != GIVEN:
+            raise RuntimeError("a block of modes.update(...) is entered once; make a new one")
+        loop.stage, self._loss = READY, None
+        if loss is not None:
+            loop.backward(loss)
+        self._untouched = False
+        if loop.modeset.scales:
+            # torch's scaler has nothing to say about an optimizer that got no gradient, and raises
+            self._untouched = not _has_gradients(self._optimizer)
+            if not self._untouched:
+                loop.modeset.before_clip(self._optimizer)
+        loop.stage = UPDATING
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        loop = self._loop
+        loop.stage, loop.pending = READY, 0
+        if kind is not None:
+            return
+        if self._untouched:
+            self._optimizer.step()
+            loop.skipped = False
+        else:
+            loop.skipped = not loop.modeset.optimizer_step(self._optimizer)
+
+
+class _Together(torch.optim.Optimizer):
+    """Several optimizers that apply the gradients of the same backward passes.
+
+    A scaler divides, checks and decides once per update: one optimizer that steps on a loss on
+    which another overflowed would leave a state that no step of either has. So they are one to it.
+    """
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        parameters = {
+            id(parameter): parameter
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        }
+        super().__init__(list(parameters.values()), {})
+        self._optimizers = optimizers
+
+    def step(self, closure: Any = None) -> Any:
+        """One step of each."""
+        for optimizer in self._optimizers:
+            optimizer.step(closure)
+
+
+def _as_one(optimizers: Sequence[torch.optim.Optimizer], what: str) -> torch.optim.Optimizer:
+    for optimizer in optimizers:
+        if not isinstance(optimizer, torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
+            raise TypeError(
+                f"modes.{what}(...) was given a {type(optimizer).__name__} as an optimizer; valid: "
+                f"{'loss, ' if what == 'update' else ''}optimizer, and further ones after it"
+            )
+    if len(optimizers) == 1:
+        return optimizers[0]
+    if not optimizers:
+        raise TypeError(f"modes.{what}(...) needs the optimizer that applies the gradients")
+    if len({id(optimizer) for optimizer in optimizers}) < len(optimizers):
+        raise ValueError(f"modes.{what}(...) was given an optimizer twice; name each once")
+    return _Together(optimizers)
+
+
+def _has_gradients(optimizer: torch.optim.Optimizer) -> bool:
+    return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
