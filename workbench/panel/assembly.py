@@ -101,8 +101,22 @@ def _keep_compiled_insides(experiment: Experiment) -> None:
     experiment.subscribe(on_event)
 
 
+def _record_compilations(experiment: Experiment) -> None:
+    """Keep what torch tells while it compiles, for `workbench.compile_report`."""
+    from workbench.dynamo import watch
+
+    watch(experiment)
+
+
 _experiment.assembly_hooks.extend(
-    [_stream_to_tensorboard, _log_memory, _publish, _capture_first_step, _keep_compiled_insides]
+    [
+        _stream_to_tensorboard,
+        _log_memory,
+        _publish,
+        _capture_first_step,
+        _keep_compiled_insides,
+        _record_compilations,
+    ]
 )
 Experiment.displayer = staticmethod(_display)
 out_of_memory.register(_memory_tool)

@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.memory.files.snapshot import WRITTEN, existing_file, is_snapshot
 from workbench.records import (
+    CompileRecord,
     GradientFlow,
     GraphRecord,
     MemoryRecord,
@@ -20,7 +21,7 @@ def open_record(path: str | Path) -> Any:
     """Open a record written by ``view.save(path)``, or an allocator snapshot.
 
     Returns:
-        A `GraphView`, `GraphDiffView`, `GradientFlowView` or `MemoryView`.
+        A `GraphView`, `GraphDiffView`, `GradientFlowView`, `MemoryView` or `CompileView`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -51,4 +52,8 @@ def open_record(path: str | Path) -> Any:
         from workbench.memory import memory
 
         return memory(record)
+    if isinstance(record, CompileRecord):
+        from workbench.dynamo import compile_report
+
+        return compile_report(record)
     raise RecordError(f"{target.name} holds a {record.schema} record, which has no view of its own")

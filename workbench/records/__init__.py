@@ -2,6 +2,15 @@
 
 from workbench.records.base import Record, RecordError, read_record
 from workbench.records.certificate import Certificate
+from workbench.records.compile import (
+    PHASES,
+    CompiledKernel,
+    CompiledRegion,
+    CompileRecord,
+    CompileSwitch,
+    GraphBreak,
+    Recompile,
+)
 from workbench.records.flow import NOT_MEASURED, FlowRow, GradientFlow
 from workbench.records.graph import (
     INNER_ENDS,
@@ -49,6 +58,7 @@ __all__ = [
     "INNER_ENDS",
     "NODE_KINDS",
     "NOT_MEASURED",
+    "PHASES",
     "POOLS",
     "STORAGE_KINDS",
     "Badge",
@@ -57,12 +67,17 @@ __all__ = [
     "CarryRow",
     "Certificate",
     "CodeLine",
+    "CompileRecord",
+    "CompileSwitch",
+    "CompiledKernel",
+    "CompiledRegion",
     "DiffSide",
     "ExperimentState",
     "Fact",
     "Failure",
     "FlowRow",
     "GradientFlow",
+    "GraphBreak",
     "GraphDiff",
     "GraphModule",
     "GraphNode",
@@ -74,6 +89,7 @@ __all__ = [
     "ModeState",
     "NonFinite",
     "Phase",
+    "Recompile",
     "Record",
     "RecordError",
     "Remedy",

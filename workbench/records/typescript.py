@@ -35,6 +35,7 @@ CONSTANTS = {
     "POOLS": ("Pool", "memory"),
     "GROWTHS": ("Growth", "memory"),
     "DIFF_STATES": ("DiffState", "graph_diff"),
+    "PHASES": ("CompilePhase", "compile"),
 }
 """Public tuples of `workbench.records`: the name of the union of their values, and their module."""
 

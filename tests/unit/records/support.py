@@ -15,9 +15,14 @@ from workbench.records import (
     CATEGORIES,
     Branch,
     Certificate,
+    CompiledKernel,
+    CompiledRegion,
+    CompileRecord,
+    CompileSwitch,
     DiffSide,
     FlowRow,
     GradientFlow,
+    GraphBreak,
     GraphDiff,
     GraphModule,
     GraphRecord,
@@ -25,6 +30,7 @@ from workbench.records import (
     MemoryRecord,
     NonFinite,
     Phase,
+    Recompile,
     Record,
     Remedy,
     SourceLine,
@@ -297,9 +303,93 @@ def _flow_row(path: str, count: int) -> FlowRow:
     return FlowRow(path=path, label=path, cls="Block", num_modules=count, num_parameters=2)
 
 
+def compile_record() -> CompileRecord:
+    """A block that breaks at one line and was compiled again for another batch."""
+    return CompileRecord(
+        title="exp",
+        model="Net",
+        experiment="exp-1",
+        device="cpu",
+        torch_version="2.13.0",
+        recorded_at=1_700_000_000.5,
+        notes=("one note",),
+        strings=("", "forward", "forward, from line 4 on"),
+        sources=(
+            SourceLine(filename="<ipython>", line=2, cell=3, function="forward", text="def f():"),
+            SourceLine(filename="/home/net.py", line=4, function="forward", text="if x.sum() > 0:"),
+        ),
+        regions=(
+            CompiledRegion(
+                label="body.0 and body.1 (Block)",
+                paths=("body.0", "body.1"),
+                cls="Block",
+                source=0,
+                num_graphs=2,
+                num_breaks=1,
+                num_recompiles=1,
+            ),
+        ),
+        breaks=(
+            GraphBreak(
+                region=0,
+                source=1,
+                reason="Data-dependent branching",
+                explanation="A branch asks a tensor.",
+                hints=("Use `torch.cond`.",),
+                link="https://pytorch.org",
+                skipped=False,
+                count=2,
+            ),
+        ),
+        recompiles=(
+            Recompile(
+                compilation=2,
+                words="Dimension 0 of x was 4 and is 3.",
+                remedy="drop_last=True",
+                guard="tensor 'x' size mismatch at index 0. expected 4, actual 3",
+                guards=("tensor 'x' size mismatch at index 0. expected 4, actual 3",),
+                source=-1,
+            ),
+        ),
+        kernels=(
+            CompiledKernel(
+                compilation=0,
+                backward=True,
+                name="cpp_fused_gelu_0",
+                language="C++",
+                operations=("aten.gelu",),
+                complete=True,
+                launches=1,
+                from_cache=False,
+                code="void kernel() {}\n",
+            ),
+        ),
+        switches=(CompileSwitch(step=0, modes="compile", compiled=True, num_compilations=3),),
+        compilation_region=np.array([0, 0, 0]),
+        compilation_name=np.array([1, 2, 1]),
+        compilation_source=np.array([0, 1, -1]),
+        compilation_variant=np.array([0, 0, 1]),
+        compilation_operations=np.array([4, 2, 4]),
+        compilation_guards=np.array([12, 3, 13]),
+        compilation_error=np.array([0, 0, 0]),
+        compilation_started=np.array([1_700_000_000.5, 1_700_000_001.0, 1_700_000_002.0]),
+        compilation_dynamo_s=np.array([0.5, 0.25, 0.5]),
+        compilation_autograd_s=np.array([0.25, 0.125, 0.25]),
+        compilation_inductor_s=np.array([1.0, 0.5, 1.0]),
+        compilation_compiler_s=np.array([4.0, 2.0, 0.0]),
+        compilation_autograd_hits=np.array([0, 0, 1]),
+        compilation_autograd_misses=np.array([1, 1, 0]),
+        compilation_fx_hits=np.array([0, 0, 2]),
+        compilation_fx_misses=np.array([2, 1, 0]),
+        compilation_forward_launches=np.array([3, 1, 3]),
+        compilation_backward_launches=np.array([2, -1, 2]),
+    )
+
+
 def samples() -> dict[str, Record]:
     """File stem of the copy -> the record."""
     return {
+        "compile": compile_record(),
         "gradient_flow": gradient_flow(),
         "graph": graph_record(),
         "graph_diff": graph_diff(),

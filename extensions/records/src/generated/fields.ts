@@ -2,9 +2,9 @@
 // Do not edit: change the dataclass and run it again.
 
 import type { RecordFields, Shape } from '../schema';
-import type { GradientFlow, GraphRecord, MemoryChart, MemoryRecord, GraphDiff } from '.';
+import type { CompileRecord, GradientFlow, GraphRecord, MemoryChart, MemoryRecord, GraphDiff } from '.';
 
-export type AnyRecord = GradientFlow | GraphRecord | MemoryChart | MemoryRecord | GraphDiff;
+export type AnyRecord = CompileRecord | GradientFlow | GraphRecord | MemoryChart | MemoryRecord | GraphDiff;
 
 const BRANCH: Shape = {
   condition: 'str',
@@ -29,6 +29,35 @@ const CERTIFICATE: Shape = {
   first_difference: 'str',
   settings: 'str',
   cases: ['str'],
+};
+
+const COMPILE_SWITCH: Shape = {
+  step: 'int >=0',
+  modes: 'str',
+  compiled: 'bool',
+  num_compilations: 'int >=0',
+};
+
+const COMPILED_KERNEL: Shape = {
+  compilation: 'int @compilation',
+  backward: 'bool',
+  name: 'str',
+  language: 'str',
+  operations: ['str'],
+  complete: 'bool',
+  launches: 'int >=0',
+  from_cache: 'bool',
+  code: 'str',
+};
+
+const COMPILED_REGION: Shape = {
+  label: 'str',
+  paths: ['str'],
+  cls: 'str',
+  source: 'int @sources?',
+  num_graphs: 'int >=0',
+  num_breaks: 'int >=0',
+  num_recompiles: 'int >=0',
 };
 
 const DIFF_SIDE: Shape = {
@@ -59,6 +88,17 @@ const FLOW_ROW: Shape = {
   num_parameters: 'int >=0',
 };
 
+const GRAPH_BREAK: Shape = {
+  region: 'int @regions',
+  source: 'int @sources?',
+  reason: 'str',
+  explanation: 'str',
+  hints: ['str'],
+  link: 'str',
+  skipped: 'bool',
+  count: 'int >=1',
+};
+
 const GRAPH_MODULE: Shape = {
   path: 'str',
   cls: 'str',
@@ -77,6 +117,15 @@ const PHASE: Shape = {
   name: 'str',
   start: 'int >=0',
   end: 'int >start',
+};
+
+const RECOMPILE: Shape = {
+  compilation: 'int @compilation',
+  words: 'str',
+  remedy: 'str',
+  guard: 'str',
+  guards: ['str'],
+  source: 'int @sources?',
 };
 
 const REMEDY: Shape = {
@@ -101,6 +150,47 @@ const UNREACHED: Shape = {
   reason: 'frozen|unused|detached|no_grad|not_differentiable|off_path',
   text: 'str',
   source: 'int @sources?',
+};
+
+const COMPILE_RECORD: RecordFields = {
+  plain: {
+    title: 'str',
+    model: 'str',
+    'experiment?': 'str',
+    device: 'str',
+    torch_version: 'str',
+    recorded_at: 'float',
+    notes: ['str'],
+    strings: ['str'],
+    sources: [SOURCE_LINE],
+    regions: [COMPILED_REGION],
+    breaks: [GRAPH_BREAK],
+    recompiles: [RECOMPILE],
+    kernels: [COMPILED_KERNEL],
+    switches: [COMPILE_SWITCH],
+  },
+  columns: {
+    compilation: {
+      region: 'I32 @regions',
+      name: 'I32 @strings',
+      source: 'I32 @sources?',
+      variant: 'I32 >=0',
+      operations: 'I32 >=0',
+      guards: 'I32 >=0',
+      error: 'I32 @strings',
+      started: 'F64',
+      dynamo_s: 'F64 >=0',
+      autograd_s: 'F64 >=0',
+      inductor_s: 'F64 >=0',
+      compiler_s: 'F64 >=0',
+      autograd_hits: 'I32 >=0',
+      autograd_misses: 'I32 >=0',
+      fx_hits: 'I32 >=0',
+      fx_misses: 'I32 >=0',
+      forward_launches: 'I32 >=-1',
+      backward_launches: 'I32 >=-1',
+    },
+  },
 };
 
 const GRADIENT_FLOW: RecordFields = {
@@ -330,6 +420,7 @@ const GRAPH_DIFF: RecordFields = {
 
 /** Schema -> fields of every packed record. */
 export const FIELDS = new Map<string, RecordFields>([
+  ['workbench.compile/1', COMPILE_RECORD],
   ['workbench.gradient_flow/1', GRADIENT_FLOW],
   ['workbench.graph/3', GRAPH_RECORD],
   ['workbench.memory_chart/1', MEMORY_CHART],

@@ -2,6 +2,7 @@
 // Do not edit: change the dataclass and run it again.
 
 export * from './certificate';
+export * from './compile';
 export * from './flow';
 export * from './graph';
 export * from './graph_diff';

@@ -1,0 +1,112 @@
+"""``wb.compile_report``: one verb for an experiment, a block of code, a saved record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, overload
+
+from workbench.dynamo.build import About, build_record
+from workbench.dynamo.recorder import listen, recorder, unlisten
+from workbench.dynamo.view import CompileView
+from workbench.dynamo.watching import compilations_of, watch
+from workbench.experiment import Experiment
+from workbench.records import CompileRecord
+from workbench.records.file import read_record_file
+
+
+class CompileRecording(CompileView):
+    """Everything that this process compiles inside a ``with`` block, on any thread.
+
+    ``.record`` is up to date inside the block and final behind it. A backward that runs for the
+    first time behind the block is compiled there, and is not in it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._now)
+        self._first: int | None = None
+        self._final: CompileRecord | None = None
+
+    def __enter__(self) -> Self:
+        if self._first is not None:
+            raise RuntimeError("this report is recorded already; call compile_report again")
+        self._first = listen().count
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        unlisten()
+        self._final = self._now()
+
+    def _now(self) -> CompileRecord:
+        if self._final is not None:
+            return self._final
+        if self._first is None:
+            raise RuntimeError(
+                "nothing is recorded yet: write `with wb.compile_report() as report:` around the "
+                "code that compiles, or wb.compile_report(exp) for an Experiment"
+            )
+        kept = recorder()
+        return build_record(kept.compilations(self._first), About("this block"), kept)
+
+
+@overload
+def compile_report() -> CompileRecording: ...
+@overload
+def compile_report(target: Experiment | CompileRecord | str | Path) -> CompileView: ...
+def compile_report(target: Any = None) -> CompileView:
+    """Show what Dynamo, AOTAutograd and Inductor did when they compiled.
+
+    It is read from their own records of the compilations that happened: nothing is compiled, reset
+    or run for it, and recording changes neither numbers nor guards.
+
+    Args:
+        target: an `Experiment`, for all that was compiled of its model since it was made; nothing,
+            for ``with wb.compile_report() as report:`` around any code; a `CompileRecord`, or the
+            path of a saved one.
+
+    Returns:
+        A view with ``.record``, ``.save(path)``, ``.figure()``, ``.kernels()``, ``.source(name)``
+        and a rich display: graphs, graph breaks at their lines with reasons and hints, recompiles
+        with the guard that failed, time by phase, cache hits, and the generated kernels.
+
+    Raises:
+        TypeError: the target is none of these.
+        FileNotFoundError: no file at the path.
+        RecordError: the file holds no compile record.
+    """
+    if target is None:
+        return CompileRecording()
+    if isinstance(target, (str, Path)):
+        target = _open(Path(target).expanduser())
+    if isinstance(target, CompileRecord):
+        record = target
+        return CompileView(lambda: record)
+    if isinstance(target, Experiment):
+        record = _of_experiment(target)
+        return CompileView(lambda: record)
+    raise TypeError(
+        f"compile_report() got {type(target).__name__}; it takes an Experiment, a CompileRecord, "
+        "the path of a saved one, or nothing, as a `with` block around code that compiles"
+    )
+
+
+def _of_experiment(experiment: Experiment) -> CompileRecord:
+    about = About(
+        title=experiment.name,
+        model=type(experiment.model).__name__,
+        experiment=experiment.id,
+        device=str(experiment.device),
+        switches=watch(experiment).switches,
+    )
+    return build_record(compilations_of(experiment), about, recorder())
+
+
+def _open(path: Path) -> CompileRecord:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r} to read a compile report from")
+    return read_record_file(path, CompileRecord)

@@ -1,0 +1,111 @@
+"""A compile report on screen: HTML and text in a cell, a figure, a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.display import with_images
+from workbench.dynamo.describe import describe, heading, summary
+from workbench.dynamo.figure import report_figure
+from workbench.dynamo.html import phases_svg, report_html
+from workbench.records.file import RECORD, suffix_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from workbench.records import CompiledKernel, CompileRecord
+
+_PICTURES = (".png", ".pdf", ".svg")
+
+
+class CompileView:
+    """What `workbench.compile_report` returns: ``.record``, ``.save(path)``, ``.figure()``.
+
+    Args:
+        record: gives what to show; called whenever it is shown, so that a report that is still
+            being recorded is up to date.
+    """
+
+    def __init__(self, record: Callable[[], CompileRecord]) -> None:
+        self._record = record
+
+    @property
+    def record(self) -> CompileRecord:
+        """The record: plain data, no tensor and no compiled code."""
+        return self._record()
+
+    def kernels(self, region: str = "") -> tuple[CompiledKernel, ...]:
+        """The kernels of all regions, or of those whose label or module path is ``region``.
+
+        Raises:
+            ValueError: there is no such region; the message lists those that there are.
+        """
+        record = self.record
+        if not region:
+            return record.kernels
+        rows = {
+            row
+            for row, one in enumerate(record.regions)
+            if region in (one.label, one.cls, *one.paths)
+        }
+        if not rows:
+            valid = ", ".join(one.label for one in record.regions) or "none"
+            raise ValueError(f"no region {region!r} was compiled; regions are: {valid}")
+        return tuple(k for k in record.kernels if record.compilation_region[k.compilation] in rows)
+
+    def source(self, kernel: str) -> str:
+        """The generated source of the kernel of this name: C++ or Triton; the newest of several.
+
+        Raises:
+            ValueError: there is no kernel of that name with source; the message lists the names.
+        """
+        found = [one for one in self.record.kernels if one.name == kernel and one.code]
+        if found:
+            return found[-1].code
+        names = sorted({one.name for one in self.record.kernels if one.code})
+        valid = ", ".join(names) or "none"
+        raise ValueError(f"no kernel {kernel!r} has source here; kernels are: {valid}")
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report in the form that the suffix names; returns the path.
+
+        ``.safetensors`` is the record, to open again with ``wb.open(path)``; ``.txt`` and ``.html``
+        are the report to read; ``.svg``, ``.png`` and ``.pdf`` are the figure.
+
+        Raises:
+            ValueError: another suffix; the message lists the known ones.
+        """
+        target = Path(path).expanduser()
+        known = (RECORD, ".txt", ".html", *_PICTURES)
+        suffix = suffix_of(target.name, known, "a compile report")
+        record = self.record
+        if suffix == RECORD:
+            return record.save(target)
+        if suffix in _PICTURES:
+            report_figure(record).savefig(target)
+        else:
+            text = describe(record) + "\n" if suffix == ".txt" else report_html(record)
+            target.write_text(text, encoding="utf-8")
+        return target
+
+    def figure(self) -> Figure:
+        """Time of compiling by region and phase, as a matplotlib figure."""
+        return report_figure(self.record)
+
+    def svg(self) -> str:
+        """Time by phase as one bar."""
+        return phases_svg(self.record)
+
+    def __str__(self) -> str:
+        return describe(self.record)
+
+    def __repr__(self) -> str:
+        record = self.record
+        return f"{heading(record)}: {summary(record)}"
+
+    def _repr_mimebundle_(self, **_options: Any) -> Any:
+        record = self.record
+        html = with_images(report_html(record))
+        return {"text/plain": describe(record), "text/html": html}, {}

@@ -1,0 +1,72 @@
+"""What of all that was compiled belongs to one experiment, and under which modes it trained.
+
+The recorder listens from when the first experiment is made, and as long as one is alive. So the
+report of an experiment covers all of its compilations, also those from before anybody asked.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+
+from workbench.dynamo.recorder import Compilation, listen, recorder, unlisten
+from workbench.experiment import Experiment
+from workbench.experiment.events import Event, ModesChanged
+
+_MOST_SWITCHES = 256
+
+
+@dataclass(frozen=True)
+class Switch:
+    """From here on steps were computed under these modes."""
+
+    step: int
+    modes: str
+    compiled: bool
+    number: int
+    """Of the next compilation."""
+
+
+@dataclass
+class Watch:
+    """One experiment as the recorder sees it."""
+
+    first: int
+    """Number of the first compilation after it was made."""
+    switches: list[Switch] = field(default_factory=list[Switch])
+
+    def switched(self, step: int, modes: str, *, compiled: bool) -> None:
+        """Note that modes changed; of very many the oldest but the first are forgotten."""
+        self.switches.append(Switch(step, modes, compiled, recorder().count))
+        if len(self.switches) > _MOST_SWITCHES:
+            del self.switches[1]
+
+
+_watches: weakref.WeakKeyDictionary[Experiment, Watch] = weakref.WeakKeyDictionary()
+
+
+def watch(experiment: Experiment) -> Watch:
+    """Listen while ``experiment`` is alive, from now on; the watch there is when called again."""
+    known = _watches.get(experiment)
+    if known is not None:
+        return known
+    listening = listen()
+    weakref.finalize(experiment, unlisten).atexit = False
+    made = _watches[experiment] = Watch(listening.count)
+    modeset = experiment.modeset
+    made.switched(experiment.step_count, str(modeset), compiled=modeset.compiled)
+    this = weakref.ref(experiment)
+
+    def on_event(event: Event) -> None:
+        live = this()
+        if isinstance(event, ModesChanged) and live is not None:
+            made.switched(event.step, event.after, compiled=live.modeset.compiled)
+
+    experiment.subscribe(on_event)
+    return made
+
+
+def compilations_of(experiment: Experiment) -> list[Compilation]:
+    """What was compiled of its model since it was made, oldest first."""
+    kept, own = recorder().compilations(watch(experiment).first), experiment.id
+    return [one for one in kept if one.region is not None and one.region.experiment == own]
