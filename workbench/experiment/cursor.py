@@ -74,6 +74,24 @@ class Cursor:
         self._iterator = self._batch = None
         self._taken = False
 
+    def position(self) -> dict[str, int]:
+        """Where it is, for another cursor over the same samples (`go_to`)."""
+        return {
+            "epoch": self.epoch,
+            "index": self.index,
+            "last_epoch": self._last_epoch,
+            "resized_at": self._resized_at,
+            "skip": self._skip,
+        }
+
+    def go_to(self, position: dict[str, int]) -> None:
+        """Go on from the `position` of another cursor over the same samples."""
+        self.epoch, self.index = position["epoch"], position["index"]
+        self._last_epoch, self._resized_at = position["last_epoch"], position["resized_at"]
+        self._skip = position["skip"]
+        self._iterator = self._batch = None
+        self._taken = False
+
     def take(self) -> Any:
         """The current batch, None at the end of the epoch.
 

@@ -64,6 +64,11 @@ class Loss:
         found = getattr(self.function, "ignore_index", None)
         return found if isinstance(found, int) else _IGNORE_INDEX
 
+    @property
+    def sums(self) -> bool:
+        """Whether it is the sum over a batch, as far as the loss module says so; else a mean."""
+        return getattr(self.function, "reduction", "mean") == "sum"
+
     def to(self, device: torch.device) -> None:
         """Move a loss module's weights to ``device``."""
         if isinstance(self.function, nn.Module):

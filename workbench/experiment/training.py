@@ -90,9 +90,9 @@ class Training:
         self.tried = Tried()
         """What was tried on the step that ran out of memory, since the last start."""
         self.failed_under: tuple[object, ...] = ()
+        """The `out_of_memory.conditions` of that step."""
         self.staying_modes: str | None = None
         """What `modes` says while others are tried, which are undone."""
-        """The `out_of_memory.conditions` of that step."""
         self._epoch_over = False
         self.adopt(model)
 
@@ -156,12 +156,12 @@ class Training:
             Exception: whatever the user's code raised; the state is that of the last good step.
         """
         if self._epoch_over:  # a validation failed: it is repeated before anything else
-            self._end_epoch()
+            self.end_epoch()
             return False  # it may have been the last one: the runner looks at its plan first
         batch = self.cursor.take()
         if batch is None:
             self._epoch_over = True
-            self._end_epoch()
+            self.end_epoch()
             return False
         started = time.perf_counter()
         switching = self.attached is not self._modeset
@@ -194,7 +194,7 @@ class Training:
             self._tell_step(result, time.perf_counter() - started)
         if self.cursor.at_end:
             self._epoch_over = True
-            self._end_epoch()
+            self.end_epoch()
         return True
 
     def run_step(self, batch: Any) -> StepResult:
@@ -234,7 +234,8 @@ class Training:
         event = StepDone(self.step_count, loss, seconds, self.measures.num_samples(result))
         self.board.emit(event, to_step_observers=True)
 
-    def _end_epoch(self) -> None:
+    def end_epoch(self) -> None:
+        """Validate, step a scheduler that goes by epochs, and begin the next one."""
         confusion = None
         if self.val is not None:
             confusion = validated(self, self.val).confusion

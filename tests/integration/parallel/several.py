@@ -1,0 +1,22 @@
+"""Several jobs one after the other in one process group: starting one takes longer than any job."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch.distributed as dist
+
+from workbench.parallel.folder import Folder
+from workbench.parallel.worker import PATIENCE, train
+
+
+def main(root: Path) -> None:
+    dist.init_process_group("gloo", timeout=PATIENCE)
+    for job in sorted(root.glob("*/job.json")):
+        train(Folder(job.parent))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,107 @@
+"""What workers are told while they train, and what they tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.integration.parallel.support import losses, made, until
+from workbench.modes.parallel import Layout
+from workbench.parallel.away import Away
+from workbench.parallel.stream import Message
+
+DEADLINE_S = 120.0
+
+
+def until_told(away: Away, kind: str, heard: list[Message]) -> Message:
+    """Listen until the workers tell something of this kind."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        for message in away.news():
+            heard.append(message)
+            if message["type"] == kind:
+                return message
+        time.sleep(0.01)
+    raise AssertionError(
+        f"no {kind!r} within {DEADLINE_S} s: {away.folder.log.read_text()[-3000:]}"
+    )
+
+
+@pytest.fixture
+def away_and_heard(tmp_path: Path) -> Iterator[tuple[Away, list[Message]]]:
+    experiment = made(tmp_path / "runs", lr=0.01)
+    experiment.run(steps=2, wait=True)
+    training = experiment._training
+    training.random.restore()
+    away = Away.send(training, tmp_path / "parallel", Layout.parse("fsdp:2"), until(1_000_000))
+    heard: list[Message] = []
+    try:
+        yield away, heard
+        away.come_home(training)
+        training.random.save()
+        # every step once, in its order, and the state is that of the last one told
+        told = [step for one in heard if one["type"] == "scalars" for step in steps_of(one)]
+        assert told == list(range(3, training.step_count + 1))
+        stayed = made(tmp_path / "runs", lr=0.01)
+        stayed.run(steps=4, wait=True)
+        torch.testing.assert_close(
+            torch.tensor(losses_told(heard)[:2]), losses(stayed)[2:].float(), rtol=1e-6, atol=0
+        )
+    finally:
+        away.close()
+
+
+def steps_of(message: Message) -> list[int]:
+    return [step for name, steps, _ in message["series"] if name == "train/loss" for step in steps]
+
+
+def losses_told(heard: list[Message]) -> list[float]:
+    return [
+        value
+        for one in heard
+        if one["type"] == "scalars"
+        for name, _, values in one["series"]
+        if name == "train/loss"
+        for value in values
+    ]
+
+
+def test_pause_rate_resume_and_home(away_and_heard: tuple[Away, list[Message]]) -> None:
+    away, heard = away_and_heard
+    assert until_told(away, "ready", heard)["ranks"] == 2
+    away.command("pause")
+    paused = until_told(away, "paused", heard)
+    assert away.folder.last.is_dir()
+    time.sleep(0.3)
+    assert not list(away.news()), "paused ranks train on"
+    away.command("learning_rate", value=0.5)
+    away.command("resume")
+    resumed = until_told(away, "resumed", heard)
+    assert resumed["step"] == paused["step"]
+    until_told(away, "position", heard)
+    away.command("home")
+    assert until_told(away, "end", heard)["how"] == "home"
+    assert away.wait(60) == 0
+    rates = [
+        (step, value)
+        for one in heard
+        if one["type"] == "scalars"
+        for name, steps, values in one["series"]
+        if name == "train/learning_rate"
+        for step, value in zip(steps, values, strict=True)
+    ]
+    assert {rate for step, rate in rates if step <= paused["step"]} == {0.01}
+    assert {rate for step, rate in rates if step > paused["step"]} == {0.5}
+
+
+def test_a_plan_made_shorter_ends_it(away_and_heard: tuple[Away, list[Message]]) -> None:
+    away, heard = away_and_heard
+    step = until_told(away, "position", heard)["step"]
+    away.command("plan", until_step=step + 150, until_epoch=None)
+    end = until_told(away, "end", heard)
+    assert end["how"] == "finished"
+    assert [one["step"] for one in heard if one["type"] == "saved"][-1] == step + 150

@@ -1,0 +1,241 @@
+"""What goes wrong in workers, or around them: who is told what, and what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from torch import nn
+
+from tests.integration.parallel.support import Net, made, until
+from workbench.experiment import Experiment
+from workbench.modes.parallel import Layout
+from workbench.parallel.away import Away, WorkersError
+from workbench.parallel.folder import Folder
+from workbench.parallel.payload import PackingError
+from workbench.parallel.state import load
+
+DEADLINE_S = 120.0
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Faulty(Net):
+    """Its fourth forward under way fails on rank 1 alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls == 4 and os.environ.get("RANK") == "1":
+            raise ValueError("this batch has no name")
+        return super().forward(x)
+
+
+class NotFinite(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        out = super().forward(x)
+        return out * float("nan") if self.calls == 4 and os.environ.get("RANK") == "1" else out
+
+
+def sent(tmp_path: Path, model: Callable[[], nn.Module] = Net) -> tuple[Experiment, Away]:
+    experiment = made(tmp_path / "runs", model)
+    training = experiment._training
+    training.begin()
+    away = Away.send(training, tmp_path / "parallel", Layout.parse("ddp:2"), until(10_000_000))
+    training.end()
+    return experiment, away
+
+
+def wait_for(found: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not found():
+        assert time.monotonic() < deadline, f"{what} within {DEADLINE_S} s"
+        time.sleep(0.05)
+
+
+def ranks_of(folder: Folder) -> list[psutil.Process]:
+    wait_for(lambda: all(folder.pid(rank).is_file() for rank in (0, 1)), "two ranks")
+    return [psutil.Process(int(folder.pid(rank).read_text())) for rank in (0, 1)]
+
+
+def death_of(away: Away) -> WorkersError:
+    with pytest.raises(WorkersError) as caught:
+        wait_for(lambda: list(away.news()) and False, "an end")
+    return caught.value
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    assert not alive, f"{alive} are left"
+
+
+def test_what_one_rank_raises_is_what_is_told_and_the_other_ends(tmp_path: Path) -> None:
+    experiment, away = sent(tmp_path, Faulty)
+    before = [parameter.clone() for parameter in experiment.model.parameters()]
+    try:
+        ranks = ranks_of(away.folder)
+        error = death_of(away)
+        assert str(error) == "rank 1: ValueError: this batch has no name"
+        assert "in forward" in error.traceback
+        assert error.checkpoint == away.folder.start
+        assert_gone(ranks)
+    finally:
+        away.close()
+    for ours, old in zip(experiment.model.parameters(), before, strict=True):
+        assert torch.equal(ours, old)
+    experiment.run(steps=2, wait=True)  # what is here goes on from where it left
+
+
+def test_a_loss_that_is_not_finite_on_one_rank_ends_all_with_the_last_good_state(
+    tmp_path: Path,
+) -> None:
+    experiment, away = sent(tmp_path, NotFinite)
+    heard = []
+    try:
+        while not away.ended:
+            heard += away.news()
+            time.sleep(0.02)
+        away.come_home(experiment._training)
+    finally:
+        away.close()
+    assert away.ended == "nan"
+    assert [one["word"] for one in heard if one["type"] == "non-finite"] == ["NaN"]
+    assert experiment.step_count == 3
+    assert all(parameter.isfinite().all() for parameter in experiment.model.parameters())
+
+
+def test_a_rank_that_is_killed_is_named_and_the_checkpoint_kept(tmp_path: Path) -> None:
+    experiment, away = sent(tmp_path)
+    try:
+        ranks = ranks_of(away.folder)
+        away.command("pause")
+        wait_for(lambda: [one for one in away.news() if one["type"] == "paused"], "a pause")
+        away.command("resume")
+        ranks[1].send_signal(signal.SIGKILL)
+        error = death_of(away)
+        assert str(error).startswith("rank 1 was ended from outside")
+        assert error.checkpoint == away.folder.last
+        assert_gone(ranks)
+        away.come_home(experiment._training)
+    finally:
+        away.close()
+    assert experiment.step_count > 0
+    experiment.run(steps=2, wait=True)
+
+
+def test_ranks_end_when_their_launcher_is_killed(tmp_path: Path) -> None:
+    _, away = sent(tmp_path)
+    try:
+        ranks = ranks_of(away.folder)
+        os.kill(away.pid, signal.SIGKILL)
+        assert "ended from outside" in str(death_of(away))
+        assert_gone(ranks)
+    finally:
+        away.close()
+
+
+def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) -> None:
+    """The model's class exists in the dead process alone, as one of a notebook does."""
+    script = tmp_path / "kernel.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, sys
+            from pathlib import Path
+            import torch
+            from torch import nn
+            from tests.integration.parallel.support import rows
+            from workbench.experiment import Experiment
+            from workbench.experiment.plan import Plan
+            from workbench.modes.parallel import Layout
+            from workbench.parallel.away import Away
+
+            class Cell(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layer = nn.Linear(16, 5)
+                def forward(self, x):
+                    return self.layer(x)
+
+            torch.manual_seed(0)
+            root = Path(sys.argv[1])
+            exp = Experiment(Cell(), rows(), batch_size=16, runs=root / "runs", device="cpu")
+            training = exp._training
+            training.begin()
+            layout, plan = Layout.parse("ddp:2"), Plan(until_step=40)
+            away = Away.send(training, root / "parallel", layout, plan)
+            print(away.folder.path, flush=True)
+            os.kill(os.getpid(), 9)
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    folder = Folder(Path(done.stdout.strip()))
+    ranks = ranks_of(folder)
+    assert_gone(ranks)
+    wait_for(folder.last.is_dir, "a checkpoint")
+
+    class Cell(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(16, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)
+
+    stayed = made(tmp_path / "runs", Cell, optimizer="adamw")
+    stayed.run(steps=40, wait=True)
+    back = made(tmp_path / "runs", Cell, optimizer="adamw")
+    load(back._training, folder.last)
+    assert back.step_count == 40
+    for ours, plain in zip(back.model.parameters(), stayed.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-6)
+
+
+def test_what_cannot_be_pickled_is_named(tmp_path: Path) -> None:
+    experiment = made(tmp_path)
+    experiment.model.blocks[1].guard = [{"lock": __import__("threading").Lock()}]
+    with pytest.raises(
+        PackingError, match=r"model\.blocks\.1\.guard\[0\]\['lock'\] is a _thread\.lock"
+    ):
+        sent_again(experiment, tmp_path)
+    experiment.run(steps=1, wait=True)
+
+
+def test_data_in_an_order_of_its_own_is_refused_by_the_ranks(tmp_path: Path) -> None:
+    inputs, targets = made(tmp_path)._training.cursor.source.inputs, torch.zeros(203).long()
+    experiment = made(tmp_path, data=[(inputs[:8], targets[:8]), (inputs[8:16], targets[8:16])])
+    away = sent_again(experiment, tmp_path)
+    try:
+        assert "list makes its own batches" in str(death_of(away))
+    finally:
+        away.close()
+
+
+def sent_again(experiment: Experiment, tmp_path: Path) -> Away:
+    training = experiment._training
+    training.begin()
+    try:
+        return Away.send(training, tmp_path / "parallel", Layout.parse("ddp:2"), until(10_000))
+    finally:
+        training.end()

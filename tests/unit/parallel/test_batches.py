@@ -1,0 +1,77 @@
+"""Parts of batches: together they are the batch, whatever sizes and positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
+
+from workbench.experiment.data import data_source
+from workbench.experiment.sources import DataError, DataSource
+from workbench.parallel.batches import Part, RankSource
+
+
+def source(num_samples: int, batch_size: int, kind: str) -> DataSource:
+    inputs, targets = torch.arange(num_samples * 2).view(-1, 2), torch.arange(num_samples)
+    if kind == "arrays":
+        data: Any = (inputs, targets)
+    else:
+        drop = kind == "whole batches"
+        dataset = TensorDataset(inputs, targets)
+        data = DataLoader(dataset, batch_size, shuffle=True, drop_last=drop)
+    return data_source(data, batch_size=batch_size, seed=7, shuffle=True)
+
+
+def parts_of(made: DataSource, world_size: int, *where: int, skip: int) -> list[list[Part]]:
+    """Parts of all ranks, batch by batch."""
+    ranks = [
+        RankSource(made, rank, world_size).batches(*where, skip=skip) for rank in range(world_size)
+    ]
+    return [list(parts) for parts in zip(*map(list, ranks), strict=True)]
+
+
+@given(
+    num_samples=st.integers(1, 40),
+    batch_size=st.integers(1, 12),
+    world_size=st.integers(1, 6),
+    kind=st.sampled_from(["arrays", "a loader", "whole batches"]),
+    epoch=st.integers(0, 3),
+    data=st.data(),
+)
+def test_parts_make_the_batch(
+    num_samples: int, batch_size: int, world_size: int, kind: str, epoch: int, data: st.DataObject
+) -> None:
+    if kind == "whole batches" and num_samples < batch_size:
+        num_samples = batch_size
+    made = source(num_samples, batch_size, kind)
+    skip = data.draw(st.integers(0, num_samples))
+    start = data.draw(st.integers(0, made.steps_after(skip)))
+    whole = list(made.batches(epoch, start, skip=skip))
+    parts = parts_of(made, world_size, epoch, start, skip=skip)
+    assert len(parts) == len(whole)
+    for (inputs, targets), shares in zip(whole, parts, strict=True):
+        mine = [share for share in shares if share.num_samples]
+        assert torch.equal(torch.cat([share.batch[0] for share in mine]), inputs)
+        assert torch.equal(torch.cat([share.batch[1] for share in mine]), targets)
+        sizes = [share.num_samples for share in shares]
+        assert sum(sizes) == len(targets) == shares[0].of
+        assert max(sizes) - min(sizes) <= 1
+        # who has none gets a sample all the same, or others would wait for it
+        assert all(len(share.batch[1]) == max(1, share.num_samples) for share in shares)
+
+
+def test_positions_are_those_of_whole_batches() -> None:
+    made = source(23, 4, "arrays")
+    part = RankSource(made, 1, 3)
+    assert (part.steps_per_epoch, part.batch_size, part.num_samples) == (6, 4, 23)
+    assert part.steps_after(9) == made.steps_after(9)
+
+
+def test_an_order_of_its_own_is_refused() -> None:
+    batches = [(torch.zeros(2, 1), torch.zeros(2))]
+    with pytest.raises(DataError, match="list makes its own batches, so 2 ranks"):
+        RankSource(data_source(batches, batch_size=2, seed=0, shuffle=True), 0, 2)

@@ -1,0 +1,132 @@
+"""What a training is made of, there and back."""
+
+from __future__ import annotations
+
+import linecache
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+from tests.integration.parallel.support import made
+from workbench.parallel.payload import PackingError, cells, pack, unpack
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16, bias=False), nn.Linear(16, 16, bias=False)
+        self.second.weight = self.first.weight
+        self.register_buffer("table", torch.arange(16.0), persistent=False)
+        self.also = self.table
+        self.norm = nn.BatchNorm1d(16)
+        self.frozen = nn.Parameter(torch.zeros(3), requires_grad=False)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.norm(self.second(self.first(x)) + self.table))
+
+
+def test_names_shapes_and_what_is_shared_arrive_and_weights_do_not(tmp_path: Path) -> None:
+    experiment = made(tmp_path / "runs", Tied, optimizer="adamw")
+    experiment.run(steps=2, wait=True)
+    training = experiment._training
+    training.detach_modes()
+    pack(training, tmp_path / "payload")
+    weights = sum(p.nbytes for p in experiment.model.parameters())
+    assert weights > 1000
+    back = unpack(tmp_path / "payload")
+    assert back.model.second.weight is back.model.first.weight
+    assert back.model.also is back.model.table
+    for (name, ours), (also, plain) in zip(
+        back.model.named_parameters(), experiment.model.named_parameters(), strict=True
+    ):
+        assert (name, ours.shape, ours.dtype) == (also, plain.shape, plain.dtype)
+        assert ours.requires_grad == plain.requires_grad
+    groups = back.optimizer.param_groups
+    assert {id(p) for group in groups for p in group["params"]} <= set(
+        map(id, back.model.parameters())
+    )
+    assert not back.optimizer.state
+    assert experiment.optimizer.state, "what is here was touched"
+
+
+def test_a_large_model_makes_a_small_payload(tmp_path: Path) -> None:
+    class Large(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.head = nn.Linear(16, 100_000), nn.Linear(100_000, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.layer(x))
+
+    experiment = made(tmp_path / "runs", Large, optimizer="adamw")
+    pack(experiment._training, tmp_path / "payload")
+    assert (tmp_path / "payload").stat().st_size < 200_000
+
+
+def test_cells_travel_with_their_source(tmp_path: Path) -> None:
+    name = str(tmp_path / "ipykernel_1" / "42.py")
+    lines = ["def forward(x):\n", "    return x\n"]
+    linecache.cache[name] = (30, None, lines, name)
+    try:
+        assert cells()[name] == (30, None, lines, name)
+    finally:
+        del linecache.cache[name]
+    assert __file__ not in cells()
+
+
+class Holder:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@pytest.mark.parametrize(
+    ("put", "where"),
+    [
+        (lambda exp: setattr(exp.model, "lock", threading.Lock()), "model.lock is a _thread.lock"),
+        (
+            lambda exp: setattr(exp.model.head, "log", [Holder(threading.Lock())]),
+            r"model.head.log[0].value is a _thread.lock",
+        ),
+        (
+            lambda exp: setattr(exp._training.cursor.source, "rows", (row for row in "ab")),
+            "train.rows is a builtins.generator",
+        ),
+        (  # torch's own rule: a class made for one module cannot be found anywhere else
+            lambda exp: parametrizations.weight_norm(exp.model.head),
+            "model.head is a torch.nn.utils.parametrize.ParametrizedLinear",
+        ),
+    ],
+)
+def test_what_cannot_be_pickled_is_named(put: Any, where: str, tmp_path: Path) -> None:
+    experiment = made(tmp_path / "runs")
+    put(experiment)
+    with pytest.raises(PackingError) as caught:
+        pack(experiment._training, tmp_path / "payload")
+    assert str(caught.value).startswith(where)
+    assert not (tmp_path / "payload").exists()
+
+
+def test_a_module_that_only_this_process_has_is_named(tmp_path: Path) -> None:
+    (tmp_path / "only_here.py").write_text("from torch import nn\nclass Here(nn.Linear): pass\n")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import only_here\n"
+        "from pathlib import Path\n"
+        "from tests.integration.parallel.support import made\n"
+        "from workbench.parallel.payload import pack\n"
+        "exp = made(Path(sys.argv[1]) / 'runs', lambda: only_here.Here(16, 5))\n"
+        "sys.path.pop(0)\n"
+        "pack(exp._training, Path(sys.argv[1]) / 'payload')\n"
+    )
+    root = Path(__file__).resolve().parents[3]
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=root, check=True)
+    with pytest.raises(PackingError, match="the module 'only_here' cannot be imported by a worker"):
+        unpack(tmp_path / "payload")

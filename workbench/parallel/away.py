@@ -1,0 +1,144 @@
+"""A training that is away: sent to workers, followed, told things, and brought home.
+
+All of it happens between two steps, on the thread that the training belongs to. What is here when
+it leaves stays here unchanged until it comes home, so a stretch that goes wrong loses what the
+workers did since their last checkpoint and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.modes.parallel import Layout
+from workbench.parallel.folder import Folder, Job
+from workbench.parallel.launch import Workers
+from workbench.parallel.payload import pack
+from workbench.parallel.state import load, save
+from workbench.parallel.stream import Follower, Message, Writer
+
+if TYPE_CHECKING:
+    from workbench.experiment.plan import Plan
+    from workbench.experiment.training import Training
+
+
+class WorkersError(RuntimeError):
+    """Workers died; the message has what the first of them died of."""
+
+    def __init__(self, message: str, traceback: str, checkpoint: Path | None) -> None:
+        super().__init__(message)
+        self.traceback = traceback
+        """Of the rank that died first."""
+        self.checkpoint = checkpoint
+        """The newest whole checkpoint; None where there is none."""
+
+
+class Away:
+    """One stretch of a training in worker processes."""
+
+    def __init__(self, folder: Folder, workers: Workers, world_size: int) -> None:
+        self.folder = folder
+        self._world_size = world_size
+        self._workers = workers
+        self._control = Writer(folder.control)
+        self._events = Follower(folder.events)
+        self.ended = ""
+        """How it ended: ``finished``, ``home``, ``nan``; ``""`` while it is under way."""
+
+    @classmethod
+    def send(cls, training: Training, root: Path, layout: Layout, plan: Plan) -> Away:
+        """Have ``training`` go on in workers, from its next step on.
+
+        Args:
+            training: stays as it is here.
+            root: a folder for this and later stretches.
+            layout: how many ranks, and what each holds.
+            plan: where the run ends.
+
+        Raises:
+            PackingError: a part of the training cannot go to another process.
+            OSError: nothing can be written to ``root``.
+        """
+        folder = _new_folder(root)
+        training.detach_modes()
+        pack(training, folder.payload)
+        save(training, folder.start)
+        folder.write_job(Job(str(layout), plan.until_step, plan.until_epoch))
+        return cls(folder, Workers(folder, layout.world_size), layout.world_size)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that looks after the ranks."""
+        return self._workers.pid
+
+    def command(self, what: str, **arguments: Any) -> None:
+        """Tell the workers: ``pause``, ``resume``, ``home``, ``learning_rate``, ``plan``."""
+        self._control.write({"do": what, **arguments})
+
+    def news(self) -> Iterator[Message]:
+        """What the workers have told since the last time.
+
+        Raises:
+            WorkersError: a rank died.
+        """
+        status = self._workers.status()
+        for message in self._events.new():
+            if message["type"] == "end":
+                self.ended = message["how"]
+            yield message
+        if status is not None and not self.ended:
+            raise self._died(status)
+
+    def come_home(self, training: Training) -> None:
+        """Take over what the workers ended with, or their last checkpoint where they died.
+
+        Raises:
+            FileNotFoundError: they left none.
+        """
+        latest = self.folder.latest
+        if latest is None:
+            raise FileNotFoundError(
+                f"{self.folder.path} holds no whole checkpoint to come home with"
+            )
+        load(training, latest)
+
+    def close(self) -> None:
+        """End the workers, if they are still there, and let go of the files."""
+        self._workers.end()
+        self._control.close()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the workers' processes; gives the launcher's exit status."""
+        return self._workers.wait(timeout)
+
+    def _died(self, status: int) -> WorkersError:
+        """What the first rank died of; those that then waited for it in vain say nothing new."""
+        latest = self.folder.latest
+        faults = self.folder.faults()
+        own = [(fault["time"], rank, fault) for rank, fault in faults.items() if not fault["lost"]]
+        if own:
+            _, rank, fault = min(own)
+            text = f"rank {rank}: {fault['type']}: {fault['message']}"
+            return WorkersError(text, fault["traceback"], latest)
+        silent = sorted(set(range(self._world_size)) - faults.keys())
+        who = "rank " + " and ".join(map(str, silent)) if silent else "the launcher"
+        return WorkersError(
+            f"{who} was ended from outside (status {status}): killed by hand, or by the system "
+            f"when memory ran out. What the workers printed is in {self.folder.log}",
+            "",
+            latest,
+        )
+
+
+def _new_folder(root: Path) -> Folder:
+    root.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        path = root / str(number)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return Folder(path)
+    raise AssertionError

@@ -1,0 +1,89 @@
+"""Where workers and the kernel that started them meet: a folder, and the names of its files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """What workers are to do."""
+
+    layout: str
+    """As `workbench.modes.parallel.Layout` prints it."""
+    until_step: int | None
+    until_epoch: int | None
+    """Where the run ends by itself, counted from its very first step and epoch."""
+
+
+class Folder:
+    """The files of one stretch of parallel training, in a run's directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def payload(self) -> Path:
+        """What is trained (`workbench.parallel.payload`)."""
+        return self.path / "payload.pkl"
+
+    @property
+    def start(self) -> Path:
+        """The checkpoint that workers begin with."""
+        return self.path / "start"
+
+    @property
+    def last(self) -> Path:
+        """The newest checkpoint that they wrote."""
+        return self.path / "last"
+
+    @property
+    def control(self) -> Path:
+        """Commands for the workers, one a line."""
+        return self.path / "control.jsonl"
+
+    @property
+    def events(self) -> Path:
+        """What rank 0 tells, one message a line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """What all workers print."""
+        return self.path / "log.txt"
+
+    @property
+    def latest(self) -> Path | None:
+        """The newest whole checkpoint, of the workers or of the start; None where there is none."""
+        for found in (self.last, self.start):
+            if (found / "rest.pt").is_file():
+                return found
+        return None
+
+    def write_job(self, job: Job) -> None:
+        """Say what is to be done."""
+        (self.path / "job.json").write_text(json.dumps(asdict(job)), encoding="utf-8")
+
+    def read_job(self) -> Job:
+        """What is to be done."""
+        found: dict[str, Any] = json.loads((self.path / "job.json").read_text(encoding="utf-8"))
+        return Job(**found)
+
+    def pid(self, rank: int) -> Path:
+        """Number of a rank's process."""
+        return self.path / f"rank-{rank}.pid"
+
+    def fault(self, rank: int) -> Path:
+        """Where a rank writes down what it died of."""
+        return self.path / f"rank-{rank}.error.json"
+
+    def faults(self) -> dict[int, dict[str, Any]]:
+        """What ranks died of, by rank."""
+        found: dict[int, dict[str, Any]] = {}
+        for path in sorted(self.path.glob("rank-*.error.json")):
+            rank = int(path.name.removeprefix("rank-").removesuffix(".error.json"))
+            found[rank] = json.loads(path.read_text(encoding="utf-8"))
+        return found

@@ -1,0 +1,84 @@
+"""Starts workers that outlive the kernel, and looks after them while it is there.
+
+``torch.distributed.run`` starts one process per rank, and ends all when one dies. It is detached:
+an interrupt of the kernel does not reach it, and the end of the kernel does not end it. Nothing is
+ever forked from a process that has computed with torch (its threads would be missing in the child).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from workbench.parallel.folder import Folder
+
+_GRACE_S = 10.0
+
+
+class Workers:
+    """The processes of one stretch of parallel training.
+
+    Args:
+        folder: what they work on; payload, start and job are there already.
+        world_size: how many ranks.
+        module: the program of a rank.
+    """
+
+    def __init__(
+        self, folder: Folder, world_size: int, module: str = "workbench.parallel.worker"
+    ) -> None:
+        command = [
+            sys.executable, "-m", "torch.distributed.run", "--standalone",
+            "--nproc-per-node", str(world_size), "-m", module, str(folder.path),
+        ]  # fmt: skip
+        with folder.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program, no shell
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(world_size),
+                start_new_session=True,
+            )
+        (folder.path / "pid").write_text(str(self._process.pid), encoding="ascii")
+
+    @property
+    def pid(self) -> int:
+        """Of the launcher, which leads a process group of its own."""
+        return self._process.pid
+
+    def status(self) -> int | None:
+        """The launcher's exit status; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of all ranks; gives the launcher's exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: they still run.
+        """
+        return self._process.wait(timeout)
+
+    def end(self) -> None:
+        """End all of them, by force where a request is not enough."""
+        if self._process.poll() is None:
+            self._process.terminate()  # the launcher passes it on
+            try:
+                self._process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()  # ranks end by themselves when it is gone
+                self._process.wait()
+
+
+def _environment(world_size: int) -> dict[str, str]:
+    """The kernel's environment, with the cores divided among the ranks."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), root]))
+    return {
+        "OMP_NUM_THREADS": str(max(1, (cores or 1) // world_size)),
+        **os.environ,
+        "PYTHONPATH": path,
+    }

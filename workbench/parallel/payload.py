@@ -1,0 +1,223 @@
+"""What a training is made of, as bytes that another process can go on with.
+
+A notebook's classes live in ``__main__``, which no other process has, so they travel by value
+(cloudpickle), and with them the source of their cells: a traceback or a graph break in a worker
+then names the cell's line. What is large does not travel here: parameters, buffers and moments are
+left out and come from a checkpoint (`workbench.parallel.state`), sharded as the workers want them.
+Whoever unpacks finds empty tensors in their places, shared where they were shared.
+
+A payload is a program: it is unpickled only by a process that this one started, from a folder that
+belongs to the user.
+"""
+
+from __future__ import annotations
+
+import io
+import linecache
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import cloudpickle
+import torch
+from torch import nn
+
+from workbench.experiment.training import Training
+from workbench.modes import ModeSet
+
+if TYPE_CHECKING:
+    from workbench.experiment.losses import Loss
+    from workbench.experiment.optimizers import Schedule
+    from workbench.experiment.sources import DataSource
+
+_DEEPEST = 12
+"""Attributes of attributes that are searched for what cannot be pickled."""
+
+
+class PackingError(TypeError):
+    """Something cannot go to another process; the message names where it is and what helps."""
+
+
+def pack(training: Training, path: Path) -> None:
+    """Write ``training`` to ``path``, without its weights and moments; on its own thread.
+
+    Its modes must be detached: compiled regions are made anew by whoever unpacks.
+
+    Raises:
+        PackingError: a part of it cannot be pickled.
+    """
+    parts: dict[str, Any] = {
+        "model": training.model,
+        "optimizer": training.optimizer,
+        "schedule": training.schedule,
+        "loss": training.loss,
+        "train": training.cursor.source,
+        "val": training.val,
+    }
+    settings = {
+        "name": training.name,
+        "modes": training.modes,
+        "seed": training.seed,
+        "clip_grad_norm": training.clip_grad_norm,
+    }
+    left_out = _left_out(training.model, training.optimizer)
+    try:
+        with path.open("wb") as stream:
+            header = {"path": sys.path, "cells": cells()}
+            pickle.dump(header, stream)
+            _Pickler(stream, left_out).dump((parts, settings))
+    except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
+        path.unlink(missing_ok=True)
+        raise PackingError(_explained(parts, left_out, error)) from None
+
+
+def unpack(path: Path) -> Training:
+    """The training in ``path``, with empty weights, on the CPU and under modes not yet attached.
+
+    Raises:
+        PackingError: it needs a module that cannot be imported here.
+    """
+    with path.open("rb") as stream:
+        header = pickle.load(stream)  # noqa: S301 - see the module's own words on trust
+        sys.path[:] = [*sys.path, *(entry for entry in header["path"] if entry not in sys.path)]
+        linecache.cache.update(header["cells"])
+        try:
+            parts, settings = _Unpickler(stream).load()
+        except ModuleNotFoundError as error:
+            raise PackingError(
+                f"the module {error.name!r} cannot be imported by a worker: it exists only in the "
+                "process it was made in. Save it as a file beside the notebook, or define what it "
+                "holds in a cell"
+            ) from error
+    return _training(parts, settings)
+
+
+def cells() -> dict[str, Any]:
+    """Sources that no file holds, as `linecache` keeps them: those of notebook cells."""
+    return {
+        name: entry
+        for name, entry in dict(linecache.cache).items()
+        if len(entry) == 4 and entry[1] is None and not Path(name).exists()
+    }
+
+
+def _training(parts: dict[str, Any], settings: dict[str, Any]) -> Training:
+    optimizer = cast("torch.optim.Optimizer", parts["optimizer"])
+    optimizer.state.clear()
+    schedule = cast("Schedule", parts["schedule"])
+    schedule.rebind(optimizer)
+    return Training(
+        name=settings["name"],
+        model=cast("nn.Module", parts["model"]),
+        train=cast("DataSource", parts["train"]),
+        val=cast("DataSource | None", parts["val"]),
+        loss=cast("Loss", parts["loss"]),
+        optimizer=optimizer,
+        schedule=schedule,
+        modeset=ModeSet.parse(settings["modes"], "cpu"),
+        seed=settings["seed"],
+        clip_grad_norm=settings["clip_grad_norm"],
+    )
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Leaves tensors out: (kind, number, shape, stride, dtype, whether it is trained)."""
+
+    def __init__(self, stream: Any, left_out: dict[int, int]) -> None:
+        super().__init__(stream)
+        self._left_out = left_out
+
+    def persistent_id(self, obj: Any) -> Any:
+        number = self._left_out.get(id(obj))
+        if number is None:
+            return None
+        kind = "parameter" if isinstance(obj, nn.Parameter) else "tensor"
+        shape, stride = tuple(obj.shape), obj.stride()
+        return kind, number, shape, stride, obj.dtype, obj.requires_grad
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._made: dict[int, torch.Tensor] = {}
+
+    def persistent_load(self, pid: Any) -> Any:
+        kind, number, shape, stride, dtype, trained = pid
+        if number not in self._made:
+            empty = torch.empty_strided(shape, stride, dtype=dtype)
+            self._made[number] = (
+                nn.Parameter(empty, requires_grad=trained) if kind == "parameter" else empty
+            )
+        return self._made[number]
+
+
+def _left_out(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, int]:
+    """Identity of every tensor that does not travel -> its number.
+
+    Those of a class of their own do travel: only their class knows how to make one.
+    """
+    states = cast("Iterator[dict[str, Any]]", optimizer.state.values())
+    moments = [value for state in states for value in state.values()]
+    known = [*model.parameters(), *model.buffers(), *moments]
+    plain = [tensor for tensor in known if type(tensor) in (torch.Tensor, nn.Parameter)]
+    return {id(tensor): number for number, tensor in enumerate(plain)}
+
+
+def _explained(parts: dict[str, Any], left_out: dict[int, int], error: Exception) -> str:
+    """Which attribute cannot be pickled, as a person would write it."""
+    for name, part in parts.items():
+        if (found := _culprit(name, part, left_out, set(), _DEEPEST)) is not None:
+            where, value = found
+            return (
+                f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which cannot "
+                f"go to another process ({_first_line(error)}). Make it where it is used, or leave "
+                "it out with __getstate__"
+            )
+    return f"this training cannot go to another process: {_first_line(error)}"
+
+
+def _culprit(
+    path: str, value: Any, left_out: dict[int, int], seen: set[int], depth: int
+) -> tuple[str, Any] | None:
+    """The innermost part of ``value`` that cannot be pickled, and where it is; None if all can."""
+    if id(value) in seen or _can(value, left_out):
+        return None
+    seen.add(id(value))
+    if depth:
+        for name, inner in _inside(path, value):
+            found = _culprit(name, inner, left_out, seen, depth - 1)
+            if found is not None:
+                return found
+    return path, value
+
+
+def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, nn.Module):
+        for name, child in value.named_children():
+            yield f"{path}.{name}", child
+    if isinstance(value, dict):
+        for key, item in cast("dict[Any, Any]", value).items():
+            yield f"{path}[{key!r}]", item
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield f"{path}[{index}]", item
+    own = getattr(value, "__dict__", None)
+    if isinstance(own, dict):
+        hidden = ("_parameters", "_buffers", "_modules")
+        for name, item in cast("dict[str, Any]", own).items():
+            if name not in hidden:
+                yield f"{path}.{name}", item
+
+
+def _can(value: Any, left_out: dict[int, int]) -> bool:
+    try:
+        _Pickler(io.BytesIO(), left_out).dump(value)
+    except Exception:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
+        return False
+    return True
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,194 @@
+"""The state of a training as a distributed checkpoint: saved by any number of ranks, loaded by any.
+
+Tensors go through `torch.distributed.checkpoint`, so that a sharded one is written by the ranks
+that hold it and read into whatever sharding it is loaded for; a single process needs no process
+group for either. The rest (scheduler, scaler, random states, position in the data) is the same on
+every rank and is written once, beside it.
+
+Moments are named by their parameter: ``optimizer.encoder.weight.exp_avg``. Torch's own
+``get_optimizer_state_dict`` steps an optimizer without state to make some up, and expects it of
+every parameter; here a parameter that no step has reached yet has none, before and after.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import warnings
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+from workbench.modes.parallel import reshard
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+
+REST = "rest.pt"
+"""What is no tensor of the model or the optimizer; its presence says that the folder is whole."""
+
+
+def save(training: Training, folder: Path) -> None:
+    """Write the state to ``folder``, which appears in one piece; by all ranks together.
+
+    What was in ``folder`` before is replaced.
+    """
+    draft = folder.with_name(f"{folder.name}.part")
+    first = not dist.is_initialized() or dist.get_rank() == 0
+    if first:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+    reshard(training.model)
+    tensors, plain = _optimizer_state(training)
+    tensors |= {f"model.{name}": tensor for name, tensor in _tensors_of(training.model)}
+    _together()
+    with _quiet():
+        state_dict_saver.save(tensors, checkpoint_id=draft, no_dist=not dist.is_initialized())
+    if first:
+        torch.save({**_rest(training), "moments": plain}, draft / REST)
+        shutil.rmtree(folder, ignore_errors=True)
+        draft.replace(folder)
+    _together()
+
+
+def load(training: Training, folder: Path) -> None:
+    """Take over the state in ``folder``; by all ranks together where there are several.
+
+    Raises:
+        FileNotFoundError: there is no whole checkpoint in ``folder``.
+    """
+    if not (folder / REST).is_file():
+        raise FileNotFoundError(f"{folder} holds no whole checkpoint: {REST} is missing")
+    rest = torch.load(folder / REST, weights_only=False, map_location="cpu")
+    reader = FileSystemReader(folder)
+    saved = reader.read_metadata().state_dict_metadata
+    tensors: dict[str, Any] = {
+        f"model.{name}": tensor.detach() for name, tensor in _tensors_of(training.model)
+    }
+    moments = _empty_moments(training, saved)
+    tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
+    with _quiet():
+        state_dict_loader.load(tensors, checkpoint_id=folder, no_dist=not dist.is_initialized())
+    _take_moments(training, moments, rest["moments"])
+    _take_rest(training, rest)
+
+
+def whole(folder: Path) -> bool:
+    """Whether ``folder`` holds a checkpoint that was finished."""
+    return (folder / REST).is_file()
+
+
+def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every parameter and buffer, each once, buffers that no ``state_dict`` has among them."""
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def _names(training: Training) -> dict[torch.Tensor, str]:
+    """Name of every parameter that is trained; those of a loss or of nobody are numbered."""
+    names: dict[torch.Tensor, str] = {
+        parameter: name for name, parameter in training.model.named_parameters()
+    }
+    groups: list[dict[str, Any]] = training.optimizer.param_groups
+    for at, parameter in enumerate(p for group in groups for p in group["params"]):
+        names.setdefault(parameter, f"#{at}")
+    return names
+
+
+def _optimizer_state(training: Training) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
+    """Moments that are tensors, by their full name, and what else the optimizer keeps."""
+    names = _names(training)
+    tensors: dict[str, Any] = {}
+    plain: dict[tuple[str, str], Any] = {}
+    for parameter, state in training.optimizer.state.items():
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"optimizer.{names[parameter]}.{key}"] = value
+            else:
+                plain[names[parameter], key] = value
+    return tensors, plain
+
+
+def _empty_moments(
+    training: Training, saved: dict[str, Any]
+) -> dict[tuple[str, str], torch.Tensor]:
+    """A tensor for every moment in a checkpoint, sharded like its parameter if as large."""
+    by_name = {name: parameter for parameter, name in _names(training).items()}
+    found: dict[tuple[str, str], torch.Tensor] = {}
+    for full, entry in saved.items():
+        if not full.startswith("optimizer.") or not isinstance(entry, TensorStorageMetadata):
+            continue
+        name, _, key = full.removeprefix("optimizer.").rpartition(".")
+        parameter, dtype = by_name[name], entry.properties.dtype
+        if entry.size == parameter.shape:
+            found[name, key] = torch.empty_like(parameter, dtype=dtype, requires_grad=False)
+        else:
+            found[name, key] = torch.empty(entry.size, dtype=dtype)
+    return found
+
+
+def _take_moments(
+    training: Training,
+    tensors: dict[tuple[str, str], torch.Tensor],
+    plain: dict[tuple[str, str], Any],
+) -> None:
+    by_name = {name: parameter for parameter, name in _names(training).items()}
+    state = cast("dict[torch.Tensor, dict[str, Any]]", training.optimizer.state)
+    state.clear()
+    for (name, key), value in {**tensors, **plain}.items():
+        state.setdefault(by_name[name], {})[key] = value
+
+
+def _rest(training: Training) -> dict[str, Any]:
+    scheduler: Any = training.schedule.scheduler
+    cursor = training.cursor
+    groups: list[dict[str, Any]] = training.optimizer.param_groups
+    return {
+        "groups": [{key: group[key] for key in group if key != "params"} for group in groups],
+        "scheduler": scheduler.state_dict() if hasattr(scheduler, "state_dict") else None,
+        "modes": training.modeset.state_dict(),
+        "step": training.step_count,
+        "position": cursor.position(),
+        "random": {
+            "torch": torch.get_rng_state(),
+            "python": random.getstate(),
+            "numpy": np.random.get_state(),
+        },
+        "training": training.model.training,
+    }
+
+
+def _take_rest(training: Training, rest: dict[str, Any]) -> None:
+    for group, settings in zip(training.optimizer.param_groups, rest["groups"], strict=True):
+        group.update(settings)
+    if rest["scheduler"] is not None:
+        training.schedule.scheduler.load_state_dict(rest["scheduler"])
+    training.modeset.load_state_dict(rest["modes"])
+    training.step_count = rest["step"]
+    training.cursor.go_to(rest["position"])
+    torch.set_rng_state(rest["random"]["torch"])
+    random.setstate(rest["random"]["python"])
+    np.random.set_state(rest["random"]["numpy"])
+    training.model.train(rest["training"])
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Torch warns where there is no process group, which is what ``no_dist`` says."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        yield
+
+
+def _together() -> None:
+    if dist.is_initialized():
+        dist.barrier()

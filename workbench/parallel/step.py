@@ -1,0 +1,155 @@
+"""One training step of one rank: its part of the batch, the whole batch's gradient.
+
+A loss is a mean over the samples of a batch, and ranks may have different numbers of them: the last
+batch of an epoch rarely divides, and labels may be ignored. So each rank's loss is weighed by what
+it averages over, and what the ranks average then is the gradient of the mean over the whole batch,
+as a single process has it. Weights, losses, right answers and the command to obey next are summed
+in one small collective.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from workbench.experiment.data import batch_size_of, split, to_device
+from workbench.experiment.guard import Guard, NonFiniteError
+from workbench.experiment.losses import check_loss, counted, logits_of
+from workbench.experiment.measures import count_right
+from workbench.experiment.step import call, clear_gradients
+
+if TYPE_CHECKING:
+    from workbench.experiment.losses import Loss
+    from workbench.experiment.training import Training
+    from workbench.parallel.batches import Part
+
+
+class Summed(NamedTuple):
+    """What is known of a step once all ranks have said their part."""
+
+    loss: float
+    """Of the whole batch."""
+    accuracy: float | None
+    gradient_norm: float | None
+    """Before clipping; None where nothing is clipped."""
+    obey: int
+    """How many commands all ranks have carried out before the next step."""
+    applied: bool
+    """False where a gradient scaler skipped the update."""
+
+
+def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> Summed:
+    """Train on one rank's part of a batch.
+
+    Args:
+        training: this rank's.
+        called: the model as it lies over the ranks (`workbench.modes.parallel.lay_out`).
+        part: of the batch.
+        obey: how many commands this rank wants to have carried out before the next step.
+
+    Raises:
+        NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
+    """
+    inputs, targets = split(part.batch)
+    inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
+    clear_gradients(training.optimizer)
+    with training.modeset.forward_context():
+        logits = logits_of(call(called, inputs))
+        if not training.checked:
+            training.loss.check(logits, targets)
+        loss = training.loss(logits, targets)
+    if not training.checked:
+        check_loss(loss)
+        training.checked = True
+    weight = averaged_over(training.loss, inputs, targets) if part.num_samples else 0.0
+    own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
+    sums = _summed([*own, float(obey) if dist.get_rank() == 0 else 0.0], training.device)
+    value, factor = _mean(training.loss, sums, weight)
+    if not math.isfinite(value):
+        raise NonFiniteError("loss", value)
+    training.modeset.backward(loss * factor)
+    training.modeset.before_clip(training.optimizer)
+    norm = _clipped(training)
+    training.guard.check_gradients(scaled=training.scaled)
+    applied = training.modeset.optimizer_step(training.optimizer)
+    accuracy = sums[2] / sums[3] if sums[3] else None
+    return Summed(value, accuracy, norm, int(sums[4]), applied)
+
+
+class RankGuard(Guard):
+    """A guard whose answer about gradients is the same on every rank."""
+
+    def _look_at_gradients(self) -> None:
+        sharded = False
+        for parameter in self._parameters:
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            sharded = sharded or isinstance(gradient, DTensor)
+            own = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+            values = own.coalesce().values() if own.is_sparse else own
+            self._flag += ~values.isfinite().all()
+        if sharded:  # averaged ones are the same everywhere
+            dist.all_reduce(self._flag)
+
+
+def averaged_over(loss: Loss, inputs: Any, targets: Any) -> float:
+    """What the mean in a loss divides by: samples, labels that count, or their classes' weights.
+
+    For a loss of the user's own it is the number of samples; that it is a mean over them cannot be
+    checked.
+    """
+    samples = float(batch_size_of(inputs, targets))
+    if loss.name != "cross entropy" or not isinstance(targets, torch.Tensor):
+        return samples
+    if targets.is_floating_point():
+        return samples
+    labels = targets[counted(targets, loss.ignore_index)]
+    weights = getattr(loss.function, "weight", None)
+    if isinstance(weights, torch.Tensor):
+        return float(weights[labels].sum())
+    return float(labels.numel())
+
+
+def _mean(loss: Loss, sums: list[float], weight: float) -> tuple[float, float]:
+    """Loss of the whole batch, and what this rank's is multiplied by before ranks are averaged."""
+    ranks = dist.get_world_size()
+    if loss.sums:
+        return sums[0], float(ranks if weight else 0)
+    if not sums[1]:
+        return math.nan, 0.0  # as a mean over no label is in a single process
+    return sums[0] / sums[1], weight * ranks / sums[1]
+
+
+def _share(loss_of: Loss, loss: torch.Tensor, weight: float) -> tuple[float, float]:
+    """This rank's part of the sum of losses, and of what it is divided by."""
+    if not weight:
+        return 0.0, 0.0  # what a stand-in gives may be anything
+    return loss.item() * (1.0 if loss_of.sums else weight), weight
+
+
+def _right(
+    training: Training, logits: torch.Tensor, targets: Any, weight: float
+) -> tuple[float, float]:
+    """(right answers, answers) of this rank; none where the notion does not apply."""
+    found = count_right(logits.detach(), targets, training.loss.ignore_index) if weight else None
+    return (0.0, 0.0) if found is None else (float(found[0]), float(found[1]))
+
+
+def _summed(own: list[float], device: torch.device) -> list[float]:
+    """The sum over all ranks, number by number."""
+    sums = torch.tensor(own, dtype=torch.float64, device=device)
+    dist.all_reduce(sums)
+    return cast("list[float]", sums.tolist())
+
+
+def _clipped(training: Training) -> float | None:
+    if training.clip_grad_norm is None:
+        return None
+    norm = nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
+    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)

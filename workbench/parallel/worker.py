@@ -1,0 +1,76 @@
+"""The program of a rank: ``torch.distributed.run ... -m workbench.parallel.worker FOLDER``.
+
+What it dies of is written to a file of its rank, so that whoever started it can tell a person; the
+launcher then ends the other ranks. A rank whose launcher is gone ends too: nobody would look after
+it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import torch.distributed as dist
+
+from workbench.parallel.folder import Folder
+from workbench.parallel.payload import unpack
+from workbench.parallel.rank import Rank
+
+PATIENCE = timedelta(minutes=5)
+"""How long a rank waits for the others in a collective: compiling takes a minute or two."""
+_LOOK_S = 1.0
+_ORPHANED = 75
+
+
+def main(arguments: list[str]) -> int:
+    """Do the job in a folder; returns the exit status."""
+    folder, rank = Folder(Path(arguments[0])), int(os.environ["RANK"])
+    folder.pid(rank).write_text(str(os.getpid()), encoding="ascii")
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    try:
+        dist.init_process_group("gloo", timeout=PATIENCE)
+        train(folder)
+        dist.destroy_process_group()
+    except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
+        _write_down(error, folder.fault(rank))
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # a process group that lost a rank may never be torn down
+    return 0
+
+
+def train(folder: Folder) -> None:
+    """Do the job in a folder, as a rank of the process group."""
+    # a scheduler unpickled beside its optimizer believes that this one was not stepped
+    warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+    Rank(unpack(folder.payload), folder.read_job(), folder).run()
+
+
+def _write_down(error: BaseException, path: Path) -> None:
+    fault = {
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(error)),
+        "lost": isinstance(error, dist.DistError) or "gloo" in str(error),
+        "time": time.time(),
+    }
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(fault), encoding="utf-8")
+    draft.replace(path)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os._exit(_ORPHANED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
