@@ -9,6 +9,7 @@ then the badge names it). A verdict is given only where the intervals of the two
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from torch import nn
 
@@ -30,6 +31,14 @@ def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) 
         return Badge(kind="none", text="no effect", detail=reason)
     if needed := mode.needs(mode.device):
         return Badge(kind="warn", text=needed)
+    found = _measured(mode, modeset, timings)
+    if not mode.note:
+        return found
+    return replace(found, detail=", ".join(filter(None, [mode.note, found.detail])))
+
+
+def _measured(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge:
+    """What is known of its effect."""
     if mode.value == mode.default:
         return _baseline(mode, modeset, timings)
     now = timings.spread(str(modeset))

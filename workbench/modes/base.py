@@ -35,6 +35,8 @@ class Mode:
     unguarded: ClassVar[bool] = False
     """Whether it changes what a compiled region computes without Dynamo's guards noticing, so that
     a region has to be compiled anew when it changes."""
+    note: str = ""
+    """What has to be known of a value wherever its effect is shown: that it is emulated here."""
 
     def __init__(self, value: str, device: torch.device) -> None:
         self.value = value

@@ -3,44 +3,52 @@
 ``bf16`` and ``fp16`` run forward and loss under autocast: parameters, gradients and optimizer state
 stay float32, matrix products and convolutions run in 16 bits. Autocast keeps a cache of cast
 weights for as long as its outermost context is open, so a context that outlived an optimizer step
-would train on stale weights: it wraps forward and loss, and nothing else.
+would train on stale weights: it wraps forward and loss, and nothing else. fp16 needs a gradient
+scaler (`workbench.modes.scaler`); bf16 has the exponent range of float32 and needs none.
 
-fp16 needs a gradient scaler (`workbench.modes.scaler`); bf16 has the exponent range of float32 and
-needs none.
+``tf32`` leaves all types as they are and has float32 matrices multiplied with fewer bits, in
+forward and backward (`workbench.modes.tf32`). ``fp8``, ``fp8-rowwise`` and ``mxfp8`` are ``bf16``
+in which the linear layers multiply in 8 bits (`workbench.modes.low_precision`).
 
 Source of the rules: "Automatic Mixed Precision package - torch.amp" in the PyTorch documentation.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from workbench.modes.base import Mode
-from workbench.modes.probes import first_line, on_forget, once
+from workbench.modes.float8 import EMULATED, VALUES, float8_choice, is_native
+from workbench.modes.low_precision import LayersInEightBits, refusal
+from workbench.modes.low_precision_speed import Ratio, known_ratio, measure
+from workbench.modes.probes import first_line, once
 from workbench.modes.scaler import GradientScaler
+from workbench.modes.tf32 import tf32_choice, tf32_products
 from workbench.records import ModeChoice
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    **dict.fromkeys(VALUES, torch.bfloat16),
+}
 """Value -> the type autocast computes in."""
 
-_PROBE_SIZE = 256
-"""Side of the square matrices whose product is timed: large enough to be compute bound."""
+_SLOW = 1.5
+"""A type that takes this many times fp32's time is offered with a word of advice."""
 
 
 class Precision(Mode):
-    """fp32 as written, or autocast to bf16 or to fp16 with a gradient scaler."""
+    """fp32 as written, with fewer bits in its products, or autocast to 16 bits and below."""
 
     name: ClassVar[str] = "precision"
     label: ClassVar[str] = "Precision"
     default: ClassVar[str] = "fp32"
-    values: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16")
+    values: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "bf16", "fp16", *VALUES)
     order: ClassVar[int] = 40
 
     def __init__(self, value: str, device: torch.device) -> None:
@@ -48,30 +56,55 @@ class Precision(Mode):
         self._dtype = DTYPES.get(value)
         self.scaler = GradientScaler(device) if value == "fp16" else None
         """Of fp16; None with any other value."""
+        self.note = "" if value not in VALUES or is_native(value, device) else EMULATED
+        self._layers = LayersInEightBits(value, native=not self.note) if value in VALUES else None
         self._carried: dict[str, Any] = {}
 
     @classmethod
     def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:
-        """fp32, bf16 and fp16, each tried on ``device`` with one small forward and backward."""
-        return _choices(device)
+        """Every value, each tried on ``device``; with what was measured of it, if that was done."""
+        return tuple(_with_ratio(_choice(value, device), device) for value in cls.values)
+
+    def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:
+        """`choices` for a panel: 16 bits are timed first, once per process (at most 0.2 s)."""
+        measure(self.device)
+        return super().choices_for(model)
+
+    def refusal(self, model: nn.Module) -> str:
+        """Why 8 bits would change no layer of ``model``."""
+        if self._layers is None:
+            return ""
+        return refusal(model, self.value, native=not self.note)
 
     def forward_context(self) -> AbstractContextManager[Any]:
         """Autocast to the chosen type; a fresh context each time, so that it may nest."""
+        if self.value == "tf32":
+            return tf32_products()
         if self._dtype is None:
             return super().forward_context()
         return torch.autocast(self.device.type, self._dtype)
 
     def attach(self, model: nn.Module) -> None:
-        """Name the parameters of ``model`` where gradients overflow."""
+        """Convert the layers of 8 bits; name the parameters whose gradients overflow."""
+        if self._layers is not None:
+            self._layers.attach(model)
         if self.scaler is not None:
             self.scaler.follow(model)
 
+    def detach(self, model: nn.Module) -> None:  # noqa: ARG002 - what was attached is remembered
+        """Leave every layer as it was."""
+        if self._layers is not None:
+            self._layers.detach()
+
     def backward(self, loss: torch.Tensor) -> None:
         """Backward from the loss, scaled where the scaler is in use."""
-        if self.scaler is None:
-            loss.backward()
-        else:
+        if self.scaler is not None:
             self.scaler.backward(loss)
+        elif self.value == "tf32":
+            with tf32_products():
+                loss.backward()
+        else:
+            loss.backward()
 
     def before_clip(self, optimizer: torch.optim.Optimizer) -> None:
         """Divide the gradients by the scale, in place."""
@@ -96,11 +129,14 @@ class Precision(Mode):
 
 
 @once
-def _choices(device: torch.device) -> tuple[ModeChoice, ...]:
-    return ModeChoice(value="fp32"), _choice("bf16", device), _choice("fp16", device)
-
-
 def _choice(value: str, device: torch.device) -> ModeChoice:
+    """What does not depend on a measurement."""
+    if value == "tf32":
+        return tf32_choice(device)
+    if value in VALUES:
+        return float8_choice(value, device)
+    if value == Precision.default:
+        return ModeChoice(value=value)
     try:
         _try_autocast(device, DTYPES[value])
     except (RuntimeError, NotImplementedError, TypeError) as error:
@@ -116,15 +152,24 @@ def _choice(value: str, device: torch.device) -> ModeChoice:
             why="This GPU has no bf16 units: torch emulates them.",
             remedy="Use fp16 here.",
         )
-    ratio = _slowdown(device, DTYPES[value]) if _may_measure() else None
-    if ratio is None or ratio < 1.5:
-        return ModeChoice(value=value)
-    return ModeChoice(
-        value=value,
-        why=f"Measured {ratio:.3g}× slower than fp32 on this {device.type.upper()}, "
-        f"in a product of {_PROBE_SIZE} × {_PROBE_SIZE} matrices.",
-        remedy="Use fp32 here." if value == "bf16" else "Use bf16 here.",
-    )
+    return ModeChoice(value=value)
+
+
+def _with_ratio(choice: ModeChoice, device: torch.device) -> ModeChoice:
+    """``choice`` with its measured ratio, where 16 bits are all there is to it."""
+    ratio = None if choice.value in VALUES else _ratio(choice.value, device)
+    if ratio is None or not choice.available:
+        return choice
+    if ratio.value < _SLOW:
+        return replace(choice, why=str(ratio))
+    other = _ratio("bf16", device)
+    better = choice.value == "fp16" and other is not None and other.value < ratio.value
+    return replace(choice, why=str(ratio), remedy=f"Use {'bf16' if better else 'fp32'} here.")
+
+
+def _ratio(value: str, device: torch.device) -> Ratio | None:
+    dtype = DTYPES.get(value)
+    return None if dtype is None else known_ratio(device, dtype)
 
 
 def _native_bf16(device: torch.device) -> bool:
@@ -138,39 +183,3 @@ def _try_autocast(device: torch.device, dtype: torch.dtype) -> None:
     if out.dtype != dtype:
         raise RuntimeError(f"autocast computed in {out.dtype} instead of {dtype}")
     out.float().sum().backward()
-
-
-_asked = False
-
-
-def _may_measure() -> bool:
-    """Timing is done only after someone asked for a check: it takes about 0.1 s of the machine."""
-    return _asked
-
-
-def measure_when_asked() -> None:
-    """From now on `Precision.choices` times half precision too, once per device."""
-    global _asked  # noqa: PLW0603 - one flag per process: whether a person asked for a check
-    _asked = True
-
-
-on_forget(measure_when_asked)
-
-
-def _slowdown(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> float | None:
-    """Median time of a product in ``dtype`` over fp32's, interleaved; None off the CPU."""
-    if device.type != "cpu":
-        return None
-    full = torch.ones(_PROBE_SIZE, _PROBE_SIZE)
-    half = full.to(dtype)
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        times[0].append(_seconds(lambda: full @ full))
-        times[1].append(_seconds(lambda: half @ half))
-    return statistics.median(times[1]) / statistics.median(times[0])
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

@@ -66,8 +66,8 @@ def test_one_mode_is_changed_and_the_others_kept() -> None:
     ms = ModeSet.parse("compile+bf16", CPU)
     assert str(ms.with_value("precision", "fp32")) == "compile"
     assert str(ms) == "compile+bf16"
-    with pytest.raises(ValueError, match="valid values are: fp32, bf16, fp16"):
-        ms.with_value("precision", "fp8")
+    with pytest.raises(ValueError, match="valid values are: fp32, tf32, bf16, fp16, fp8, fp8-rowwise, mxfp8"):
+        ms.with_value("precision", "fp4")
     with pytest.raises(ValueError, match="valid modes are: compile, precision, attention"):
         ms.with_value("speed", "fast")
 

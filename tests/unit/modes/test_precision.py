@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import re
+import threading
+import time
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
 
-from workbench.modes import ModeSet, refresh
+from workbench.modes import ModeSet, low_precision_speed, refresh
+from workbench.modes.low_precision_speed import Ratio
 from workbench.modes.precision import Precision
+from workbench.records import ModeChoice
 
 
 def overflow(model: nn.Module) -> None:
@@ -118,15 +125,100 @@ def test_the_scale_survives_a_detour_over_other_precisions(
     assert train_step(following, model, opt, bad=False) is True
 
 
-def test_half_precision_is_timed_only_after_a_check_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, cpu: torch.device
-) -> None:
-    monkeypatch.setattr("workbench.modes.precision._asked", False)
-    from workbench.modes.precision import _choices
-
-    _choices.cache_clear()
-    assert all(c.available and not c.why for c in Precision.choices(cpu))
+@pytest.fixture
+def nothing_measured() -> Iterator[None]:
     refresh()
-    fp16 = Precision.choices(cpu)[-1]
-    assert fp16.available
-    assert not fp16.why or "× slower than fp32 on this CPU" in fp16.why
+    yield
+    refresh()
+
+
+def words_of(choices: tuple[ModeChoice, ...]) -> dict[str, str]:
+    return {choice.value: choice.why for choice in choices}
+
+
+def test_what_16_bits_cost_is_said_before_anybody_switches(
+    nothing_measured: None, model: nn.Module, cpu: torch.device
+) -> None:
+    asked_for_a_refusal = words_of(Precision.choices(cpu))
+    assert asked_for_a_refusal["bf16"] == asked_for_a_refusal["fp16"] == "", "costs nothing"
+    shown = words_of(Precision("fp32", cpu).choices_for(model))
+    for value in ("bf16", "fp16"):
+        assert re.fullmatch(
+            r"Measured (as fast as|[\d.e+]+× (slower|faster) than) fp32 on this CPU, "
+            r"in a product of \d+ × \d+ matrices\.",
+            shown[value],
+        ), shown[value]
+    assert shown["fp32"] == ""
+    assert words_of(Precision.choices(cpu))["fp16"] == shown["fp16"], "one measurement for all"
+
+
+def test_it_is_measured_once_and_within_its_budget(
+    nothing_measured: None, monkeypatch: pytest.MonkeyPatch, model: nn.Module, cpu: torch.device
+) -> None:
+    timed: list[torch.dtype] = []
+    plain = low_precision_speed.time_products
+
+    def count(dtype: torch.dtype, budget_s: float) -> Ratio:
+        timed.append(dtype)
+        return plain(dtype, budget_s)
+
+    monkeypatch.setattr(low_precision_speed, "time_products", count)
+    started = time.process_time()
+    threads = [
+        threading.Thread(target=Precision("fp32", cpu).choices_for, args=(model,)) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert timed == [torch.bfloat16, torch.float16]
+    limit = 4 * low_precision_speed.BUDGET_S * torch.get_num_threads()
+    assert time.process_time() - started < limit
+    refresh()
+    Precision("fp32", cpu).choices_for(model)
+    assert len(timed) == 4, "checked again"
+
+
+def test_a_slow_product_is_timed_in_a_small_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As fp16 is where it is computed 56 times slower, and worse."""
+    assert low_precision_speed.time_products(torch.bfloat16, 10.0).size == 512
+    found = low_precision_speed.time_products(torch.bfloat16, 1e-9)
+    assert found.size == 64
+    assert found.value > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (56.0, "Measured 56× slower than fp32 on this CPU"),
+        (0.25, "Measured 4× faster than fp32 on this CPU"),
+        (1.02, "Measured as fast as fp32 on this CPU"),
+    ],
+)
+def test_a_ratio_says_which_way_it_goes(value: float, words: str) -> None:
+    text = str(Ratio(value, 256))
+    assert text == f"{words}, in a product of 256 × 256 matrices."
+
+
+@pytest.mark.parametrize(
+    ("bf16", "fp16", "remedies"),
+    [
+        (0.5, 56.0, ("", "Use bf16 here.")),
+        (40.0, 30.0, ("Use fp32 here.", "Use fp32 here.")),
+        (1.2, 1.3, ("", "")),
+    ],
+)
+def test_what_is_slow_is_offered_with_something_better(
+    nothing_measured: None,
+    monkeypatch: pytest.MonkeyPatch,
+    cpu: torch.device,
+    bf16: float,
+    fp16: float,
+    remedies: tuple[str, str],
+) -> None:
+    ratios = {torch.bfloat16: Ratio(bf16, 256), torch.float16: Ratio(fp16, 256)}
+    for dtype, ratio in ratios.items():
+        monkeypatch.setitem(low_precision_speed._measured, ("cpu", dtype), ratio)
+    choices = {choice.value: choice for choice in Precision.choices(cpu)}
+    assert (choices["bf16"].remedy, choices["fp16"].remedy) == remedies
+    assert choices["fp16"].available, "offered, with its price"

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from workbench.modes import ModeSet, StepTimings, mode_states
+from workbench.modes.precision import Precision
 from workbench.records import to_json
 
 
@@ -21,6 +22,6 @@ def test_the_panel_gets_every_mode_with_its_choices_in_order(
         ("Checkpoint", "off", "off"),
     ]
     assert [c.value for c in states[0].choices] == ["off", "blocks", "whole"]
-    assert [c.value for c in states[1].choices] == ["fp32", "bf16", "fp16"]
+    assert [c.value for c in states[1].choices] == list(Precision.values)
     assert [s.badge.kind for s in states] == ["todo", "todo", "none", "baseline"]
     assert to_json(states)[0]["badge"]["text"] == "not measured"
