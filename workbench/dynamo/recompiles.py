@@ -178,6 +178,13 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], tuple[str, str]]]
         ),
         _property,
     ),
+    (
+        re.compile(r"^(?P<one>[\w.\[\]']+) is (?P<other>[\w.\[\]']+)$"),
+        lambda f: (
+            f"{f['one']} and {f['other']} were the same object and are not any more.",
+            _ALWAYS.format("arguments twice, or two of their own,"),
+        ),
+    ),
     (re.compile(r"GLOBAL_STATE changed: (?P<what>.+)"), _global),
     (
         re.compile(r"^len\((?P<name>.+)\) == (?P<old>\d+)"),

@@ -10,7 +10,7 @@ person hands to `torch.compile` is known by file, line and name.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,19 +62,31 @@ def region_of(compiling: Compiling) -> Region:
     """The region that is being compiled on this thread."""
     root = compiling.root
     own = is_own_file(root.co_filename)
-    receiver = root.co_varnames[0] if root.co_argcount or root.co_posonlyargcount else ""
-    found: Any = compiling.root_locals.get(receiver)
-    module = found if isinstance(found, nn.Module) else None
+    module = _module(root, compiling.root_locals)
     experiment, paths = _home(root.co_name if own else "", module)
     return Region(
         key=(root.co_filename, root.co_name, root.co_firstlineno),
         cls=type(module).__name__ if module is not None else "",
         paths=paths,
         place=_forward(module) or (root.co_filename, root.co_firstlineno, root.co_name),
-        parameters=_parameters(module) if own and module is not None else (),
+        parameters=_parameters(module) if module is not None else (),
         function=_called(root),
         experiment=experiment,
     )
+
+
+def _module(root: CodeType, arguments: Mapping[str, Any]) -> nn.Module | None:
+    """What is compiled, where it is a module: the first argument, or what is wrapped.
+
+    A module of torch's own is compiled through a function around it
+    (``torch/_dynamo/external_utils.py: wrap_inline``).
+    """
+    first = arguments.get(root.co_varnames[0]) if root.co_argcount else None
+    wrapped = arguments.get("fn")
+    for found in (first, wrapped, getattr(wrapped, "__self__", None)):
+        if isinstance(found, nn.Module):
+            return found
+    return None
 
 
 def _home(name: str, module: nn.Module | None) -> tuple[str, tuple[str, ...]]:
