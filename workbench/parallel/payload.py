@@ -58,6 +58,7 @@ def pack(training: Training, path: Path) -> None:
     }
     settings = {
         "name": training.name,
+        "device": training.device.type,
         "modes": training.modes,
         "seed": training.seed,
         "clip_grad_norm": training.clip_grad_norm,
@@ -73,8 +74,12 @@ def pack(training: Training, path: Path) -> None:
         raise PackingError(_explained(parts, left_out, error)) from None
 
 
-def unpack(path: Path) -> Training:
-    """The training in ``path``, with empty weights, on the CPU and under modes not yet attached.
+def unpack(path: Path, local_rank: int = 0) -> Training:
+    """The training in ``path``, with empty weights and under modes not yet attached.
+
+    Args:
+        path: what `pack` wrote.
+        local_rank: which of this machine's accelerators it goes to, if it was on one.
 
     Raises:
         PackingError: it needs a module that cannot be imported here.
@@ -91,7 +96,9 @@ def unpack(path: Path) -> Training:
                 "process it was made in. Save it as a file beside the notebook, or define what it "
                 "holds in a cell"
             ) from error
-    return _training(parts, settings)
+    kind = settings["device"]
+    device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
+    return _training(parts, settings, device)
 
 
 def cells() -> dict[str, Any]:
@@ -103,20 +110,23 @@ def cells() -> dict[str, Any]:
     }
 
 
-def _training(parts: dict[str, Any], settings: dict[str, Any]) -> Training:
+def _training(parts: dict[str, Any], settings: dict[str, Any], device: torch.device) -> Training:
+    model, loss = cast("nn.Module", parts["model"]), cast("Loss", parts["loss"])
+    model.to(device)  # its parameters stay the objects that the optimizer knows
+    loss.to(device)
     optimizer = cast("torch.optim.Optimizer", parts["optimizer"])
     optimizer.state.clear()
     schedule = cast("Schedule", parts["schedule"])
     schedule.rebind(optimizer)
     return Training(
         name=settings["name"],
-        model=cast("nn.Module", parts["model"]),
+        model=model,
         train=cast("DataSource", parts["train"]),
         val=cast("DataSource | None", parts["val"]),
-        loss=cast("Loss", parts["loss"]),
+        loss=loss,
         optimizer=optimizer,
         schedule=schedule,
-        modeset=ModeSet.parse(settings["modes"], "cpu"),
+        modeset=ModeSet.parse(settings["modes"], device),
         seed=settings["seed"],
         clip_grad_norm=settings["clip_grad_norm"],
     )

@@ -28,6 +28,7 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
+from workbench.experiment.rng import device_state, set_device_state
 from workbench.modes.parallel import reshard
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def _rest(training: Training) -> dict[str, Any]:
         "position": cursor.position(),
         "random": {
             "torch": torch.get_rng_state(),
+            "device": None if training.device.type == "cpu" else device_state(training.device),
             "python": random.getstate(),
             "numpy": np.random.get_state(),
         },
@@ -176,6 +178,8 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.step_count = rest["step"]
     training.cursor.go_to(rest["position"])
     torch.set_rng_state(rest["random"]["torch"])
+    if rest["random"]["device"] is not None:
+        set_device_state(training.device, rest["random"]["device"])
     random.setstate(rest["random"]["python"])
     np.random.set_state(rest["random"]["numpy"])
     training.model.train(rest["training"])

@@ -17,6 +17,7 @@ import warnings
 from datetime import timedelta
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 
 from workbench.parallel.folder import Folder
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
     folder.pid(rank).write_text(str(os.getpid()), encoding="ascii")
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
-        dist.init_process_group("gloo", timeout=PATIENCE)
+        join()
         train(folder)
         dist.destroy_process_group()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
@@ -46,11 +47,24 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def join() -> None:
+    """Join the other ranks: gloo carries what lies on the CPU, NCCL what lies on a GPU."""
+    backend = "gloo"
+    if torch.cuda.is_available() and torch.cuda.device_count() > _local_rank():
+        torch.cuda.set_device(_local_rank())  # before anything is allocated on the first one
+        backend = "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, timeout=PATIENCE)
+
+
 def train(folder: Folder) -> None:
     """Do the job in a folder, as a rank of the process group."""
     # a scheduler unpickled beside its optimizer believes that this one was not stepped
     warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
-    Rank(unpack(folder.payload), folder.read_job(), folder).run()
+    Rank(unpack(folder.payload, _local_rank()), folder.read_job(), folder).run()
+
+
+def _local_rank() -> int:
+    return int(os.environ["LOCAL_RANK"])
 
 
 def _write_down(error: BaseException, path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch.distributed as dist
 
 from workbench.parallel.folder import Folder
-from workbench.parallel.worker import PATIENCE, train
+from workbench.parallel.worker import join, train
 
 
 def main(root: Path) -> None:
-    dist.init_process_group("gloo", timeout=PATIENCE)
+    join()
     for job in sorted(root.glob("*/job.json")):
         train(Folder(job.parent))
     dist.destroy_process_group()
