@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from workbench.dynamo import compile_report
     from workbench.experiment import Experiment, Run
     from workbench.graph import graph
     from workbench.memory import memory
@@ -21,12 +22,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Experiment", "Modes", "Run", "graph", "memory", "open", "tensorboard"]
+__all__ = [
+    "Experiment",
+    "Modes",
+    "Run",
+    "compile_report",
+    "graph",
+    "memory",
+    "open",
+    "tensorboard",
+]
 
 _HOMES = {
     "Experiment": ("workbench.panel.assembly", "Experiment"),
     "Modes": ("workbench.modes", "Modes"),
     "Run": ("workbench.experiment", "Run"),
+    "compile_report": ("workbench.dynamo", "compile_report"),
     "graph": ("workbench.graph", "graph"),
     "memory": ("workbench.memory", "memory"),
     "open": ("workbench.panel", "open_record"),

@@ -11,7 +11,16 @@ import pytest
 
 import workbench as wb
 
-PUBLIC = ["Experiment", "Modes", "Run", "graph", "memory", "open", "tensorboard"]
+PUBLIC = [
+    "Experiment",
+    "Modes",
+    "Run",
+    "compile_report",
+    "graph",
+    "memory",
+    "open",
+    "tensorboard",
+]
 
 
 def test_the_public_names() -> None:
