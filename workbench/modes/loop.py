@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from workbench.modes.loop_blocks import ForwardBlock, UpdateBlock
-from workbench.modes.loop_state import Loop
+from workbench.modes.loop_state import READY, Loop
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -46,6 +46,7 @@ class Modes:
 
     def __init__(self, modes: str = "") -> None:
         self._loop = Loop(modes)
+        self._forward = ForwardBlock(self._loop)
         weakref.finalize(self, self._loop.give_back).atexit = False
 
     def prepare(self, model: M) -> M:
@@ -69,7 +70,9 @@ class Modes:
         Raises:
             RuntimeError: no model is prepared, or an update was made and not entered.
         """
-        return ForwardBlock(self._loop)
+        if self._loop.stage > READY:
+            self._loop.refuse("forward")
+        return self._forward
 
     def update(
         self, loss: torch.Tensor, *optimizers: torch.optim.Optimizer

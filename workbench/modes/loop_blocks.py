@@ -8,7 +8,6 @@ in the same order; only that the caller's code runs in between. Their own cost i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
@@ -18,19 +17,24 @@ from workbench.modes.loop_state import GIVEN, READY, UPDATING, Loop
 
 
 class ForwardBlock:
-    """Entered around forward and loss, and nothing else; it may nest, and run under no_grad."""
+    """Entered around forward and loss, and nothing else; it may nest, and run under no_grad.
 
-    __slots__ = ("_context", "_loop")
+    One serves a whole loop: what it has entered stands in `Loop.open`.
+    """
+
+    __slots__ = ("_loop",)
 
     def __init__(self, loop: Loop) -> None:
-        if loop.stage > READY:
-            loop.refuse("forward")
         self._loop = loop
 
     def __enter__(self) -> None:
-        self._context: AbstractContextManager[Any] = self._loop.modeset.forward_context()
-        self._context.__enter__()
-        self._loop.depth += 1
+        loop = self._loop
+        if not loop.modeset.changes:
+            loop.open.append(None)
+            return
+        context = loop.modeset.forward_context()
+        context.__enter__()
+        loop.open.append(context)
 
     def __exit__(
         self,
@@ -38,8 +42,8 @@ class ForwardBlock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        self._loop.depth -= 1
-        return self._context.__exit__(kind, error, traceback)
+        context = self._loop.open.pop()
+        return None if context is None else context.__exit__(kind, error, traceback)
 
 
 class UpdateBlock:
@@ -54,9 +58,10 @@ class UpdateBlock:
         loss: torch.Tensor | None,
         optimizers: Sequence[torch.optim.Optimizer],
     ) -> None:
-        if loop.stage or loop.depth:
+        if loop.stage or loop.open:
             loop.refuse(what)
-        self._optimizer = _as_one(optimizers, what)
+        single = len(optimizers) == 1 and isinstance(optimizers[0], torch.optim.Optimizer)  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
+        self._optimizer = optimizers[0] if single else _as_one(optimizers, what)
         self._loop, self._loss = loop, loss
         if loss is None and not loop.pending:
             raise RuntimeError(
@@ -127,8 +132,6 @@ def _as_one(optimizers: Sequence[torch.optim.Optimizer], what: str) -> torch.opt
                 f"modes.{what}(...) was given a {type(optimizer).__name__} as an optimizer; valid: "
                 f"{'loss, ' if what == 'update' else ''}optimizer, and further ones after it"
             )
-    if len(optimizers) == 1:
-        return optimizers[0]
     if not optimizers:
         raise TypeError(f"modes.{what}(...) needs the optimizer that applies the gradients")
     if len({id(optimizer) for optimizer in optimizers}) < len(optimizers):

@@ -9,6 +9,7 @@ stands, and every call out of its place is refused with a sentence that says whe
 from __future__ import annotations
 
 import weakref
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -29,8 +30,8 @@ class Loop:
     def __init__(self, text: Any) -> None:
         self.modeset = read_modes(text, torch.device("cpu"))
         self.stage = EMPTY
-        self.depth = 0
-        """Forward blocks that are open."""
+        self.open: list[AbstractContextManager[Any] | None] = []
+        """The contexts of the forward blocks that are open, the outermost first."""
         self.pending = 0
         """Backward passes since the last update."""
         self.skipped = False
@@ -87,9 +88,14 @@ class Loop:
         self._refuse_waiting(models)
         modeset.load_state_dict(self.modeset.state_dict())
         self._detach(models)
-        self.modeset = modeset
-        for model in models:
-            modeset.attach(model)
+        before, self.modeset = self.modeset, modeset
+        try:
+            self._attach(models)
+        except BaseException:
+            self._detach(models)
+            self.modeset = before
+            self._attach(models)
+            raise
 
     def remove(self) -> None:
         """Leave every model as it was given."""
@@ -105,6 +111,10 @@ class Loop:
         self._models.clear()
         self.stage, self.pending = EMPTY, 0
 
+    def _attach(self, models: list[nn.Module]) -> None:
+        for model in models:
+            self.modeset.attach(model)
+
     def _detach(self, models: list[nn.Module]) -> None:
         for model in reversed(models):
             self.modeset.detach(model)
@@ -113,7 +123,7 @@ class Loop:
 
     def backward(self, loss: torch.Tensor) -> None:
         """Add the gradients of ``loss``, scaled where a scaler is at work."""
-        if self.stage or self.depth:
+        if self.stage or self.open:
             self.refuse("backward")
         if not isinstance(loss, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
             raise TypeError(f"a loss is a tensor, got {type(loss).__name__}; it comes first")
@@ -143,12 +153,12 @@ class Loop:
                 "modes.update(...) or modes.step(...) was called and not entered, so nothing was "
                 "updated; write `with modes.update(loss, optimizer): pass` where nothing is clipped"
             )
-        where = "modes.forward()" if self.depth else "modes.update(...) or modes.step(...)"
+        where = "modes.forward()" if self.open else "modes.update(...) or modes.step(...)"
         raise RuntimeError(f"modes.{what}(...) comes after the block of {where}, not inside it")
 
     def refuse_inside(self, what: str) -> None:
         """Refuse ``what`` in the middle of a step."""
-        if self.depth or self.stage == UPDATING:
+        if self.open or self.stage == UPDATING:
             self.refuse(what)
         if self.stage == GIVEN:
             self.stage = READY  # an update that was given up

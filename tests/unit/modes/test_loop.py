@@ -426,6 +426,25 @@ def test_modes_that_machine_or_model_cannot_run_are_refused_with_why() -> None:
     assert step(modes, model, sgd(model)) > 0
 
 
+def test_a_switch_that_fails_half_way_leaves_the_modes_as_they_were(
+    make_early_exit: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes, model = wb.Modes("checkpoint"), make_early_exit()
+    modes.prepare(model)
+    changed = [sorted(module.__dict__) for module in model.modules()]
+
+    def failing(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("workbench.modes.compile.use_persistent_cache", failing)
+    with pytest.raises(MemoryError):
+        modes.set("compile+checkpoint")
+    assert modes.text == "checkpoint"
+    assert [sorted(module.__dict__) for module in model.modules()] == changed
+    modes.set("fp32")
+    assert model.body[0].__dict__.get("forward") is None
+
+
 def test_a_model_has_one_user_at_a_time(tmp_path: object) -> None:
     modes, model = wb.Modes("bf16"), net()
     modes.prepare(model)
