@@ -152,22 +152,17 @@ def _lacks(value: str, device: torch.device) -> str:
     return f"this GPU is of compute capability {major}.{minor}, and {value} needs {needed}"
 
 
-class _NotThese(logging.Filter):
-    """Lets nothing through but errors."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= logging.ERROR
-
-
 @contextmanager
 def _quiet() -> Generator[None]:
     """The import logs which of its CUDA libraries are not for this torch; none is needed."""
-    loggers = [logging.getLogger(name) for name in ("torchao", "torch.utils._pytree")]
-    only_errors = _NotThese()
-    for logger in loggers:
-        logger.addFilter(only_errors)
+    levels = {
+        logger: logger.level
+        for logger in map(logging.getLogger, ("torchao", "torch.utils._pytree"))
+    }
+    for logger in levels:
+        logger.setLevel(logging.ERROR)  # loggers below it go by it too
     try:
         yield
     finally:
-        for logger in loggers:
-            logger.removeFilter(only_errors)
+        for logger, level in levels.items():
+            logger.setLevel(level)
