@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from workbench.dynamo.breaks import Break, Place
-from workbench.dynamo.kernels import Kernel, read_module
+from workbench.dynamo.kernels import Kernel, Module, read_module
 from workbench.dynamo.recompiles import explain
 from workbench.dynamo.recorder import Compilation, Generated, Recorder
 from workbench.dynamo.regions import Region
@@ -184,7 +184,7 @@ class _Tables:
         for generated in one.generated:
             if not generated.text:
                 continue
-            module = read_module(generated.text, operation_names(), _provenance(generated))
+            module = _module(generated)
             launches[module.backward] = module.launches
             for kernel in module.kernels:
                 made = _kernel(kernel, self._rows, generated, backward=module.backward)
@@ -212,6 +212,13 @@ def _kernel(kernel: Kernel, row: int, generated: Generated, *, backward: bool) -
         from_cache=generated.from_cache,
         code=kernel.code,
     )
+
+
+def _module(generated: Generated) -> Module:
+    if generated.module is None:
+        names, known = operation_names(), _provenance(generated)
+        generated.module = read_module(generated.text, names, known)
+    return generated.module
 
 
 def _provenance(generated: Generated) -> dict[str, list[str]]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.dynamo.breaks import Break, Place, read_break, read_reason
+from workbench.dynamo.kernels import Module
 from workbench.dynamo.regions import Region, region_of
 from workbench.dynamo.torch_private import TRACE_LOGGER, Traced, being_compiled, traced
 
@@ -50,6 +51,8 @@ class Generated:
     text: str
     from_cache: bool = False
     provenance: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    module: Module | None = None
+    """What was read of it, once somebody asked."""
 
 
 @dataclass
@@ -169,7 +172,7 @@ class Recorder(logging.Handler):
                 return
             for one in old.generated:
                 self._code -= len(one.text)
-                one.text = ""
+                one.text, one.module = "", None
 
 
 def _add(known: list[Any], item: Any) -> None:
