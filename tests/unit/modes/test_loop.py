@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn import functional as F
 
 import workbench as wb
 from workbench.experiment import Experiment
-from workbench.modes.loop_state import Loop
 
 Make = Callable[..., nn.Module]
 X = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
@@ -495,10 +495,20 @@ def test_modes_of_a_model_that_moved_are_refused() -> None:
         pass
 
 
-def test_models_on_two_devices_want_modes_of_their_own() -> None:
-    loop = Loop("bf16")
-    loop.modeset.device = torch.device("cuda:0")  # what a model on a GPU leaves here
-    first = net()
-    loop._models.append((weakref.ref(first), weakref.ref(first[0]), "weight"))
-    with pytest.raises(ValueError, match=r"Sequential lies on cpu, and Sequential, which is prep"):
-        loop.prepare(net())
+def on_two_devices() -> nn.Module:
+    """As on a machine with a GPU: fake tensors say they lie on one, and have no values."""
+    far = nn.Linear(2, 2, bias=False, device="meta")
+    mode = FakeTensorMode()
+    fake = FakeTensor(mode, torch.empty(2, 2, device="meta"), torch.device("cuda:0"))
+    far.weight = nn.Parameter(fake)
+    return nn.Sequential(nn.Linear(2, 2), far)
+
+
+def test_modes_work_on_one_device() -> None:
+    modes = wb.Modes("bf16")
+    with pytest.raises(ValueError, match=r"Sequential lies on cpu and cuda:0; modes work on one"):
+        modes.prepare(on_two_devices())
+    model = modes.prepare(net())
+    with pytest.raises(ValueError, match=r"Linear lies on cuda:0, and Sequential, which is prep"):
+        modes.prepare(on_two_devices()[1])
+    assert step(modes, model, sgd(model)) > 0
