@@ -137,7 +137,7 @@ def _new_folder(root: Path) -> Folder:
     for number in count(1):
         path = root / str(number)
         try:
-            path.mkdir()
+            path.mkdir(mode=0o700)  # whoever could write a payload here could run a program
         except FileExistsError:
             continue
         return Folder(path)

@@ -76,6 +76,7 @@ def test_pause_rate_resume_and_home(away_and_heard: tuple[Away, list[Message]]) 
     away.command("pause")
     paused = until_told(away, "paused", heard)
     assert away.folder.last.is_dir()
+    assert away.folder.path.stat().st_mode & 0o077 == 0, "others may put a program here"
     time.sleep(0.3)
     assert not list(away.news()), "paused ranks train on"
     away.command("learning_rate", value=0.5)
