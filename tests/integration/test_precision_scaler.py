@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.integration.support import net, weights
 from workbench.experiment import Experiment, measures
+from workbench.modes import mode_states
 
 LABEL = "Gradient scale"
 
@@ -46,6 +47,15 @@ def test_facts_say_what_was_skipped_and_where(tmp_path: Path) -> None:
     assert scaler.num_skipped > 0, "the loss was made for it"
     assert said(exp).startswith(f"{65_536 / 2**scaler.num_skipped:,.6g}; ")
     assert f"{scaler.num_skipped} of 20 steps skipped, first at step 1 (2.weight)" in said(exp)
+
+
+def test_the_badge_says_so_while_it_trains(tmp_path: Path) -> None:
+    """The panel shows facts before a run only."""
+    exp = experiment(tmp_path)
+    exp.run(steps=20, wait=True)
+    states = {state.name: state for state in mode_states(exp.modeset, exp.model, exp.timings)}
+    assert states["precision"].badge.tooltip.endswith(f"gradient scale {said(exp)}")
+    assert "gradient scale" not in states["attention"].badge.tooltip
 
 
 def test_there_is_no_such_fact_without_a_scaler(tmp_path: Path) -> None:

@@ -32,9 +32,11 @@ def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) 
     if needed := mode.needs(mode.device):
         return Badge(kind="warn", text=needed)
     found = _measured(mode, modeset, timings)
-    if not mode.note:
-        return found
-    return replace(found, detail=", ".join(filter(None, [mode.note, found.detail])))
+    return replace(
+        found,
+        detail=", ".join(filter(None, [mode.note, found.detail])),
+        tooltip="; ".join(filter(None, [found.tooltip, mode.so_far()])),
+    )
 
 
 def _measured(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge:

@@ -63,6 +63,10 @@ class Mode:
         """What this machine lacks for every value but the default, for a badge, or ``""``."""
         return ""
 
+    def so_far(self) -> str:
+        """What it has done while steps ran, for the numbers behind a badge, or ``""``."""
+        return ""
+
     def attach(self, model: nn.Module) -> None:
         """Change ``model`` in place so that its next forward runs under this mode."""
 

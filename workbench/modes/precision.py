@@ -84,6 +84,10 @@ class Precision(Mode):
             return super().forward_context()
         return torch.autocast(self.device.type, self._dtype)
 
+    def so_far(self) -> str:
+        """The gradient scale, and what was skipped."""
+        return "" if self.scaler is None else f"gradient scale {self.scaler}"
+
     def attach(self, model: nn.Module) -> None:
         """Convert the layers of 8 bits; name the parameters whose gradients overflow."""
         if self._layers is not None:

@@ -56,6 +56,10 @@ class GradientScaler:
         self._overflowed = False
         self._where = ""
         self._skipped: int | torch.Tensor = 0
+        self._scale: float | None = self._torch.get_scale()
+        """As this process knows it without reading the device; None: a device decided."""
+        self._good_steps = 0
+        """Since the scale last changed."""
         self.num_steps = 0
         """Updates asked for under this scaler, applied or skipped."""
         self.first: Overflow | None = None
@@ -68,8 +72,8 @@ class GradientScaler:
 
     @property
     def scale(self) -> float:
-        """What the next loss is multiplied with; reads the device."""
-        return float(self._torch.get_scale())
+        """What the next loss is multiplied with; reads the device where that decides."""
+        return float(self._torch.get_scale()) if self._scale is None else self._scale
 
     def follow(self, model: nn.Module) -> None:
         """Name parameters after ``model`` from now on; it is not kept alive."""
@@ -105,11 +109,13 @@ class GradientScaler:
         on_device = self._decides_on_device(optimizer)
         if on_device:
             self._torch.step(optimizer)
+            self._scale = None
             for found in _noted(self._torch, optimizer):
                 self._skipped = self._skipped + found
         elif not self._overflowed:
             optimizer.step()
         self._torch.update()
+        self._follow_scale()
         self._unscaled = False
         self.num_steps += 1
         if self._overflowed:
@@ -142,8 +148,9 @@ class GradientScaler:
         }
 
     def __str__(self) -> str:
-        """``32,768; 2 of 410 steps skipped, first at step 3 (head.weight)``; reads the device."""
-        scale = f"{self.scale:,.6g}" if self.scale < 1e6 else f"{self.scale:,.0f}"
+        """``32,768; 2 of 410 steps skipped, first at step 3 (head.weight)``."""
+        value = self.scale
+        scale = f"{value:,.6g}" if value < 1e6 else f"{value:,.0f}"
         if not self.num_steps:
             return f"{scale}; no step yet"
         text = f"{scale}; {self.num_skipped:,} of {self.num_steps:,} steps skipped"
@@ -168,12 +175,27 @@ class GradientScaler:
         """Restore `state_dict`; of one without counts (an older checkpoint) the scale alone."""
         self.give_up()
         self._torch.load_state_dict(state["scaler"])
+        self._scale, self._good_steps = self._torch.get_scale(), state["scaler"]["_growth_tracker"]
         counts = state.get("skips", {})
         self.num_steps = int(counts.get("steps", 0))
         self._skipped = int(counts.get("skipped", 0))
         first, last = counts.get("first"), counts.get("last")
         self.first = Overflow(*first) if first else None
         self.last = Overflow(*last) if last else None
+
+    def _follow_scale(self) -> None:
+        """What ``GradScaler.update`` has just done on the device, by the same rule."""
+        if self._scale is None:
+            return
+        if self._overflowed:
+            self._scale *= self._torch.get_backoff_factor()
+            self._good_steps = 0
+            return
+        self._good_steps += 1
+        if self._good_steps == self._torch.get_growth_interval():
+            grown = self._scale * self._torch.get_growth_factor()
+            self._scale = grown if grown <= torch.finfo(torch.float32).max else self._scale
+            self._good_steps = 0
 
     def _remember(self, overflow: Overflow) -> None:
         self.last = overflow

@@ -77,7 +77,7 @@ def test_steps_are_those_of_torchs_scaler(model: nn.Module) -> None:
         nn.utils.clip_grad_norm_(twin.parameters(), 1.0)
         theirs.step(pair[1])
         theirs.update()
-        assert ours.scale == theirs.get_scale(), number
+        assert ours.scale == ours._torch.get_scale() == theirs.get_scale(), number
     assert ours.num_skipped == 4
     assert ours.scale != 2.0**16
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):
