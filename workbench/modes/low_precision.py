@@ -29,6 +29,7 @@ import torch
 from torch import nn
 
 from workbench.modes.float8 import MULTIPLES, VALUES, Product, is_native, product
+from workbench.modes.probes import first_line
 
 _CONVERTIBLE = (torch.float32, torch.bfloat16)
 
@@ -100,10 +101,14 @@ class LayersInEightBits:
 
 
 def refusal(model: nn.Module, value: str, *, native: bool) -> str:
-    """Why ``value`` would leave every layer of ``model`` alone, and what to do, or ``""``."""
+    """Why ``model`` cannot be trained under ``value``, and what to do, or ``""``.
+
+    It would leave every layer alone, or torchao cannot be loaded; that is tried here, before a
+    model has been changed.
+    """
     rows = low_precision_layers(model, value, native=native)
     if any(row.converted for row in rows):
-        return ""
+        return _unloadable(value, native=native)
     name = type(model).__name__
     if not rows:
         return f"{name} has no linear layer, and {value} converts no other; use bf16"
@@ -111,6 +116,15 @@ def refusal(model: nn.Module, value: str, *, native: bool) -> str:
     more = f" (and {len(rows) - 1:,} more are left alone)" if len(rows) > 1 else ""
     layer = f"its layer {row.path!r}" if row.path else "it"
     return f"{value} converts no layer of {name}: {layer} {row.reason}{more}; use bf16"
+
+
+def _unloadable(value: str, *, native: bool) -> str:
+    try:
+        product(value, native=native)
+    except Exception as error:  # noqa: BLE001 - an import runs whatever was installed
+        kind = type(error).__name__
+        return f"{value} needs torchao, which failed to load: {kind}: {first_line(error)}; use bf16"
+    return ""
 
 
 def _reason(module: nn.Linear, value: str, *, native: bool) -> str:

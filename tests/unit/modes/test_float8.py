@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from workbench.modes import ModeSet, StepTimings, float8, refresh
+from workbench.modes import ModeSet, StepTimings, float8, low_precision, refresh
 from workbench.modes.badges import badge
 from workbench.modes.float8 import EMULATED, MULTIPLES, VALUES, float8_choice, product
 from workbench.modes.low_precision import LayerRow, low_precision_layers
@@ -158,6 +158,20 @@ def test_a_model_without_a_layer_to_convert_is_refused(model: nn.Module, words: 
 
     assert re.search(words, ModeSet.parse("fp8", "cpu").refusal(model))
     assert ModeSet.parse("bf16", "cpu").refusal(model) == ""
+
+
+def test_a_torchao_that_cannot_be_loaded_is_refused_before_the_model_is_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(value: str, *, native: bool) -> None:
+        raise ImportError("libcudart.so.13: cannot open shared object file\nand more")
+
+    monkeypatch.setattr(low_precision, "product", broken)
+    problem = ModeSet.parse("checkpoint+fp8", "cpu").refusal(nn.Linear(16, 16))
+    assert problem == (
+        "fp8 needs torchao, which failed to load: ImportError: libcudart.so.13: cannot open "
+        "shared object file; use bf16"
+    )
 
 
 # -- what is offered ----------------------------------------------------------------------------
