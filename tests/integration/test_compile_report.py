@@ -15,6 +15,7 @@ from torch import nn
 
 from workbench.dynamo import compile_report, watch
 from workbench.experiment import Experiment
+from workbench.graph import GraphProbe
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,6 +67,19 @@ def test_equal_blocks_are_one_region_and_a_second_switch_uses_it_again(tmp_path:
     assert counts == [len(again), 0, 0]
     assert "with compile: nothing compiled: the regions from before are used again." in str(report)
     assert report.record.experiment == exp.id
+
+
+def test_the_first_step_s_captures_hide_no_block(tmp_path: Path) -> None:
+    """A captured step calls blocks through a function of the capture's."""
+    exp = experiment(tmp_path, "compile")
+    capture = exp.capture(GraphProbe())
+    try:
+        exp.run(steps=1, wait=True)
+        assert capture.wait().nodes
+        record = compile_report(exp).record
+    finally:
+        exp.close()
+    assert record.regions[0].paths == ("1", "2", "3")
 
 
 def test_a_smaller_last_batch_is_named(tmp_path: Path) -> None:

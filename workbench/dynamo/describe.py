@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NOTHING = (
     'Nothing was compiled. To compile, set the mode: exp.modes = "compile" for an Experiment, or '
     "call torch.compile(model) inside `with wb.compile_report() as report:`; the first forward "
-    "after that compiles."
+    "after that compiles. What this process had compiled before is used again without a word."
 )
 """Said of a record without compilations."""
 _MOST_HINTS = 3
@@ -138,9 +138,8 @@ def region_summary(record: CompileRecord, row: int) -> str:
     mine = record.compilation_region == row
     first = mine & (record.compilation_variant == 0)
     if not region.num_graphs:
-        return "no graph: all of it runs as Python" + (
-            f", {counted(region.num_breaks, 'break')}." if region.num_breaks else "."
-        )
+        breaks = f", {counted(region.num_breaks, 'graph break')}" if region.num_breaks else ""
+        return f"no graph: all of it runs as Python{breaks}."
     breaks = counted(region.num_breaks, "graph break") if region.num_breaks else "no breaks"
     again = f", {counted(region.num_recompiles, 'recompile')}" if region.num_recompiles else ""
     operations = int(record.compilation_operations[first].sum())

@@ -27,7 +27,7 @@ _DYNAMIC = (
     "torch._dynamo.mark_dynamic(tensor, {0}) makes the size dynamic from the start."
 )
 _ALWAYS = "Give the compiled code the same {0} at every call."
-_EVAL = "None needed: training and evaluation are two variants, each compiled once."
+_EVAL = "None needed between training and evaluation: they are two variants, each compiled once."
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ def _property(found: re.Match[str]) -> tuple[str, str]:
 def _global(found: re.Match[str]) -> tuple[str, str]:
     changed = [_STATES.get(word.split("(")[0], word) for word in found["what"].split()]
     words = f"{' and '.join(changed)} changed around the call."
-    return words[:1].upper() + words[1:], _ALWAYS.format("settings")
+    same = _EVAL if found["what"].strip() == "grad_mode" else _ALWAYS.format("settings")
+    return words[:1].upper() + words[1:], same
 
 
 _STATES = {

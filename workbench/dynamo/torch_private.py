@@ -115,11 +115,17 @@ def _is_machinery(frame: FrameType) -> bool:
 
 
 def region_name(module: nn.Module) -> str:
-    """Name of the code object that a module is compiled by in place; ``""`` where it is not."""
-    compiled = module.__dict__.get(MODIFIED_CALL)
-    wrapper: Any = getattr(compiled, "func", None)
-    code = getattr(getattr(wrapper, _ORIGINAL, None), "__code__", None)
-    return getattr(code, "co_name", "")
+    """Name of the code object that a module is compiled by in place; ``""`` where it is not.
+
+    A step whose graph is being captured calls the module through a function around that call.
+    """
+    installed = module.__dict__.get(MODIFIED_CALL)
+    around = getattr(installed, "__closure__", None) or ()
+    for call in (installed, *(cell.cell_contents for cell in around)):
+        if isinstance(call, functools.partial):
+            code = getattr(getattr(call.func, _ORIGINAL, None), "__code__", None)
+            return getattr(code, "co_name", "")
+    return ""
 
 
 @functools.cache
