@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,6 +20,13 @@ SEED, BATCH, CLIP = 5, 16, 0.5
 SAMPLES, STEPS = 192, 12
 SWITCHES = {3: "compile", 6: "bf16", 9: "fp32"}
 """Steps done -> the modes from there on."""
+
+
+@pytest.fixture(autouse=True)
+def _no_pool_of_threads() -> Iterator[None]:
+    """Inductor keeps one for good, once it has compiled what was not in its cache."""
+    with torch._inductor.config.patch(compile_threads=1):
+        yield
 
 
 class Block(nn.Module):

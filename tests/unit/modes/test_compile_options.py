@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch._inductor.config
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -35,7 +36,9 @@ class Branches(nn.Module):
 def _nothing_compiled_before() -> Iterator[None]:
     torch._dynamo.reset()  # frames behind a break are shared by all models of a class
     counters.clear()
-    yield
+    # Inductor keeps its pool of threads for good: none is started where its cache is cold
+    with torch._inductor.config.patch(compile_threads=1):
+        yield
     counters.clear()
 
 
