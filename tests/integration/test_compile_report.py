@@ -95,6 +95,16 @@ def test_a_smaller_last_batch_is_named(tmp_path: Path) -> None:
     assert record.regions[0].paths == ("",)
 
 
+def test_an_experiment_that_nobody_listened_to_says_so(tmp_path: Path) -> None:
+    data = torch.randn(32, 8), torch.arange(32) % 3
+    exp = Experiment(nn.Linear(8, 3), data, runs=tmp_path)
+    try:
+        exp.run(steps=1, wait=True)
+        assert "Nobody listened before" in compile_report(exp).record.notes[0]
+    finally:
+        exp.close()
+
+
 def test_bf16_is_reported(tmp_path: Path) -> None:
     exp = experiment(tmp_path, "compile+bf16")
     try:

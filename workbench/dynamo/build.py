@@ -45,6 +45,7 @@ class About:
     experiment: str | None = None
     device: str = ""
     switches: Sequence[Switch] = ()
+    notes: Sequence[str] = ()
 
 
 def build_record(
@@ -67,7 +68,7 @@ def build_record(
         device=about.device or _device(kernels),
         torch_version=torch.__version__,
         recorded_at=time.time(),
-        notes=tuple(_notes(compilations, recorder)),
+        notes=(*about.notes, *_notes(compilations, recorder)),
         regions=tuple(tables.finished_regions()),
         breaks=tuple(tables.finished_breaks()),
         recompiles=tuple(tables.recompiles),

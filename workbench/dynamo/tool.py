@@ -9,7 +9,7 @@ from typing import Any, Self, overload
 from workbench.dynamo.build import About, build_record
 from workbench.dynamo.recorder import listen, recorder, unlisten
 from workbench.dynamo.view import CompileView
-from workbench.dynamo.watching import compilations_of, watch
+from workbench.dynamo.watching import compilations_of, is_watched, watch
 from workbench.experiment import Experiment
 from workbench.records import CompileRecord
 from workbench.records.file import read_record_file
@@ -95,13 +95,21 @@ def compile_report(target: Any = None) -> CompileView:
     )
 
 
+_LATE = (
+    "Nobody listened before the first report was asked for, so what was compiled until then is not in "
+    "it; wb.Experiment listens from the start."
+)
+
+
 def _of_experiment(experiment: Experiment) -> CompileRecord:
+    late = experiment.step_count > 0 and not is_watched(experiment)
     about = About(
         title=experiment.name,
         model=type(experiment.model).__name__,
         experiment=experiment.id,
         device=str(experiment.device),
         switches=watch(experiment).switches,
+        notes=(_LATE,) if late else (),
     )
     return build_record(compilations_of(experiment), about, recorder())
 

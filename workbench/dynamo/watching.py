@@ -66,6 +66,11 @@ def watch(experiment: Experiment) -> Watch:
     return made
 
 
+def is_watched(experiment: Experiment) -> bool:
+    """Whether what it compiled so far was listened to."""
+    return experiment in _watches
+
+
 def compilations_of(experiment: Experiment) -> list[Compilation]:
     """What was compiled of its model since it was made, oldest first."""
     kept, own = recorder().compilations(watch(experiment).first), experiment.id
