@@ -96,8 +96,8 @@ def compile_report(target: Any = None) -> CompileView:
 
 
 _LATE = (
-    "Nobody listened before the first report was asked for, so what was compiled until then is not in "
-    "it; wb.Experiment listens from the start."
+    "Nobody listened before the first report was asked for, so what was compiled until then is not "
+    "in it; wb.Experiment listens from the start."
 )
 
 
