@@ -127,6 +127,6 @@ def test_modes_at_their_default_add_at_most_2_us_to_a_step() -> None:
     print(compare("The smallest step, processor time", "µs", smallest, baseline=PLAIN))
     print(versions("torch"))
     extra = median(differences(smallest[FP32], smallest[PLAIN]))
-    slowness = max(1.0, median(whole[PLAIN]) / ON_PLAIN_US)
+    slowness = max(1.0, min(whole[PLAIN]) / ON_PLAIN_US)  # the median has other people's work in it
     print(f"Modes: {extra:+.2f} µs a step, {extra / slowness:+.2f} on a {ON_PLAIN_US} µs step")
     assert extra <= TO_REACH_US * slowness
