@@ -4,17 +4,20 @@ from workbench.modes.base import Mode
 from workbench.modes.effects import StepTimings
 from workbench.modes.find import find_modes
 from workbench.modes.loop import Modes
+from workbench.modes.low_precision import LayerRow, low_precision_layers
 from workbench.modes.modeset import ModeSet
 from workbench.modes.registry import displayed_modes, mode_class, mode_classes, refresh
 from workbench.modes.states import mode_states
 
 __all__ = [
+    "LayerRow",
     "Mode",
     "ModeSet",
     "Modes",
     "StepTimings",
     "displayed_modes",
     "find_modes",
+    "low_precision_layers",
     "mode_class",
     "mode_classes",
     "mode_states",

@@ -25,6 +25,15 @@ export function reasonContent(
   return { title: heading, body, interactive };
 }
 
+/** What to know of a choice before it is made: what it was measured to cost, and what to use. */
+export function noteContent(title: string, choice: ModeChoice): PopoverContent {
+  const facts = h('dl', {}, h('dt', {}, 'Here'), h('dd', {}, oneLine(choice.why, 600)));
+  if (choice.remedy) {
+    facts.append(h('dt', {}, 'Instead'), h('dd', {}, oneLine(choice.remedy, 600)));
+  }
+  return { title: h('h4', {}, h('span', {}, oneLine(title))), body: [facts], interactive: false };
+}
+
 /** The choice of a mode that cannot run here and says most about it. */
 export function blockedChoice(mode: ModeState): ModeChoice | undefined {
   const blocked = mode.choices.filter((choice) => !choice.available);

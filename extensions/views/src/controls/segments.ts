@@ -3,7 +3,7 @@ import { h, setAttr, setClass, uniqueId } from '../dom';
 import { oneLine } from '../format';
 import { icon } from '../icons';
 import type { Popover } from './popover';
-import { reasonContent } from './reason';
+import { noteContent, reasonContent } from './reason';
 import { roving, setStop } from './roving';
 
 export interface ModeActions {
@@ -18,7 +18,7 @@ const SETTLE_MS = 3_000;
 /**
  * The choices of one mode as a radio group. Arrows move the focus, Space, Enter or a press applies:
  * a switch costs time, so moving must not. A choice this machine cannot run keeps its place in the
- * group, and says why.
+ * group, and says why; one that it can run says what there is to know before it is pressed.
  */
 export class Segments {
   readonly el: HTMLElement;
@@ -80,11 +80,14 @@ export class Segments {
     const attrs = { type: 'button', role: 'radio', 'data-value': choice.value };
     const button = h('button', attrs, choice.available ? null : icon('blocked'), label);
     button.addEventListener('click', () => this.press(choice, button));
-    if (choice.available) return button;
-    setAttr(button, 'aria-disabled', 'true');
+    if (choice.available && choice.why === '') return button;
+    if (!choice.available) setAttr(button, 'aria-disabled', 'true');
     setAttr(button, 'aria-describedby', uniqueId('why'));
     button.dataset['reason'] = '';
-    this.popover.attach(button, () => this.reason(mode, choice));
+    const note = `${mode.label} ${choice.value}`;
+    this.popover.attach(button, () =>
+      choice.available ? noteContent(note, choice) : this.reason(mode, choice),
+    );
     return button;
   }
 
