@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.integration.parallel.support import losses, made, moments, until
+from tests.integration.parallel.support import losses, made, moments, until, until_told
 from workbench.modes.parallel import Layout
 from workbench.parallel.away import Away
 
@@ -16,7 +15,6 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
-DEADLINE_S = 120.0
 
 
 @pytest.mark.parametrize("layout", ["ddp:1", "fsdp:1", "fsdp:1,keep", "fsdp:1,offload"])
@@ -26,13 +24,8 @@ def test_a_run_that_was_away_on_the_gpu_is_the_run_that_stayed(layout: str, tmp_
     training = home._training
     training.random.restore()
     away = Away.send(training, tmp_path / "away", Layout.parse(layout), until(25))
-    deadline = time.monotonic() + DEADLINE_S
-    heard = []
     try:
-        while not away.ended:
-            assert time.monotonic() < deadline, away.folder.log.read_text()[-3000:]
-            heard += away.news()
-            time.sleep(0.05)
+        until_told(away, "end", [])
         away.come_home(training)
     finally:
         away.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
+
+from tests.integration.cells import new_kernel, run
 
 MODEL = """import torch
 from torch import nn
@@ -41,23 +41,8 @@ print(json.dumps([line.cell, line.line, line.text, region.line, str(report), htm
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[BlockingKernelClient]:
-    manager, client = start_new_kernel()
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
-
-
-def run(client: BlockingKernelClient, code: str) -> str:
-    """Run a cell and give what it printed."""
-    printed: list[str] = []
-
-    def listen(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream" and message["content"]["name"] == "stdout":
-            printed.append(message["content"]["text"])
-
-    reply = client.execute_interactive(code, output_hook=listen, timeout=300)
-    assert reply["content"]["status"] == "ok", reply["content"]
-    return "".join(printed)
+    with new_kernel() as client:
+        yield client
 
 
 def test_a_break_is_at_its_cell_and_line(kernel: BlockingKernelClient) -> None:

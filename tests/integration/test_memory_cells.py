@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
+
+from tests.integration.cells import new_kernel, run
 
 MODEL = """import torch
 from torch import nn
@@ -46,23 +46,8 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[BlockingKernelClient]:
-    manager, client = start_new_kernel()
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
-
-
-def run(client: BlockingKernelClient, code: str) -> str:
-    """Run a cell and give what it printed."""
-    printed: list[str] = []
-
-    def listen(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream" and message["content"]["name"] == "stdout":
-            printed.append(message["content"]["text"])
-
-    reply = client.execute_interactive(code, timeout=120, output_hook=listen)
-    assert reply["content"]["status"] == "ok", reply["content"]
-    return "".join(printed)
+    with new_kernel() as client:
+        yield client
 
 
 def test_blocks_name_the_cell_and_the_line_that_allocated_them(kernel: BlockingKernelClient):

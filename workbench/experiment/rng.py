@@ -25,7 +25,7 @@ class TorchState:
 
     def save(self) -> None:
         """Remember the states as they are now."""
-        other = None if self._device.type == "cpu" else device_state(self._device)
+        other = None if self._device.type == "cpu" else _device_state(self._device)
         self._states = (self._cpu.get_state(), other)
 
     def moved(self) -> bool:
@@ -36,7 +36,7 @@ class TorchState:
         cpu, other = states
         if not torch.equal(self._cpu.get_state(), cpu):
             return True
-        return other is not None and not torch.equal(device_state(self._device), other)
+        return other is not None and not torch.equal(_device_state(self._device), other)
 
     def restore(self) -> None:
         """Bring back what `save` remembered, if anything."""
@@ -44,7 +44,7 @@ class TorchState:
             return
         self._cpu.set_state(self._states[0])
         if self._states[1] is not None:
-            set_device_state(self._device, self._states[1])
+            _set_device_state(self._device, self._states[1])
 
 
 class StepState(TorchState):
@@ -105,9 +105,17 @@ class RandomState(TorchState):
             random.setstate(self._python)
             np.random.set_state(self._numpy)
 
+    def state_dict(self) -> dict[str, Any]:
+        """What `save` remembered, to go on with elsewhere."""
+        return {"torch": self._states, "python": self._python, "numpy": self._numpy}
 
-def device_state(device: torch.device) -> Any:
-    """State of an accelerator's generator; None where it has none."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Remember a `state_dict`; `restore` brings it back."""
+        self._states = state["torch"]
+        self._python, self._numpy = state["python"], state["numpy"]
+
+
+def _device_state(device: torch.device) -> Any:
     module = getattr(torch, device.type, None)
     get = getattr(module, "get_rng_state", None)
     if get is None:
@@ -115,8 +123,7 @@ def device_state(device: torch.device) -> Any:
     return get() if device.type == "mps" else get(device)
 
 
-def set_device_state(device: torch.device, state: Any) -> None:
-    """Bring back a `device_state`."""
+def _set_device_state(device: torch.device, state: Any) -> None:
     module = getattr(torch, device.type)
     if device.type == "mps":
         module.set_rng_state(state)

@@ -52,7 +52,7 @@ def train_step(training: Training, batch: Any) -> StepResult:
     inputs, targets = split(batch)
     inputs = to_device(inputs, training.device)
     targets = to_device(targets, training.device)
-    logits, loss = forward(training, inputs, targets)
+    logits, loss = forward(training, training.model, inputs, targets)
     value = backward(training, loss)
     norm, applied = update(training)
     return StepResult(value, logits, targets, norm, applied=applied)
@@ -67,7 +67,7 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
     targets = to_device(targets, training.device)
     for probe in probes:
         probe.before_forward()
-    logits, loss = forward(training, inputs, targets)
+    logits, loss = forward(training, training.model, inputs, targets)
     for probe in probes:
         probe.after_forward(loss)
     value = backward(training, loss)
@@ -77,11 +77,13 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
     return StepResult(value, logits, targets, norm, applied=applied)
 
 
-def forward(training: Training, inputs: Any, targets: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits and loss, under the modes' contexts and nothing else."""
+def forward(
+    training: Training, model: torch.nn.Module, inputs: Any, targets: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits of ``model`` and loss, under the modes' contexts and nothing else."""
     clear_gradients(training.optimizer)
     with training.modeset.forward_context():
-        logits = logits_of(call(training.model, inputs))
+        logits = logits_of(call(model, inputs))
         if not training.checked:
             training.loss.check(logits, targets)
         loss = training.loss(logits, targets)

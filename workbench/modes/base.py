@@ -50,6 +50,22 @@ class Mode:
         """
         raise NotImplementedError(f"{cls.__name__} must list its choices")
 
+    @classmethod
+    def check(cls, value: str) -> None:
+        """Refuse what is no value of this mode, whatever machine and model.
+
+        Raises:
+            ValueError: the valid ones are listed.
+        """
+        if value not in cls.values and not (value and cls.more_values):
+            valid = ", ".join(filter(None, [*cls.values, cls.more_values]))
+            raise ValueError(f"unknown value {value!r} for {cls.name}; valid values are: {valid}")
+
+    @property
+    def offered_as(self) -> str:
+        """The value in `choices` that says whether this machine can run it."""
+        return self.value
+
     def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:  # noqa: ARG002 - as below
         """`choices`, and those that only ``model`` has."""
         return self.choices(self.device)

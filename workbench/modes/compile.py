@@ -74,6 +74,16 @@ class Compile(Mode):
         )
         return ModeChoice(value="off"), *refused
 
+    @classmethod
+    def check(cls, value: str) -> None:
+        """Refuse what `CompileOptions` cannot read."""
+        CompileOptions.parse(value)
+
+    @property
+    def offered_as(self) -> str:
+        """Options need nothing more than the regions that they are for."""
+        return self.options.regions
+
     def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:  # noqa: ARG002 - any model
         """`choices`, and the value itself where it has options, with what they do here."""
         offered = self.choices(self.device)

@@ -17,7 +17,6 @@ from torch import nn
 from workbench.modes.base import Mode
 from workbench.modes.checkpointing import Checkpoint
 from workbench.modes.compile import Compile
-from workbench.modes.compile_options import CompileOptions
 from workbench.modes.registry import displayed_modes, mode_class, mode_classes
 from workbench.modes.tenancy import attaching, detached
 
@@ -100,7 +99,7 @@ class ModeSet:
         Raises:
             ValueError: unknown mode or value; the message lists the valid ones.
         """
-        _check(mode_class(name), value)
+        mode_class(name).check(value)
         values = {mode.name: mode.value for mode in self}
         return ModeSet({**values, name: value}, self.device)
 
@@ -173,17 +172,8 @@ def _read(token: str) -> tuple[str, str]:
     value = value if cls.more_values else value.lower()  # a path has upper and lower case
     if not colon:
         return name, next(value for value in cls.values if value != cls.default)
-    _check(cls, value)
+    cls.check(value)
     return name, value
-
-
-def _check(cls: type[Mode], value: str) -> None:
-    if issubclass(cls, Compile):
-        CompileOptions.parse(value)
-        return
-    if value not in cls.values and not (value and cls.more_values):
-        valid = ", ".join(filter(None, [*cls.values, cls.more_values]))
-        raise ValueError(f"unknown value {value!r} for {cls.name}; valid values are: {valid}")
 
 
 def _valid() -> str:
@@ -208,8 +198,8 @@ def _token(mode: Mode, value: str) -> str:
 
 
 def _refusal(mode: Mode) -> str:
-    value = mode.options.regions if isinstance(mode, Compile) else mode.value
-    choice = next((c for c in type(mode).choices(mode.device) if c.value == value), None)
+    choices = type(mode).choices(mode.device)
+    choice = next((c for c in choices if c.value == mode.offered_as), None)
     if choice is None and mode.more_values:
         return ""  # what it depends on is the model (`Mode.refusal`)
     if choice is None:

@@ -38,9 +38,8 @@ class WorkersError(RuntimeError):
 class Away:
     """One stretch of a training in worker processes."""
 
-    def __init__(self, folder: Folder, workers: Workers, world_size: int) -> None:
+    def __init__(self, folder: Folder, workers: Workers) -> None:
         self.folder = folder
-        self._world_size = world_size
         self._workers = workers
         self._control = Writer(folder.control)
         self._events = Follower(folder.events)
@@ -66,7 +65,7 @@ class Away:
         pack(training, folder.payload)
         save(training, folder.start)
         folder.write_job(Job(str(layout), plan.until_step, plan.until_epoch))
-        return cls(folder, Workers(folder, layout.world_size), layout.world_size)
+        return cls(folder, Workers(folder, layout.world_size))
 
     @property
     def pid(self) -> int:
@@ -122,7 +121,7 @@ class Away:
             _, rank, fault = min(own)
             text = f"rank {rank}: {fault['type']}: {fault['message']}"
             return WorkersError(text, fault["traceback"], latest)
-        silent = sorted(set(range(self._world_size)) - faults.keys())
+        silent = sorted(set(range(self._workers.world_size)) - faults.keys())
         who = "rank " + " and ".join(map(str, silent)) if silent else "the launcher"
         return WorkersError(
             f"{who} was ended from outside (status {status}): killed by hand, or by the system "

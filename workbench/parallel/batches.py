@@ -25,14 +25,12 @@ class Part(NamedTuple):
     """As the source makes them; one sample of the batch where none is this rank's."""
     num_samples: int
     """Of this rank; 0 where ``batch`` is a stand-in."""
-    of: int
-    """Samples of the whole batch."""
 
 
 class _Rows(NamedTuple):
     rows: list[int]
     mine: int
-    whole: int
+    """How many of them are this rank's; 0 for a stand-in."""
 
 
 class RankSource(DataSource):
@@ -66,8 +64,7 @@ class RankSource(DataSource):
             return self._of_loader(self._whole, epoch, list(parts))
         arrays = self._whole
         return (
-            Part((arrays.inputs[part.rows], arrays.targets[part.rows]), part.mine, part.whole)
-            for part in parts
+            Part((arrays.inputs[part.rows], arrays.targets[part.rows]), part.mine) for part in parts
         )
 
     def steps_after(self, skip: int) -> int:
@@ -87,7 +84,7 @@ class RankSource(DataSource):
             if self._drops_last and len(rows) < self._size:
                 return
             mine = rows[slice(*self._bounds(len(rows)))]
-            yield _Rows(mine or rows[:1], len(mine), len(rows))
+            yield _Rows(mine or rows[:1], len(mine))
 
     @property
     def _drops_last(self) -> bool:
@@ -113,4 +110,4 @@ class RankSource(DataSource):
             **settings,
         )
         for part, batch in zip(parts, loader, strict=True):
-            yield Part(batch, part.mine, part.whole)
+            yield Part(batch, part.mine)

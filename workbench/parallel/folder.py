@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+REST = "rest.pt"
+"""In a checkpoint, what is no tensor of the model or the optimizer. It is written last, so its
+presence says that the checkpoint is whole."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -59,7 +63,7 @@ class Folder:
     def latest(self) -> Path | None:
         """The newest whole checkpoint, of the workers or of the start; None where there is none."""
         for found in (self.last, self.start):
-            if (found / "rest.pt").is_file():
+            if (found / REST).is_file():
                 return found
         return None
 

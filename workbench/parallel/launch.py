@@ -29,6 +29,7 @@ class Workers:
     def __init__(
         self, folder: Folder, world_size: int, module: str = "workbench.parallel.worker"
     ) -> None:
+        self.world_size = world_size
         command = [
             sys.executable, "-m", "torch.distributed.run", "--standalone",
             "--nproc-per-node", str(world_size), "-m", module, str(folder.path),
@@ -42,7 +43,6 @@ class Workers:
                 env=_environment(world_size),
                 start_new_session=True,
             )
-        (folder.path / "pid").write_text(str(self._process.pid), encoding="ascii")
 
     @property
     def pid(self) -> int:

@@ -26,6 +26,7 @@ from torch import nn
 
 from workbench.experiment.training import Training
 from workbench.modes import ModeSet
+from workbench.modes.probes import first_line
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
@@ -182,10 +183,10 @@ def _explained(parts: dict[str, Any], left_out: dict[int, int], error: Exception
             where, value = found
             return (
                 f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which cannot "
-                f"go to another process ({_first_line(error)}). Make it where it is used, or leave "
+                f"go to another process ({first_line(error)}). Make it where it is used, or leave "
                 "it out with __getstate__"
             )
-    return f"this training cannot go to another process: {_first_line(error)}"
+    return f"this training cannot go to another process: {first_line(error)}"
 
 
 def _culprit(
@@ -227,7 +228,3 @@ def _can(value: Any, left_out: dict[int, int]) -> bool:
     except Exception:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
         return False
     return True
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

@@ -12,7 +12,6 @@ every parameter; here a parameter that no step has reached yet has none, before 
 
 from __future__ import annotations
 
-import random
 import shutil
 import warnings
 from collections.abc import Generator, Iterator
@@ -20,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -28,14 +26,11 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from workbench.experiment.rng import device_state, set_device_state
 from workbench.modes.parallel import reshard
+from workbench.parallel.folder import REST
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
-
-REST = "rest.pt"
-"""What is no tensor of the model or the optimizer; its presence says that the folder is whole."""
 
 
 def save(training: Training, folder: Path) -> None:
@@ -81,11 +76,6 @@ def load(training: Training, folder: Path) -> None:
         state_dict_loader.load(tensors, checkpoint_id=folder, no_dist=not dist.is_initialized())
     _take_moments(training, moments, rest["moments"])
     _take_rest(training, rest)
-
-
-def whole(folder: Path) -> bool:
-    """Whether ``folder`` holds a checkpoint that was finished."""
-    return (folder / REST).is_file()
 
 
 def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -153,18 +143,14 @@ def _rest(training: Training) -> dict[str, Any]:
     scheduler: Any = training.schedule.scheduler
     cursor = training.cursor
     groups: list[dict[str, Any]] = training.optimizer.param_groups
+    training.random.save()
     return {
         "groups": [{key: group[key] for key in group if key != "params"} for group in groups],
         "scheduler": scheduler.state_dict() if hasattr(scheduler, "state_dict") else None,
         "modes": training.modeset.state_dict(),
         "step": training.step_count,
         "position": cursor.position(),
-        "random": {
-            "torch": torch.get_rng_state(),
-            "device": None if training.device.type == "cpu" else device_state(training.device),
-            "python": random.getstate(),
-            "numpy": np.random.get_state(),
-        },
+        "random": training.random.state_dict(),
         "training": training.model.training,
     }
 
@@ -177,11 +163,8 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.modeset.load_state_dict(rest["modes"])
     training.step_count = rest["step"]
     training.cursor.go_to(rest["position"])
-    torch.set_rng_state(rest["random"]["torch"])
-    if rest["random"]["device"] is not None:
-        set_device_state(training.device, rest["random"]["device"])
-    random.setstate(rest["random"]["python"])
-    np.random.set_state(rest["random"]["numpy"])
+    training.random.load_state_dict(rest["random"])
+    training.random.restore()
     training.model.train(rest["training"])
 
 

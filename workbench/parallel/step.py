@@ -19,9 +19,9 @@ from torch.distributed.tensor import DTensor
 
 from workbench.experiment.data import batch_size_of, split, to_device
 from workbench.experiment.guard import Guard, NonFiniteError
-from workbench.experiment.losses import check_loss, counted, logits_of
+from workbench.experiment.losses import counted
 from workbench.experiment.measures import count_right
-from workbench.experiment.step import call, clear_gradients
+from workbench.experiment.step import forward
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
@@ -57,15 +57,7 @@ def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> S
     """
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
-    clear_gradients(training.optimizer)
-    with training.modeset.forward_context():
-        logits = logits_of(call(called, inputs))
-        if not training.checked:
-            training.loss.check(logits, targets)
-        loss = training.loss(logits, targets)
-    if not training.checked:
-        check_loss(loss)
-        training.checked = True
+    logits, loss = forward(training, called, inputs, targets)
     weight = averaged_over(training.loss, inputs, targets) if part.num_samples else 0.0
     own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
     sums = _summed([*own, float(obey) if dist.get_rank() == 0 else 0.0], training.device)

@@ -24,7 +24,7 @@ from workbench.parallel.folder import Folder
 from workbench.parallel.payload import unpack
 from workbench.parallel.rank import Rank
 
-PATIENCE = timedelta(minutes=5)
+_PATIENCE = timedelta(minutes=5)
 """How long a rank waits for the others in a collective: compiling takes a minute or two."""
 _LOOK_S = 1.0
 _ORPHANED = 75
@@ -53,7 +53,7 @@ def join() -> None:
     if torch.cuda.is_available() and torch.cuda.device_count() > _local_rank():
         torch.cuda.set_device(_local_rank())  # before anything is allocated on the first one
         backend = "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=PATIENCE)
+    dist.init_process_group(backend, timeout=_PATIENCE)
 
 
 def train(folder: Folder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from torch.utils.data import Dataset
 from workbench.experiment import Experiment, Run
 from workbench.experiment.plan import Plan
 from workbench.modes.parallel import Layout
+from workbench.parallel.away import Away
 from workbench.parallel.folder import Folder, Job
 from workbench.parallel.payload import pack
 from workbench.parallel.state import save
+from workbench.parallel.stream import Message
 
+DEADLINE_S = 120.0
 SAMPLES, CLASSES = 203, 5  # 203 in batches of 16: the last one has 11, which two ranks cannot halve
 
 
@@ -130,3 +134,27 @@ def moments(experiment: Experiment) -> dict[tuple[str, str], Any]:
     names = {parameter: name for name, parameter in experiment.model.named_parameters()}
     state = experiment.optimizer.state
     return {(names[p], key): value for p, kept in state.items() for key, value in kept.items()}
+
+
+def wait_for(found: Callable[[], object], what: str) -> None:
+    """Ask again and again until there is something; workers tell it in files."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not found():
+        assert time.monotonic() < deadline, f"{what} within {DEADLINE_S} s"
+        time.sleep(0.02)
+
+
+def until_told(away: Away, kind: str, heard: list[Message]) -> Message:
+    """Listen until the workers tell something of this kind; all that is told is added."""
+    found: list[Message] = []
+
+    def listen() -> bool:
+        for message in away.news():
+            heard.append(message)
+            if message["type"] == kind:
+                found.append(message)
+                break
+        return bool(found)
+
+    wait_for(listen, f"{kind!r} of the workers that write to {away.folder.log}")
+    return found[0]

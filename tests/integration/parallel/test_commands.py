@@ -9,26 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.integration.parallel.support import losses, made, until
+from tests.integration.parallel.support import losses, made, until, until_told
 from workbench.modes.parallel import Layout
 from workbench.parallel.away import Away
 from workbench.parallel.stream import Message
-
-DEADLINE_S = 120.0
-
-
-def until_told(away: Away, kind: str, heard: list[Message]) -> Message:
-    """Listen until the workers tell something of this kind."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        for message in away.news():
-            heard.append(message)
-            if message["type"] == kind:
-                return message
-        time.sleep(0.01)
-    raise AssertionError(
-        f"no {kind!r} within {DEADLINE_S} s: {away.folder.log.read_text()[-3000:]}"
-    )
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,15 +15,15 @@ import pytest
 import torch
 from torch import nn
 
-from tests.integration.parallel.support import Net, made, until
+from tests.integration.parallel.support import Net, made, until, until_told, wait_for
 from workbench.experiment import Experiment
 from workbench.modes.parallel import Layout
 from workbench.parallel.away import Away, WorkersError
 from workbench.parallel.folder import Folder
 from workbench.parallel.payload import PackingError
 from workbench.parallel.state import load
+from workbench.parallel.stream import Message
 
-DEADLINE_S = 120.0
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -60,13 +59,6 @@ def sent(tmp_path: Path, model: Callable[[], nn.Module] = Net) -> tuple[Experime
     away = Away.send(training, tmp_path / "parallel", Layout.parse("ddp:2"), until(10_000_000))
     training.end()
     return experiment, away
-
-
-def wait_for(found: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not found():
-        assert time.monotonic() < deadline, f"{what} within {DEADLINE_S} s"
-        time.sleep(0.05)
 
 
 def ranks_of(folder: Folder) -> list[psutil.Process]:
@@ -106,11 +98,9 @@ def test_a_loss_that_is_not_finite_on_one_rank_ends_all_with_the_last_good_state
     tmp_path: Path,
 ) -> None:
     experiment, away = sent(tmp_path, NotFinite)
-    heard = []
+    heard: list[Message] = []
     try:
-        while not away.ended:
-            heard += away.news()
-            time.sleep(0.02)
+        until_told(away, "end", heard)
         away.come_home(experiment._training)
     finally:
         away.close()

@@ -71,7 +71,7 @@ def test_eager_code_says_that_nothing_was_compiled_and_how_to(clean: nn.Module) 
 
 def test_what_is_no_target_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="compile_report\\(\\) got int; it takes an Experiment"):
-        compile_report(3)  # type: ignore[call-overload]
+        compile_report(3)
     with pytest.raises(FileNotFoundError, match="to read a compile report from"):
         compile_report(tmp_path / "none.safetensors")
     other = tmp_path / "other.safetensors"
