@@ -17,6 +17,8 @@ import pytest
 os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "inductor")
 )
+# a cold cache would have Inductor start a pool of threads, which outlives the test that filled it
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 _GRACE_S = 20.0
 """A first confusion matrix waits for matplotlib to be imported, on a machine that is busy."""

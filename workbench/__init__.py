@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from workbench.modes import Modes
     from workbench.panel import open_record as open  # noqa: A004 - the public verb is wb.open
     from workbench.panel import tensorboard
+    from workbench.parallel.attach import attach
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ __all__ = [
     "Experiment",
     "Modes",
     "Run",
+    "attach",
     "compile_report",
     "graph",
     "memory",
@@ -37,6 +39,7 @@ _HOMES = {
     "Experiment": ("workbench.panel.assembly", "Experiment"),
     "Modes": ("workbench.modes", "Modes"),
     "Run": ("workbench.experiment", "Run"),
+    "attach": ("workbench.panel.assembly", "attach"),
     "compile_report": ("workbench.dynamo", "compile_report"),
     "graph": ("workbench.graph", "graph"),
     "memory": ("workbench.memory", "memory"),

@@ -15,6 +15,7 @@ PUBLIC = [
     "Experiment",
     "Modes",
     "Run",
+    "attach",
     "compile_report",
     "graph",
     "memory",

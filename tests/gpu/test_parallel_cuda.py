@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.integration.parallel.support import losses, made, moments, until, until_told
-from workbench.modes.parallel import Layout
+from workbench.modes.layout import Layout
 from workbench.parallel.away import Away
 
 pytestmark = [

@@ -44,6 +44,8 @@ class CheckpointWriter:
     """Writes the newest snapshot; one thread, alive only while it writes."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        """The run directory."""
         self.path = folder / "checkpoints" / "last.pt"
         self.problem = ""
         self._thread: threading.Thread | None = None

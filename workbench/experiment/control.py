@@ -23,6 +23,7 @@ from workbench.experiment.tried import Tried
 from workbench.experiment.views import Delegates
 
 if TYPE_CHECKING:
+    from workbench.experiment.elsewhere import Stretch
     from workbench.experiment.runfile import RunFile
     from workbench.records import Remedy
 
@@ -81,7 +82,7 @@ class Control(Delegates):
         self._refuse_if_closed()
         self._end_trials()
         if self._runner.active:
-            self._runner.submit(self._go_on)
+            self._runner.submit(self._go_on, light=True)
             return Run(self)
         if self.status not in ("paused", "exception", "nan"):
             raise RuntimeError(f"{self.name} is {self.status}, not paused; start it with run()")
@@ -108,7 +109,7 @@ class Control(Delegates):
         if self._runner.active:
             if self._runner.plan.halt_at is None:
                 raise RuntimeError(f"{self.name} is training; pause it before single steps")
-            self._runner.submit(lambda: self._step_on(steps))
+            self._runner.submit(lambda: self._step_on(steps), light=True)
             return Run(self)
         if self.status in ("idle", "finished", "stopped"):
             self._runner.plan = self._new_plan(None)
@@ -237,6 +238,19 @@ class Control(Delegates):
             self._runner.rehearse(self._context.copy())
         else:
             self.step(1)
+
+    def follow_workers(self, stretch: Stretch, plan: Plan, *, and_pause: bool) -> None:
+        """Follow steps that are being computed elsewhere already.
+
+        Args:
+            stretch: what computes them.
+            plan: where the run ends.
+            and_pause: whether the run is to stay where it is found, once it is home.
+        """
+        self._runner.plan, self._runner.given = plan, stretch
+        self._start()
+        if and_pause:
+            self.pause()
 
     # -- inside -----------------------------------------------------------------------------
 

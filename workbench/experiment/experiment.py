@@ -114,9 +114,7 @@ class Experiment(Control):
         loss_of_batch = Loss(loss)
         loss_of_batch.to(place)
         made = make_optimizer(optimizer, move(model, place), lr=lr)
-        self.id = uuid.uuid4().hex[:8]
-        self.created_at = time.time()
-        self._epochs = whole(epochs, "epochs")
+        self._introduce(whole(epochs, "epochs"))
         self._training = Training(
             name=name or type(model).__name__,
             model=model,
@@ -133,6 +131,21 @@ class Experiment(Control):
         )
         self._open_folder(runs)
         self._settle()
+
+    @classmethod
+    def around(cls, training: Training, path: Path) -> Experiment:
+        """An experiment of a training that was made before, in the run directory it has."""
+        self = cls.__new__(cls)
+        self._introduce(epochs=1)
+        self._training = training
+        self._folder = RunFolder.existing(path)
+        self._settle()
+        return self
+
+    def _introduce(self, epochs: int) -> None:
+        self.id = uuid.uuid4().hex[:8]
+        self.created_at = time.time()
+        self._epochs = epochs
 
     def _open_folder(self, runs: str | Path) -> None:
         training = self._training

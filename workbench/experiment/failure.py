@@ -25,9 +25,64 @@ _AROUND = 2
 
 class _Frame(NamedTuple):
     frame: Any
+    """None for one of another process."""
     lineno: int
     name: str
     filename: str
+
+
+class Fault(NamedTuple):
+    """An exception of another process, in plain data: what a `Failure` is made of."""
+
+    type: str
+    message: str
+    frames: list[tuple[int, str, str]]
+    """(line, function, file), outermost first."""
+    values: list[tuple[str, str]]
+    """Names on the failing line and what they were."""
+    traceback: str
+    where: str
+    """Who raised it: ``rank 1``."""
+
+
+def fault_of(error: BaseException, where: str) -> Fault:
+    """``error`` as another process is told of it."""
+    frames = _own_left_out(error)
+    mine = [frame for frame in frames if is_user_file(frame.filename)]
+    values = _values(mine[-1] if mine else None)
+    return Fault(
+        type=type(error).__name__,
+        message=str(error),
+        frames=[(frame.lineno, frame.name, frame.filename) for frame in frames],
+        values=[(fact.label, fact.value) for fact in values],
+        traceback=_text(error),
+        where=where,
+    )
+
+
+def failure_elsewhere(fault: Fault | None, message: str, *, step: int) -> Failure:
+    """The record of what ended the steps that other processes computed.
+
+    Args:
+        fault: what was raised there; None where a process was ended from outside.
+        message: what happened, in a sentence or two.
+        step: the next step of the training as it came home, counting from 1.
+    """
+    state = f"Weights and optimizer are those of step {step - 1:,}, the last state that was kept."
+    if fault is None:
+        return Failure(
+            kind="exception", title="A worker died", subtitle=state, message=message, step=step
+        )
+    frames = [_Frame(None, *frame) for frame in fault.frames]
+    return _failure(
+        frames,
+        fault.type,
+        message=fault.message or fault.type,
+        subtitle=f"It was raised on {fault.where}. {state}",
+        values=tuple(Fact(label=label, value=value) for label, value in fault.values),
+        traceback=fault.traceback,
+        step=step,
+    )
 
 
 def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
@@ -38,21 +93,43 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
         step: the step that was not applied.
         what: what was going on outside a step (``while validating``), or ``""``.
     """
-    frames = [frame for frame in _frames(error.__traceback__) if not is_own_file(frame.filename)]
+    frames = _own_left_out(error)
+    mine = [frame for frame in frames if is_user_file(frame.filename)]
+    name = type(error).__name__
+    return _failure(
+        frames,
+        name,
+        message=str(error) or name,
+        subtitle=_state(step, what),
+        values=_values(mine[-1] if mine else None),
+        traceback=_text(error),
+        step=step,
+    )
+
+
+def _failure(
+    frames: list[_Frame],
+    name: str,
+    *,
+    message: str,
+    subtitle: str,
+    values: tuple[Fact, ...],
+    traceback: str,
+    step: int,
+) -> Failure:
     mine = [frame for frame in frames if is_user_file(frame.filename)]
     focus = mine[-1] if mine else None
-    name = type(error).__name__
     source = source_line(focus.filename, focus.lineno, focus.name) if focus else None
     return Failure(
         kind="exception",
         title=f"{_place(source)}{name}",
-        subtitle=_state(step, what),
-        message=str(error) or name,
+        subtitle=subtitle,
+        message=message,
         source=source,
         scope=_scope(focus),
         code=_code(focus),
-        values=_values(focus),
-        traceback=_text(error),
+        values=values,
+        traceback=traceback,
         num_frames=len(frames),
         num_user_frames=len(mine),
         step=step,
@@ -81,6 +158,10 @@ def without_own_frames(error: BaseException) -> BaseException:
         if not is_own_file(one.tb_frame.f_code.co_filename):
             kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return error.with_traceback(kept)
+
+
+def _own_left_out(error: BaseException) -> list[_Frame]:
+    return [frame for frame in _frames(error.__traceback__) if not is_own_file(frame.filename)]
 
 
 def _frames(tb: TracebackType | None) -> list[_Frame]:

@@ -84,13 +84,18 @@ class Measures:
             self._next = now + 1 / PER_SECOND
             self._log_details(training, result, now)
 
+    def count(self, num_samples: int) -> None:
+        """A step has gone through that `log` is not told of: for the throughput."""
+        self._steps += 1
+        self._samples += num_samples
+
     def num_samples(self, result: StepResult) -> int:
         """Samples in the step's batch."""
         return len(result.logits) if result.logits.ndim else 1
 
     def _log_details(self, training: Training, result: StepResult, now: float) -> None:
         step = training.step_count
-        self._measure_speed(now)
+        self.measure_speed(now)
         if self.samples_per_s is not None:
             self._scalars.add("train/samples_per_s", step, self.samples_per_s)
         accuracy = accuracy_of(result.logits.detach(), result.targets, training.loss.ignore_index)
@@ -122,7 +127,8 @@ class Measures:
     def _measure_gradients(self, training: Training, step: int) -> torch.Tensor | None:
         return self.flow.take(training.model, training.parameters, step)
 
-    def _measure_speed(self, now: float) -> None:
+    def measure_speed(self, now: float) -> None:
+        """Take the steps since the last time into the throughput; ``now`` is clock time."""
         if self._at is not None and now > self._at:
             seconds = now - self._at
             weight = min(1.0, seconds / _MEMORY_S)

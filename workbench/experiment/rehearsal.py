@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from workbench.records import Record
 
 NOT_APPLIED = (
-    "The run was over: this is the step that would come next, computed for the capture and not "
-    "applied."
+    "This is the step that would come next: it was computed for the capture, in this process, and "
+    "not applied."
 )
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 SCHEMA = "workbench.run/1"
 _ATTEMPTS = 10_000
@@ -35,6 +35,25 @@ class RunFolder:
             # should the disk recover, the folder of an earlier run must not be written over
             self.path = next(p for p in _candidates(root, slug(name)) if not os.path.lexists(p))
             self.problem = _sentence(root, error)
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        """The directory of a run that was begun before."""
+        self = cls.__new__(cls)
+        self.path, self.problem, self._writing = path, "", threading.Lock()
+        return self
+
+    def read(self) -> dict[str, Any]:
+        """What ``run.json`` says.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is none that this version wrote.
+        """
+        facts = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+        if not isinstance(facts, dict) or "process" not in facts:
+            raise ValueError(f"{self.path / 'run.json'} describes no run")
+        return cast("dict[str, Any]", facts)
 
     def write(self, facts: Mapping[str, Any]) -> bool:
         """Replace ``run.json`` in one piece; False, and `problem` says why, if it could not be."""

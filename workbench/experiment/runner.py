@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from workbench.experiment import elsewhere
+from workbench.experiment.elsewhere import ElsewhereError, Stretch
 from workbench.experiment.events import RunStarted
 from workbench.experiment.failure import failure_of
 from workbench.experiment.guard import NonFiniteError
@@ -47,6 +49,8 @@ class Runner(Worker):
         self.plan = Plan()
         self.error: BaseException | None = None
         """The exception of a run somebody waits for; its traceback holds tensors."""
+        self.given: Stretch | None = None
+        """Steps that are being computed elsewhere already: they are followed, not begun."""
         self._checkpoints = checkpoints
         self._keep_error = False
         self._cut = False
@@ -128,6 +132,10 @@ class Runner(Worker):
 
     def _do_steps(self) -> Status:
         training, plan = self.training, self.plan
+        if self.given is not None:
+            self._do_steps_elsewhere()
+            if plan.reached(training):
+                return "finished"
         while True:
             if self._commands:
                 self._carry_out()
@@ -138,9 +146,39 @@ class Runner(Worker):
             if plan.halt_at is not None and training.step_count >= plan.halt_at:
                 return "paused"
             epoch = training.cursor.epoch
-            training.advance()
+            if training.modeset.elsewhere:
+                self._do_steps_elsewhere()
+            else:
+                training.advance()
             if training.cursor.epoch != epoch:
                 self._checkpoints.offer(training)
+
+    def _do_steps_elsewhere(self) -> None:
+        """Have steps computed by others until the plan is fulfilled or the training is wanted."""
+        if self.training.probes:
+            self._capture_at_home()
+        stretch, self.given = self.given, None
+        if stretch is None:
+            folder = self._checkpoints.folder / "parallel"
+            stretch = elsewhere.send(self.training, self.plan, folder)
+        elsewhere.follow(stretch, self.plan, self._is_wanted)
+
+    def _is_wanted(self) -> bool:
+        """Carry out what needs no training; whether there is something that does."""
+        return not self._carry_out_light() or bool(self._halt)
+
+    def _capture_at_home(self) -> None:
+        """A capture is of one process; its fault ends no run that it is not a part of."""
+        training = self.training
+        try:
+            elsewhere.capture_at_home(training)
+        except Exception as error:
+            log.exception("the step for a capture failed")
+            first = str(error).partition("\n")[0]
+            training.board.notes.append(
+                f"the step for a capture raised {type(error).__name__}: {first}"
+            )
+            training.drop_probes()
 
     def _failed(self, error: BaseException) -> None:
         """Turn what was raised into the experiment's failure; the run has ended."""
@@ -156,6 +194,8 @@ class Runner(Worker):
             status = "exception"
             failure = self._described(error)
             text = f"step {step:,}: {type(error).__name__}; run stopped, nothing lost"
+            if isinstance(error, ElsewhereError):
+                text = f"workers ended; back at step {step - 1:,}, the last state that was kept"
         if isinstance(error, torch.OutOfMemoryError):
             failure = survive(training, error, failure)
             text = _OUT_OF_MEMORY.format(step=step)
@@ -206,6 +246,8 @@ class Runner(Worker):
         try:
             if isinstance(error, NonFiniteError):
                 return nan_failure(training, error)
+            if isinstance(error, ElsewhereError):
+                return error.failure(step)
             return failure_of(error, step=step, what=_doing(training))
         except Exception:
             log.exception("the failure of step %d could not be looked into", step)

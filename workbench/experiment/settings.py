@@ -139,7 +139,7 @@ class Settings:
     def learning_rate(self, value: float) -> None:
         self._refuse_if_closed()
         rate = positive(value, "learning_rate")
-        self._submit(lambda: set_learning_rate(self._training, rate))
+        self._submit(lambda: set_learning_rate(self._training, rate), light=True)
 
     @property
     def epochs(self) -> int:
@@ -152,13 +152,15 @@ class Settings:
         change = whole(value, "epochs") - self._epochs
         self._epochs += change
         if self._training.board.status not in ("idle", "finished", "stopped"):
-            self._submit(lambda: self._runner.plan.lengthen(change, self._training.cursor.epoch))
+            self._submit(
+                lambda: self._runner.plan.lengthen(change, self._training.cursor.epoch), light=True
+            )
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _submit(self, command: Callable[[], object]) -> None:
+    def _submit(self, command: Callable[[], object], *, light: bool = False) -> None:
         self._refuse_if_closed()
-        self._runner.submit(command)
+        self._runner.submit(command, light=light)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

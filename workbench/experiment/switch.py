@@ -59,7 +59,7 @@ def describe_switch(before: ModeSet, after: ModeSet) -> str:
 
 
 def _words(mode: Mode) -> str:
-    return mode.value if mode.name == "precision" else f"{mode.name} {mode.value}"
+    return mode.value if mode.bare else f"{mode.name} {mode.value}"
 
 
 def _report(training: Training, leaving: ModeSet, seconds: float) -> None:

@@ -42,6 +42,15 @@ class _Long(NamedTuple):
         self.work()
 
 
+class _Light(NamedTuple):
+    """A command that can be carried out while a step is computed elsewhere."""
+
+    work: Callable[[], object]
+
+    def __call__(self) -> None:
+        self.work()
+
+
 class Worker:
     """Does one piece of work at a time, and carries out commands between two.
 
@@ -77,11 +86,17 @@ class Worker:
         """Whether something is computed that is no step of a run: a capture, trials, `attend`."""
         return self._active and self._aside
 
-    def submit(self, command: Callable[[], object]) -> None:
-        """Carry out ``command``, which is short, at the next step boundary; else at once."""
+    def submit(self, command: Callable[[], object], *, light: bool = False) -> None:
+        """Carry out ``command``, which is short, at the next step boundary; else at once.
+
+        Args:
+            command: what is to be done.
+            light: whether it touches neither model nor data: then the training need not come home
+                for it from where its steps are computed.
+        """
         with self._gate:
             if self._active:
-                self._commands.append(command)
+                self._commands.append(_Light(command) if light else command)
             else:
                 command()
 
@@ -182,6 +197,12 @@ class Worker:
         """Between two steps: what was asked for."""
         while self._commands:
             self._commands.popleft()()
+
+    def _carry_out_light(self) -> bool:
+        """Carry out what can be before the training is home; whether nothing else waits."""
+        while self._commands and isinstance(self._commands[0], _Light):
+            self._commands.popleft()()
+        return not self._commands
 
     def _finish(self, tell: Callable[[], None] | None = None) -> None:
         """The work is over: ``tell`` it, then carry out what came too late for a step."""

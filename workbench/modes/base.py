@@ -30,6 +30,8 @@ class Mode:
     values: ClassVar[tuple[str, ...]] = ()
     more_values: ClassVar[str] = ""
     """What else may be a value, in words, where that depends on the model."""
+    bare: ClassVar[bool] = False
+    """Whether its values are tokens of a mode string: ``bf16``, not ``precision:bf16``."""
     order: ClassVar[int] = 0
     """Order of application to the model, ascending."""
     unguarded: ClassVar[bool] = False
@@ -49,6 +51,11 @@ class Mode:
         Probed once per process and device; ``refresh()`` on the registry forgets the answers.
         """
         raise NotImplementedError(f"{cls.__name__} must list its choices")
+
+    @classmethod
+    def reads(cls, token: str) -> bool:
+        """Whether a token of a mode string is a value of this mode; asked of `bare` ones."""
+        return token in cls.values
 
     @classmethod
     def check(cls, value: str) -> None:

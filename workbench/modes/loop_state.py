@@ -28,7 +28,7 @@ class Loop:
     """The state of one `workbench.Modes`; it holds no model, no optimizer and no loss."""
 
     def __init__(self, text: Any) -> None:
-        self.modeset = read_modes(text, torch.device("cpu"))
+        self.modeset = _read(text, torch.device("cpu"))
         self.stage = EMPTY
         self.open: list[AbstractContextManager[Any] | None] = []
         """The contexts of the forward blocks that are open, the outermost first."""
@@ -80,7 +80,7 @@ class Loop:
         """Go on under the modes of ``text``; a scaler's scale is carried."""
         self.refuse_inside("set")
         models = self.models()
-        modeset = read_modes(text, self.modeset.device)
+        modeset = _read(text, self.modeset.device)
         for model in models:
             check_modes(modeset, model)
         if modeset == self.modeset:
@@ -201,3 +201,20 @@ def _moved(modeset: ModeSet, device: torch.device) -> ModeSet:
     moved = ModeSet.parse(str(modeset), device)
     moved.load_state_dict(modeset.state_dict())
     return moved
+
+
+def _read(text: Any, device: torch.device) -> ModeSet:
+    """The modes of ``text``, which a loop in this process can have.
+
+    Raises:
+        TypeError, ValueError: as `read_modes`; or ranks are asked for.
+    """
+    modeset = read_modes(text, device)
+    if modeset.elsewhere:
+        layout = modeset["parallel"].value
+        raise ValueError(
+            f"{layout} starts worker processes, which an Experiment does (exp.modes = {layout!r}); "
+            "a loop of your own starts its ranks with torchrun and wraps the model in "
+            "DistributedDataParallel or fully_shard itself"
+        )
+    return modeset

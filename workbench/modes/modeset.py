@@ -17,6 +17,7 @@ from torch import nn
 from workbench.modes.base import Mode
 from workbench.modes.checkpointing import Checkpoint
 from workbench.modes.compile import Compile
+from workbench.modes.parallel import Parallel
 from workbench.modes.registry import displayed_modes, mode_class, mode_classes
 from workbench.modes.tenancy import attaching, detached
 
@@ -45,6 +46,8 @@ class ModeSet:
         self._tell_compile(acting)
         self._tell_checkpoint(acting)
         self.compiled = self._modes[Compile.name].value != Compile.default
+        self.elsewhere = self._modes[Parallel.name].value != Parallel.default
+        """Whether steps are computed outside of this process."""
         self.changes = bool(acting)
         """Whether any mode is not at its default."""
         self.forward_context = _forward_context(acting)
@@ -164,8 +167,11 @@ def _read(token: str) -> tuple[str, str]:
     """A token as (mode name, value)."""
     name, colon, value = (part.strip() for part in token.partition(":"))
     name = name.lower()
-    if not colon and name in mode_class("precision").values:
-        return "precision", name
+    bare = token.strip().lower()
+    for cls in mode_classes():
+        if cls.bare and cls.reads(bare) and bare != cls.name:
+            cls.check(bare)
+            return cls.name, bare
     if not any(cls.name == name for cls in mode_classes()):
         raise ValueError(f"unknown mode {token!r}; valid modes are: {_valid()}")
     cls = mode_class(name)
@@ -180,8 +186,8 @@ def _valid() -> str:
     """Every token there is, shortest form."""
     tokens: list[str] = []
     for cls in displayed_modes():
-        if cls.name == "precision":
-            tokens += cls.values
+        if cls.bare:
+            tokens += [value for value in cls.values if value != "off"]
         else:
             tokens += [cls.name, *(f"{cls.name}:{value}" for value in cls.values)]
     return ", ".join(tokens)
@@ -191,7 +197,7 @@ def _token(mode: Mode, value: str) -> str:
     """The shortest token for ``mode`` at ``value``; empty at its default."""
     if value == mode.default:
         return ""
-    if mode.name == "precision":
+    if mode.bare:
         return value
     first = next(v for v in mode.values if v != mode.default)
     return mode.name if value == first else f"{mode.name}:{value}"

@@ -1,158 +1,142 @@
-"""Parallel layouts: how a model is laid over ranks, as text and as what is done to the model.
+"""Parallel: the experiment's steps are computed by several ranks at once.
 
-``ddp:2`` keeps a whole model on every rank and averages gradients (`DistributedDataParallel`);
-``fsdp:2`` shards parameters, gradients and moments (`fully_shard`, FSDP2), block by block, so that
-only the block that computes is whole. Options follow after commas: ``fsdp:4,hsdp=2`` shards over
-two ranks and replicates over two, ``keep`` keeps a block whole after its forward (faster, more
-memory), ``bf16`` and ``fp16`` compute and gather in 16 bits, ``offload`` keeps shards in host
-memory.
-
-Ranks run in processes of their own (`workbench.parallel`); nothing here starts one.
+``off`` trains in this process; ``ddp:2`` and ``fsdp:2,keep`` are layouts
+(`workbench.modes.layout`). Ranks run in processes of their own, so nothing is done to the model
+here: whoever runs the experiment sends it away (`workbench.experiment.elsewhere`), and there the
+other modes are attached to it before it is laid over the ranks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+import os
+from typing import ClassVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from workbench.modes.blocks import find_blocks
+from workbench.modes.base import Mode
+from workbench.modes.layout import Layout
+from workbench.modes.probes import once
+from workbench.records import ModeChoice
 
-_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_OPTIONS = {
-    "ddp": (),
-    "fsdp": ("keep", "bf16", "fp16", "offload", "hsdp=N"),
-}
+_BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+_FEWEST = 2
+"""Ranks that are offered where a machine has room for fewer, too: on a CPU they share a core."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """``ddp`` or ``fsdp`` over a number of ranks."""
+class Parallel(Mode):
+    """off, or how the model lies over ranks."""
 
-    kind: Literal["ddp", "fsdp"]
-    world_size: int
-    replicas: int = 1
-    """Of ``fsdp``: groups of ranks that each hold a whole model among them (HSDP)."""
-    keep: bool = False
-    """Of ``fsdp``: parameters stay gathered between a block's forward and its backward."""
-    dtype: Literal["", "bf16", "fp16"] = ""
-    """Of ``fsdp``: the type that parameters are gathered and computed in; gradients are reduced in
-    float32."""
-    offload: bool = False
-    """Of ``fsdp``: shards lie in host memory between uses; there must be an accelerator."""
+    name: ClassVar[str] = "parallel"
+    label: ClassVar[str] = "Parallel"
+    default: ClassVar[str] = "off"
+    values: ClassVar[tuple[str, ...]] = ("off", "ddp:2", "fsdp:2")
+    more_values: ClassVar[str] = (
+        "ddp:N, or fsdp:N with any of hsdp=N, keep, bf16, fp16, offload after commas"
+    )
+    bare: ClassVar[bool] = True
+    order: ClassVar[int] = 50
+
+    def __init__(self, value: str, device: torch.device) -> None:
+        self.layout = None if value == self.default else Layout.parse(value)
+        """None: in this process."""
+        super().__init__(value if self.layout is None else str(self.layout), device)
+        self.told = ""
+        """What the ranks last told of themselves, in words."""
 
     @classmethod
-    def parse(cls, text: str) -> Layout:
-        """``ddp:2`` or ``fsdp:4,hsdp=2,keep,bf16``.
+    def reads(cls, token: str) -> bool:
+        """Whether it looks like a layout; `check` says what is wrong with one that is none."""
+        return token.partition(":")[0].strip() in ("ddp", "fsdp")
+
+    @classmethod
+    def check(cls, value: str) -> None:
+        """Refuse what is no layout.
 
         Raises:
-            ValueError: it is none; the message says what is valid.
+            ValueError: the valid ones are described.
         """
-        head, *options = [part.strip().lower() for part in text.split(",")]
-        kind, _, count = head.partition(":")
-        if kind not in _OPTIONS or not count.isascii() or not count.isdigit() or int(count) < 1:
-            raise ValueError(
-                f"{text!r} is no parallel layout; valid: ddp:N or fsdp:N with N ranks from 1, and "
-                f"after commas, of fsdp: {', '.join(_OPTIONS['fsdp'])}"
+        if value != cls.default:
+            Layout.parse(value)
+
+    @classmethod
+    def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:
+        """Off, and both kinds over as many ranks as the machine has room for."""
+        ranks = max(_FEWEST, _room(device))
+        offered = (f"ddp:{ranks}", f"fsdp:{ranks}")
+        return ModeChoice(value="off"), *(_choice(value, ranks, device) for value in offered)
+
+    def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:  # noqa: ARG002 - any model
+        """`choices`, and the value itself."""
+        found = self.choices(self.device)
+        if any(choice.value == self.value for choice in found):
+            return found
+        return *found, ModeChoice(value=self.value)
+
+    def refusal(self, model: nn.Module) -> str:  # noqa: ARG002 - any model, as far as can be told
+        """Why this machine has no room for it."""
+        layout = self.layout
+        if layout is None:
+            return ""
+        room = max(_FEWEST, _room(self.device)) if self.device.type == "cpu" else _room(self.device)
+        if problem := _missing(self.device):
+            return f"parallel {layout} is not available here: {problem}"
+        if layout.world_size > room:
+            what = "CPU core" if self.device.type == "cpu" else "GPU"
+            return (
+                f"parallel {layout} needs {layout.world_size} {what}s, one for each rank; this "
+                f"machine has room for {room}: give {layout.kind}:N with N up to {room}"
             )
-        found: dict[str, Any] = {}
-        for option in options:
-            name, value = _option(kind, option, text)
-            if name in found:
-                raise ValueError(f"{text!r} gives {name} twice; name every option once")
-            found[name] = value
-        layout = cls(cast("Literal['ddp', 'fsdp']", kind), int(count), **found)
-        if layout.world_size % layout.replicas:
-            raise ValueError(
-                f"{text!r} divides {layout.world_size} ranks into {layout.replicas} replicas; "
-                "their number must divide the number of ranks"
+        if layout.offload and self.device.type == "cpu":
+            return (
+                f"parallel {layout} keeps shards in host memory, where they are already on "
+                "device cpu; leave offload out"
             )
-        return layout
+        return ""
 
-    def __str__(self) -> str:
-        options = [
-            f",hsdp={self.replicas}" if self.replicas > 1 else "",
-            ",keep" if self.keep else "",
-            f",{self.dtype}" if self.dtype else "",
-            ",offload" if self.offload else "",
-        ]
-        return f"{self.kind}:{self.world_size}{''.join(options)}"
+    def so_far(self) -> str:
+        """What the ranks last told of themselves."""
+        return self.told
 
 
-def lay_out(model: nn.Module, layout: Layout, device: torch.device) -> nn.Module:
-    """Lay ``model`` over the ranks of the process group; gives what is to be called for a step.
+def _room(device: torch.device) -> int:
+    """Ranks that this machine can run without two of them sharing a device."""
+    if device.type == "cpu":
+        affinity = hasattr(os, "sched_getaffinity")
+        return (len(os.sched_getaffinity(0)) if affinity else os.cpu_count()) or 1
+    return torch.cuda.device_count() if device.type == "cuda" else 0
 
-    Called on every rank, with equal weights, after all other modes were attached. ``fsdp`` changes
-    ``model`` in place and makes its parameters `DTensor`; ``ddp`` puts a wrapper around it.
-    Parameters that a step does not reach are no fault: a model may branch as it likes. Under
-    ``fsdp`` all ranks must take the same blocks, since each gathers its parameters from all.
-    """
-    if layout.kind == "ddp":
-        ids = None if device.type == "cpu" else [device]
-        wrapped = nn.parallel.DistributedDataParallel(
-            model, device_ids=ids, find_unused_parameters=True
+
+@once
+def _missing(device: torch.device) -> str:
+    """What this installation lacks for any rank at all, or ``""``."""
+    if not dist.is_available():
+        return "this build of torch has no torch.distributed; install one that has"
+    backend = _BACKENDS.get(device.type)
+    if backend is None:
+        return f"ranks on {device.type} are not supported; valid devices are cpu and cuda"
+    if not dist.is_backend_available(backend):
+        return f"this build of torch has no {backend}, with which ranks on {device.type} speak"
+    return ""
+
+
+@once
+def _choice(value: str, ranks: int, device: torch.device) -> ModeChoice:
+    if problem := _missing(device):
+        why, _, remedy = problem.partition("; ")
+        return ModeChoice(value=value, available=False, why=f"{_sentence(why)}.", remedy=remedy)
+    room = _room(device)
+    if device.type == "cuda" and ranks > room:
+        return ModeChoice(
+            value=value,
+            available=False,
+            why=f"This machine has {room} GPU, and every rank needs one of its own.",
+            remedy=f"Try the mechanics on one GPU, or train on the CPU: {value} takes two cores.",
+            commands=(f'exp.modes = "{value.partition(":")[0]}:1"', 'device="cpu"'),
         )
-        return cast("nn.Module", wrapped)
-    _shard(model, layout, device)
-    return model
+    return ModeChoice(value=value)
 
 
-def reshard(model: nn.Module) -> None:
-    """Free what `fsdp` has gathered, so that the model's parameters are its shards again.
-
-    After a forward without a backward (validation) the root's stay gathered.
-    """
-    from torch.distributed.fsdp import FSDPModule
-
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
-
-
-def _shard(model: nn.Module, layout: Layout, device: torch.device) -> None:
-    from torch.distributed.fsdp import fully_shard
-
-    settings = _fsdp_settings(layout, device)
-    for block in find_blocks(model):
-        fully_shard(block, **settings)
-    fully_shard(model, **settings)
-
-
-def _fsdp_settings(layout: Layout, device: torch.device) -> dict[str, Any]:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
-
-    # the mesh is named explicitly: on a machine with a GPU, gloo would be given a CUDA mesh
-    whole = dist.get_world_size()
-    shape, names = (whole,), ("shard",)
-    if layout.replicas > 1:
-        shape = (layout.replicas, whole // layout.replicas)
-        names = ("replicate", "shard")
-    settings: dict[str, Any] = {
-        "mesh": init_device_mesh(device.type, shape, mesh_dim_names=names),
-        "reshard_after_forward": not layout.keep,
-    }
-    if layout.dtype:
-        settings["mp_policy"] = MixedPrecisionPolicy(
-            param_dtype=_DTYPES[layout.dtype], reduce_dtype=torch.float32
-        )
-    if layout.offload:
-        settings["offload_policy"] = CPUOffloadPolicy()
-    return settings
-
-
-def _option(kind: str, option: str, text: str) -> tuple[str, Any]:
-    """An option as (field, value)."""
-    name, equals, count = option.partition("=")
-    if kind == "fsdp":
-        if option in ("keep", "offload"):
-            return option, True
-        if option in _DTYPES:
-            return "dtype", option
-        if name == "hsdp" and equals and count.isascii() and count.isdigit() and int(count) > 0:
-            return "replicas", int(count)
-    valid = ", ".join(_OPTIONS[kind]) or "none"
-    raise ValueError(f"unknown option {option!r} in {text!r}; {kind} has: {valid}")
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

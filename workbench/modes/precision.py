@@ -49,6 +49,7 @@ class Precision(Mode):
     label: ClassVar[str] = "Precision"
     default: ClassVar[str] = "fp32"
     values: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "bf16", "fp16", *VALUES)
+    bare: ClassVar[bool] = True
     order: ClassVar[int] = 40
 
     def __init__(self, value: str, device: torch.device) -> None:

@@ -6,10 +6,11 @@ from workbench.modes.attention import Attention
 from workbench.modes.base import Mode
 from workbench.modes.checkpointing import Checkpoint
 from workbench.modes.compile import Compile
+from workbench.modes.parallel import Parallel
 from workbench.modes.precision import Precision
 from workbench.modes.probes import forget
 
-_DISPLAYED: tuple[type[Mode], ...] = (Compile, Precision, Attention, Checkpoint)
+_DISPLAYED: tuple[type[Mode], ...] = (Compile, Precision, Attention, Checkpoint, Parallel)
 _APPLIED = tuple(sorted(_DISPLAYED, key=lambda cls: cls.order))
 
 

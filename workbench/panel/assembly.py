@@ -6,19 +6,32 @@ TensorBoard writer, a place in the hub, a panel as its display, and the first ca
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from workbench import experiment as _experiment
-from workbench.experiment import Experiment, out_of_memory
+from workbench.experiment import Experiment, elsewhere, out_of_memory
 from workbench.experiment.openmp import release_team
 from workbench.panel.hub import hub
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workbench.experiment.elsewhere import Stretch
     from workbench.experiment.events import Event
     from workbench.experiment.out_of_memory import MemoryTool
+    from workbench.experiment.plan import Plan
+    from workbench.experiment.training import Training
 
-__all__ = ["Experiment"]
+__all__ = ["Experiment", "attach"]
+
+
+def attach(run: str | os.PathLike[str]) -> Experiment:
+    """`workbench.parallel.attach.attach`; the experiment gets what every new one gets."""
+    from workbench.parallel.attach import attach as attach_run
+
+    return attach_run(run)
 
 
 def _stream_to_tensorboard(experiment: Experiment) -> None:
@@ -37,6 +50,12 @@ def _memory_tool() -> MemoryTool:
     from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 
     return OutOfMemoryTool()
+
+
+def _elsewhere(training: Training, plan: Plan, folder: Path) -> Stretch:
+    from workbench.parallel.stretch import send
+
+    return send(training, plan, folder)
 
 
 def _publish(experiment: Experiment) -> None:
@@ -120,4 +139,5 @@ _experiment.assembly_hooks.extend(
 )
 Experiment.displayer = staticmethod(_display)
 out_of_memory.register(_memory_tool)
+elsewhere.register(_elsewhere)
 _free_the_cores_after_cells()

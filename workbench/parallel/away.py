@@ -12,9 +12,12 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.modes.parallel import Layout
+from workbench.experiment.elsewhere import ElsewhereError
+from workbench.experiment.failure import Fault
+from workbench.modes.layout import Layout
+from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import Folder, Job
-from workbench.parallel.launch import Workers
+from workbench.parallel.launch import FoundWorkers, Workers
 from workbench.parallel.payload import pack
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
@@ -24,13 +27,11 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 
-class WorkersError(RuntimeError):
+class WorkersError(ElsewhereError):
     """Workers died; the message has what the first of them died of."""
 
-    def __init__(self, message: str, traceback: str, checkpoint: Path | None) -> None:
-        super().__init__(message)
-        self.traceback = traceback
-        """Of the rank that died first."""
+    def __init__(self, message: str, fault: Fault | None, checkpoint: Path | None) -> None:
+        super().__init__(message, fault)
         self.checkpoint = checkpoint
         """The newest whole checkpoint; None where there is none."""
 
@@ -38,11 +39,13 @@ class WorkersError(RuntimeError):
 class Away:
     """One stretch of a training in worker processes."""
 
-    def __init__(self, folder: Folder, workers: Workers) -> None:
+    def __init__(self, folder: Folder, workers: Workers | FoundWorkers) -> None:
         self.folder = folder
         self._workers = workers
         self._control = Writer(folder.control)
         self._events = Follower(folder.events)
+        self.commands_sent = folder.control.read_bytes().count(b"\n")
+        """Lines in the workers' control file, of whichever process."""
         self.ended = ""
         """How it ended: ``finished``, ``home``, ``nan``; ``""`` while it is under way."""
 
@@ -58,14 +61,40 @@ class Away:
 
         Raises:
             PackingError: a part of the training cannot go to another process.
+            DataError: its batches cannot be divided among ranks.
             OSError: nothing can be written to ``root``.
         """
+        RankSource(training.cursor.source, 0, layout.world_size)  # refused here, or by every rank
         folder = _new_folder(root)
         training.detach_modes()
         pack(training, folder.payload)
         save(training, folder.start)
-        folder.write_job(Job(str(layout), plan.until_step, plan.until_epoch))
+        steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
+        folder.write_job(Job(str(layout), min(steps, default=None), plan.until_epoch))
         return cls(folder, Workers(folder, layout.world_size))
+
+    @classmethod
+    def found(cls, folder: Folder) -> Away:
+        """A stretch that another process began, whether or not its workers are still there.
+
+        Raises:
+            ValueError: they are on another machine.
+        """
+        return cls(folder, FoundWorkers(folder))
+
+    @property
+    def heard(self) -> int:
+        """How many messages have been read."""
+        return self._events.count
+
+    def told_before(self, count: int) -> Iterator[Message]:
+        """The first ``count`` messages, which somebody has read before."""
+        yield from self._events.new(count)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the workers' processes are gone."""
+        return self._workers.status() is not None
 
     @property
     def pid(self) -> int:
@@ -75,6 +104,7 @@ class Away:
     def command(self, what: str, **arguments: Any) -> None:
         """Tell the workers: ``pause``, ``resume``, ``home``, ``learning_rate``, ``plan``."""
         self._control.write({"do": what, **arguments})
+        self.commands_sent += 1
 
     def news(self) -> Iterator[Message]:
         """What the workers have told since the last time.
@@ -118,15 +148,15 @@ class Away:
         faults = self.folder.faults()
         own = [(fault["time"], rank, fault) for rank, fault in faults.items() if not fault["lost"]]
         if own:
-            _, rank, fault = min(own)
-            text = f"rank {rank}: {fault['type']}: {fault['message']}"
-            return WorkersError(text, fault["traceback"], latest)
+            _, rank, found = min(own)
+            fault = Fault(*found["fault"])
+            return WorkersError(f"rank {rank}: {fault.type}: {fault.message}", fault, latest)
         silent = sorted(set(range(self._workers.world_size)) - faults.keys())
         who = "rank " + " and ".join(map(str, silent)) if silent else "the launcher"
         return WorkersError(
             f"{who} was ended from outside (status {status}): killed by hand, or by the system "
             f"when memory ran out. What the workers printed is in {self.folder.log}",
-            "",
+            None,
             latest,
         )
 

@@ -17,7 +17,7 @@ class Job:
     """What workers are to do."""
 
     layout: str
-    """As `workbench.modes.parallel.Layout` prints it."""
+    """As `workbench.modes.layout.Layout` prints it."""
     until_step: int | None
     until_epoch: int | None
     """Where the run ends by itself, counted from its very first step and epoch."""
@@ -55,6 +55,21 @@ class Folder:
         return self.path / "events.jsonl"
 
     @property
+    def history(self) -> Path:
+        """What the run was before (`workbench.parallel.history`)."""
+        return self.path / "history"
+
+    @property
+    def launcher(self) -> Path:
+        """Which process looks after the ranks."""
+        return self.path / "launcher.json"
+
+    @property
+    def followed(self) -> Path:
+        """How many of the events a kernel has read, about a second ago."""
+        return self.path / "followed"
+
+    @property
     def log(self) -> Path:
         """What all workers print."""
         return self.path / "log.txt"
@@ -79,6 +94,10 @@ class Folder:
     def pid(self, rank: int) -> Path:
         """Number of a rank's process."""
         return self.path / f"rank-{rank}.pid"
+
+    def report(self, rank: int) -> Path:
+        """What a rank tells of itself (`workbench.parallel.ranks`)."""
+        return self.path / f"rank-{rank}.report.json"
 
     def fault(self, rank: int) -> Path:
         """Where a rank writes down what it died of."""

@@ -7,14 +7,21 @@ ever forked from a process that has computed with torch (its threads would be mi
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from workbench.parallel.folder import Folder
 
 _GRACE_S = 10.0
+_SAME_S = 1.0
+"""Times of a process's beginning that differ by less are of one process."""
 
 
 class Workers:
@@ -43,6 +50,7 @@ class Workers:
                 env=_environment(world_size),
                 start_new_session=True,
             )
+        _introduce(self._process.pid, folder.launcher, world_size)
 
     @property
     def pid(self) -> int:
@@ -70,6 +78,79 @@ class Workers:
             except subprocess.TimeoutExpired:
                 self._process.kill()  # ranks end by themselves when it is gone
                 self._process.wait()
+
+
+class FoundWorkers:
+    """The processes of a stretch that another kernel began.
+
+    Raises:
+        ValueError: they are on another machine.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        found: dict[str, Any] = json.loads(folder.launcher.read_text(encoding="utf-8"))
+        if found["host"] != platform.node():
+            raise ValueError(
+                f"the workers of {folder.path} run on {found['host']}; attach to them there"
+            )
+        self.world_size: int = found["ranks"]
+        self.pid: int = found["pid"]
+        self._process = _same_process(self.pid, found["created"])
+
+    def status(self) -> int | None:
+        """0 once the launcher is gone, whatever it ended with; None while it runs."""
+        return None if self._process is not None and _runs(self._process) else 0
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the launcher; gives 0.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs.
+        """
+        if self._process is not None:
+            try:
+                self._process.wait(timeout)
+            except psutil.TimeoutExpired as error:
+                raise subprocess.TimeoutExpired("the launcher", timeout or 0.0) from error
+        return 0
+
+    def end(self) -> None:
+        """End all of them, by force where a request is not enough."""
+        if self._process is None or not _runs(self._process):
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_GRACE_S)
+        except psutil.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _introduce(pid: int, path: Path, world_size: int) -> None:
+    """Say which process looks after the ranks, for a kernel that finds them later."""
+    said = {
+        "pid": pid,
+        "created": psutil.Process(pid).create_time(),
+        "host": platform.node(),
+        "ranks": world_size,
+    }
+    path.write_text(json.dumps(said), encoding="utf-8")
+
+
+def _same_process(pid: int, created: float) -> psutil.Process | None:
+    """The process, unless it is gone and its number is another's now."""
+    try:
+        process = psutil.Process(pid)
+        return process if abs(process.create_time() - created) < _SAME_S else None
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _environment(world_size: int) -> dict[str, str]:

@@ -17,14 +17,19 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from workbench.experiment.data import split, to_device
+from workbench.experiment.events import EpochDone, Event
 from workbench.experiment.guard import NonFiniteError
+from workbench.experiment.losses import logits_of
 from workbench.experiment.optimizers import scale_learning_rate
 from workbench.experiment.plan import Plan
 from workbench.experiment.sampler import mix
 from workbench.experiment.state_copy import undo
-from workbench.modes.parallel import Layout, lay_out
+from workbench.experiment.step import call
+from workbench.modes.layout import Layout, lay_out
 from workbench.parallel.batches import Part, RankSource
 from workbench.parallel.folder import Folder, Job
+from workbench.parallel.ranks import Reporter
 from workbench.parallel.state import load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message, Writer
@@ -62,6 +67,11 @@ class Rank:
         self._ended = ""
         self._events: Writer | None = Writer(folder.events) if self.leads else None
         self._told = self._saved = time.monotonic()
+        self._steps: list[tuple[int, float, int]] = []
+        """(step, seconds, samples of all ranks) since the last position told."""
+        self._reporter = Reporter(folder.report(dist.get_rank()), dist.get_rank(), training.device)
+        self._reference: torch.Tensor | None = None
+        self._first = True
         load(training, folder.start)
         self._begin()
 
@@ -74,12 +84,14 @@ class Rank:
         training.cursor.source = source
         training.modeset.attach(training.model)
         training.attached = training.modeset
+        self._reference = self._logits_before()
         with _parameters_followed(training):
             self._called = lay_out(training.model, self.layout, training.device)
         training.adopt(training.model)
         training.guard = RankGuard(training.model, training.device)
         if self._events is not None:
             training.scalars.add_sink(self._tell_scalars)
+            training.board.subscribe(self._tell_epoch)
         self.tell({"type": "ready", "ranks": dist.get_world_size(), "step": training.step_count})
 
     def run(self) -> None:
@@ -93,6 +105,7 @@ class Rank:
                 self._ended = "finished"
             else:
                 self._advance()
+        self._tell_position()
         self._save()
         self.tell({"type": "end", "how": self._ended, "checkpoint": self.folder.last.name})
 
@@ -117,8 +130,9 @@ class Rank:
         """One step; False where it was not applied, because something was not finite."""
         training = self.training
         training.guard.remember()
+        started, obey = time.perf_counter(), self._count_commands()
         try:
-            done = rank_step(training, self._called, part, self._count_commands())
+            done = self._reporter.profiled(lambda: rank_step(training, self._called, part, obey))
         except NonFiniteError as error:
             undo(training, None)
             self.tell({"type": "non-finite", "what": error.what, "word": error.word})
@@ -129,7 +143,14 @@ class Rank:
         self._obey = done.obey
         if done.applied and training.schedule.per_step:
             training.schedule.scheduler.step()
+        self._steps.append((training.step_count, time.perf_counter() - started, done.samples))
+        training.measures.count(done.samples)
+        self._reporter.count(training.step_count, part.num_samples)
         self._log(done)
+        if self._first:
+            self._first = False
+            self._compare_logits(done.logits)
+            self._tell_position()
         return True
 
     def _log(self, done: Summed) -> None:
@@ -142,10 +163,7 @@ class Rank:
             training.scalars.add("train/gradient_norm", step, done.gradient_norm)
         if training.learning_rate is not None:
             training.scalars.add("train/learning_rate", step, training.learning_rate)
-        now = time.monotonic()
-        if now - self._told > _TELL_S:
-            self._told = now
-            training.scalars.flush()
+        if time.monotonic() - self._told > _TELL_S:
             self._tell_position()
 
     def _end_epoch(self) -> None:
@@ -163,13 +181,81 @@ class Rank:
         self.tell({"type": "saved", "step": self.training.step_count})
 
     def _tell_position(self) -> None:
+        if self._events is None:
+            return
         training = self.training
-        self.tell({"type": "position", "step": training.step_count, **training.cursor.position()})
+        measures = training.measures
+        self._told = time.monotonic()
+        measures.measure_speed(time.perf_counter())
+        steps, self._steps = self._steps, []
+        if training.scaler is not None:
+            for name, value in training.scaler.scalars().items():
+                training.scalars.add(name, training.step_count, value)
+        self.tell(
+            {
+                "type": "position",
+                "step": training.step_count,
+                "position": training.cursor.position(),
+                "commands": self._obey,
+                "rate": training.learning_rate,
+                "speed": [measures.steps_per_s, measures.samples_per_s],
+                "steps": steps,
+            }
+        )
+
+    def _tell_epoch(self, event: Event) -> None:
+        if not isinstance(event, EpochDone):
+            return
+        training = self.training
+        found = None if training.val is None else training.last_validation
+        self.tell(
+            {
+                "type": "epoch",
+                "step": training.step_count,
+                "position": training.cursor.position(),
+                "validation": found and [found.loss, found.accuracy],
+                "confusion": None if event.confusion is None else event.confusion.tolist(),
+            }
+        )
 
     def _tell_scalars(self, batch: list[Series]) -> None:
         if self._events is not None:
             series = [[name, steps.tolist(), values.tolist()] for name, steps, values, _ in batch]
             self._events.write({"type": "scalars", "series": series, "time": time.time()})
+
+    # -- the first step -----------------------------------------------------------------------
+
+    def _logits_before(self) -> torch.Tensor | None:
+        """Logits of the first part before the model is laid over the ranks; None without any.
+
+        Random state and buffers are put back. What the model raises it raises again in the step,
+        where it is reported.
+        """
+        training = self.training
+        if training.modeset.compiled:
+            return None  # it would be compiled for nothing
+        part = training.cursor.take()
+        if part is None:
+            return None
+        training.guard.remember(exactly=True)
+        try:
+            inputs = to_device(split(part.batch)[0], training.device)
+            with training.modeset.forward_context():
+                return logits_of(call(training.model, inputs)).detach().float().clone()
+        except Exception:  # noqa: BLE001 - see above
+            return None
+        finally:
+            training.guard.restore()
+
+    def _compare_logits(self, logits: torch.Tensor) -> None:
+        """Tell by how much laying the model over ranks changed them; of all ranks together."""
+        before, self._reference = self._reference, None
+        found = torch.tensor(-1.0, device=logits.device)
+        if before is not None and before.shape == logits.shape and before.numel():
+            found = (logits.float() - before).abs().max()
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        if float(found) >= 0:
+            self.tell({"type": "logits", "difference": float(found)})
 
     # -- commands ---------------------------------------------------------------------------
 

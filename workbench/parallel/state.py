@@ -26,7 +26,7 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from workbench.modes.parallel import reshard
+from workbench.modes.layout import reshard
 from workbench.parallel.folder import REST
 
 if TYPE_CHECKING:

@@ -41,6 +41,10 @@ class Summed(NamedTuple):
     """How many commands all ranks have carried out before the next step."""
     applied: bool
     """False where a gradient scaler skipped the update."""
+    samples: int
+    """Of the whole batch."""
+    logits: torch.Tensor
+    """Of this rank's part, detached: to be looked at, not to be kept."""
 
 
 def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> Summed:
@@ -48,7 +52,7 @@ def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> S
 
     Args:
         training: this rank's.
-        called: the model as it lies over the ranks (`workbench.modes.parallel.lay_out`).
+        called: the model as it lies over the ranks (`workbench.modes.layout.lay_out`).
         part: of the batch.
         obey: how many commands this rank wants to have carried out before the next step.
 
@@ -60,7 +64,8 @@ def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> S
     logits, loss = forward(training, called, inputs, targets)
     weight = averaged_over(training.loss, inputs, targets) if part.num_samples else 0.0
     own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
-    sums = _summed([*own, float(obey) if dist.get_rank() == 0 else 0.0], training.device)
+    told = float(obey) if dist.get_rank() == 0 else 0.0
+    sums = _summed([*own, told, float(part.num_samples)], training.device)
     value, factor = _mean(training.loss, sums, weight)
     if not math.isfinite(value):
         raise NonFiniteError("loss", value)
@@ -70,7 +75,8 @@ def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> S
     training.guard.check_gradients(scaled=training.scaled)
     applied = training.modeset.optimizer_step(training.optimizer)
     accuracy = sums[2] / sums[3] if sums[3] else None
-    return Summed(value, accuracy, norm, int(sums[4]), applied)
+    obeyed, samples = int(sums[4]), int(sums[5])
+    return Summed(value, accuracy, norm, obeyed, applied, samples, logits.detach())
 
 
 class RankGuard(Guard):

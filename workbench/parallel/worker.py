@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from workbench.experiment.failure import fault_of
 from workbench.parallel.folder import Folder
 from workbench.parallel.payload import unpack
 from workbench.parallel.rank import Rank
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
         train(folder)
         dist.destroy_process_group()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
-        _write_down(error, folder.fault(rank))
+        _write_down(error, rank, folder.fault(rank))
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)  # a process group that lost a rank may never be torn down
@@ -67,11 +68,9 @@ def _local_rank() -> int:
     return int(os.environ["LOCAL_RANK"])
 
 
-def _write_down(error: BaseException, path: Path) -> None:
+def _write_down(error: BaseException, rank: int, path: Path) -> None:
     fault = {
-        "type": type(error).__name__,
-        "message": str(error),
-        "traceback": "".join(traceback.format_exception(error)),
+        "fault": fault_of(error, f"rank {rank}"),
         "lost": isinstance(error, dist.DistError) or "gloo" in str(error),
         "time": time.time(),
     }

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.integration.parallel.support import losses, made, until, until_told
-from workbench.modes.parallel import Layout
+from workbench.modes.layout import Layout
 from workbench.parallel.away import Away
 from workbench.parallel.stream import Message
 

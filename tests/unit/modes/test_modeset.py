@@ -128,5 +128,6 @@ def test_order_of_application() -> None:
         "checkpoint",
         "compile",
         "precision",
+        "parallel",
     ]
     assert isinstance(ModeSet.parse("", CPU)["compile"], Mode)

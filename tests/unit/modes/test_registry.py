@@ -7,7 +7,7 @@ from workbench.modes.probes import first_line, once
 
 
 def test_modes_are_found_by_name_and_ordered_by_application() -> None:
-    assert [cls.order for cls in mode_classes()] == [10, 20, 30, 40]
+    assert [cls.order for cls in mode_classes()] == [10, 20, 30, 40, 50]
     assert mode_class("precision").label == "Precision"
     with pytest.raises(ValueError, match="'fsdp'; valid modes are: compile, precision, attention"):
         mode_class("fsdp")

@@ -20,8 +20,9 @@ def test_the_panel_gets_every_mode_with_its_choices_in_order(
         ("Precision", "bf16", "fp32"),
         ("Attention", "auto", "auto"),
         ("Checkpoint", "off", "off"),
+        ("Parallel", "off", "off"),
     ]
     assert [c.value for c in states[0].choices] == ["off", "blocks", "whole"]
     assert [c.value for c in states[1].choices] == list(Precision.values)
-    assert [s.badge.kind for s in states] == ["todo", "todo", "none", "baseline"]
+    assert [s.badge.kind for s in states] == ["todo", "todo", "none", "baseline", "baseline"]
     assert to_json(states)[0]["badge"]["text"] == "not measured"

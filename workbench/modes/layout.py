@@ -1,0 +1,158 @@
+"""Parallel layouts: how a model is laid over ranks, as text and as what is done to the model.
+
+``ddp:2`` keeps a whole model on every rank and averages gradients (`DistributedDataParallel`);
+``fsdp:2`` shards parameters, gradients and moments (`fully_shard`, FSDP2), block by block, so that
+only the block that computes is whole. Options follow after commas: ``fsdp:4,hsdp=2`` shards over
+two ranks and replicates over two, ``keep`` keeps a block whole after its forward (faster, more
+memory), ``bf16`` and ``fp16`` compute and gather in 16 bits, ``offload`` keeps shards in host
+memory.
+
+Ranks run in processes of their own (`workbench.parallel`); nothing here starts one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from workbench.modes.blocks import find_blocks
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_OPTIONS = {
+    "ddp": (),
+    "fsdp": ("keep", "bf16", "fp16", "offload", "hsdp=N"),
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``ddp`` or ``fsdp`` over a number of ranks."""
+
+    kind: Literal["ddp", "fsdp"]
+    world_size: int
+    replicas: int = 1
+    """Of ``fsdp``: groups of ranks that each hold a whole model among them (HSDP)."""
+    keep: bool = False
+    """Of ``fsdp``: parameters stay gathered between a block's forward and its backward."""
+    dtype: Literal["", "bf16", "fp16"] = ""
+    """Of ``fsdp``: the type that parameters are gathered and computed in; gradients are reduced in
+    float32."""
+    offload: bool = False
+    """Of ``fsdp``: shards lie in host memory between uses; there must be an accelerator."""
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """``ddp:2`` or ``fsdp:4,hsdp=2,keep,bf16``.
+
+        Raises:
+            ValueError: it is none; the message says what is valid.
+        """
+        head, *options = [part.strip().lower() for part in text.split(",")]
+        kind, _, count = head.partition(":")
+        if kind not in _OPTIONS or not count.isascii() or not count.isdigit() or int(count) < 1:
+            raise ValueError(
+                f"{text!r} is no parallel layout; valid: ddp:N or fsdp:N with N ranks from 1, and "
+                f"after commas, of fsdp: {', '.join(_OPTIONS['fsdp'])}"
+            )
+        found: dict[str, Any] = {}
+        for option in options:
+            name, value = _option(kind, option, text)
+            if name in found:
+                raise ValueError(f"{text!r} gives {name} twice; name every option once")
+            found[name] = value
+        layout = cls(cast("Literal['ddp', 'fsdp']", kind), int(count), **found)
+        if layout.world_size % layout.replicas:
+            raise ValueError(
+                f"{text!r} divides {layout.world_size} ranks into {layout.replicas} replicas; "
+                "their number must divide the number of ranks"
+            )
+        return layout
+
+    def __str__(self) -> str:
+        options = [
+            f",hsdp={self.replicas}" if self.replicas > 1 else "",
+            ",keep" if self.keep else "",
+            f",{self.dtype}" if self.dtype else "",
+            ",offload" if self.offload else "",
+        ]
+        return f"{self.kind}:{self.world_size}{''.join(options)}"
+
+
+def lay_out(model: nn.Module, layout: Layout, device: torch.device) -> nn.Module:
+    """Lay ``model`` over the ranks of the process group; gives what is to be called for a step.
+
+    Called on every rank, with equal weights, after all other modes were attached. ``fsdp`` changes
+    ``model`` in place and makes its parameters `DTensor`; ``ddp`` puts a wrapper around it.
+    Parameters that a step does not reach are no fault: a model may branch as it likes. Under
+    ``fsdp`` all ranks must take the same blocks, since each gathers its parameters from all.
+    """
+    if layout.kind == "ddp":
+        ids = None if device.type == "cpu" else [device]
+        wrapped = nn.parallel.DistributedDataParallel(
+            model, device_ids=ids, find_unused_parameters=True
+        )
+        return cast("nn.Module", wrapped)
+    _shard(model, layout, device)
+    return model
+
+
+def reshard(model: nn.Module) -> None:
+    """Free what `fsdp` has gathered, so that the model's parameters are its shards again.
+
+    After a forward without a backward (validation) the root's stay gathered.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def _shard(model: nn.Module, layout: Layout, device: torch.device) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    settings = _fsdp_settings(layout, device)
+    for block in find_blocks(model):
+        fully_shard(block, **settings)
+    fully_shard(model, **settings)
+
+
+def _fsdp_settings(layout: Layout, device: torch.device) -> dict[str, Any]:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
+
+    # the mesh is named explicitly: on a machine with a GPU, gloo would be given a CUDA mesh
+    whole = dist.get_world_size()
+    shape, names = (whole,), ("shard",)
+    if layout.replicas > 1:
+        shape = (layout.replicas, whole // layout.replicas)
+        names = ("replicate", "shard")
+    settings: dict[str, Any] = {
+        "mesh": init_device_mesh(device.type, shape, mesh_dim_names=names),
+        "reshard_after_forward": not layout.keep,
+    }
+    if layout.dtype:
+        settings["mp_policy"] = MixedPrecisionPolicy(
+            param_dtype=_DTYPES[layout.dtype], reduce_dtype=torch.float32
+        )
+    if layout.offload:
+        settings["offload_policy"] = CPUOffloadPolicy()
+    return settings
+
+
+def _option(kind: str, option: str, text: str) -> tuple[str, Any]:
+    """An option as (field, value)."""
+    name, equals, count = option.partition("=")
+    if kind == "fsdp":
+        if option in ("keep", "offload"):
+            return option, True
+        if option in _DTYPES:
+            return "dtype", option
+        if name == "hsdp" and equals and count.isascii() and count.isdigit() and int(count) > 0:
+            return "replicas", int(count)
+    valid = ", ".join(_OPTIONS[kind]) or "none"
+    raise ValueError(f"unknown option {option!r} in {text!r}; {kind} has: {valid}")

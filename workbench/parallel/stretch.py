@@ -1,0 +1,251 @@
+"""What workers tell, taken over into the training that waits here; and what they are told.
+
+A runner follows a stretch on the training's own thread (`workbench.experiment.elsewhere`).
+Position, learning rate, scalars, step times and validations appear in the training as if its steps
+were computed here; weights and moments come with the checkpoint at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from workbench.experiment.elsewhere import ElsewhereError
+from workbench.experiment.events import EpochDone, StepDone
+from workbench.experiment.guard import NonFiniteError
+from workbench.experiment.optimizers import scale_learning_rate
+from workbench.experiment.validation import Validation
+from workbench.modes.parallel import Parallel
+from workbench.parallel.away import Away
+from workbench.parallel.history import History
+from workbench.parallel.ranks import Reports
+
+if TYPE_CHECKING:
+    from workbench.experiment.plan import Plan
+    from workbench.experiment.training import Training
+    from workbench.modes.layout import Layout
+    from workbench.parallel.stream import Message
+
+_PATIENCE_S = 90.0
+"""For workers that were called home: the step under way may be one that compiles."""
+_LEAVING_S = 5.0
+_REPORT_S = 1.0
+
+log = logging.getLogger("workbench")
+
+
+def send(training: Training, plan: Plan, folder: Path) -> WorkersStretch:
+    """Have workers go on with ``training`` until ``plan`` is fulfilled.
+
+    Raises:
+        PackingError, DataError: a part of it cannot go to another process, or not to several.
+        OSError: nothing can be written to ``folder``.
+    """
+    layout = _layout(training)
+    step = training.step_count
+    training.board.say(f"step {step + 1:,}: starting {layout.world_size} ranks for {layout}", step)
+    started = time.perf_counter()
+    away = Away.send(training, folder, layout, plan)
+    History.of(training).save(away.folder.history)
+    return WorkersStretch(training, away, _ends(plan), started)
+
+
+class WorkersStretch:
+    """Steps of one training that workers compute.
+
+    Args:
+        training: where everything told is taken over.
+        away: the workers.
+        ends: the (step, epoch) at which they end, as they were told.
+        started: clock time at which the training left, or None where it is followed later.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        away: Away,
+        ends: tuple[int | None, int | None],
+        started: float | None = None,
+    ) -> None:
+        self._training, self._away, self._ends = training, away, ends
+        self._started = started
+        self._called_at: float | None = None
+        self._heard_at = time.monotonic()
+        self._rate = training.learning_rate
+        """Of the first group, as the workers have it or were told."""
+        self._losses: dict[int, float] = {}
+        """Of steps that no position has been told of yet."""
+        self._reports = Reports(away.folder)
+        self._reported_at = 0.0
+        self._refused: NonFiniteError | None = None
+        training.measures.restart()
+
+    def follow(self) -> bool:
+        """Take over what was told since the last time; False once they are done.
+
+        Raises:
+            NonFiniteError: the step after the last was refused.
+            ElsewhereError: a rank died, or they do not answer.
+        """
+        for message in self._away.news():
+            self._heard_at = time.monotonic()
+            self._take(message)
+        self._now_and_then()
+        if self._refused is not None and self._away.ended:
+            raise self._refused
+        if self._away.ended:
+            return False
+        self._lose_patience()
+        return True
+
+    def settle(self, plan: Plan) -> None:
+        """Tell them where the run ends now, and a rate that was set here."""
+        if (ends := _ends(plan)) != self._ends:
+            self._ends = ends
+            self._away.command("plan", until_step=ends[0], until_epoch=ends[1])
+        rate = self._training.learning_rate
+        if rate is not None and rate != self._rate:
+            self._rate = rate
+            self._away.command("learning_rate", value=rate)
+
+    def call_home(self) -> None:
+        """Ask for their end at the next step boundary."""
+        if self._called_at is None:
+            self._called_at = time.monotonic()
+            self._away.command("home")
+
+    def come_home(self) -> None:
+        """Take over their last state, and let go of them."""
+        training = self._training
+        try:
+            if self._away.ended:
+                self._away.wait(_LEAVING_S)
+        except subprocess.TimeoutExpired:
+            log.info("the ranks of %s are slow to leave and are ended", self._away.folder.path)
+        finally:
+            self._away.close()
+            self._away.come_home(training)
+            training.measures.restart()
+        step = training.step_count
+        training.board.say(f"step {step:,}: back from {_layout(training)}", step)
+
+    def catch_up(self, count: int) -> None:
+        """Take over the first ``count`` messages, which a kernel that is gone has read."""
+        for message in self._away.told_before(count):
+            self._take(message)
+
+    # -- what they tell ---------------------------------------------------------------------
+
+    def _take(self, message: Message) -> None:
+        take = getattr(self, f"_take_{message['type'].replace('-', '_')}", None)
+        if take is not None:  # those of pauses and checkpoints are for others
+            take(message)
+
+    def _take_scalars(self, message: Message) -> None:
+        for name, steps, values in message["series"]:
+            for step, value in zip(steps, values, strict=True):
+                self._training.scalars.add(name, step, float(value))
+                if name == "train/loss":
+                    self._losses[step] = float(value)
+
+    def _take_position(self, message: Message) -> None:
+        training = self._training
+        training.step_count = message["step"]
+        training.cursor.go_to(message["position"])
+        if message["commands"] >= self._away.commands_sent:
+            self._take_rate(message["rate"])
+        training.measures.steps_per_s, training.measures.samples_per_s = message["speed"]
+        steps: list[tuple[int, float, int]] = message["steps"]
+        for step, seconds, samples in steps:
+            if self._started is None:
+                training.timings.add(training.modes, seconds)
+            else:
+                self._first_step(step)
+            loss = self._losses.pop(step, math.nan)
+            if training.board.step_observers:
+                event = StepDone(step, torch.tensor(loss), seconds, samples)
+                training.board.emit(event, to_step_observers=True)
+
+    def _take_epoch(self, message: Message) -> None:
+        training = self._training
+        training.step_count = message["step"]
+        training.cursor.go_to(message["position"])
+        confusion = message["confusion"]
+        table = None if confusion is None else torch.tensor(confusion, dtype=torch.int64)
+        if message["validation"] is not None:
+            loss, accuracy = message["validation"]
+            training.last_validation = Validation(loss, accuracy, table)
+            if accuracy is not None:
+                training.best_accuracy = max(accuracy, training.best_accuracy or 0.0)
+        training.board.emit(EpochDone(training.step_count, training.cursor.epoch, table))
+
+    def _take_ready(self, message: Message) -> None:
+        step = message["step"]
+        self._training.board.say(
+            f"step {step + 1:,}: {message['ranks']} ranks are ready for {_layout(self._training)}",
+            step,
+        )
+
+    def _take_logits(self, message: Message) -> None:
+        """By how much the logits of the first batch changed; after `_first_step`."""
+        self._training.timings.parity(self._training.modes, message["difference"])
+
+    def _take_non_finite(self, message: Message) -> None:
+        self._refused = NonFiniteError(
+            message["what"], math.inf if message["word"] == "infinite" else math.nan
+        )
+
+    def _first_step(self, step: int) -> None:
+        training, started = self._training, cast("float", self._started)
+        self._started = None
+        seconds = time.perf_counter() - started
+        training.timings.first_step(training.modes, seconds)
+        training.board.say(
+            f"step {step:,}: {_layout(training)}; start and first step took {seconds:.1f} s", step
+        )
+
+    def _take_rate(self, rate: float | None) -> None:
+        training = self._training
+        if rate is not None and rate != training.learning_rate:
+            scale_learning_rate(training.optimizer, None, rate)
+        self._rate = training.learning_rate
+
+    def _now_and_then(self) -> None:
+        now = time.monotonic()
+        if now - self._reported_at < _REPORT_S:
+            return
+        self._reported_at = now
+        self._away.folder.followed.write_text(str(self._away.heard), encoding="ascii")
+        training = self._training
+        reports = self._reports.newest()
+        mode = training.modeset["parallel"]
+        if reports and isinstance(mode, Parallel):
+            mode.told = self._reports.text
+            for name, step, value in self._reports.scalars():
+                training.scalars.add(name, step, value)
+
+    def _lose_patience(self) -> None:
+        now = time.monotonic()
+        if self._called_at is None or now - max(self._called_at, self._heard_at) < _PATIENCE_S:
+            return
+        raise ElsewhereError(
+            f"the workers were asked to end their step and have told nothing for {_PATIENCE_S:g} s;"
+            f" they were ended by force. What they printed is in {self._away.folder.log}"
+        )
+
+
+def _layout(training: Training) -> Layout:
+    mode: Any = training.modeset["parallel"]
+    return mode.layout
+
+
+def _ends(plan: Plan) -> tuple[int | None, int | None]:
+    """The step and the epoch at which workers end."""
+    steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
+    return min(steps, default=None), plan.until_epoch
