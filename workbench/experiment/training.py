@@ -29,13 +29,15 @@ from workbench.experiment.state_copy import copy_at_risk, undo
 from workbench.experiment.step import StepResult, probed_step, train_step
 from workbench.experiment.switch import first_step
 from workbench.experiment.tried import Tried
-from workbench.experiment.validation import validated
+from workbench.experiment.validation import validate, validated
 from workbench.modes import ModeSet
 from workbench.modes.effects import StepTimings
 from workbench.modes.precision import Precision
 from workbench.records import CarryRow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from workbench.experiment.out_of_memory import CardPlayer
     from workbench.experiment.validation import Validation
 
@@ -79,6 +81,8 @@ class Training:
         self.carried: tuple[CarryRow, ...] = ()
         self.best_accuracy: float | None = None
         self.last_validation: Validation | None = None
+        self.validate: Callable[[Training, DataSource], Validation] = validate
+        """How the end of an epoch validates."""
         self.step_count = 0
         self.seeded = False
         self.validating = False

@@ -16,7 +16,7 @@ from workbench.experiment.measures import count_right
 from workbench.experiment.step import call
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from workbench.experiment.training import Training
 
@@ -65,7 +65,7 @@ def validated(training: Training, source: DataSource) -> Validation:
     training.validating, started = True, time.perf_counter()
     training.random.save()  # what is drawn in validation must not change the training
     try:
-        found = validate(training, source)
+        found = training.validate(training, source)
     finally:
         training.random.restore()
     training.validating = False
@@ -131,6 +131,24 @@ class Tally:
         pairs = targets.long() * classes + logits.argmax(1)
         counts = torch.bincount(pairs[known], minlength=classes * classes)
         self._confusion = counts if self._confusion is None else self._confusion + counts
+
+    def pool(
+        self, summed: Callable[[torch.Tensor], torch.Tensor], largest: Callable[[int], int]
+    ) -> None:
+        """Make it the tally of all processes that count.
+
+        Args:
+            summed: gives the sum of a tensor over all of them; every one calls it.
+            largest: gives the largest of a number; every one calls it.
+        """
+        counted_cells = largest(0 if self._confusion is None else len(self._confusion))
+        if counted_cells and self._confusion is None:
+            self._confusion = self._right.new_zeros(counted_cells)
+        if self._confusion is not None:
+            self._confusion = summed(self._confusion)
+        self._loss, self._right = summed(self._loss), summed(self._right)
+        samples = self._answers.new_tensor(self.num_samples)
+        self._answers, self.num_samples = summed(self._answers), int(summed(samples))
 
     def result(self) -> Validation:
         """Read the sums off the device."""

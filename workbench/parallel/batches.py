@@ -76,6 +76,11 @@ class RankSource(DataSource):
         return self._rank * rows // self._world, (self._rank + 1) * rows // self._world
 
     def _parts(self, epoch: int, begin: int) -> Iterator[_Rows]:
+        for rows in self._whole_batches(epoch, begin):
+            mine = rows[slice(*self._bounds(len(rows)))]
+            yield _Rows(mine or rows[:1], len(mine))
+
+    def _whole_batches(self, epoch: int, begin: int) -> Iterator[list[int]]:
         sampler = self._whole.sampler
         sampler.set_epoch(epoch)
         order: list[int] = sampler.indices()[begin:].tolist()
@@ -83,8 +88,7 @@ class RankSource(DataSource):
             rows = order[at : at + self._size]
             if self._drops_last and len(rows) < self._size:
                 return
-            mine = rows[slice(*self._bounds(len(rows)))]
-            yield _Rows(mine or rows[:1], len(mine))
+            yield rows
 
     @property
     def _drops_last(self) -> bool:
@@ -111,3 +115,21 @@ class RankSource(DataSource):
         )
         for part, batch in zip(parts, loader, strict=True):
             yield Part(batch, part.mine)
+
+
+class RankBatches(RankSource):
+    """One rank's share of whole batches: every second of them, where there are two ranks.
+
+    For validation, where a mean over a batch has to be that of a single process. All ranks have
+    equally many: one that is left without gets another's, as a stand-in.
+
+    Raises:
+        DataError: as `RankSource`.
+    """
+
+    def _parts(self, epoch: int, begin: int) -> Iterator[_Rows]:
+        batches = list(self._whole_batches(epoch, begin))
+        for first in range(0, len(batches), self._world):
+            at = first + self._rank
+            rows = batches[at] if at < len(batches) else batches[first]
+            yield _Rows(rows, len(rows) if at < len(batches) else 0)

@@ -7,13 +7,15 @@ left out and come from a checkpoint (`workbench.parallel.state`), sharded as the
 Whoever unpacks finds empty tensors in their places, shared where they were shared.
 
 A payload is a program: it is unpickled only by a process that this one started, from a folder that
-belongs to the user.
+belongs to the user. Large arrays of the data lie in files beside it, which all ranks map into their
+memory: there is one copy, however many ranks there are.
 """
 
 from __future__ import annotations
 
 import io
 import linecache
+import math
 import pickle
 import sys
 from collections.abc import Iterator
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from workbench.experiment.optimizers import Schedule
     from workbench.experiment.sources import DataSource
 
+_ARRAY = "array-"
+"""Name of a large array's file, before its number."""
+_LARGE_BYTES = 2**20
 _DEEPEST = 12
 """Attributes of attributes that are searched for what cannot be pickled."""
 
@@ -69,7 +74,7 @@ def pack(training: Training, path: Path) -> None:
         with path.open("wb") as stream:
             header = {"path": sys.path, "cells": cells()}
             pickle.dump(header, stream)
-            _Pickler(stream, left_out).dump((parts, settings))
+            _Pickler(stream, left_out, path.parent).dump((parts, settings))
     except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
         path.unlink(missing_ok=True)
         raise PackingError(_explained(parts, left_out, error)) from None
@@ -90,7 +95,7 @@ def unpack(path: Path, local_rank: int = 0) -> Training:
         sys.path[:] = [*sys.path, *(entry for entry in header["path"] if entry not in sys.path)]
         linecache.cache.update(header["cells"])
         try:
-            parts, settings = _Unpickler(stream).load()
+            parts, settings = _Unpickler(stream, path.parent).load()
         except ModuleNotFoundError as error:
             raise PackingError(
                 f"the module {error.name!r} cannot be imported by a worker: it exists only in the "
@@ -134,28 +139,68 @@ def _training(parts: dict[str, Any], settings: dict[str, Any], device: torch.dev
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Leaves tensors out: (kind, number, shape, stride, dtype, whether it is trained)."""
+    """Leaves tensors out: (kind, number, shape, stride, dtype, whether it is trained).
 
-    def __init__(self, stream: Any, left_out: dict[int, int]) -> None:
+    Args:
+        stream: what is written to.
+        left_out: identity of tensors that do not travel -> their number.
+        folder: for large arrays; None keeps them in the stream.
+    """
+
+    def __init__(self, stream: Any, left_out: dict[int, int], folder: Path | None = None) -> None:
         super().__init__(stream)
-        self._left_out = left_out
+        self._left_out, self._folder = left_out, folder
+        self._files: dict[int, tuple[int, torch.Tensor]] = {}
+        """Those in files: kept, so that no other tensor gets the identity of one."""
 
     def persistent_id(self, obj: Any) -> Any:
         number = self._left_out.get(id(obj))
+        if number is None and self._folder is not None and _is_large(obj):
+            return self._in_file(obj, self._folder)
         if number is None:
             return None
         kind = "parameter" if isinstance(obj, nn.Parameter) else "tensor"
         shape, stride = tuple(obj.shape), obj.stride()
         return kind, number, shape, stride, obj.dtype, obj.requires_grad
 
+    def _in_file(self, tensor: torch.Tensor, folder: Path) -> Any:
+        if id(tensor) not in self._files:
+            number = len(self._files)
+            self._files[id(tensor)] = number, tensor
+            plain = tensor.detach().contiguous().flatten().view(torch.uint8)
+            plain.numpy().tofile(folder / f"{_ARRAY}{number}")
+        number = self._files[id(tensor)][0]
+        return "file", number, tuple(tensor.shape), None, tensor.dtype, False
+
+
+def _is_large(obj: Any) -> bool:
+    """Whether it is a plain array that is worth a file of its own."""
+    return (
+        type(obj) is torch.Tensor
+        and obj.layout == torch.strided
+        and obj.device.type == "cpu"
+        and obj.nbytes >= _LARGE_BYTES
+        and not obj.requires_grad
+        and not (obj.is_quantized or obj.is_conj() or obj.is_neg())
+    )
+
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, folder: Path) -> None:
         super().__init__(stream)
+        self._folder = folder
+        self._mapped: dict[int, torch.Tensor] = {}
         self._made: dict[int, torch.Tensor] = {}
 
     def persistent_load(self, pid: Any) -> Any:
         kind, number, shape, stride, dtype, trained = pid
+        if kind == "file":
+            if number not in self._mapped:
+                path = self._folder / f"{_ARRAY}{number}"
+                # private: what a data set changes in it, it changes for this rank alone
+                flat = torch.from_file(str(path), shared=False, size=math.prod(shape), dtype=dtype)
+                self._mapped[number] = flat.view(shape)
+            return self._mapped[number]
         if number not in self._made:
             empty = torch.empty_strided(shape, stride, dtype=dtype)
             self._made[number] = (

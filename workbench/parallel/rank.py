@@ -24,15 +24,17 @@ from workbench.experiment.losses import logits_of
 from workbench.experiment.optimizers import scale_learning_rate
 from workbench.experiment.plan import Plan
 from workbench.experiment.sampler import mix
+from workbench.experiment.sources import ArraySource, LoaderSource
 from workbench.experiment.state_copy import undo
 from workbench.experiment.step import call
 from workbench.modes.layout import Layout, lay_out
-from workbench.parallel.batches import Part, RankSource
+from workbench.parallel.batches import Part, RankBatches, RankSource
 from workbench.parallel.folder import Folder, Job
 from workbench.parallel.ranks import Reporter
 from workbench.parallel.state import load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message, Writer
+from workbench.parallel.validation import validate_together
 
 if TYPE_CHECKING:
     from workbench.experiment.scalars import Series
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 _TELL_S = 0.1
 _SAVE_S = 30.0
+_SAVE_SHARE = 20.0
+"""A checkpoint is written at most once in so many times the time that it takes."""
 _POLL_S = 0.02
 _STREAM = 1000
 """Of `mix`: ranks but the first draw dropout from streams of their own."""
@@ -67,6 +71,7 @@ class Rank:
         self._ended = ""
         self._events: Writer | None = Writer(folder.events) if self.leads else None
         self._told = self._saved = time.monotonic()
+        self._save_took = 0.0
         self._steps: list[tuple[int, float, int]] = []
         """(step, seconds, samples of all ranks) since the last position told."""
         self._reporter = Reporter(folder.report(dist.get_rank()), dist.get_rank(), training.device)
@@ -87,6 +92,9 @@ class Rank:
         self._reference = self._logits_before()
         with _parameters_followed(training):
             self._called = lay_out(training.model, self.layout, training.device)
+        if isinstance(training.val, (ArraySource, LoaderSource)):
+            training.val = RankBatches(training.val, rank, dist.get_world_size())
+            training.validate = validate_together
         training.adopt(training.model)
         training.guard = RankGuard(training.model, training.device)
         if self._events is not None:
@@ -132,7 +140,9 @@ class Rank:
         training.guard.remember()
         started, obey = time.perf_counter(), self._count_commands()
         try:
-            done = self._reporter.profiled(lambda: rank_step(training, self._called, part, obey))
+            done = self._reporter.profiled(
+                lambda: rank_step(training, self._called, part, obey, save=self._time_to_save)
+            )
         except NonFiniteError as error:
             undo(training, None)
             self.tell({"type": "non-finite", "what": error.what, "word": error.word})
@@ -151,6 +161,8 @@ class Rank:
             self._first = False
             self._compare_logits(done.logits)
             self._tell_position()
+        if done.save and not training.cursor.at_end:
+            self._save()
         return True
 
     def _log(self, done: Summed) -> None:
@@ -171,13 +183,20 @@ class Rank:
         self.training.end_epoch()
         self._tell_position()
         # asked of rank 0's clock: all save or none does
-        if _agreed(time.monotonic() - self._saved > _SAVE_S):
+        if _agreed(self._time_to_save):
             self._save()
 
+    @property
+    def _time_to_save(self) -> bool:
+        """By this rank's clock; writing takes a small share of the time."""
+        return time.monotonic() - self._saved > max(_SAVE_S, _SAVE_SHARE * self._save_took)
+
     def _save(self) -> None:
+        begun = time.monotonic()
         _same_buffers(self.training)
         save(self.training, self.folder.last)
         self._saved = time.monotonic()
+        self._save_took = self._saved - begun
         self.tell({"type": "saved", "step": self.training.step_count})
 
     def _tell_position(self) -> None:

@@ -39,6 +39,8 @@ class Summed(NamedTuple):
     """Before clipping; None where nothing is clipped."""
     obey: int
     """How many commands all ranks have carried out before the next step."""
+    save: bool
+    """Whether rank 0 wants a checkpoint after it, which all write together."""
     applied: bool
     """False where a gradient scaler skipped the update."""
     samples: int
@@ -47,14 +49,17 @@ class Summed(NamedTuple):
     """Of this rank's part, detached: to be looked at, not to be kept."""
 
 
-def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> Summed:
+def rank_step(
+    training: Training, called: nn.Module, part: Part, obey: int, *, save: bool
+) -> Summed:
     """Train on one rank's part of a batch.
 
     Args:
         training: this rank's.
         called: the model as it lies over the ranks (`workbench.modes.layout.lay_out`).
         part: of the batch.
-        obey: how many commands this rank wants to have carried out before the next step.
+        obey: how many commands are to be carried out before the next step; rank 0 is heard.
+        save: whether there is to be a checkpoint after this one; rank 0 is heard.
 
     Raises:
         NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
@@ -64,8 +69,8 @@ def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> S
     logits, loss = forward(training, called, inputs, targets)
     weight = averaged_over(training.loss, inputs, targets) if part.num_samples else 0.0
     own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
-    told = float(obey) if dist.get_rank() == 0 else 0.0
-    sums = _summed([*own, told, float(part.num_samples)], training.device)
+    told = [float(obey), float(save)] if dist.get_rank() == 0 else [0.0, 0.0]
+    sums = _summed([*own, *told, float(part.num_samples)], training.device)
     value, factor = _mean(training.loss, sums, weight)
     if not math.isfinite(value):
         raise NonFiniteError("loss", value)
@@ -75,8 +80,8 @@ def rank_step(training: Training, called: nn.Module, part: Part, obey: int) -> S
     training.guard.check_gradients(scaled=training.scaled)
     applied = training.modeset.optimizer_step(training.optimizer)
     accuracy = sums[2] / sums[3] if sums[3] else None
-    obeyed, samples = int(sums[4]), int(sums[5])
-    return Summed(value, accuracy, norm, obeyed, applied, samples, logits.detach())
+    obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])
+    return Summed(value, accuracy, norm, obeyed, saves, applied, samples, logits.detach())
 
 
 class RankGuard(Guard):

@@ -123,6 +123,7 @@ class WorkersStretch:
     def come_home(self) -> None:
         """Take over their last state, and let go of them."""
         training = self._training
+        told = training.step_count
         try:
             if self._away.ended:
                 self._away.wait(_LEAVING_S)
@@ -133,6 +134,8 @@ class WorkersStretch:
             self._away.come_home(training)
             training.measures.restart()
         step = training.step_count
+        if step < told:
+            training.board.mark(step, f"back from step {told:,}")
         training.board.say(f"step {step:,}: back from {_layout(training)}", step)
 
     def catch_up(self, count: int) -> None:

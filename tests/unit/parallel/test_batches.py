@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from workbench.experiment.data import data_source
 from workbench.experiment.sources import DataError, DataSource
-from workbench.parallel.batches import Part, RankSource
+from workbench.parallel.batches import Part, RankBatches, RankSource
 
 
 def source(num_samples: int, batch_size: int, kind: str) -> DataSource:
@@ -75,3 +75,22 @@ def test_an_order_of_its_own_is_refused() -> None:
     batches = [(torch.zeros(2, 1), torch.zeros(2))]
     with pytest.raises(DataError, match="list makes its own batches, so 2 ranks"):
         RankSource(data_source(batches, batch_size=2, seed=0, shuffle=True), 0, 2)
+
+
+@given(
+    num_samples=st.integers(1, 40),
+    batch_size=st.integers(1, 12),
+    world_size=st.integers(1, 6),
+    kind=st.sampled_from(["arrays", "a loader"]),
+)
+def test_whole_batches_are_shared_out_and_none_is_counted_twice(
+    num_samples: int, batch_size: int, world_size: int, kind: str
+) -> None:
+    whole = source(num_samples, batch_size, kind)
+    ranks = [list(RankBatches(whole, rank, world_size).batches(0)) for rank in range(world_size)]
+    assert len({len(parts) for parts in ranks}) == 1, "a rank would wait for the others"
+    rounds = zip(*ranks, strict=True)
+    counted = [part.batch[1] for parts in rounds for part in parts if part.num_samples]
+    expected = [targets for _, targets in whole.batches(0)]
+    assert len(counted) == len(expected)
+    assert all(map(torch.equal, counted, expected))

@@ -71,6 +71,21 @@ def test_a_large_model_makes_a_small_payload(tmp_path: Path) -> None:
     assert (tmp_path / "payload").stat().st_size < 200_000
 
 
+def test_large_arrays_are_mapped_from_a_file_and_not_pickled(tmp_path: Path) -> None:
+    inputs = torch.arange(400_000.0).view(-1, 16)
+    labels = torch.arange(len(inputs)) % 5
+    experiment = made(tmp_path / "runs", Tied, data=(inputs, labels))
+    pack(experiment._training, tmp_path / "payload")
+    assert (tmp_path / "payload").stat().st_size < 500_000
+    assert (tmp_path / "array-0").stat().st_size == inputs.nbytes
+    back, other = (unpack(tmp_path / "payload").cursor.source for _ in range(2))
+    assert torch.equal(back.inputs, inputs)
+    assert torch.equal(back.targets, labels)
+    back.inputs.zero_()  # one rank's own copy of those pages: no other rank sees it
+    assert torch.equal(other.inputs, inputs)
+    assert torch.equal(unpack(tmp_path / "payload").cursor.source.inputs, inputs)
+
+
 def test_cells_travel_with_their_source(tmp_path: Path) -> None:
     name = str(tmp_path / "ipykernel_1" / "42.py")
     lines = ["def forward(x):\n", "    return x\n"]

@@ -1,0 +1,153 @@
+"""A kernel dies, its ranks go on, another kernel takes them up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from torch import nn
+
+from tests.integration.parallel.support import losses, made, wait_for
+from workbench.parallel.attach import attach
+
+ROOT = Path(__file__).resolve().parents[3]
+
+KERNEL = """
+import os, sys, time
+import torch
+from torch import nn
+from tests.integration.parallel.support import rows
+from workbench.experiment import Experiment
+
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 5)
+    def forward(self, x):
+        return self.layer(x)
+
+torch.manual_seed(0)
+exp = Experiment(Cell(), rows(), batch_size=16, runs=sys.argv[1], name="run", device="cpu",
+                 optimizer="adamw", lr=0.01)
+exp.run(steps=20, wait=True)
+exp.modes = "ddp:2"
+exp.run(steps=int(sys.argv[2]))
+while exp.step_count < 30:
+    time.sleep(0.02)
+if sys.argv[3] == "stay":
+    print("here", flush=True)
+    sys.stdin.read()
+    exp.close()
+else:
+    os.kill(os.getpid(), 9)
+"""
+
+
+class Cell(nn.Module):
+    """The very same, for a run that stays: the dead kernel's exists nowhere else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+def kernel(tmp_path: Path, steps: int, then: str) -> subprocess.Popen[str]:
+    script = tmp_path / "kernel.py"
+    script.write_text(textwrap.dedent(KERNEL))
+    return subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "runs"), str(steps), then],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def as_if_it_had_stayed(tmp_path: Path, steps: int) -> torch.Tensor:
+    stayed = made(tmp_path / "stayed", Cell, optimizer="adamw", lr=0.01)
+    stayed.run(steps=steps, wait=True)
+    return losses(stayed)
+
+
+def test_a_run_that_goes_on_is_steered_and_brought_home(tmp_path: Path) -> None:
+    assert kernel(tmp_path, 1_000_000, "die").wait(120) == -signal.SIGKILL
+    experiment = attach(tmp_path / "runs" / "run")
+    try:
+        assert experiment.status == "training"
+        assert experiment.modes == "ddp:2"
+        here = experiment.step_count
+        assert here >= 20
+        wait_for(lambda: experiment.step_count > here + 20, "steps of the ranks")
+        with pytest.raises(RuntimeError, match="belongs to the experiment run of this kernel"):
+            attach(experiment.path)
+        experiment.pause()
+        experiment.wait(60)
+        torch.testing.assert_close(
+            losses(experiment),
+            as_if_it_had_stayed(tmp_path, experiment.step_count),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+        assert [marker.text for marker in experiment.markers] == ["ddp:2"]
+        experiment.modes = ""
+        experiment.run(steps=5, wait=True)
+    finally:
+        experiment.close()
+
+
+def test_a_run_that_was_finished_meanwhile_is_found_so(tmp_path: Path) -> None:
+    assert kernel(tmp_path, 40, "die").wait(120) == -signal.SIGKILL
+    folder = tmp_path / "runs" / "run" / "parallel" / "1"
+    wait_for(lambda: '"end"' in (folder / "events.jsonl").read_text(), "the end")
+    experiment = attach(tmp_path / "runs" / "run")
+    experiment.wait(60)
+    assert (experiment.status, experiment.step_count) == ("finished", 60)
+    torch.testing.assert_close(
+        losses(experiment), as_if_it_had_stayed(tmp_path, 60), rtol=1e-5, atol=1e-6
+    )
+    assert type(experiment.model).__name__ == "Cell"
+    experiment.close()
+
+
+def test_ranks_that_died_with_it_leave_their_last_checkpoint(tmp_path: Path) -> None:
+    assert kernel(tmp_path, 1_000_000, "die").wait(120) == -signal.SIGKILL
+    folder = tmp_path / "runs" / "run" / "parallel" / "1"
+    ranks = [psutil.Process(int((folder / f"rank-{rank}.pid").read_text())) for rank in (0, 1)]
+    for rank in ranks:
+        rank.send_signal(signal.SIGKILL)
+    psutil.wait_procs(ranks, timeout=30)
+    experiment = attach(tmp_path / "runs" / "run")
+    with pytest.raises(Exception, match="ended from outside"):
+        experiment.wait(60)
+    assert (experiment.status, experiment.step_count) == ("exception", 20)
+    experiment.modes = ""
+    experiment.run(steps=2, wait=True)
+    experiment.close()
+
+
+def test_what_cannot_or_must_not_be_attached_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no run directory"):
+        attach(tmp_path / "nothing")
+    alone = made(tmp_path / "runs", Cell)
+    alone.run(steps=1, wait=True)
+    with pytest.raises(FileNotFoundError, match="no worker has a part in Cell"):
+        attach(alone.path)
+    alive = kernel(tmp_path, 1_000_000, "stay")
+    try:
+        assert alive.stdout is not None
+        assert alive.stdout.readline() == "here\n"
+        with pytest.raises(RuntimeError, match=f"belongs to process {alive.pid}, which is alive"):
+            attach(tmp_path / "runs" / "run")
+    finally:
+        alive.communicate(timeout=60)
+    (tmp_path / "runs" / "run" / "parallel" / "1").chmod(0o777)
+    with pytest.raises(PermissionError, match="others may write to it"):
+        attach(tmp_path / "runs" / "run")

@@ -1,0 +1,43 @@
+"""Validation by all ranks together: each evaluates its share of the batches, all have the sum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from workbench.experiment.data import DataError, DataSource
+from workbench.experiment.validation import Tally, Validation, evaluate, evaluating
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+
+
+def validate_together(training: Training, source: DataSource) -> Validation:
+    """`workbench.experiment.validation.validate` over `RankBatches`; the same on every rank.
+
+    Raises:
+        DataError: the source gave no batch.
+        Exception: whatever the user's code raised.
+    """
+    ignored = training.loss.ignore_index
+    tally, nobodys = (Tally(training.device, ignored) for _ in range(2))
+    with evaluating(training.model), torch.no_grad():
+        for part in source.batches(0):
+            evaluate(training, part.batch, tally if part.num_samples else nobodys)
+    tally.pool(_summed, _largest)
+    if tally.num_samples == 0:
+        raise DataError(f"val gave no batch ({source.name}); give at least one, or leave val out")
+    return tally.result()
+
+
+def _summed(tensor: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(tensor)
+    return tensor
+
+
+def _largest(number: int) -> int:
+    found = torch.tensor(number)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return int(found)
