@@ -51,6 +51,11 @@ class Measures:
         self._steps = 0
         self._samples = 0
 
+    def forget_speed(self) -> None:
+        """What comes next is computed by others: the throughput so far says nothing of it."""
+        self.samples_per_s = self.steps_per_s = None
+        self.restart()
+
     def leave_out(self, seconds: float) -> None:
         """So much of the time since the last step was spent on something else."""
         if self._at is not None:

@@ -82,13 +82,21 @@ class Layout:
         return f"{self.kind}:{self.world_size}{''.join(options)}"
 
 
-def lay_out(model: nn.Module, layout: Layout, device: torch.device) -> nn.Module:
+def lay_out(
+    model: nn.Module, layout: Layout, device: torch.device, *, by_blocks: bool = True
+) -> nn.Module:
     """Lay ``model`` over the ranks of the process group; gives what is to be called for a step.
 
     Called on every rank, with equal weights, after all other modes were attached. ``fsdp`` changes
     ``model`` in place and makes its parameters `DTensor`; ``ddp`` puts a wrapper around it.
-    Parameters that a step does not reach are no fault: a model may branch as it likes. Under
-    ``fsdp`` all ranks must take the same blocks, since each gathers its parameters from all.
+    Parameters that a step does not reach are no fault: a model may branch as it likes.
+
+    Args:
+        model: on ``device``.
+        layout: of all ranks.
+        device: of this rank.
+        by_blocks: of ``fsdp``, gather block by block. All ranks must then take the same blocks in
+            every step; without, all parameters are gathered at once.
     """
     if layout.kind == "ddp":
         ids = None if device.type == "cpu" else [device]
@@ -96,7 +104,7 @@ def lay_out(model: nn.Module, layout: Layout, device: torch.device) -> nn.Module
             model, device_ids=ids, find_unused_parameters=True
         )
         return cast("nn.Module", wrapped)
-    _shard(model, layout, device)
+    _shard(model, layout, device, by_blocks=by_blocks)
     return model
 
 
@@ -112,12 +120,15 @@ def reshard(model: nn.Module) -> None:
             module.reshard()
 
 
-def _shard(model: nn.Module, layout: Layout, device: torch.device) -> None:
+def _shard(model: nn.Module, layout: Layout, device: torch.device, *, by_blocks: bool) -> None:
     from torch.distributed.fsdp import fully_shard
 
     settings = _fsdp_settings(layout, device)
-    for block in find_blocks(model):
-        fully_shard(block, **settings)
+    if by_blocks:
+        for block in find_blocks(model):
+            fully_shard(block, **settings)
+    else:
+        settings["reshard_after_forward"] = False
     fully_shard(model, **settings)
 
 

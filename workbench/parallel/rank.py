@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -29,6 +29,7 @@ from workbench.experiment.state_copy import undo
 from workbench.experiment.step import call
 from workbench.modes.layout import Layout, lay_out
 from workbench.parallel.batches import Part, RankBatches, RankSource
+from workbench.parallel.branches import AsksItsData
 from workbench.parallel.folder import Folder, Job
 from workbench.parallel.ranks import Reporter
 from workbench.parallel.state import load, save
@@ -76,6 +77,8 @@ class Rank:
         """(step, seconds, samples of all ranks) since the last position told."""
         self._reporter = Reporter(folder.report(dist.get_rank()), dist.get_rank(), training.device)
         self._reference: torch.Tensor | None = None
+        self._branches = False
+        """Whether ranks may take different ways through the model."""
         self._first = True
         load(training, folder.start)
         self._begin()
@@ -87,11 +90,11 @@ class Rank:
             torch.manual_seed(mix(training.seed, training.step_count, stream=_STREAM + rank))
         source = RankSource(training.cursor.source, rank, dist.get_world_size())
         training.cursor.source = source
-        training.modeset.attach(training.model)
-        training.attached = training.modeset
-        self._reference = self._logits_before()
+        self._look_at_forward()
         with _parameters_followed(training):
-            self._called = lay_out(training.model, self.layout, training.device)
+            self._called = lay_out(
+                training.model, self.layout, training.device, by_blocks=not self._branches
+            )
         if isinstance(training.val, (ArraySource, LoaderSource)):
             training.val = RankBatches(training.val, rank, dist.get_world_size())
             training.validate = validate_together
@@ -100,7 +103,14 @@ class Rank:
         if self._events is not None:
             training.scalars.add_sink(self._tell_scalars)
             training.board.subscribe(self._tell_epoch)
-        self.tell({"type": "ready", "ranks": dist.get_world_size(), "step": training.step_count})
+        self.tell(
+            {
+                "type": "ready",
+                "ranks": dist.get_world_size(),
+                "step": training.step_count,
+                "branches": self._branches,
+            }
+        )
 
     def run(self) -> None:
         """Train until the plan is fulfilled, or a command says otherwise."""
@@ -141,7 +151,14 @@ class Rank:
         started, obey = time.perf_counter(), self._count_commands()
         try:
             done = self._reporter.profiled(
-                lambda: rank_step(training, self._called, part, obey, save=self._time_to_save)
+                lambda: rank_step(
+                    training,
+                    self._called,
+                    part,
+                    obey,
+                    save=self._time_to_save,
+                    fill=self._branches and self.layout.kind == "fsdp",
+                )
             )
         except NonFiniteError as error:
             undo(training, None)
@@ -244,27 +261,37 @@ class Rank:
 
     # -- the first step -----------------------------------------------------------------------
 
-    def _logits_before(self) -> torch.Tensor | None:
-        """Logits of the first part before the model is laid over the ranks; None without any.
+    def _look_at_forward(self) -> None:
+        """Attach the modes and compute the first part before the model is laid over the ranks.
 
-        Random state and buffers are put back. What the model raises it raises again in the step,
-        where it is reported.
+        What is kept is its logits, and whether the model asks its data on any rank. A model that is
+        compiled is looked at without its modes, which would compile it for nothing, and without
+        logits. Random state and buffers are put back. What the model raises it raises again in the
+        step, where it is reported.
         """
         training = self.training
-        if training.modeset.compiled:
-            return None  # it would be compiled for nothing
+        compiled = training.modeset.compiled
+        if not compiled:
+            training.modeset.attach(training.model)
+        asks = AsksItsData()
         part = training.cursor.take()
-        if part is None:
-            return None
-        training.guard.remember(exactly=True)
-        try:
-            inputs = to_device(split(part.batch)[0], training.device)
-            with training.modeset.forward_context():
-                return logits_of(call(training.model, inputs)).detach().float().clone()
-        except Exception:  # noqa: BLE001 - see above
-            return None
-        finally:
-            training.guard.restore()
+        if part is not None:
+            training.guard.remember(exactly=True)
+            try:
+                with asks, nullcontext() if compiled else training.modeset.forward_context():
+                    inputs = to_device(split(part.batch)[0], training.device)
+                    logits = logits_of(call(training.model, inputs)).detach()
+                self._reference = None if compiled else logits.float().clone()
+            except Exception:  # noqa: BLE001 - see above
+                self._reference = None
+            finally:
+                training.guard.restore()
+        if compiled:
+            training.modeset.attach(training.model)
+        training.attached = training.modeset
+        found = torch.tensor(float(asks.found), device=training.device)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        self._branches = bool(found)
 
     def _compare_logits(self, logits: torch.Tensor) -> None:
         """Tell by how much laying the model over ranks changed them; of all ranks together."""

@@ -22,11 +22,16 @@ from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.losses import counted
 from workbench.experiment.measures import count_right
 from workbench.experiment.step import forward
+from workbench.parallel.branches import reached, zero_for
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
     from workbench.experiment.training import Training
     from workbench.parallel.batches import Part
+
+
+_FLAGS = 7
+"""Numbers in a step's collective before those of single parameters."""
 
 
 class Summed(NamedTuple):
@@ -50,7 +55,7 @@ class Summed(NamedTuple):
 
 
 def rank_step(
-    training: Training, called: nn.Module, part: Part, obey: int, *, save: bool
+    training: Training, called: nn.Module, part: Part, obey: int, *, save: bool, fill: bool
 ) -> Summed:
     """Train on one rank's part of a batch.
 
@@ -60,6 +65,7 @@ def rank_step(
         part: of the batch.
         obey: how many commands are to be carried out before the next step; rank 0 is heard.
         save: whether there is to be a checkpoint after this one; rank 0 is heard.
+        fill: whether parameters that another rank alone has reached have gradients of zero here.
 
     Raises:
         NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
@@ -70,11 +76,17 @@ def rank_step(
     weight = averaged_over(training.loss, inputs, targets) if part.num_samples else 0.0
     own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
     told = [float(obey), float(save)] if dist.get_rank() == 0 else [0.0, 0.0]
-    sums = _summed([*own, *told, float(part.num_samples)], training.device)
+    here = reached(training.model, loss) if fill else []
+    sums = _summed([*own, *told, float(part.num_samples), *map(float, here)], training.device)
     value, factor = _mean(training.loss, sums, weight)
     if not math.isfinite(value):
         raise NonFiniteError("loss", value)
-    training.modeset.backward(loss * factor)
+    loss = loss * factor
+    if fill:
+        others = [bool(ranks) and not mine for ranks, mine in zip(sums[_FLAGS:], here, strict=True)]
+        zero = zero_for(training.model, others)
+        loss = loss if zero is None else loss + zero
+    training.modeset.backward(loss)
     training.modeset.before_clip(training.optimizer)
     norm = _clipped(training)
     training.guard.check_gradients(scaled=training.scaled)

@@ -37,6 +37,11 @@ _PATIENCE_S = 90.0
 _LEAVING_S = 5.0
 _REPORT_S = 1.0
 
+_ASKS = (
+    "the model reads values of its data in forward, so ranks may branch differently: under fsdp its "
+    "parameters are gathered all at once for a step, and not block by block"
+)
+
 log = logging.getLogger("workbench")
 
 
@@ -84,7 +89,7 @@ class WorkersStretch:
         self._reports = Reports(away.folder)
         self._reported_at = 0.0
         self._refused: NonFiniteError | None = None
-        training.measures.restart()
+        training.measures.forget_speed()
 
     def follow(self) -> bool:
         """Take over what was told since the last time; False once they are done.
@@ -132,7 +137,7 @@ class WorkersStretch:
         finally:
             self._away.close()
             self._away.come_home(training)
-            training.measures.restart()
+            training.measures.forget_speed()
         step = training.step_count
         if step < told:
             training.board.mark(step, f"back from step {told:,}")
@@ -190,6 +195,9 @@ class WorkersStretch:
 
     def _take_ready(self, message: Message) -> None:
         step = message["step"]
+        notes = self._training.board.notes
+        if message["branches"] and _layout(self._training).kind == "fsdp" and _ASKS not in notes:
+            notes.append(_ASKS)
         self._training.board.say(
             f"step {step + 1:,}: {message['ranks']} ranks are ready for {_layout(self._training)}",
             step,

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import torch
 
-from tests.integration.parallel.support import Net, Tokens, made, rows, sentences
+from tests.integration.parallel.support import Net, Tokens, losses, made, rows, sentences
 from tests.integration.parallel.test_faults import Faulty, NotFinite, assert_gone
 from workbench.experiment import Experiment, Run, RunError
 from workbench.experiment.events import EpochDone, Event
@@ -154,6 +154,33 @@ def test_a_confusion_matrix_is_that_of_all_ranks(tmp_path: Path) -> None:
         experiment.run(epochs=1, wait=True)
     assert tables[0].sum() == 203
     assert torch.equal(*tables)
+
+
+class Branching(Net):
+    """Asks its data which blocks it takes, so that ranks go different ways."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        asked = x[:, 0].mean()
+        x = self.stem(x)
+        for at, block in enumerate(self.blocks):
+            if asked * (-1) ** at > 0:
+                x = block(x)
+        return self.head(x)
+
+
+@pytest.mark.parametrize("modes", ["", "compile+"])
+def test_ranks_may_branch_differently(tmp_path: Path, modes: str) -> None:
+    found: list[torch.Tensor] = []
+    for layout in ("ddp:2", "fsdp:2", "fsdp:2,keep"):
+        if modes and layout == "fsdp:2,keep":
+            continue
+        experiment = made(tmp_path, Branching, modes=modes + layout, optimizer="adamw", lr=0.01)
+        experiment.run(steps=30, wait=True)
+        found.append(losses(experiment))
+        asked = any("reads values of its data" in note for note in experiment.notes)
+        assert asked == layout.startswith("fsdp")
+    for ours in found[1:]:
+        torch.testing.assert_close(ours, found[0], rtol=1e-5, atol=1e-6)
 
 
 def test_closing_it_ends_its_ranks(tmp_path: Path) -> None:

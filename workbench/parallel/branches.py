@@ -1,0 +1,68 @@
+"""Models that branch on their data, laid over ranks that see different data.
+
+Each rank has its own part of a batch, so a model that asks its data may take a block on one rank and
+leave it out on another. `DistributedDataParallel` knows such parameters and averages with zeros.
+FSDP does not: it gathers and reduces block by block, and ranks that take different blocks wait for
+each other for good. For such a model all parameters are one group, gathered before the forward by
+every rank alike, and where another rank has reached a parameter that this one has not, its gradient
+here is zero and not missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_READ = torch.ops.aten._local_scalar_dense.default  # what .item(), bool(...) and int(...) come to
+
+
+class AsksItsData(TorchDispatchMode):
+    """Notices whether anything inside reads a value off a tensor, as ``if x.mean() > 0`` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Look at one operation."""
+        self.found = self.found or func is _READ
+        return cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
+
+
+def reached(model: nn.Module, loss: torch.Tensor) -> list[bool]:
+    """Of each parameter, whether backward from ``loss`` gets to it."""
+    leaves = {id(leaf) for leaf in _leaves(loss)}
+    return [id(parameter) in leaves for parameter in model.parameters()]
+
+
+def zero_for(model: nn.Module, wanted: list[bool]) -> torch.Tensor | None:
+    """A term for the loss, zero in value and in gradient, that reaches what is ``wanted``.
+
+    None where nothing is.
+    """
+    terms = [
+        parameter.reshape(-1)[0] * 0
+        for parameter, is_wanted in zip(model.parameters(), wanted, strict=True)
+        if is_wanted and parameter.requires_grad and parameter.numel()
+    ]
+    return torch.stack([term.float() for term in terms]).sum() if terms else None
+
+
+def _leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Every leaf that backward from ``loss`` would add a gradient to."""
+    seen: set[Any] = set()
+    waiting: list[Any] = [loss.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        waiting += [following for following, _ in node.next_functions]
