@@ -1,11 +1,11 @@
 """Models that branch on their data, laid over ranks that see different data.
 
-Each rank has its own part of a batch, so a model that asks its data may take a block on one rank and
-leave it out on another. `DistributedDataParallel` knows such parameters and averages with zeros.
-FSDP does not: it gathers and reduces block by block, and ranks that take different blocks wait for
-each other for good. For such a model all parameters are one group, gathered before the forward by
-every rank alike, and where another rank has reached a parameter that this one has not, its gradient
-here is zero and not missing.
+Each rank has its own part of a batch, so a model that asks its data may take a block on one rank
+and leave it out on another. `DistributedDataParallel` knows such parameters and averages with
+zeros. FSDP does not: it gathers and reduces block by block, and ranks that take different blocks
+wait for each other for good. For such a model all parameters are one group, gathered before the
+forward by every rank alike, and where another rank has reached a parameter that this one has not,
+its gradient here is zero and not missing.
 """
 
 from __future__ import annotations

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+ARRAY = "array-"
+"""Name of a file with a large array of the data, before its number."""
 REST = "rest.pt"
 """In a checkpoint, what is no tensor of the model or the optimizer. It is written last, so its
 presence says that the checkpoint is whole."""
@@ -90,6 +93,13 @@ class Folder:
         """What is to be done."""
         found: dict[str, Any] = json.loads((self.path / "job.json").read_text(encoding="utf-8"))
         return Job(**found)
+
+    def clear(self) -> None:
+        """Remove what is large, once the training is home: what was told and printed stays."""
+        for path in (self.start, self.last, self.history):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in (self.payload, *self.path.glob(f"{ARRAY}*")):
+            path.unlink(missing_ok=True)
 
     def pid(self, rank: int) -> Path:
         """Number of a rank's process."""

@@ -39,7 +39,8 @@ class Workers:
         self.world_size = world_size
         command = [
             sys.executable, "-m", "torch.distributed.run", "--standalone",
-            "--nproc-per-node", str(world_size), "-m", module, str(folder.path),
+            "--nproc-per-node", str(world_size), "--log-dir", str(folder.path / "launcher"),
+            "-m", module, str(folder.path),
         ]  # fmt: skip
         with folder.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own program, no shell

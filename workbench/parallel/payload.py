@@ -29,14 +29,13 @@ from torch import nn
 from workbench.experiment.training import Training
 from workbench.modes import ModeSet
 from workbench.modes.probes import first_line
+from workbench.parallel.folder import ARRAY
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
     from workbench.experiment.optimizers import Schedule
     from workbench.experiment.sources import DataSource
 
-_ARRAY = "array-"
-"""Name of a large array's file, before its number."""
 _LARGE_BYTES = 2**20
 _DEEPEST = 12
 """Attributes of attributes that are searched for what cannot be pickled."""
@@ -168,7 +167,7 @@ class _Pickler(cloudpickle.Pickler):
             number = len(self._files)
             self._files[id(tensor)] = number, tensor
             plain = tensor.detach().contiguous().flatten().view(torch.uint8)
-            plain.numpy().tofile(folder / f"{_ARRAY}{number}")
+            plain.numpy().tofile(folder / f"{ARRAY}{number}")
         number = self._files[id(tensor)][0]
         return "file", number, tuple(tensor.shape), None, tensor.dtype, False
 
@@ -196,7 +195,7 @@ class _Unpickler(pickle.Unpickler):
         kind, number, shape, stride, dtype, trained = pid
         if kind == "file":
             if number not in self._mapped:
-                path = self._folder / f"{_ARRAY}{number}"
+                path = self._folder / f"{ARRAY}{number}"
                 # private: what a data set changes in it, it changes for this rank alone
                 flat = torch.from_file(str(path), shared=False, size=math.prod(shape), dtype=dtype)
                 self._mapped[number] = flat.view(shape)

@@ -38,8 +38,8 @@ _LEAVING_S = 5.0
 _REPORT_S = 1.0
 
 _ASKS = (
-    "the model reads values of its data in forward, so ranks may branch differently: under fsdp its "
-    "parameters are gathered all at once for a step, and not block by block"
+    "the model reads values of its data in forward, so ranks may branch differently: under fsdp "
+    "its parameters are gathered all at once for a step, and not block by block"
 )
 
 log = logging.getLogger("workbench")
@@ -137,7 +137,9 @@ class WorkersStretch:
         finally:
             self._away.close()
             self._away.come_home(training)
-            training.measures.forget_speed()
+            if self._away.ended:
+                self._away.folder.clear()
+            training.measures.restart()
         step = training.step_count
         if step < told:
             training.board.mark(step, f"back from step {told:,}")

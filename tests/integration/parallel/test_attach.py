@@ -107,6 +107,10 @@ def test_a_run_that_was_finished_meanwhile_is_found_so(tmp_path: Path) -> None:
     assert kernel(tmp_path, 40, "die").wait(120) == -signal.SIGKILL
     folder = tmp_path / "runs" / "run" / "parallel" / "1"
     wait_for(lambda: '"end"' in (folder / "events.jsonl").read_text(), "the end")
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match="others may write to it"):
+        attach(tmp_path / "runs" / "run")
+    folder.chmod(0o700)
     experiment = attach(tmp_path / "runs" / "run")
     experiment.wait(60)
     assert (experiment.status, experiment.step_count) == ("finished", 60)
@@ -148,6 +152,3 @@ def test_what_cannot_or_must_not_be_attached_is_refused(tmp_path: Path) -> None:
             attach(tmp_path / "runs" / "run")
     finally:
         alive.communicate(timeout=60)
-    (tmp_path / "runs" / "run" / "parallel" / "1").chmod(0o777)
-    with pytest.raises(PermissionError, match="others may write to it"):
-        attach(tmp_path / "runs" / "run")

@@ -190,6 +190,9 @@ def test_closing_it_ends_its_ranks(tmp_path: Path) -> None:
     experiment.close()
     assert_gone(ranks)
     assert experiment.step_count >= 5
+    left = {path.name for path in (experiment.path / "parallel" / "1").iterdir()}
+    assert {"events.jsonl", "log.txt"} <= left
+    assert not left & {"payload.pkl", "start", "last"}, "a toggle leaves gigabytes behind"
 
 
 def test_ranks_tell_of_themselves(tmp_path: Path) -> None:
