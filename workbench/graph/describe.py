@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.graph.branch_rows import branch_lines
+from workbench.graph.computed import types_line
 from workbench.graph.no_gradient import unreached_lines
 from workbench.graph.operations import operations_of
 from workbench.graph.wording import (
@@ -51,6 +52,8 @@ def describe(record: GraphRecord) -> str:
     lines = [heading(record), f"{summary(record)}.", *gradient_lines(record)]
     if len(record.inner_node):
         lines.append(compiled_line(record))
+    if types := types_line(record):
+        lines.append(types)
     lines.append("")
     lines += _table([_COLUMNS, *shown], without=() if record.gradients else (4,))
     notes = (

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from workbench.graph.computed import COLOURS as COLOURS_OF_TYPES
+from workbench.graph.computed import computed_in, fill_of, short_type
 from workbench.graph.diff_marks import ADDED, COLOURS, REMOVED, SAME, SIGNS
 from workbench.graph.wording import byte_size, heading, plural, short
-from workbench.records import GraphDiff
+from workbench.records import NODE_KINDS, GraphDiff
 
 if TYPE_CHECKING:
     from workbench.records import GraphRecord
@@ -29,7 +31,7 @@ def graph_dot(record: GraphRecord) -> str:
 
     Graphviz places up to about a thousand operations in seconds; beyond that ``sfdp`` or
     ``dot -Gnslimit=2`` are the ones to try. Of a `GraphDiff` it is the union: what was removed is
-    dashed, what was added bold.
+    dashed, what was added bold; else nodes are filled by the type that their operation computes in.
     """
     return "\n".join(_Writer(record).lines()) + "\n"
 
@@ -37,6 +39,7 @@ def graph_dot(record: GraphRecord) -> str:
 class _Writer:
     def __init__(self, record: GraphRecord) -> None:
         self.record = record
+        self.computed = [] if isinstance(record, GraphDiff) else computed_in(record)
         self.children: dict[int, list[int]] = defaultdict(list)
         self.is_folded = _folded(record)
         used = _used(record, self.is_folded)
@@ -95,12 +98,31 @@ class _Writer:
         lines = [
             f"{sign} {short(op, _WIDTH)}".strip(),
             f"{text[record.node_shape[row]]} {dtype}{size}".strip(),
+            *self._computed_line(row),
             *self._inner_line(row),
             *(self._folded_line(leaf) for leaf in self.folded_into[row]),
         ]
         source = int(record.node_source[row])
         tip = record.sources[source].label if source >= 0 else text[record.node_type[row]]
-        return f"label={_quoted(lines)}, tooltip={_quoted([tip])}{_style(_state(record, row))}"
+        return f"label={_quoted(lines)}, tooltip={_quoted([tip])}{self._fill(row)}"
+
+    def _computed_line(self, row: int) -> list[str]:
+        """What it computes in, where that is not simply the type of its output."""
+        if not self.computed or self._is_leaf(row):
+            return []
+        computed, dtype = self.computed[row], int(self.record.node_dtype[row])
+        same = computed == self.record.strings[dtype]
+        return [] if same else [f"computed in {short_type(computed)}"]
+
+    def _is_leaf(self, row: int) -> bool:
+        return NODE_KINDS[self.record.node_kind[row]] in ("parameter", "input")
+
+    def _fill(self, row: int) -> str:
+        if not self.computed:
+            return _style(_state(self.record, row))
+        fill = fill_of(self.computed[row])
+        plain = fill == COLOURS_OF_TYPES["float32"] or self._is_leaf(row)
+        return "" if plain else f', fillcolor="{fill}"'
 
     def _inner_line(self, row: int) -> list[str]:
         count = int(self.num_inner[row])

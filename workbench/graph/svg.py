@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from workbench.graph.branch_rows import branch_lines
+from workbench.graph.computed import types_line
 from workbench.graph.diff_marks import (
     COLOURS,
     REMOVED,
@@ -81,7 +82,8 @@ def heading_lines(record: GraphRecord, letters: int) -> list[str]:
     """What is written below the title, in lines of about ``letters`` letters."""
     if not isinstance(record, GraphDiff):
         inside = compiled_line(record)
-        return [short(f"{summary(record)}.", 76), *([inside] if inside else [])]
+        said = (inside, types_line(record))
+        return [short(f"{summary(record)}.", 76), *(line for line in said if line)]
     return [*wrap(short(record.sentence, 600), letters), diff_summary(record)]
 
 

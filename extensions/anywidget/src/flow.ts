@@ -6,6 +6,7 @@ import { GRADIENT_FLOW, readRecordAs } from '@torch-workbench/records';
 import { FlowFoot, mount, type FootHost } from '@torch-workbench/views/flow';
 import type { RenderProps } from './adapters/host';
 import { recordStore } from './adapters/record';
+import { adoptStyle } from './adapters/style';
 
 function render({ model, el }: RenderProps): () => void {
   return mount(
@@ -17,10 +18,12 @@ function render({ model, el }: RenderProps): () => void {
 /** The strip below a graph of the step `current`: the training as it was when the cell ran. */
 export function below(
   root: HTMLElement,
+  css: string,
   bytes: ArrayBufferView,
   current: number | null,
   colour: FootHost['colour'],
 ): FlowFoot {
+  adoptStyle(root, 'flow', css);
   const foot = new FlowFoot(root, {
     colour,
     goTo: () => false,

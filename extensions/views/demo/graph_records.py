@@ -54,6 +54,12 @@ def early_exit() -> GraphRecord:
     return _captured(model, loss)
 
 
+def bf16() -> GraphRecord:
+    """`early_exit` under autocast: 16 bits, 32, both, and casts."""
+    with torch.autocast("cpu", torch.bfloat16):
+        return early_exit()
+
+
 def _asking(threshold: float) -> GraphRecord:
     model = models.Asking(threshold)
     x, y = torch.randn(128, 3, 32, 32), torch.randint(0, 10, (128,))
@@ -138,8 +144,8 @@ def compiled_blocks() -> GraphRecord:
 
 
 MAKERS = (
-    resnet50, dense, early_exit, asking, asking_taken, bert, non_finite, chain, hostile, compiled,
-    compiled_blocks,
+    resnet50, dense, early_exit, bf16, asking, asking_taken, bert, non_finite, chain, hostile,
+    compiled, compiled_blocks,
 )  # fmt: skip
 
 

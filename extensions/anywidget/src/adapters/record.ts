@@ -38,6 +38,6 @@ export function recordStore<R>(
         model.off('change:error', update);
       };
     },
-    send: () => Promise.reject(new Error('a record cannot be sent commands')),
+    send: () => Promise.reject(new Error('a record takes no commands')),
   };
 }

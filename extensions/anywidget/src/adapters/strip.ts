@@ -6,7 +6,6 @@ import type { Dispose, Store } from '@torch-workbench/views';
 import { mount, type GraphViewState } from '@torch-workbench/views/graph';
 import { bundleOf } from './bundle';
 import type { WidgetModel } from './host';
-import { adoptStyle } from './style';
 
 type FlowModule = typeof import('../flow');
 
@@ -20,34 +19,28 @@ export function mountWithStrip(
   const slot = document.createElement('div');
   slot.style.display = 'contents';
   let colours: GraphViewState['colours'] = null;
-  const listeners = new Set<() => void>();
+  let show = (): void => undefined;
   const coloured: typeof store = {
-    get: () => ({ ...store.get(), colours: colours ?? null }),
-    subscribe(listener) {
-      listeners.add(listener);
-      const end = store.subscribe(listener);
-      return () => {
-        listeners.delete(listener);
-        end();
-      };
-    },
-    send: (command) => store.send(command),
+    ...store,
+    get: () => ({ ...store.get(), colours }),
+    subscribe: (listener) => store.subscribe((show = listener)),
   };
-  const ends = [mount(el, coloured, { slots: { foot: slot } })];
-  const show = async (): Promise<void> => {
+  const dispose = mount(el, coloured, { slots: { foot: slot } });
+  let strip: ReturnType<FlowModule['below']> | undefined;
+  let gone = false;
+  const add = async (): Promise<void> => {
     const { module, css } = await bundleOf<FlowModule>(model, 'flow');
-    if (ends.length === 0) return;
-    adoptStyle(el, 'flow', css);
-    const step = store.get().record?.step ?? null;
-    const strip = module.below(el, flow, step, (next) => {
+    if (gone) return;
+    strip = module.below(el, css, flow, store.get().record?.step ?? null, (next) => {
       colours = next;
-      for (const listener of listeners) listener();
+      show();
     });
     slot.append(strip.element);
-    ends.push(() => strip.dispose());
   };
-  show().catch(() => undefined);
+  add().catch(() => undefined);
   return () => {
-    for (const end of ends.splice(0)) end();
+    gone = true;
+    strip?.dispose();
+    dispose();
   };
 }

@@ -83,7 +83,7 @@ function secondsOf(parts: readonly Group[], record: GraphColumns): number | null
 
 /** Operations whose output lies in the storage of their input. */
 export const VIEW =
-  /^(Alias|AsStrided|Chunk|Diagonal|Expand|Narrow|Permute|ReshapeAlias|Select|Slice|Split(WithSizes)?|Squeeze|T|Transpose|Unbind|Unfold|(Unsafe)?View|Unsqueeze)Backward0$/;
+  /^((Reshape)?Alias|AsStrided|Chunk|Diagonal|Expand|Narrow|Permute|Select|Slice|Split(WithSizes)?|(Uns|S)queeze|T(ranspose)?|Unbind|Unfold|(Unsafe)?View)Backward0$/;
 
 /** Which input a saved tensor of this name is; the first for every other name. */
 const SLOTS = new Map(Object.entries({ other: 1, mat2: 1, vec2: 1, key: 1, value: 2, tensor2: 1 }));

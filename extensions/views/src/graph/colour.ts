@@ -1,4 +1,5 @@
 /** Which colour and figure an operation or a module gets, by what the drawing is coloured by. */
+import { UNKNOWN } from './dtypes';
 import { formatBytes, formatCount, formatNumber, formatSeconds } from './format';
 import { outputGradient, type Gradient } from './gradients';
 import { isInside, type Item } from './groups';
@@ -43,8 +44,16 @@ export function shadeOf(item: Item, state: GraphState, palette: Palette): Shade 
       if (!isOperation(item)) return plain;
       return { ...onScale(stepOf(item.saved, state.mostSaved), palette), figure };
     case 'dtype': {
-      const swatch = isOperation(item) && dtypeSwatch(item.dtype, state, palette);
-      return swatch ? { ...plain, ...swatch, ink2: swatch.ink } : plain;
+      if (!isOperation(item)) return plain;
+      const { computed } = item;
+      const swatch = dtypeSwatch(computed, state, palette);
+      return {
+        ...plain,
+        ...swatch,
+        ink2: swatch?.ink ?? palette.ink2,
+        hatched: computed === UNKNOWN,
+        figure: computed.includes('+') ? 'mixed' : computed,
+      };
     }
     case 'none':
       return plain;
@@ -116,13 +125,13 @@ export function normStep(norm: number, range: readonly [number, number] | null):
 
 const SWATCHES = ['buffers', 'temporaries', 'activations', 'optimizer', 'gradients', 'parameters'];
 
-/** The colour of an element type; float32, the default, stays plain. */
+/** The colour of what is computed in; float32, the default, and what is unknown stay plain. */
 export function dtypeSwatch(
   dtype: string,
   state: GraphState,
   palette: Palette,
 ): { fill: string; ink: string } | null {
-  const others = state.dtypes.filter((name) => name !== 'float32');
+  const others = state.dtypes.filter((name) => !['float32', UNKNOWN].includes(name));
   const index = others.indexOf(dtype);
   return index < 0 ? null : (palette.categories[SWATCHES[index % SWATCHES.length] ?? ''] ?? null);
 }

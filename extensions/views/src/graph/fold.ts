@@ -43,7 +43,7 @@ export function foldCalls(record: GraphColumns, byCall: boolean): Folded {
 }
 
 /** Nodes besides views that hand on what they get in another order, type or place. */
-const COPY = /^(Clone|Mt|Squeeze|ToCopy)Backward/;
+export const COPY = /^(Clone|Mt|Squeeze|ToCopy)Backward/;
 
 /**
  * Folds what only hands a parameter on (the transpose in front of a matrix product, a cast by

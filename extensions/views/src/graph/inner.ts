@@ -177,6 +177,7 @@ function operationOf(record: GraphColumns, row: number, host: Operation): Operat
     module: record.inner_module[row],
     shape: text(record.inner_shape),
     dtype: text(record.inner_dtype),
+    computed: text(record.inner_dtype),
     source: record.inner_source[row],
     host,
   };

@@ -84,7 +84,7 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
     inputs > 0 ? `, without ${formatBytes(inputs)} of inputs that a checkpoint keeps. ` : '. ',
     seconds === null
       ? 'The forward would run once more; it was not timed in this capture. '
-      : 'Time: one more forward, host time of this step with the cost of the capture. ',
+      : 'Time: one more forward, as long as it took in this capture. ',
     'During its backward the bytes are held again.',
   ].join('');
   const line = h('div', { class: 'wv-code wv-wrap' }, code);

@@ -37,5 +37,4 @@ export function inspectBranch({ state, select }: Inspection, item: Operation): N
   return parts;
 }
 
-const SHAPED =
-  'No gradient flows through a test. It decided which operations are in this graph, which is that of this step alone.';
+const SHAPED = 'No gradient flows through a test. It decided which operations there are.';

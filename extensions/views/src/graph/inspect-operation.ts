@@ -51,6 +51,7 @@ function tensorFacts(state: GraphState, item: Operation): [string, string][] {
     return [index === 0 ? 'In' : '', value];
   });
   rows.push(['Out', `${item.shape} ${item.dtype} · ${formatBytes(item.outputBytes)}`]);
+  rows.push(['Computed in', item.computed]);
   if (module)
     rows.push(['Module', `${module.path || '(model)'}${module.cls ? ` · ${module.cls}` : ''}`]);
   if (item.seconds !== null) rows.push(['Forward', `${formatSeconds(item.seconds)}, all calls`]);

@@ -1,6 +1,7 @@
 /** What colours, bars and widths mean, in the corner of the drawing. */
 import { dtypeSwatch, scaleTicks } from './colour';
 import { h } from './dom';
+import { UNKNOWN } from './dtypes';
 import { formatBytes, oneLine } from './format';
 import type { Colouring, GraphState } from './state';
 import { stepName } from './step-colours';
@@ -15,7 +16,7 @@ const TITLES: Record<Colouring, string> = {
   bytes: 'Bytes saved for backward, per operation',
   gradient: 'Norm of the gradient of the output (log)',
   time: 'Forward time, per module',
-  dtype: 'Element type of the output',
+  dtype: 'Computed in',
   none: 'Legend',
 };
 
@@ -109,8 +110,9 @@ function keysOf(state: GraphState, palette: Palette): HTMLElement[] {
       ];
     case 'dtype':
       return state.dtypes.slice(0, 8).map((dtype) => {
-        const fill = dtypeSwatch(dtype, state, palette)?.fill ?? palette.raise;
-        return key('swatch', oneLine(dtype) || 'unknown', `background:${fill}`);
+        const fill = dtypeSwatch(dtype, state, palette)?.fill;
+        const kind = dtype === UNKNOWN ? 'swatch hatched' : 'swatch';
+        return key(kind, oneLine(dtype), fill && `background:${fill}`);
       });
     case 'none':
       return [];

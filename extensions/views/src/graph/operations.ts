@@ -5,6 +5,7 @@
  */
 import type { Asked } from './branches';
 import type { Column, GraphColumns } from './columns';
+import { computedIn } from './dtypes';
 import { COMPILED, foldCalls, foldParameters, INPUT, type Folded } from './fold';
 import { gradientOf, type Gradient } from './gradients';
 import { Heap } from './heap';
@@ -38,6 +39,8 @@ export interface Operation {
   rows: number[];
   shape: string;
   dtype: string;
+  /** What it computes in, as `dtypes.ts` writes it; `dtype` is that of its output. */
+  computed: string;
   outputBytes: number;
   saved: number;
   shared: number;
@@ -131,8 +134,10 @@ function assemble(record: GraphColumns, { groups, owner }: Folded, order: number
     return operationOf(record, groups[group], id);
   });
   const sums = new Map<number, Flow>();
+  const makers: number[][] = [];
   for (let edge = 0; edge < record.edge_from.length; edge += 1) {
     const row = record.edge_from[edge];
+    (makers[record.edge_to[edge]] ??= []).push(row);
     const target = owner[record.edge_to[edge]] ?? -1;
     if (target < 0) continue;
     const to = position[target];
@@ -150,6 +155,7 @@ function assemble(record: GraphColumns, { groups, owner }: Folded, order: number
     if (flow === undefined) sums.set(key, { from, to, bytes });
     else flow.bytes = Math.max(flow.bytes, bytes);
   }
+  for (const one of operations) one.computed = computedIn(record, one.rows, makers);
   const root = owner[record.root] ?? -1;
   return { operations, flows: [...sums.values()], root: root < 0 ? -1 : (position[root] ?? -1) };
 }
@@ -167,6 +173,7 @@ export function bareOperation(op: string, id = 0): Operation {
     rows: [],
     shape: '',
     dtype: '',
+    computed: '',
     outputBytes: 0,
     saved: 0,
     shared: 0,

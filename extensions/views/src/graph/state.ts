@@ -42,7 +42,7 @@ export class GraphState extends Drawing {
       0,
     );
     const real = operations.filter(({ asked }) => !asked);
-    this.dtypes = [...new Set(real.map(({ dtype }) => dtype))].sort();
+    this.dtypes = [...new Set(real.map(({ computed }) => computed))].sort();
     this.norms = normRange(operations);
     this.mostSeconds = record.modules.reduce(
       (most, { path, forward_s: seconds }) => (path === '' ? most : Math.max(most, seconds ?? 0)),
@@ -65,7 +65,8 @@ export class GraphState extends Drawing {
 
   override get fullBar(): number {
     const { colouring, colours } = this;
-    return colours || colouring === 'gradient' || colouring === 'time' ? 0 : this.mostSaved;
+    const ofBytes = colouring === 'bytes' || colouring === 'none';
+    return colours || !ofBytes ? 0 : this.mostSaved;
   }
 
   override lossOf(operation: Operation): string {

@@ -9,7 +9,7 @@ import { normText, stepName } from './step-colours';
 import { isOperation } from './operations';
 import type { Columns } from './table';
 
-const HEADINGS = ['Call', 'Operations', 'Output', 'Dtype', 'Saved here first', 'Held before'];
+const HEADINGS = ['Call', 'Operations', 'Output', 'Computed in', 'Saved here first', 'Held before'];
 
 export function captureColumns(state: GraphState): Columns {
   const { colours } = state;
@@ -32,7 +32,7 @@ function cellsOf(state: GraphState, item: Item): string[] {
     shorten(!isOperation(item) ? item.cls : item.asked ? outcome(item.asked) : item.op, 40),
     operation?.asked ? '' : formatCount(numOps(item)),
     shorten(operation?.shape ?? '', 40),
-    shorten(operation?.dtype ?? '', 24),
+    shorten(operation?.computed ?? '', 40),
     known ? formatBytes(item.saved) : '',
     operation && known ? formatBytes(operation.shared) : '',
     ...knownCells(state, item),
