@@ -29,7 +29,9 @@ class Net(nn.Module):
 torch.manual_seed(0)
 data = torch.randn(256, 16), torch.randint(0, 5, (256,))
 """
-BEGIN = """exp = wb.Experiment(Net(), data, batch_size=32, runs={runs!r}, name="cells", device="cpu")
+BEGIN = """exp = wb.Experiment(
+    Net(), data, batch_size=32, runs={runs!r}, name="cells", device="cpu"
+)
 exp.model.breaks = True
 exp.modes = "ddp:2"
 exp.run(steps=20)
