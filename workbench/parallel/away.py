@@ -151,10 +151,21 @@ class Away:
             _, rank, found = min(own)
             fault = Fault(*found["fault"])
             return WorkersError(f"rank {rank}: {fault.type}: {fault.message}", fault, latest)
-        silent = sorted(set(range(self._workers.world_size)) - faults.keys())
-        who = "rank " + " and ".join(map(str, silent)) if silent else "the launcher"
+        ranks = range(self._workers.world_size)
+        if not any(self.folder.pid(rank).exists() for rank in ranks):
+            said = self.folder.last_words()
+            return WorkersError(
+                f"the ranks could not be started (status {status}): {said} What was printed is in "
+                f"{self.folder.log}",
+                None,
+                latest,
+            )
+        silent = [str(rank) for rank in ranks if rank not in faults]
+        who = {0: "the launcher was", 1: f"rank {''.join(silent)} was"}.get(
+            len(silent), f"ranks {' and '.join(silent)} were"
+        )
         return WorkersError(
-            f"{who} was ended from outside (status {status}): killed by hand, or by the system "
+            f"{who} ended from outside (status {status}): killed by hand, or by the system "
             f"when memory ran out. What the workers printed is in {self.folder.log}",
             None,
             latest,

@@ -109,6 +109,15 @@ class Folder:
         """What a rank tells of itself (`workbench.parallel.ranks`)."""
         return self.path / f"rank-{rank}.report.json"
 
+    def last_words(self) -> str:
+        """The last line that was printed, as a sentence; ``""`` where nothing was."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
+        except FileNotFoundError:
+            return ""
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"{said[:300].rstrip('.')}." if said else ""
+
     def fault(self, rank: int) -> Path:
         """Where a rank writes down what it died of."""
         return self.path / f"rank-{rank}.error.json"

@@ -7,6 +7,7 @@ were computed here; weights and moments come with the checkpoint at the end.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import subprocess
@@ -89,6 +90,7 @@ class WorkersStretch:
         self._reports = Reports(away.folder)
         self._reported_at = 0.0
         self._refused: NonFiniteError | None = None
+        self._left_at = training.step_count, training.cursor.position()
         training.measures.forget_speed()
 
     def follow(self) -> bool:
@@ -136,14 +138,24 @@ class WorkersStretch:
             log.info("the ranks of %s are slow to leave and are ended", self._away.folder.path)
         finally:
             self._away.close()
-            self._away.come_home(training)
-            if self._away.ended:
-                self._away.folder.clear()
+            self._take_home()
             training.measures.restart()
         step = training.step_count
         if step < told:
             training.board.mark(step, f"back from step {told:,}")
         training.board.say(f"step {step:,}: back from {_layout(training)}", step)
+
+    def _take_home(self) -> None:
+        """Load the last state; where that cannot be done, this is as it was when it left."""
+        training = self._training
+        try:
+            self._away.come_home(training)
+        except BaseException:
+            training.step_count, position = self._left_at
+            training.cursor.go_to(position)
+            raise
+        if self._away.ended:
+            self._away.folder.clear()
 
     def catch_up(self, count: int) -> None:
         """Take over the first ``count`` messages, which a kernel that is gone has read."""
@@ -234,7 +246,8 @@ class WorkersStretch:
         if now - self._reported_at < _REPORT_S:
             return
         self._reported_at = now
-        self._away.folder.followed.write_text(str(self._away.heard), encoding="ascii")
+        with contextlib.suppress(OSError):  # a full disk ends no run by itself
+            self._away.folder.followed.write_text(str(self._away.heard), encoding="ascii")
         training = self._training
         reports = self._reports.newest()
         mode = training.modeset["parallel"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -74,6 +75,23 @@ def test_a_rank_that_is_killed_costs_what_it_did_since_the_last_checkpoint(tmp_p
     experiment.resume_from_failure()
     experiment.pause()
     experiment.wait(60)
+
+
+def test_a_run_directory_that_is_removed_leaves_the_training_as_it_left(tmp_path: Path) -> None:
+    experiment = made(tmp_path, Net)
+    experiment.run(steps=3, wait=True)
+    experiment.modes = "ddp:2"
+    run = under_way(experiment, 10)
+    shutil.rmtree(experiment.path / "parallel")
+    run.pause()
+    with pytest.raises(RunError, match="No such file|no whole checkpoint"):
+        run.wait(120)
+    assert experiment.status == "exception"
+    assert experiment.step_count == 3
+    assert experiment._training.cursor.index == 3
+    experiment.modes = ""
+    experiment.run(steps=2, wait=True)
+    assert experiment.step_count == 5
 
 
 def test_a_loss_that_is_not_finite_pauses_it_and_the_batch_is_left_out(tmp_path: Path) -> None:

@@ -214,6 +214,23 @@ def test_what_cannot_be_pickled_is_named(tmp_path: Path) -> None:
     experiment.run(steps=1, wait=True)
 
 
+def test_ranks_that_cannot_be_started_say_what_was_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'the address is in use' >&2\nexit 3\n")
+    python.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(python))
+        _, away = sent(tmp_path)
+    try:
+        assert str(death_of(away)).startswith(
+            "the ranks could not be started (status 3): the address is in use. What was printed"
+        )
+    finally:
+        away.close()
+
+
 def test_data_in_an_order_of_its_own_is_refused_before_anything_is_started(
     tmp_path: Path,
 ) -> None:
