@@ -84,7 +84,7 @@ def test_a_run_directory_that_is_removed_leaves_the_training_as_it_left(tmp_path
     run = under_way(experiment, 10)
     shutil.rmtree(experiment.path / "parallel")
     run.pause()
-    with pytest.raises(RunError, match="No such file|no whole checkpoint"):
+    with pytest.raises(RunError, match=r"No such file|no whole checkpoint"):
         run.wait(120)
     assert experiment.status == "exception"
     assert experiment.step_count == 3
