@@ -1,12 +1,13 @@
-"""A compile report on screen: HTML and text in a cell, a figure, a file."""
+"""A compile report on screen: interactive where widgets run, HTML and text everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from workbench.display import with_images
+from workbench.display import mime_bundle
 from workbench.dynamo.describe import describe, heading, summary
 from workbench.dynamo.figure import report_figure
 from workbench.dynamo.html import phases_svg, report_html
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from workbench.records import CompiledKernel, CompileRecord
 
 _PICTURES = (".png", ".pdf", ".svg")
+_MOST_CODE = 1_000_000
+"""Characters of generated code that a widget carries; of more it asks for one kernel's at a time."""
 
 
 class CompileView:
@@ -105,7 +108,45 @@ class CompileView:
         record = self.record
         return f"{heading(record)}: {summary(record)}"
 
-    def _repr_mimebundle_(self, **_options: Any) -> Any:
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Widget, static HTML and text; only the last two where no widget can run."""
         record = self.record
-        html = with_images(report_html(record))
-        return {"text/plain": describe(record), "text/html": html}, {}
+        return mime_bundle(
+            "compile",
+            {"record": carried(record).to_bytes(), "error": ""},
+            text=describe(record),
+            html=report_html(record),
+            options=options,
+            on_message=_giving_source(record),
+        )
+
+
+def carried(record: CompileRecord) -> CompileRecord:
+    """What a widget takes along: ``record``, without the kernels' code where that is long."""
+    if sum(len(kernel.code) for kernel in record.kernels) <= _MOST_CODE:
+        return record
+    return replace(record, kernels=tuple(replace(one, code="") for one in record.kernels))
+
+
+def _giving_source(record: CompileRecord) -> Callable[[Any, Any], None]:
+    """Answers ``{"type": "ask", "id", "question": {"kind": "source", "kernel": row}}``.
+
+    The answer is ``{"type": "answer", "id"}`` with ``"answer": {"code"}`` or one sentence as
+    ``"error"``; `workbench.memory.answering` speaks the same.
+    """
+
+    def received(widget: Any, content: Any) -> None:
+        if not isinstance(content, dict):
+            return
+        message = cast("dict[str, Any]", content)
+        if message.get("type") != "ask":
+            return
+        question: Any = message.get("question")
+        row = question.get("kernel") if isinstance(question, dict) else None
+        if isinstance(row, int) and 0 <= row < len(record.kernels):
+            said: dict[str, Any] = {"answer": {"code": record.kernels[row].code}}
+        else:
+            said = {"error": f"there is no kernel {row!r} among {len(record.kernels)}"}
+        widget.send({"type": "answer", "id": message.get("id"), **said})
+
+    return received
