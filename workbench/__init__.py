@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from workbench.dtypes import dtypes
     from workbench.dynamo import compile_report
     from workbench.experiment import Experiment, Run
     from workbench.graph import graph
@@ -29,6 +30,7 @@ __all__ = [
     "Run",
     "attach",
     "compile_report",
+    "dtypes",
     "graph",
     "memory",
     "open",
@@ -41,6 +43,7 @@ _HOMES = {
     "Run": ("workbench.experiment", "Run"),
     "attach": ("workbench.panel.assembly", "attach"),
     "compile_report": ("workbench.dynamo", "compile_report"),
+    "dtypes": ("workbench.dtypes", "dtypes"),
     "graph": ("workbench.graph", "graph"),
     "memory": ("workbench.memory", "memory"),
     "open": ("workbench.panel", "open_record"),

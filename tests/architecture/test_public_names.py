@@ -17,6 +17,7 @@ PUBLIC = [
     "Run",
     "attach",
     "compile_report",
+    "dtypes",
     "graph",
     "memory",
     "open",

@@ -8,6 +8,7 @@ from typing import Any
 from workbench.memory.files.snapshot import WRITTEN, existing_file, is_snapshot
 from workbench.records import (
     CompileRecord,
+    DtypeRecord,
     GradientFlow,
     GraphRecord,
     MemoryRecord,
@@ -21,7 +22,8 @@ def open_record(path: str | Path) -> Any:
     """Open a record written by ``view.save(path)``, or an allocator snapshot.
 
     Returns:
-        A `GraphView`, `GraphDiffView`, `GradientFlowView`, `MemoryView` or `CompileView`.
+        A `GraphView`, `GraphDiffView`, `GradientFlowView`, `MemoryView`, `CompileView` or
+        `DtypeView`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -56,4 +58,8 @@ def open_record(path: str | Path) -> Any:
         from workbench.dynamo import compile_report
 
         return compile_report(record)
+    if isinstance(record, DtypeRecord):
+        from workbench.dtypes import dtypes
+
+        return dtypes(record)
     raise RecordError(f"{target.name} holds a {record.schema} record, which has no view of its own")

@@ -11,6 +11,7 @@ from workbench.records.compile import (
     GraphBreak,
     Recompile,
 )
+from workbench.records.dtypes import DTYPE_KINDS, DTYPE_PHASES, DtypeRecord, DtypeRow
 from workbench.records.flow import NOT_MEASURED, FlowRow, GradientFlow
 from workbench.records.graph import (
     INNER_ENDS,
@@ -53,6 +54,8 @@ from workbench.records.source import SourceLine, source_line
 __all__ = [
     "CATEGORIES",
     "DIFF_STATES",
+    "DTYPE_KINDS",
+    "DTYPE_PHASES",
     "EVENT_KINDS",
     "GROWTHS",
     "INNER_ENDS",
@@ -72,6 +75,8 @@ __all__ = [
     "CompiledKernel",
     "CompiledRegion",
     "DiffSide",
+    "DtypeRecord",
+    "DtypeRow",
     "ExperimentState",
     "Fact",
     "Failure",

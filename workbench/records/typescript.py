@@ -35,11 +35,13 @@ CONSTANTS = {
     "POOLS": ("Pool", "memory"),
     "GROWTHS": ("Growth", "memory"),
     "DIFF_STATES": ("DiffState", "graph_diff"),
+    "DTYPE_KINDS": ("DtypeKind", "dtypes"),
+    "DTYPE_PHASES": ("DtypePhase", "dtypes"),
     "PHASES": ("CompilePhase", "compile"),
 }
 """Public tuples of `workbench.records`: the name of the union of their values, and their module."""
 
-PYTHON_ONLY = frozenset({"GraphNode"})
+PYTHON_ONLY = frozenset({"DtypeRow", "GraphNode"})
 """Conveniences for reading a record in Python; they never travel."""
 
 HEAD = (

@@ -20,6 +20,7 @@ from workbench.records import (
     CompileRecord,
     CompileSwitch,
     DiffSide,
+    DtypeRecord,
     FlowRow,
     GradientFlow,
     GraphBreak,
@@ -386,10 +387,38 @@ def compile_record() -> CompileRecord:
     )
 
 
+def dtype_record() -> DtypeRecord:
+    """A product under autocast, the cast before it, and a compiled region."""
+    return DtypeRecord(
+        title="exp, step 3",
+        model="Net",
+        experiment="exp",
+        step=3,
+        modes="compile+bf16",
+        device="cpu",
+        torch_version="2.13.0",
+        recorded_at=1.75e9,
+        notes=("Compiled regions ran as they always do.",),
+        strings=("", "aten._to_copy", "aten.addmm", "head", "float32", "bfloat16", "region"),
+        row_phase=np.array([0, 0, 1]),
+        row_kind=np.array([1, 0, 2]),
+        row_op=np.array([1, 2, 6]),
+        row_module=np.array([3, 3, 0]),
+        row_takes=np.array([4, 5, 0]),
+        row_gives=np.array([5, 5, 0]),
+        row_computes=np.array([0, 5, 0]),
+        row_emulated=np.array([0, 0, 0]),
+        row_calls=np.array([2, 1, 0]),
+        row_elements=np.array([330, 40, 0]),
+        row_flops=np.array([0, 2560, 0]),
+    )
+
+
 def samples() -> dict[str, Record]:
     """File stem of the copy -> the record."""
     return {
         "compile": compile_record(),
+        "dtypes": dtype_record(),
         "gradient_flow": gradient_flow(),
         "graph": graph_record(),
         "graph_diff": graph_diff(),

@@ -2,9 +2,9 @@
 // Do not edit: change the dataclass and run it again.
 
 import type { RecordFields, Shape } from '../schema';
-import type { CompileRecord, GradientFlow, GraphRecord, MemoryChart, MemoryRecord, GraphDiff } from '.';
+import type { CompileRecord, DtypeRecord, GradientFlow, GraphRecord, MemoryChart, MemoryRecord, GraphDiff } from '.';
 
-export type AnyRecord = CompileRecord | GradientFlow | GraphRecord | MemoryChart | MemoryRecord | GraphDiff;
+export type AnyRecord = CompileRecord | DtypeRecord | GradientFlow | GraphRecord | MemoryChart | MemoryRecord | GraphDiff;
 
 const BRANCH: Shape = {
   condition: 'str',
@@ -189,6 +189,36 @@ const COMPILE_RECORD: RecordFields = {
       fx_misses: 'I32 >=0',
       forward_launches: 'I32 >=-1',
       backward_launches: 'I32 >=-1',
+    },
+  },
+};
+
+const DTYPE_RECORD: RecordFields = {
+  plain: {
+    title: 'str',
+    model: 'str',
+    'experiment?': 'str',
+    'step?': 'int',
+    modes: 'str',
+    device: 'str',
+    torch_version: 'str',
+    recorded_at: 'float',
+    notes: ['str'],
+    strings: ['str'],
+  },
+  columns: {
+    row: {
+      phase: 'U8 @3',
+      kind: 'U8 @3',
+      op: 'I32 @strings',
+      module: 'I32 @strings',
+      takes: 'I32 @strings',
+      gives: 'I32 @strings',
+      computes: 'I32 @strings',
+      emulated: 'U8 @2',
+      calls: 'I64 >=0',
+      elements: 'I64 >=0',
+      flops: 'I64 >=0',
     },
   },
 };
@@ -421,6 +451,7 @@ const GRAPH_DIFF: RecordFields = {
 /** Schema -> fields of every packed record. */
 export const FIELDS = new Map<string, RecordFields>([
   ['workbench.compile/1', COMPILE_RECORD],
+  ['workbench.dtypes/1', DTYPE_RECORD],
   ['workbench.gradient_flow/1', GRADIENT_FLOW],
   ['workbench.graph/3', GRAPH_RECORD],
   ['workbench.memory_chart/1', MEMORY_CHART],

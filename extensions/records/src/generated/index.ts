@@ -3,6 +3,7 @@
 
 export * from './certificate';
 export * from './compile';
+export * from './dtypes';
 export * from './flow';
 export * from './graph';
 export * from './graph_diff';
