@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PICTURES = (".png", ".pdf", ".svg")
 _MOST_CODE = 1_000_000
-"""Characters of generated code that a widget carries; of more it asks for one kernel's at a time."""
+"""Characters of generated code that a widget carries; of more it asks for one kernel at a time."""
 
 
 class CompileView:

@@ -34,6 +34,8 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
+    """Equal blocks between two layers."""
+
     def __init__(self, depth: int = 2) -> None:
         super().__init__()
         self.stem = nn.Linear(16, 32)

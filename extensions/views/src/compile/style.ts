@@ -44,7 +44,7 @@ export const STYLE = scoped(
 .wv-head .wv-link,.wv-finding .wv-head>b{white-space:nowrap}
 .wv-break .wv-head .i,.wv-recompile .wv-head .i{color:$warnink}
 .wv-given-up .wv-head .i,.wv-failed .wv-head .i{color:$bad}
-.wv-region{margin-left:auto;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:40px;font-size:12px}
+.wv-region{margin-left:auto;text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:40px;font-size:12px}
 .wv-pill{border:1px solid $stroke;border-radius:8px;padding:0 6px;font-size:11px;line-height:15px;color:$ink2;white-space:nowrap;flex:none}
 .wv-finding .wv-code{margin-top:6px}
 .wv-guard code,.wv-finding p code,.wv-hints code{font:12px/16px $code-font;background:none;padding:0;color:inherit}
@@ -58,7 +58,7 @@ export const STYLE = scoped(
 .wv-view .wv-pieces th,.wv-view .wv-pieces td{padding:4px 0 4px 12px;border-bottom:1px solid $grid;max-width:240px}
 .wv-view .wv-pieces thead th{position:sticky;top:32px;background:$surface;border-bottom:1px solid $stroke2;z-index:1}
 .wv-view .wv-pieces th:first-child,.wv-view .wv-pieces td:first-child{padding-left:12px}
-.wv-view .wv-pieces td:first-child{padding-left:24px}
+.wv-view .wv-pieces td:first-child{padding-left:24px;width:99%;max-width:0}
 .wv-view .wv-pieces tr>:last-child{padding-right:12px}
 .wv-view .wv-group th{color:$ink;background:$lvl1;max-width:0}
 .wv-group b{font-weight:600;margin-right:10px}
@@ -104,8 +104,9 @@ export const STYLE = scoped(
 .wv-view:not([data-size=wide]) .wv-body{flex-direction:column}
 .wv-view:not([data-size=wide]) .wv-kernels{border-left:0;border-top:1px solid $line}
 .wv-view:not([data-size=wide]) kbd{display:none}
-@container (max-width:620px){.wv-view .wv-pieces th,.wv-view .wv-pieces td{padding-left:8px}.wv-stack{width:44px}.wv-pieces tr:not(.wv-group)>:nth-child(3){display:none}}
-@container (max-width:430px){.wv-pieces tr:not(.wv-group)>:nth-child(7),.wv-stack{display:none}}
+@container (max-width:780px){.wv-pieces tr:not(.wv-group)>:nth-child(7){display:none}.wv-view .wv-pieces tr:not(.wv-group)>:nth-child(6){padding-right:12px}}
+@container (max-width:660px){.wv-view .wv-pieces th,.wv-view .wv-pieces td{padding-left:8px}.wv-stack{width:44px}.wv-pieces tr:not(.wv-group)>:nth-child(3){display:none}}
+@container (max-width:460px){.wv-stack,.wv-pieces tr:not(.wv-group)>:nth-child(5){display:none}}
 @media (forced-colors:active){.wv-phase,.wv-key,.wv-stack i{forced-color-adjust:none;border:1px solid CanvasText}.wv-view{--wb-warnink:CanvasText;--wb-bad:CanvasText}.wv-view .wv-pieces tr[aria-selected=true],.wv-kernels li[aria-selected=true]{outline:2px solid Highlight;outline-offset:-2px}}
 `,
 );
