@@ -1,0 +1,121 @@
+import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
+import type { Locator } from '@playwright/test';
+import { activeCell, announced, cursorLine, isFocused } from './graph-view';
+import { picture, runNotebook, setTheme } from './helpers';
+
+test.use({ actionTimeout: 20_000 });
+
+/** Its forward asks its data in line 11, where one graph ends and the next begins. */
+const MODEL = `import torch, workbench as wb
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(16, 16)
+
+    def forward(self, x):
+        h = torch.relu(self.body(x))
+        if h.sum() > 0:
+            h = h * 2
+        return torch.softmax(h, dim=1)
+
+torch._inductor.config.compile_threads = 1
+net = torch.compile(Net())`;
+/** The second batch has another size: what was compiled for the first does not fit. */
+const COMPILED = `with torch.no_grad(), wb.compile_report() as report:
+    for size in (4, 6):
+        net(torch.ones(size, 16))
+report`;
+const EAGER = `with wb.compile_report() as eager:
+    Net()(torch.ones(4, 16))
+eager`;
+
+test('a compile report leads to the cells, and shows what was generated', async ({
+  page,
+  tmpPath,
+}) => {
+  test.setTimeout(300_000);
+  await runNotebook(page, `${tmpPath}/compile.ipynb`, [MODEL, COMPILED, EAGER]);
+  const view = page.locator('.wv-compile').first();
+  const findings = view.getByRole('region', { name: 'Breaks and recompiles' });
+  const graphs = view.getByRole('grid', { name: 'Graphs by region' });
+  const kernels = view.getByRole('listbox', { name: 'Kernels of the graph' });
+
+  await test.step('what it came to stands at the top', async () => {
+    // The first compilation of a process runs the C++ compiler on a shared machine.
+    const counts = view.getByRole('list', { name: 'Counts' });
+    await expect(counts).toContainText('1 graph break', { timeout: 120_000 });
+    await expect(counts).toContainText('1 region');
+    await expect(counts).toContainText(/[1-9]\d* recompile/);
+    await expect(view.getByRole('list', { name: /^Compiling took \d/ })).toContainText('g++');
+  });
+
+  const broken = findings.getByRole('listitem', { name: /^Graph break at Cell \[1\], line 11/ });
+  await test.step('a click on a break leads to its line of its cell', async () => {
+    await expect(broken).toContainText('if h.sum() > 0:');
+    await expect(broken).toContainText('Data-dependent branching');
+    await broken.getByRole('button', { name: 'Cell [1], line 11' }).click();
+    await expect(activeCell(page)).toContainText('class Net(nn.Module)');
+    expect(await cursorLine(page)).toBe(11);
+  });
+
+  await test.step('and so does Enter, on a recompile too', async () => {
+    await graphs.getByRole('row', { selected: true }).focus();
+    await page.keyboard.press('b');
+    await expect.poll(() => isFocused(broken)).toBe(true);
+    await page.keyboard.press('ArrowDown');
+    const again = findings.getByRole('listitem', { name: /^Recompiled at Cell \[1\], line/ });
+    await expect.poll(() => isFocused(again.first())).toBe(true);
+    await expect(again.first()).toContainText('was 4 and is 6');
+    const [, line] =
+      /line (\d+)/.exec((await again.first().getAttribute('aria-label')) ?? '') ?? [];
+    await page.keyboard.press('Enter');
+    await expect(activeCell(page)).toContainText('class Net(nn.Module)');
+    expect(await cursorLine(page)).toBe(Number(line));
+  });
+
+  await test.step('a graph has its kernels, a kernel what was fused and its source', async () => {
+    await graphs
+      .getByRole('row', { name: /from line 1\d on/ })
+      .first()
+      .click();
+    const fused = kernels.getByRole('option').filter({ hasText: 'aten._softmax' });
+    await fused.first().click();
+    await expect(fused.first()).toHaveAttribute('aria-selected', 'true');
+    const source = view.getByRole('region', { name: /^Source of cpp_fused_.*softmax/ });
+    await expect(source).toContainText('extern "C"');
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.keyboard.press('c');
+    await expect(announced(view)).toHaveText(/^Copied cpp_fused/);
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toContain('extern "C"');
+  });
+
+  await test.step('a filter leaves what it names', async () => {
+    await page.keyboard.press('/');
+    await page.keyboard.type('softmax');
+    await expect(graphs.getByRole('row', { name: /^forward\b(?!, from)/ })).toHaveCount(0);
+    await page.keyboard.press('Escape');
+    await expect(graphs.getByRole('row', { name: /^forward\b(?!, from)/ }).first()).toBeVisible();
+  });
+
+  await test.step('it wears the theme of the page', async () => {
+    await shoot(page, view, 'light');
+    await setTheme(page, 'JupyterLab Dark');
+    await expect(view).toHaveAttribute('data-wb-theme', 'dark');
+    await shoot(page, view, 'dark');
+    await setTheme(page, 'JupyterLab Light');
+  });
+
+  await test.step('where nothing was compiled it says so, and what compiles', async () => {
+    const nothing = page.locator('.wv-compile').nth(1);
+    await nothing.scrollIntoViewIfNeeded();
+    await expect(nothing).toContainText('Nothing was compiled in this block');
+    await expect(nothing).toContainText('torch.compile(model)(x)');
+  });
+});
+
+async function shoot(page: IJupyterLabPageFixture, view: Locator, name: string): Promise<void> {
+  await view.scrollIntoViewIfNeeded();
+  await page.screenshot({ path: picture(`compile-report-${name}.png`) });
+}
