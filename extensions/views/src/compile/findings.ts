@@ -42,7 +42,8 @@ export class Findings {
     this.list.addEventListener('click', ({ target }) => {
       const inner = target instanceof Element ? target : null;
       // Text that a person marks to copy it is no wish to leave.
-      if (inner?.closest('a, summary') || getSelection()?.isCollapsed === false) return;
+      const marked = getSelection()?.isCollapsed === false && !inner?.closest('button');
+      if (marked || inner?.closest('a, summary')) return;
       const item = inner?.closest('li.wv-finding');
       if (item instanceof HTMLElement) this.open(item);
     });
@@ -85,7 +86,7 @@ export class Findings {
     const head = h('div', { class: 'wv-head' }, icon(name, 12), h('b', {}, label));
     const item = h('li', { class: `wv-finding wv-${one.kind.replace(' ', '-')}`, tabindex: -1 });
     if (source) {
-      const to = link(place, () => this.open(item), 'Go to this line (Enter)');
+      const to = link(place, () => {}, 'Go to this line (Enter)'); // its click is the item's
       to.tabIndex = -1;
       head.append(to);
     }
