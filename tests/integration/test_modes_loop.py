@@ -215,6 +215,9 @@ def test_a_break_under_fullgraph_undoes_the_step_and_the_training_goes_on(
     assert exp.step_count == 2
     assert exp.failure is not None
     assert f"or allow breaks: compile:{regions}" in exp.failure.message
+    assert exp.failure.source is not None
+    assert (exp.failure.source.filename, exp.failure.source.line) == (__file__, line)
+    assert [row.line for row in exp.failure.code if row.current] == [line]
     exp.modes = ""
     exp.resume().wait()
     assert losses(exp) == losses(plain), "the step that broke left no trace"

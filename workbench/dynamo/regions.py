@@ -1,4 +1,4 @@
-"""Whose a compilation is: the region, the modules that share it, the experiment they belong to.
+"""Whose a compilation is: the region, the modules that share it, who trains them.
 
 Asked on the thread that compiles, at the start of a compilation, while the function and its
 arguments lie on the stack. Only names are kept.
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from workbench.dynamo.owners import owners
 from workbench.dynamo.torch_private import Compiling, region_name
-from workbench.experiment import experiments
 from workbench.experiment.source import is_own_file
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Region:
     parameters: tuple[str, ...]
     """What the forward calls its arguments, where the compiled code calls them ``args``."""
     function: str
-    experiment: str
-    """Id of the experiment whose model it is part of, or ``""``."""
+    owner: str
+    """Id of the experiment or the `wb.Modes` whose model it is part of, or ``""``."""
 
     @property
     def label(self) -> str:
@@ -63,7 +63,7 @@ def region_of(compiling: Compiling) -> Region:
     root = compiling.root
     own = is_own_file(root.co_filename)
     module = _module(root, compiling.root_locals)
-    experiment, paths = _home(root.co_name if own else "", module)
+    owner, paths = _home(root.co_name if own else "", module)
     return Region(
         key=(root.co_filename, root.co_name, root.co_firstlineno),
         cls=type(module).__name__ if module is not None else "",
@@ -71,7 +71,7 @@ def region_of(compiling: Compiling) -> Region:
         place=_forward(module) or (root.co_filename, root.co_firstlineno, root.co_name),
         parameters=_parameters(module) if module is not None else (),
         function=_called(root),
-        experiment=experiment,
+        owner=owner,
     )
 
 
@@ -90,11 +90,11 @@ def _module(root: CodeType, arguments: Mapping[str, Any]) -> nn.Module | None:
 
 
 def _home(name: str, module: nn.Module | None) -> tuple[str, tuple[str, ...]]:
-    """The experiment that has the region or the module, and the paths of what shares it."""
-    for experiment in experiments():
-        paths = tuple(_paths(experiment.model, name, module))
+    """Id of who has the region or the module, and the paths of what shares it."""
+    for owner, model in owners():
+        paths = tuple(_paths(model, name, module))
         if paths:
-            return experiment.id, paths
+            return owner, paths
     return "", ()
 
 

@@ -1,16 +1,25 @@
-"""``wb.compile_report``: one verb for an experiment, a block of code, a saved record."""
+"""``wb.compile_report``: one verb for an experiment, modes, a block of code, a saved record."""
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
 from workbench.dynamo.build import About, build_record
+from workbench.dynamo.explain import explain_step
 from workbench.dynamo.recorder import listen, recorder, unlisten
 from workbench.dynamo.view import CompileView
-from workbench.dynamo.watching import compilations_of, is_watched, watch
+from workbench.dynamo.watching import (
+    compilations_of,
+    compilations_of_modes,
+    is_watched,
+    watch,
+    watch_modes,
+)
 from workbench.experiment import Experiment
+from workbench.modes import Modes
 from workbench.records import CompileRecord
 from workbench.records.file import read_record_file
 
@@ -57,17 +66,24 @@ class CompileRecording(CompileView):
 @overload
 def compile_report() -> CompileRecording: ...
 @overload
-def compile_report(target: Experiment | CompileRecord | str | Path) -> CompileView: ...
-def compile_report(target: Any = None) -> CompileView:
+def compile_report(target: Experiment, *, explain: bool | str = False) -> CompileView: ...
+@overload
+def compile_report(target: Modes | CompileRecord | str | Path) -> CompileView: ...
+def compile_report(target: Any = None, *, explain: bool | str = False) -> CompileView:
     """Show what Dynamo, AOTAutograd and Inductor did when they compiled.
 
     It is read from their own records of the compilations that happened: nothing is compiled, reset
     or run for it, and recording changes neither numbers nor guards.
 
     Args:
-        target: an `Experiment`, for all that was compiled of its model since it was made; nothing,
-            for ``with wb.compile_report() as report:`` around any code; a `CompileRecord`, or the
-            path of a saved one.
+        target: an `Experiment`, for all that was compiled of its model since it was made; a
+            `Modes`, for what is compiled of its models from now on (ask before the first forward);
+            nothing, for ``with wb.compile_report() as report:`` around any code; a `CompileRecord`,
+            or the path of a saved one.
+        explain: of an `Experiment`, have its next step compiled in a process of its own, and report
+            that: what compile *would* do. True adds ``compile`` to the modes in use; a mode string
+            (``"compile:whole,dynamic"``) says which. Training goes on meanwhile, nothing of it is
+            reset, and an interrupt ends the process.
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()``, ``.kernels()``, ``.source(name)``
@@ -75,12 +91,24 @@ def compile_report(target: Any = None) -> CompileView:
         with the guard that failed, time by phase, cache hits, and the generated kernels.
 
     Raises:
-        TypeError: the target is none of these.
+        TypeError: the target is none of these, or cannot go to another process to be explained.
+        ValueError: the modes to explain are unknown, or do not compile.
+        RuntimeError: the step failed in the process that explains.
         FileNotFoundError: no file at the path.
         RecordError: the file holds no compile record.
     """
+    if explain:
+        if not isinstance(target, Experiment):
+            raise TypeError(
+                f"explain= takes an Experiment, got {type(target).__name__}; of a model in a loop "
+                "of your own, run one step in a process of its own under wb.compile_report()"
+            )
+        explained = explain_step(target, explain if isinstance(explain, str) else "")
+        return CompileView(lambda: explained)
     if target is None:
         return CompileRecording()
+    if isinstance(target, Modes):
+        return _of_modes(target)
     if isinstance(target, (str, Path)):
         target = _open(Path(target).expanduser())
     if isinstance(target, CompileRecord):
@@ -90,8 +118,9 @@ def compile_report(target: Any = None) -> CompileView:
         record = _of_experiment(target)
         return CompileView(lambda: record)
     raise TypeError(
-        f"compile_report() got {type(target).__name__}; it takes an Experiment, a CompileRecord, "
-        "the path of a saved one, or nothing, as a `with` block around code that compiles"
+        f"compile_report() got {type(target).__name__}; it takes an Experiment, a Modes, a "
+        "CompileRecord, the path of a saved one, or nothing, as a `with` block around code that "
+        "compiles"
     )
 
 
@@ -112,6 +141,32 @@ def _of_experiment(experiment: Experiment) -> CompileRecord:
         notes=(_LATE,) if late else (),
     )
     return build_record(compilations_of(experiment), about, recorder())
+
+
+_EARLIER = (
+    "Listening began when this report was first asked for: what was compiled before is not in it, "
+    "so ask before the first forward."
+)
+
+
+def _of_modes(modes: Modes) -> CompileView:
+    watch_modes(modes)
+    this = weakref.ref(modes)
+    last: list[CompileRecord] = []
+
+    def now() -> CompileRecord:
+        live = this()
+        if live is None:
+            return last[0]
+        found = compilations_of_modes(live)
+        names = ", ".join(type(model).__name__ for model in live.models)
+        notes = () if found else (_EARLIER,)
+        about = About(title=names or "wb.Modes", model=names, notes=notes)
+        last[:] = [build_record(found, about, recorder())]
+        return last[0]
+
+    now()
+    return CompileView(now)
 
 
 def _open(path: Path) -> CompileRecord:

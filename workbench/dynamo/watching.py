@@ -1,7 +1,8 @@
 """What of all that was compiled belongs to one experiment, and under which modes it trained.
 
 The recorder listens from when the first experiment is made, and as long as one is alive. So the
-report of an experiment covers all of its compilations, also those from before anybody asked.
+report of an experiment covers all of its compilations, also those from before anybody asked. That
+of a `wb.Modes` begins when it is first asked for.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, field
 
+from workbench.dynamo.owners import id_of
 from workbench.dynamo.recorder import Compilation, listen, recorder, unlisten
 from workbench.experiment import Experiment
 from workbench.experiment.events import Event, ModesChanged
+from workbench.modes import Modes
 
 _MOST_SWITCHES = 256
 
@@ -42,6 +45,7 @@ class Watch:
             del self.switches[1]
 
 
+_firsts: weakref.WeakKeyDictionary[Modes, int] = weakref.WeakKeyDictionary()
 _watches: weakref.WeakKeyDictionary[Experiment, Watch] = weakref.WeakKeyDictionary()
 
 
@@ -73,5 +77,24 @@ def is_watched(experiment: Experiment) -> bool:
 
 def compilations_of(experiment: Experiment) -> list[Compilation]:
     """What was compiled of its model since it was made, oldest first."""
-    kept, own = recorder().compilations(watch(experiment).first), experiment.id
-    return [one for one in kept if one.region is not None and one.region.experiment == own]
+    return _owned(watch(experiment).first, experiment.id)
+
+
+def watch_modes(modes: Modes) -> int:
+    """Listen while ``modes`` is alive; number of the first compilation since that began."""
+    known = _firsts.get(modes)
+    if known is None:
+        known = _firsts[modes] = listen().count
+        weakref.finalize(modes, unlisten).atexit = False
+        id_of(modes)
+    return known
+
+
+def compilations_of_modes(modes: Modes) -> list[Compilation]:
+    """What was compiled of its models since `watch_modes`, oldest first."""
+    return _owned(watch_modes(modes), id_of(modes))
+
+
+def _owned(first: int, own: str) -> list[Compilation]:
+    kept = recorder().compilations(first)
+    return [one for one in kept if one.region is not None and one.region.owner == own]

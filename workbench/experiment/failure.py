@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from workbench.experiment.source import is_own_file, is_user_file
 from workbench.experiment.values import values_on
+from workbench.modes.graph_breaks import GraphBreakError
 from workbench.records import CodeLine, Fact, Failure, SourceLine
 from workbench.records.source import source_line
 
@@ -96,7 +97,7 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
     frames = _own_left_out(error)
     mine = [frame for frame in frames if is_user_file(frame.filename)]
     name = type(error).__name__
-    return _failure(
+    found = _failure(
         frames,
         name,
         message=str(error) or name,
@@ -105,6 +106,9 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
         traceback=_text(error),
         step=step,
     )
+    if isinstance(error, GraphBreakError) and error.source is not None:
+        return _at_break(found, error.source)
+    return found
 
 
 def _failure(
@@ -133,6 +137,18 @@ def _failure(
         num_frames=len(frames),
         num_user_frames=len(mine),
         step=step,
+    )
+
+
+def _at_break(failure: Failure, source: SourceLine) -> Failure:
+    """``failure`` at the line that Dynamo was reading, which is on no stack."""
+    return replace(
+        failure,
+        title=f"{_place(source)}graph break",
+        source=source,
+        scope=f"{source.function}, as Dynamo read it" if source.function else "",
+        code=_lines(source.filename, source.line),
+        values=(),
     )
 
 

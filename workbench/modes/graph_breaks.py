@@ -16,17 +16,26 @@ from typing import Any
 import torch
 
 from workbench.modes.probes import first_line
-from workbench.records.source import source_line
+from workbench.records.source import SourceLine, source_line
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 """Nobody is told to rewrite a line of torch's or of ours."""
+
+
+class GraphBreakError(RuntimeError):
+    """Dynamo met a graph break where none is allowed."""
+
+    def __init__(self, message: str, source: SourceLine | None) -> None:
+        super().__init__(message)
+        self.source = source
+        """The line of the user's; None where Dynamo told none. It is on no traceback."""
 
 
 def without_breaks(compiled: Callable[..., Any], value: str) -> Callable[..., Any]:
     """``compiled``, a region of mode ``compile`` at ``value``; a break in it is said in a sentence.
 
     Raises:
-        RuntimeError: by what is returned, for a graph break; Dynamo's own error is its cause.
+        GraphBreakError: by what is returned, for a graph break; Dynamo's own error is its cause.
     """
 
     @functools.wraps(compiled)
@@ -36,25 +45,33 @@ def without_breaks(compiled: Callable[..., Any], value: str) -> Callable[..., An
         try:
             return compiled(*args, **kwargs)
         except (Unsupported, UserError) as error:
-            raise RuntimeError(_sentence(error, value, type(args[0]).__name__)) from error
+            line = _line(error)
+            sentence = _sentence(error, line, value, type(args[0]).__name__)
+            raise GraphBreakError(sentence, line) from error
 
     return call
 
 
-def _sentence(error: BaseException, value: str, model: str) -> str:
+def _sentence(error: BaseException, line: SourceLine | None, value: str, model: str) -> str:
     allowed = ",".join(option for option in value.split(",") if option != "fullgraph")
     return (
-        f"compile:{value} allows no graph break, and {model} has one{_place(error)}: "
+        f"compile:{value} allows no graph break, and {model} has one{_place(line)}: "
         f"{first_line(error)}; rewrite that line, or allow breaks: compile:{allowed}"
     )
 
 
-def _place(error: BaseException) -> str:
-    """`` at net.py:12 (`if x.sum() > 0:`)``, the innermost line of the user's that was read."""
+def _place(line: SourceLine | None) -> str:
+    """`` at net.py:12 (`if x.sum() > 0:`)``."""
+    if line is None:
+        return ""
+    return f" at {line.label}" + (f" (`{line.text}`)" if line.text else "")
+
+
+def _line(error: BaseException) -> SourceLine | None:
+    """The innermost line of the user's that was read."""
     stack: list[FrameSummary] = list(getattr(error, "real_stack", None) or ())
     theirs = [frame for frame in stack if not frame.filename.startswith(_LIBRARIES)]
     if not stack:
-        return ""
+        return None
     at = (theirs or stack)[-1]
-    line = source_line(at.filename, at.lineno or 0, at.name)
-    return f" at {line.label}" + (f" (`{line.text}`)" if line.text else "")
+    return source_line(at.filename, at.lineno or 0, at.name)

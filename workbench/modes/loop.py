@@ -130,6 +130,11 @@ class Modes:
         return str(self._loop)
 
     @property
+    def models(self) -> tuple[nn.Module, ...]:
+        """The models that are prepared, as far as they are alive."""
+        return tuple(self._loop.models())
+
+    @property
     def skipped(self) -> bool:
         """Whether the last update was skipped: gradients had overflowed in fp16."""
         return self._loop.skipped

@@ -68,7 +68,27 @@ def pack(training: Training, path: Path) -> None:
         "seed": training.seed,
         "clip_grad_norm": training.clip_grad_norm,
     }
-    left_out = _left_out(training.model, training.optimizer)
+    dump(path, parts, settings, _left_out(training.model, training.optimizer))
+
+
+def dump(
+    path: Path,
+    parts: dict[str, Any],
+    settings: dict[str, Any],
+    left_out: dict[int, int] | None = None,
+) -> None:
+    """Write ``parts`` and ``settings`` to ``path``, with the sources of the cells they come from.
+
+    Args:
+        path: the file, in a folder of the user's alone.
+        parts: what a person made, by the names to speak of it.
+        settings: plain data.
+        left_out: identity of every tensor that stays behind -> its number.
+
+    Raises:
+        PackingError: a part cannot be pickled.
+    """
+    left_out = left_out or {}
     try:
         with path.open("wb") as stream:
             header = {"path": sys.path, "cells": cells()}
@@ -89,21 +109,30 @@ def unpack(path: Path, local_rank: int = 0) -> Training:
     Raises:
         PackingError: it needs a module that cannot be imported here.
     """
+    parts, settings = read(path)
+    kind = settings["device"]
+    device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
+    return _training(parts, settings, device)
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parts and settings that `dump` wrote; tensors that were left out are empty.
+
+    Raises:
+        PackingError: they need a module that cannot be imported here.
+    """
     with path.open("rb") as stream:
         header = pickle.load(stream)  # noqa: S301 - see the module's own words on trust
         sys.path[:] = [*sys.path, *(entry for entry in header["path"] if entry not in sys.path)]
         linecache.cache.update(header["cells"])
         try:
-            parts, settings = _Unpickler(stream, path.parent).load()
+            return _Unpickler(stream, path.parent).load()
         except ModuleNotFoundError as error:
             raise PackingError(
                 f"the module {error.name!r} cannot be imported by a worker: it exists only in the "
                 "process it was made in. Save it as a file beside the notebook, or define what it "
                 "holds in a cell"
             ) from error
-    kind = settings["device"]
-    device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
-    return _training(parts, settings, device)
 
 
 def cells() -> dict[str, Any]:

@@ -164,10 +164,7 @@ def computed_of(rows: tuple[DtypeRow, ...], op: str) -> set[str]:
     return {row.computes for row in rows if row.op == op}
 
 
-def test_the_inside_of_compiled_code_is_unknown_and_said_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
+def test_the_inside_of_compiled_code_is_unknown_and_said_so() -> None:
     model, (x, y) = Net(), data()
     for block in model.blocks:
         block.compile(backend="aot_eager")

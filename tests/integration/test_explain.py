@@ -1,0 +1,163 @@
+"""What compile would do, found out in another process: this one stays as it is."""
+
+# pyright: reportPrivateUsage=false
+# What Dynamo has counted.
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch import nn
+from torch._inductor import config
+
+import workbench as wb
+
+STARTS_AFTER_S = 2.0
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    torch.compiler.reset()
+    with config.patch(compile_threads=1):
+        yield
+    torch.compiler.reset()
+
+
+class Branching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(8, 16)
+        self.down = nn.Linear(16, 3)
+        self.kept: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.relu(self.up(x))
+        if h.sum() > 0:
+            h = h * 2
+        return self.down(h)
+
+
+def experiment(folder: Path, modes: str = "") -> wb.Experiment:
+    torch.manual_seed(0)
+    data = torch.randn(64, 8), torch.arange(64) % 3
+    return wb.Experiment(
+        Branching(), data, modes=modes, optimizer="sgd", runs=folder, batch_size=16, name="exp"
+    )
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_a_run_goes_on_while_its_next_step_is_explained(tmp_path: Path) -> None:
+    exp, alike = experiment(tmp_path / "a"), experiment(tmp_path / "b")
+    compiled = torch._dynamo.utils.counters["stats"].copy()
+    try:
+        run = exp.run(steps=10**6)
+        before = exp.step_count
+        report = wb.compile_report(exp, explain=True)
+        assert exp.step_count > before
+        run.pause()
+        exp.wait()
+        assert torch._dynamo.utils.counters["stats"] == compiled
+        alike.run(steps=exp.step_count, wait=True)
+        for mine, other in zip(exp.model.parameters(), alike.model.parameters(), strict=True):
+            assert torch.equal(mine, other)
+        record = report.record
+        assert (record.num_graphs, len(record.breaks)) == (2, 1)
+        line = record.sources[record.breaks[0].source]
+        assert line.text.strip() == "if h.sum() > 0:"
+        assert record.experiment == exp.id
+        assert record.notes[0].startswith("This is what compile would do")
+        assert [region.paths for region in record.regions] == [("",)]
+        exp.modes = "compile"
+        exp.step(1).wait()
+        own = wb.compile_report(exp).record
+        assert own.compilation_fx_hits.sum() >= 1, "the cache on disk has what was explained"
+    finally:
+        exp.close()
+        alike.close()
+    assert children() == []
+
+
+def test_an_interrupt_leaves_no_process(tmp_path: Path) -> None:
+    exp = experiment(tmp_path)
+    seen: list[int] = []
+
+    def interrupt() -> None:
+        seen.append(len(children()))
+        _thread.interrupt_main()
+
+    timer = threading.Timer(STARTS_AFTER_S, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        wb.compile_report(exp, explain=True)
+    timer.join()
+    assert seen[0] >= 1
+    assert children() == []
+    exp.run(steps=1, wait=True)
+    exp.close()
+
+
+def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
+    exp = experiment(tmp_path)
+    with pytest.raises(
+        RuntimeError,
+        match=r"under compile:whole,fullgraph the step fails: .*test_explain\.py:\d+ \(`if h\.sum",
+    ):
+        wb.compile_report(exp, explain="compile:whole,fullgraph")
+    assert isinstance(exp.model, Branching)
+    exp.model.kept = threading.Lock()
+    with pytest.raises(TypeError, match=r"model\.kept is a _thread\.lock"):
+        wb.compile_report(exp, explain=True)
+    exp.close()
+
+
+@pytest.mark.parametrize(
+    ("modes", "sentence"),
+    [("bf16", "compiles nothing"), ("compile+ddp:2", "leave ddp"), ("compil", "unknown")],
+)
+def test_modes_that_explain_nothing_are_refused(modes: str, sentence: str, tmp_path: Path) -> None:
+    exp = experiment(tmp_path)
+    with pytest.raises(ValueError, match=sentence):
+        wb.compile_report(exp, explain=modes)
+    exp.close()
+
+
+def test_only_an_experiment_has_a_next_step() -> None:
+    with pytest.raises(TypeError, match="explain= takes an Experiment, got Linear"):
+        wb.compile_report(nn.Linear(2, 2), explain=True)  # pyright: ignore[reportArgumentType, reportCallIssue] - what is tested
+
+
+def test_a_loop_of_ones_own_has_a_report(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    modes = wb.Modes("compile:whole")
+    model = modes.prepare(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)))
+    other = torch.compile(nn.Linear(8, 3), backend="eager")
+    report = wb.compile_report(modes)
+    assert "ask before the first forward" in str(report)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    other(torch.ones(4, 8))
+    with modes.forward():
+        loss = model(torch.ones(4, 8)).sum()
+    with modes.update(loss, optimizer):
+        pass
+    (region,) = report.record.regions
+    assert (region.cls, region.paths) == ("Sequential", ("",))
+    assert report.record.notes == ()
+    assert report.kernels()
+    assert wb.compile_report(modes).record.num_graphs == 1
+    saved = report.save(tmp_path / "report.safetensors")
+    del modes
+    assert (
+        str(wb.open(saved)).splitlines()[0]
+        == "Compile report of Sequential: 1 graph, "
+        + str(report).splitlines()[0].partition("1 graph, ")[2]
+    )

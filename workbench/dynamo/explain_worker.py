@@ -1,0 +1,70 @@
+"""The process that explains: ``python -m workbench.dynamo.explain_worker FOLDER``.
+
+It computes one step, forward and backward, under the modes asked for, and writes what was compiled.
+The step is not applied. When the process that started it is gone, it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+from workbench.dynamo.explain import ERROR, PAYLOAD, RECORD
+from workbench.dynamo.tool import compile_report
+from workbench.experiment.data import split, to_device
+from workbench.experiment.losses import logits_of
+from workbench.experiment.step import call
+from workbench.modes import Modes
+from workbench.parallel.payload import read
+
+_LOOK_S = 0.5
+_ORPHANED = 75
+
+
+def main(arguments: list[str]) -> int:
+    """Explain the step in a folder; returns the exit status."""
+    folder = Path(arguments[0])
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    try:
+        explain(folder)
+    except Exception as error:  # noqa: BLE001 - a model may raise anything, and is reported
+        traceback.print_exc()
+        told = {"type": type(error).__name__, "message": str(error)}
+        (folder / ERROR).write_text(json.dumps(told), encoding="utf-8")
+        return 1
+    return 0
+
+
+def explain(folder: Path) -> None:
+    """Compute the step in ``folder``; write the record of what was compiled for it."""
+    parts, settings = read(folder / PAYLOAD)
+    device = torch.device(settings["device"])
+    model = parts["model"]
+    modes = Modes(settings["modes"])
+    modes.prepare(model)
+    report = compile_report(modes)
+    inputs, targets = split(parts["batch"])
+    inputs, targets = to_device(inputs, device), to_device(targets, device)
+    with modes.forward():
+        logits = logits_of(call(model, inputs))
+        parts["loss"].check(logits, targets)
+        loss = parts["loss"](logits, targets)
+    modes.backward(loss)
+    report.save(folder / RECORD)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os._exit(_ORPHANED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
