@@ -117,7 +117,7 @@ class CompileView:
             text=describe(record),
             html=report_html(record),
             options=options,
-            on_message=_giving_source(record),
+            on_message=giving_source(record),
         )
 
 
@@ -128,7 +128,7 @@ def carried(record: CompileRecord) -> CompileRecord:
     return replace(record, kernels=tuple(replace(one, code="") for one in record.kernels))
 
 
-def _giving_source(record: CompileRecord) -> Callable[[Any, Any], None]:
+def giving_source(record: CompileRecord) -> Callable[[Any, Any], None]:
     """Answers ``{"type": "ask", "id", "question": {"kind": "source", "kernel": row}}``.
 
     The answer is ``{"type": "answer", "id"}`` with ``"answer": {"code"}`` or one sentence as
@@ -146,7 +146,8 @@ def _giving_source(record: CompileRecord) -> Callable[[Any, Any], None]:
         if isinstance(row, int) and 0 <= row < len(record.kernels):
             said: dict[str, Any] = {"answer": {"code": record.kernels[row].code}}
         else:
-            said = {"error": f"there is no kernel {row!r} among {len(record.kernels)}"}
+            count = len(record.kernels)
+            said = {"error": f"there is no kernel {row!r} among the {count} of this report"}
         widget.send({"type": "answer", "id": message.get("id"), **said})
 
     return received

@@ -33,6 +33,13 @@ export const diffIcon = icon(
   '<path d="M1.5 3H7v10H1.5zm1.3 1.3v7.4h2.9V4.3zM9 3h5.5v10H9z"/>',
 );
 
+/** Lines of code that become one block. */
+export const compileIcon = icon(
+  'compile',
+  '<path d="M1.5 3h5v1.4h-5zM1.5 7.300h3.700v1.400H1.500zM1.500 11.600h5V13h-5z"/>' +
+    '<path d="M6.300 5.400 8.900 8l-2.600 2.600-1-1L6.900 8 5.300 6.400zM9.800 3h4.700v10H9.800zm1.400 1.400v7.200h1.900V4.400z"/>',
+);
+
 export const tensorboardIcon = icon(
   'tensorboard',
   '<path d="M1.5 12.8h13V14h-13zM2.5 7.500h2.400v4.300H2.500zM6.8 2h2.400v9.800H6.800zM11.1 5h2.400v6.800h-2.400z"/>',

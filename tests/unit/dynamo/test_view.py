@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from tests.unit.records.support import compile_record
 from tests.unit.records.test_base import assert_same_record
 from workbench.dynamo import compile_report
 from workbench.dynamo.describe import NOTHING
+from workbench.dynamo.view import carried, giving_source
 from workbench.panel import open_record
 from workbench.records import CompileRecord, RecordError
 
@@ -92,3 +95,42 @@ def test_a_report_is_up_to_date_inside_its_block_and_final_behind_it(clean: nn.M
     assert report.record.num_graphs == 1
     with pytest.raises(RuntimeError, match="recorded already"), report:
         pass
+
+
+class Sent:
+    """A widget, as far as an answer needs one."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+
+    def send(self, content: Any) -> None:
+        self.messages.append(content)
+
+
+def test_long_code_stays_in_the_kernel_until_it_is_asked_for() -> None:
+    record = compile_record()
+    assert carried(record) is record
+    code = "x" * 2_000_000
+    long = replace(record, kernels=(replace(record.kernels[0], code=code),))
+    sent = carried(long)
+    assert len(sent.to_bytes()) < 20_000
+    assert sent.kernels == (replace(record.kernels[0], code=""),)
+    widget = Sent()
+    ask = {"type": "ask", "id": "1", "question": {"kind": "source", "kernel": 0}}
+    giving_source(long)(widget, ask)
+    assert widget.messages == [{"type": "answer", "id": "1", "answer": {"code": code}}]
+
+
+@pytest.mark.parametrize("question", [None, {}, {"kernel": 1}, {"kernel": -1}, {"kernel": "0"}])
+def test_a_kernel_that_there_is_not_is_an_error_in_one_sentence(question: object) -> None:
+    widget = Sent()
+    giving_source(compile_record())(widget, {"type": "ask", "id": "1", "question": question})
+    (answer,) = widget.messages
+    assert "among the 1 of this report" in answer["error"]
+
+
+def test_what_is_no_question_is_left_alone() -> None:
+    widget = Sent()
+    for content in (None, "ask", {"type": "module", "name": "compile"}):
+        giving_source(compile_record())(widget, content)
+    assert widget.messages == []

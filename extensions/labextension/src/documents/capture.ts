@@ -83,7 +83,8 @@ export class CaptureView extends RecordPanel {
   /** The captured step; null before it is known. */
   get step(): number | null {
     const { record } = this.record.get();
-    return record?.step ?? this.held.find(({ id }) => id === this._address.capture)?.step ?? null;
+    const known = record !== null && 'step' in record ? record.step : null;
+    return known ?? this.held.find(({ id }) => id === this._address.capture)?.step ?? null;
   }
 
   get place(): IPlace {

@@ -10,7 +10,7 @@ import { stemOfFile } from './formats';
 import type { MenuButton } from './menu-button';
 import { type IPlace, RecordPanel } from './record-panel';
 
-/** A record file (`*.graph.safetensors`, `*.diff.safetensors`), drawn without kernel and server. */
+/** A record file (`*.graph.safetensors`, `compile.safetensors`), drawn without kernel and server. */
 export class RecordFileView extends RecordPanel {
   constructor(
     private readonly context: DocumentRegistry.Context,

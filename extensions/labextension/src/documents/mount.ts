@@ -1,6 +1,7 @@
-import type { GraphDiff, GraphRecord, MemoryRecord } from '@torch-workbench/records';
+import type { CompileRecord, GraphDiff, GraphRecord, MemoryRecord } from '@torch-workbench/records';
 import { type CaptureKind, readRecord, RecordError } from '@torch-workbench/records';
 import type { Store } from '@torch-workbench/views';
+import { type CompileViewState, mount as mountCompile } from '@torch-workbench/views/compile';
 import { type DiffViewState, open as openDiff } from '@torch-workbench/views/diff';
 import {
   type GraphViewState,
@@ -15,9 +16,12 @@ export type MemoryHost = Pick<MemoryViewState, 'ask' | 'openModule'>;
 
 /** What a mounted view is told: its record, what it may ask, and the colours of another step. */
 export interface IRecordState extends Pick<GraphViewState, 'colours'>, MemoryHost {
-  readonly record: GraphRecord | GraphDiff | MemoryRecord | null;
+  readonly record: CompileRecord | GraphRecord | GraphDiff | MemoryRecord | null;
   readonly error: null;
 }
+
+/** What has a view; no compile report is a capture of a live kernel. */
+type Kind = CaptureKind | 'compile';
 
 interface IView {
   readonly shown: Shown | null;
@@ -40,8 +44,9 @@ export class MountedRecord implements Store<IRecordState, never> {
     return this._bytes;
   }
 
+  /** What is exported as; null for what is not. */
   get kind(): CaptureKind | null {
-    return this._kind;
+    return this._kind === 'compile' ? null : this._kind;
   }
 
   /** What a picture is made of; null where nothing is drawn, and of views without pictures. */
@@ -62,6 +67,8 @@ export class MountedRecord implements Store<IRecordState, never> {
         return this.take(bytes, { record, error: null }, 'diff');
       case 'workbench.memory/3':
         return this.take(bytes, { record, error: null, ...host }, 'memory');
+      case 'workbench.compile/1':
+        return this.take(bytes, { record, error: null }, 'compile');
       default:
         throw new RecordError(`a ${record.schema} record has no view of its own`);
     }
@@ -96,7 +103,7 @@ export class MountedRecord implements Store<IRecordState, never> {
     return Promise.reject(new Error(`a record takes no command: ${String(command)}`));
   }
 
-  private take(bytes: ArrayBuffer, state: IRecordState, kind: CaptureKind): void {
+  private take(bytes: ArrayBuffer, state: IRecordState, kind: Kind): void {
     if (kind !== this._kind) {
       this.clear();
     }
@@ -106,7 +113,7 @@ export class MountedRecord implements Store<IRecordState, never> {
     this.view ??= this.open(kind);
   }
 
-  private open(kind: CaptureKind): IView {
+  private open(kind: Kind): IView {
     // Which record the state holds is what `kind` says.
     const store = this as Store<unknown, never>;
     const options = { slots: this.slots() };
@@ -119,6 +126,10 @@ export class MountedRecord implements Store<IRecordState, never> {
         const memory = store as Store<MemoryViewState, never>;
         return { shown: null, dispose: mountMemory(this.node, memory, { ...options, ...PARTS }) };
       }
+      case 'compile': {
+        const report = store as Store<CompileViewState, never>;
+        return { shown: null, dispose: mountCompile(this.node, report) };
+      }
     }
   }
 
@@ -130,7 +141,7 @@ export class MountedRecord implements Store<IRecordState, never> {
   }
 
   private _bytes: ArrayBuffer | null = null;
-  private _kind: CaptureKind | null = null;
+  private _kind: Kind | null = null;
   private state: IRecordState = EMPTY;
   private view: IView | null = null;
   private readonly listeners = new Set<() => void>();

@@ -7,7 +7,7 @@ import { RecordFileView } from '../documents/file';
 import { MemoryFileView } from '../documents/memory-file';
 import { PanelFactory } from '../documents/panel-factory';
 import { UNREAD, UnreadModelFactory } from '../documents/unread';
-import { CAPTURE_ICONS } from '../icons';
+import { CAPTURE_ICONS, compileIcon } from '../icons';
 import { WorkbenchServer } from '../server';
 
 const RECORDS = 'Workbench Record';
@@ -28,14 +28,14 @@ export const files: JupyterFrontEndPlugin<void> = {
     for (const type of fileTypes(trans)) {
       docRegistry.addFileType(type);
     }
-    const graphs = ['workbench-graph', 'workbench-diff'];
+    const plain = ['workbench-graph', 'workbench-diff', 'workbench-compile'];
     const records = new PanelFactory(
       {
         name: RECORDS,
         label: trans.__('Workbench Record'),
         modelName: 'base64',
-        fileTypes: graphs,
-        defaultFor: graphs,
+        fileTypes: plain,
+        defaultFor: plain,
         readOnly: true,
       },
       (context) => new RecordFileView(context, commands, trans),
@@ -79,6 +79,15 @@ function fileTypes(trans: TranslationBundle): Partial<DocumentRegistry.IFileType
       icon: CAPTURE_ICONS[kind],
       extensions: [`.${kind}.safetensors`],
     })),
+    {
+      ...binary,
+      name: 'workbench-compile',
+      displayName: trans.__('Workbench Compile Report'),
+      icon: compileIcon,
+      extensions: [],
+      // By itself, and behind a name: compile.safetensors, net.compile.safetensors.
+      pattern: '(^|\\.)compile\\.safetensors$',
+    },
     {
       ...binary,
       name: 'workbench-snapshot',
