@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from workbench.compare import compare
     from workbench.dtypes import dtypes
     from workbench.dynamo import compile_report
     from workbench.experiment import Experiment, Run
@@ -29,6 +30,7 @@ __all__ = [
     "Modes",
     "Run",
     "attach",
+    "compare",
     "compile_report",
     "dtypes",
     "graph",
@@ -42,6 +44,7 @@ _HOMES = {
     "Modes": ("workbench.modes", "Modes"),
     "Run": ("workbench.experiment", "Run"),
     "attach": ("workbench.panel.assembly", "attach"),
+    "compare": ("workbench.compare", "compare"),
     "compile_report": ("workbench.dynamo", "compile_report"),
     "dtypes": ("workbench.dtypes", "dtypes"),
     "graph": ("workbench.graph", "graph"),

@@ -16,6 +16,7 @@ PUBLIC = [
     "Modes",
     "Run",
     "attach",
+    "compare",
     "compile_report",
     "dtypes",
     "graph",

@@ -69,6 +69,17 @@ def between_steps(
             of a step): it would wait for itself.
         Exception: what ``work`` raises, or what fetching the batch does; the run goes on.
     """
+    return at_step_boundary(experiment, lambda training: _done(training, work), wait_s=wait_s)
+
+
+def at_step_boundary(
+    experiment: Experiment, work: Callable[[Training], T], *, wait_s: float | None = None
+) -> T:
+    """The result of ``work`` on the training itself, done at the next step boundary.
+
+    Raises:
+        TimeoutError, RuntimeError, Exception: as `between_steps`.
+    """
     experiment._refuse_if_closed()  # pyright: ignore[reportPrivateUsage] - the same package
     training = experiment._training  # pyright: ignore[reportPrivateUsage] - the same package
     runner = experiment._runner  # pyright: ignore[reportPrivateUsage] - the same package
@@ -87,7 +98,7 @@ def between_steps(
             return
         begun.set()
         try:
-            result.append(_done(training, work))
+            result.append(work(training))
         except BaseException as error:  # noqa: BLE001 - the caller's fault, not the run's
             problem.append(error)
         finally:

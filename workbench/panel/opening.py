@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.memory.files.snapshot import WRITTEN, existing_file, is_snapshot
 from workbench.records import (
+    CompareRecord,
     CompileRecord,
     DtypeRecord,
     GradientFlow,
@@ -54,6 +55,10 @@ def open_record(path: str | Path) -> Any:
         from workbench.memory import memory
 
         return memory(record)
+    if isinstance(record, CompareRecord):
+        from workbench.compare import ComparisonView
+
+        return ComparisonView(record)
     if isinstance(record, CompileRecord):
         from workbench.dynamo import compile_report
 

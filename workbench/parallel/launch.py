@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +30,32 @@ class Workers:
 
     Args:
         folder: what they work on; payload, start and job are there already.
-        world_size: how many ranks.
+        world_size: how many ranks; 0: a process that is no rank.
         module: the program of a rank.
+        variables: added to the environment.
     """
 
     def __init__(
-        self, folder: Folder, world_size: int, module: str = "workbench.parallel.worker"
+        self,
+        folder: Folder,
+        world_size: int,
+        module: str = "workbench.parallel.worker",
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.world_size = world_size
-        command = [
-            sys.executable, "-m", "torch.distributed.run", "--standalone",
+        program = ["-m", module, str(folder.path)]
+        launcher = [
+            "-m", "torch.distributed.run", "--standalone",
             "--nproc-per-node", str(world_size), "--log-dir", str(folder.path / "launcher"),
-            "-m", module, str(folder.path),
         ]  # fmt: skip
+        command = [sys.executable, *(launcher if world_size else ()), *program]
         with folder.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own program, no shell
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(world_size),
+                env={**_environment(max(world_size, 1)), **(variables or {})},
                 start_new_session=True,
             )
         _introduce(self._process.pid, folder.launcher, world_size)

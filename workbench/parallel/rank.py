@@ -57,9 +57,11 @@ class Rank:
         training: unpacked, its weights still empty.
         job: what is to be done.
         folder: where the others are met.
+        saves: whether checkpoints are written while it trains.
     """
 
-    def __init__(self, training: Training, job: Job, folder: Folder) -> None:
+    def __init__(self, training: Training, job: Job, folder: Folder, *, saves: bool = True) -> None:
+        self._saves = saves
         self.training, self.folder = training, folder
         self.layout = Layout.parse(job.layout)
         self.plan = Plan(until_step=job.until_step, until_epoch=job.until_epoch)
@@ -122,7 +124,7 @@ class Rank:
             if self.plan.reached(training):
                 self._ended = "finished"
             else:
-                self._advance()
+                self.advance()
         self._tell_position()
         self._save()
         self.tell({"type": "end", "how": self._ended, "checkpoint": self.folder.last.name})
@@ -135,7 +137,7 @@ class Rank:
 
     # -- steps ------------------------------------------------------------------------------
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Do the next step, and what comes after the last one of an epoch."""
         training = self.training
         part = training.cursor.take()
@@ -206,7 +208,9 @@ class Rank:
     @property
     def _time_to_save(self) -> bool:
         """By this rank's clock; writing takes a small share of the time."""
-        return time.monotonic() - self._saved > max(_SAVE_S, _SAVE_SHARE * self._save_took)
+        return self._saves and time.monotonic() - self._saved > max(
+            _SAVE_S, _SAVE_SHARE * self._save_took
+        )
 
     def _save(self) -> None:
         begun = time.monotonic()

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         train(folder)
         dist.destroy_process_group()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
-        _write_down(error, rank, folder.fault(rank))
+        write_down(error, rank, folder.fault(rank))
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)  # a process group that lost a rank may never be torn down
@@ -68,7 +68,8 @@ def _local_rank() -> int:
     return int(os.environ["LOCAL_RANK"])
 
 
-def _write_down(error: BaseException, rank: int, path: Path) -> None:
+def write_down(error: BaseException, rank: int, path: Path) -> None:
+    """Keep what a rank died of in a file of its own, for whoever started it."""
     fault = {
         "fault": fault_of(error, f"rank {rank}"),
         "lost": isinstance(error, dist.DistError) or "gloo" in str(error),

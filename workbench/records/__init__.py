@@ -2,6 +2,7 @@
 
 from workbench.records.base import Record, RecordError, read_record
 from workbench.records.certificate import Certificate
+from workbench.records.compare import ComparedArm, CompareRecord
 from workbench.records.compile import (
     PHASES,
     CompiledKernel,
@@ -70,6 +71,8 @@ __all__ = [
     "CarryRow",
     "Certificate",
     "CodeLine",
+    "CompareRecord",
+    "ComparedArm",
     "CompileRecord",
     "CompileSwitch",
     "CompiledKernel",

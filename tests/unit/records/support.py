@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from workbench.records import (
     CATEGORIES,
     Branch,
     Certificate,
+    ComparedArm,
+    CompareRecord,
     CompiledKernel,
     CompiledRegion,
     CompileRecord,
@@ -414,9 +417,82 @@ def dtype_record() -> DtypeRecord:
     )
 
 
+def compare_record() -> CompareRecord:
+    """A baseline, an arm that is faster, and one that could not run."""
+    base = ComparedArm(
+        model="",
+        modes="fp32",
+        ranks=1,
+        problem="",
+        first_step_s=0.5,
+        step_s=0.010,
+        step_q1_s=0.009,
+        step_q3_s=0.011,
+        samples_per_s=6400.0,
+        speedup=1.0,
+        speedup_low=1.0,
+        speedup_high=1.0,
+        verdict="baseline",
+        break_even=0.0,
+        peak_bytes=64.0 * 2**20,
+        operations=120,
+        graphs=0,
+        breaks=0,
+        delta_logit=0.0,
+        agreement=1.0,
+        delta_loss=0.0,
+        notes=(),
+    )
+    nan = math.nan
+    faster = dataclasses.replace(
+        base,
+        modes="compile",
+        first_step_s=12.5,
+        step_s=0.005,
+        speedup=2.0,
+        speedup_low=1.9,
+        speedup_high=2.1,
+        verdict="faster",
+        break_even=2400.0,
+        graphs=3,
+        breaks=1,
+        delta_logit=2e-6,
+    )
+    missing = dataclasses.replace(
+        base,
+        modes="ddp:64",
+        ranks=64,
+        problem="no room",
+        **dict.fromkeys(("first_step_s", "step_s", "step_q1_s", "step_q3_s", "speedup"), nan),
+        **dict.fromkeys(("speedup_low", "speedup_high", "break_even", "delta_logit"), nan),
+        verdict="",
+    )
+    return CompareRecord(
+        title="exp",
+        device="cpu",
+        threads=2,
+        torch_version="2.13.0",
+        recorded_at=1_700_000_000.5,
+        rounds=2,
+        cancelled=True,
+        parity_samples=100,
+        parity_on="validation",
+        notes=("one note",),
+        arms=(base, faster, missing),
+        block_arm=np.array([0, 1, 1, 0]),
+        block_round=np.array([0, 0, 1, 1]),
+        block_steps=np.array([3, 3, 25, 50]),
+        block_seconds=np.array([0.011, 0.006, 0.005, 0.010]),
+        loss_arm=np.array([0, 0, 1, 1]),
+        loss_step=np.array([1, 2, 1, 2]),
+        loss_value=np.array([2.3, 2.2, 2.3, 2.2]),
+    )
+
+
 def samples() -> dict[str, Record]:
     """File stem of the copy -> the record."""
     return {
+        "compare": compare_record(),
         "compile": compile_record(),
         "dtypes": dtype_record(),
         "gradient_flow": gradient_flow(),

@@ -2,9 +2,9 @@
 // Do not edit: change the dataclass and run it again.
 
 import type { RecordFields, Shape } from '../schema';
-import type { CompileRecord, DtypeRecord, GradientFlow, GraphRecord, MemoryChart, MemoryRecord, GraphDiff } from '.';
+import type { CompareRecord, CompileRecord, DtypeRecord, GradientFlow, GraphRecord, MemoryChart, MemoryRecord, GraphDiff } from '.';
 
-export type AnyRecord = CompileRecord | DtypeRecord | GradientFlow | GraphRecord | MemoryChart | MemoryRecord | GraphDiff;
+export type AnyRecord = CompareRecord | CompileRecord | DtypeRecord | GradientFlow | GraphRecord | MemoryChart | MemoryRecord | GraphDiff;
 
 const BRANCH: Shape = {
   condition: 'str',
@@ -29,6 +29,31 @@ const CERTIFICATE: Shape = {
   first_difference: 'str',
   settings: 'str',
   cases: ['str'],
+};
+
+const COMPARED_ARM: Shape = {
+  model: 'str',
+  modes: 'str',
+  ranks: 'int >=1',
+  problem: 'str',
+  first_step_s: 'float',
+  step_s: 'float',
+  step_q1_s: 'float',
+  step_q3_s: 'float',
+  samples_per_s: 'float',
+  speedup: 'float',
+  speedup_low: 'float',
+  speedup_high: 'float',
+  verdict: 'baseline|faster|slower|tie|',
+  break_even: 'float',
+  peak_bytes: 'float',
+  operations: 'int',
+  graphs: 'int',
+  breaks: 'int',
+  delta_logit: 'float',
+  agreement: 'float',
+  delta_loss: 'float',
+  notes: ['str'],
 };
 
 const COMPILE_SWITCH: Shape = {
@@ -150,6 +175,35 @@ const UNREACHED: Shape = {
   reason: 'frozen|unused|detached|no_grad|not_differentiable|off_path',
   text: 'str',
   source: 'int @sources?',
+};
+
+const COMPARE_RECORD: RecordFields = {
+  plain: {
+    title: 'str',
+    device: 'str',
+    threads: 'int >=1',
+    torch_version: 'str',
+    recorded_at: 'float',
+    rounds: 'int >=0',
+    cancelled: 'bool',
+    parity_samples: 'int >=0',
+    parity_on: 'str',
+    notes: ['str'],
+    arms: [COMPARED_ARM],
+  },
+  columns: {
+    block: {
+      arm: 'I32 @arms',
+      round: 'I32 >=0',
+      steps: 'I32 >=1',
+      seconds: 'F64 >=0',
+    },
+    loss: {
+      arm: 'I32 @arms',
+      step: 'I32 >=1',
+      value: 'F64',
+    },
+  },
 };
 
 const COMPILE_RECORD: RecordFields = {
@@ -450,6 +504,7 @@ const GRAPH_DIFF: RecordFields = {
 
 /** Schema -> fields of every packed record. */
 export const FIELDS = new Map<string, RecordFields>([
+  ['workbench.compare/1', COMPARE_RECORD],
   ['workbench.compile/1', COMPILE_RECORD],
   ['workbench.dtypes/1', DTYPE_RECORD],
   ['workbench.gradient_flow/1', GRADIENT_FLOW],

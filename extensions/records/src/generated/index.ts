@@ -2,6 +2,7 @@
 // Do not edit: change the dataclass and run it again.
 
 export * from './certificate';
+export * from './compare';
 export * from './compile';
 export * from './dtypes';
 export * from './flow';

@@ -1,0 +1,157 @@
+"""Modes against each other in real processes: what is found, what is left, what a fault costs."""
+
+from __future__ import annotations
+
+import _thread
+import math
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch import nn
+
+import workbench as wb
+from tests.integration.parallel.support import Net, losses, made, rows
+from workbench.compare import compare
+
+
+class Slowed(Net):
+    """Does its blocks four times over where flash attention is switched off: a planted slowdown."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not torch.backends.cuda.flash_sdp_enabled():
+            for _ in range(3):
+                super().forward(x)
+        return super().forward(x)
+
+
+class Failing(Net):
+    """Has no way to compute in 16 bits, and dies under deterministic kernels of attention."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.is_autocast_enabled("cpu"):
+            raise TypeError("no 16 bits here")
+        if not torch.backends.cuda.flash_sdp_enabled():
+            os._exit(9)
+        return super().forward(x)
+
+
+def arms_of(view: Any) -> dict[str, Any]:
+    return {arm.modes: arm for arm in view.record.arms}
+
+
+def test_a_planted_slowdown_is_found_and_equal_arms_are_a_tie(tmp_path: Path) -> None:
+    experiment = made(tmp_path, lambda: Slowed(width=128), val=rows(), lr=0.01)
+    experiment.run(steps=3, wait=True)
+    view = compare(
+        experiment,
+        ["fp32", "checkpoint:off", "attention:math", "ddp:2", "attention:cudnn"],
+        rounds=8,
+        show_progress=False,
+    )
+    base, same, slowed, ranks, refused = view.record.arms
+    assert slowed.verdict == "slower"
+    assert slowed.speedup < 0.7
+    assert same.verdict == "tie"
+    assert (same.delta_logit, same.agreement, same.delta_loss) == (0, 1, 0)
+    assert slowed.delta_logit == 0
+    assert slowed.operations > 1.5 * base.operations
+    assert ranks.ranks == 2
+    assert ranks.delta_loss < 1e-4
+    assert refused.problem == "attention cudnn does not exist on cpu"
+    assert math.isnan(refused.step_s)
+    assert (view.record.parity_samples, view.record.parity_on) == (203, "validation")
+    assert view.record.rounds == 8
+    assert "nothing is faster than fp32 here" in str(view)
+    # the experiment is as if nothing had been measured
+    experiment.run(steps=4, wait=True)
+    stayed = made(tmp_path, lambda: Slowed(width=128), val=rows(), lr=0.01)
+    stayed.run(steps=7, wait=True)
+    assert torch.equal(losses(experiment), losses(stayed))
+    runs = [path for path in (experiment.path / "compare").iterdir() if any(path.iterdir())]
+    assert sorted(path.name for path in runs) == ["attention-math", "ddp-2", "fp32"]
+
+
+def test_compile_has_a_first_step_that_costs(tmp_path: Path) -> None:
+    experiment = made(tmp_path, Net, lr=0.01)
+    view = wb.compare(experiment, ["fp32", "compile"], rounds=2, show_progress=False)
+    base, compiled = view.record.arms
+    assert compiled.problem == ""
+    assert compiled.first_step_s > 4 * base.first_step_s
+    assert compiled.graphs >= 1
+    assert compiled.breaks == 0
+    assert compiled.delta_logit < 1e-4
+    assert compiled.verdict == ""
+    assert view.record.parity_on == "training"
+
+
+def test_an_arm_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
+    experiment = made(tmp_path, Failing, lr=0.01)
+    view = compare(
+        {"one": experiment}, ["fp32", "bf16", "attention:math"], rounds=5, show_progress=False
+    )
+    base, failed, killed = view.record.arms
+    assert base.verdict == "baseline"
+    assert base.problem == ""
+    assert failed.problem == "TypeError: no 16 bits here"
+    assert killed.problem.startswith("ended from outside (status 9)")
+    assert "bf16: TypeError: no 16 bits here" in str(view)
+
+
+def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
+    experiment = made(tmp_path, Net, lr=0.01)
+    before = set(Path("/tmp").glob("workbench-compare-*"))
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = set(Path("/tmp").glob("workbench-compare-*")) - before
+            answers = [path for one in found for path in one.glob("arm-1/answers.jsonl")]
+            if answers and answers[0].read_text().count('"steps"') >= 3:
+                _thread.interrupt_main()
+                return
+            time.sleep(0.02)
+
+    helper = threading.Thread(target=interrupt)
+    helper.start()
+    view = compare(experiment, ["fp32", "bf16"], rounds=1000, show_progress=False)
+    helper.join()
+    assert view.record.cancelled
+    assert 2 <= view.record.rounds < 1000
+    assert all(arm.step_s > 0 for arm in view.record.arms)
+    assert set(Path("/tmp").glob("workbench-compare-*")) == before
+    assert not [one for one in psutil.Process().children() if "workbench.compare" in str(one)]
+
+
+@pytest.mark.parametrize(
+    ("target", "modes", "said"),
+    [
+        (nn.Linear(1, 1), ["fp32"], "takes an Experiment"),
+        (None, "bf16", r"give a list of mode strings: \['bf16'\]"),
+        (None, [], "modes is empty"),
+        (None, ["fp32", "fp31"], "unknown mode 'fp31'"),
+        ({}, ["fp32"], "no experiment"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    tmp_path: Path, target: Any, modes: Any, said: str
+) -> None:
+    experiment = made(tmp_path)
+    with pytest.raises((TypeError, ValueError), match=said):
+        compare(experiment if target is None else target, modes)
+
+
+def test_several_models_are_each_compared_with_themselves(tmp_path: Path) -> None:
+    models = {"narrow": made(tmp_path, Net), "wide": made(tmp_path, lambda: Net(width=128))}
+    view = compare(models, ["fp32", "bf16"], rounds=1, show_progress=False)
+    assert [(arm.model, arm.modes) for arm in view.record.arms] == [
+        ("narrow", "fp32"), ("narrow", "bf16"), ("wide", "fp32"), ("wide", "bf16"),
+    ]  # fmt: skip
+    assert [arm.verdict for arm in view.record.arms] == ["baseline", "", "baseline", ""]
+    assert all(0 <= arm.agreement <= 1 for arm in view.record.arms)
+    assert len(view.figure().axes) == 4

@@ -1,0 +1,80 @@
+"""A comparison as words, table, picture and file."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from tests.unit.records.support import compare_record
+from workbench.compare.describe import describe, verdict
+from workbench.compare.view import ComparisonView
+
+
+@pytest.fixture
+def view() -> ComparisonView:
+    return ComparisonView(compare_record())
+
+
+def test_the_verdict_comes_first_and_says_what_it_costs(view: ComparisonView) -> None:
+    assert repr(view) == (
+        "compile is 2.0× faster than fp32, its first step paid back after 2.40k steps"
+    )
+    text = str(view).splitlines()
+    assert text[2] == repr(view)
+    assert "ddp:64: no room" in str(view)
+    assert "Cancelled after 2 rounds on cpu, 2 CPU threads an arm" in str(view)
+    cells = next(line for line in text[3:] if line.strip().startswith("compile"))
+    assert "2.0× faster (1.90 .. 2.10)" in cells
+    assert "3, 1 break" in cells
+    assert "2e-6" in cells
+
+
+def test_a_rival_that_cannot_be_told_apart_is_named() -> None:
+    record = compare_record()
+    base, fast, _ = record.arms
+    rival = dataclasses.replace(fast, modes="bf16", speedup=1.95, agreement=0.98)
+    both = dataclasses.replace(record, arms=(base, fast, rival))
+    assert verdict(both, "").endswith("; bf16 cannot be told apart from it")
+    ties = dataclasses.replace(
+        record, arms=(base, dataclasses.replace(fast, verdict="tie", speedup=1.0))
+    )
+    assert verdict(ties, "") == "nothing is faster than fp32 here"
+    failed = dataclasses.replace(
+        record, arms=(dataclasses.replace(base, step_s=float("nan"), problem="it broke"),)
+    )
+    assert verdict(failed, "") == "the baseline fp32 could not be measured: it broke"
+
+
+def test_saved_and_opened_again_it_says_the_same(view: ComparisonView, tmp_path: Path) -> None:
+    again = wb.open(view.save(tmp_path / "comparison.safetensors"))
+    assert isinstance(again, ComparisonView)
+    assert describe(again.record) == describe(view.record)
+    for suffix in (".txt", ".html", ".png", ".svg", ".pdf"):
+        assert view.save(tmp_path / f"comparison{suffix}").stat().st_size > 500
+    with pytest.raises(ValueError, match=r"\.safetensors"):
+        view.save(tmp_path / "comparison.csv")
+
+
+def test_a_cell_shows_table_and_bars_without_script(view: ComparisonView) -> None:
+    html = view._repr_mimebundle_()["text/html"]
+    assert "<script" not in html
+    assert "<style" not in html
+    assert html.count("<tr>") == 4
+    assert "not measured" in html
+    assert "right is faster" in html
+    hostile = dataclasses.replace(view.record.arms[1], problem="<img src=x>", modes="<b>")
+    shown = ComparisonView(dataclasses.replace(view.record, arms=(view.record.arms[0], hostile)))
+    assert "<img" not in shown._repr_mimebundle_()["text/html"]
+
+
+def test_the_figure_has_a_row_for_each_model(view: ComparisonView) -> None:
+    record = view.record
+    two = tuple(dataclasses.replace(arm, model=name) for name in ("a", "b") for arm in record.arms)
+    both = dataclasses.replace(record, arms=two)
+    figure = ComparisonView(both).figure()
+    assert len(figure.axes) == 4
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["fp32", "compile", "ddp:64"]

@@ -1,0 +1,133 @@
+"""An arm as its comparison sees it: a process (or several ranks) that is given orders."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.experiment.failure import Fault
+from workbench.modes.parallel import Parallel
+from workbench.parallel.folder import ARRAY, Folder
+from workbench.parallel.launch import Workers
+from workbench.parallel.stream import Follower, Message, Writer
+
+if TYPE_CHECKING:
+    from workbench.modes import ModeSet
+
+LOGITS = "logits.pt"
+"""In an arm's folder, what it computed of the validation data."""
+_POLL_S = 0.005
+_PATIENCE_S = 1800.0
+"""For an answer: compiling a large model under ``max-autotune`` takes that long."""
+
+
+class ArmError(RuntimeError):
+    """An arm's processes ended, or gave no answer."""
+
+
+class ArmProcess:
+    """Starts at once; `begun` waits until it can be given orders.
+
+    Args:
+        shared: folder with the payload and the checkpoint that all arms of a model begin with.
+        folder: of this arm alone; made here.
+        modes: what it runs under.
+        parity_samples: how many samples' logits it is to compute.
+        fresh_cache: whether it compiles anew what this machine has compiled before.
+    """
+
+    def __init__(
+        self,
+        shared: Folder,
+        folder: Path,
+        modes: ModeSet,
+        parity_samples: int,
+        *,
+        fresh_cache: bool,
+    ) -> None:
+        folder.mkdir(mode=0o700, parents=True)
+        self.folder = Folder(folder)
+        _share(shared, self.folder)
+        mode = modes["parallel"]
+        layout = mode.layout if isinstance(mode, Parallel) else None
+        self.ranks = layout.world_size if layout else 1
+        job = {
+            "modes": str(modes),
+            "ranks": self.ranks,
+            "parent": os.getpid(),
+            "parity_samples": parity_samples,
+        }
+        (folder / "arm.json").write_text(json.dumps(job), encoding="utf-8")
+        self._orders = Writer(folder / "orders.jsonl")
+        self._answers = Follower(folder / "answers.jsonl")
+        variables = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")} if fresh_cache else {}
+        world = self.ranks if layout else 0
+        self._workers = Workers(self.folder, world, "workbench.compare.worker", variables)
+
+    def begun(self) -> None:
+        """Wait until it is ready.
+
+        Raises:
+            ArmError: it ended instead; the message says why.
+        """
+        self._answer("ready")
+
+    def ask(self, order: str, **arguments: int) -> Message:
+        """Give an order and wait for its answer.
+
+        Raises:
+            ArmError: it ended instead; the message says why.
+        """
+        self._orders.write({"do": order, **arguments})
+        return self._answer(order)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its processes are gone."""
+        return self._workers.status() is not None
+
+    def leave(self) -> None:
+        """Have it end by itself: nothing more is wanted."""
+        self._orders.write({"do": "leave"})
+
+    def end(self) -> None:
+        """End it, by force if need be, and remove what it needed."""
+        self._workers.end()
+        self._orders.close()
+        shutil.rmtree(self.folder.path / "cache", ignore_errors=True)
+
+    def _answer(self, kind: str) -> Message:
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            status = self._workers.status()
+            for message in self._answers.new(self._answers.count + 1):
+                if message["type"] == kind:
+                    return message
+            if status is not None:
+                raise ArmError(self._cause(status))
+            time.sleep(_POLL_S)
+        raise ArmError(f"no answer for {_PATIENCE_S / 60:g} minutes; it was ended")
+
+    def _cause(self, status: int) -> str:
+        faults = self.folder.faults()
+        own = [(found["time"], found) for found in faults.values() if not found["lost"]]
+        if own:
+            fault = Fault(*min(own, key=lambda pair: pair[0])[1]["fault"])
+            return f"{fault.type}: {fault.message}".strip().split("\n")[0]
+        said = self.folder.last_words()
+        return f"ended from outside (status {status}), as when memory runs out. {said}".strip()
+
+
+def _share(shared: Folder, own: Folder) -> None:
+    """Let an arm find payload, arrays and checkpoint in its own folder, without a copy."""
+    for path in (shared.payload, shared.start, *shared.path.glob(f"{ARRAY}*")):
+        target = own.path / path.name
+        try:
+            target.symlink_to(path.resolve(), target_is_directory=path.is_dir())
+        except OSError:  # a file system, or a user of Windows, without links
+            copy = shutil.copytree if path.is_dir() else shutil.copy2
+            copy(path, target)

@@ -1,0 +1,97 @@
+"""The static form of a comparison for a cell: the verdict, a table, bars of the speed.
+
+No script and no style sheet: sanitizers drop both. The best arm is marked by a word, not by colour.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING
+
+from workbench.compare.describe import COLUMNS, arms_of, footing, models, row, verdict
+
+if TYPE_CHECKING:
+    from workbench.records.compare import ComparedArm, CompareRecord
+
+COLOUR = {"faster": "#2f7d4f", "slower": "#b3462f"}
+NEUTRAL = "#6b7684"
+_WIDTH, _LABEL, _LINE = 640, 190, 24
+
+
+def comparison_html(record: CompareRecord) -> str:
+    """The comparison as HTML."""
+    parts = [f"<div><strong>Comparison of modes: {escape(record.title)}</strong>"]
+    for model in models(record):
+        arms = arms_of(record, model)
+        parts.append(f"<p><strong>{escape(_capital(verdict(record, model)))}.</strong></p>")
+        parts += [f"<div>{speed_svg(arms)}</div>", _table(arms)]
+        parts += [
+            f"<p>{escape(arm.modes)}: {escape(arm.problem)}</p>" for arm in arms if arm.problem
+        ]
+    parts += [f"<p><small>{escape(line)}</small></p>" for line in footing(record)]
+    return "\n".join([*parts, "</div>"])
+
+
+def speed_svg(arms: list[ComparedArm]) -> str:
+    """Speed against the baseline, with its interval, one line an arm, on a log scale."""
+    ends = [end for arm in arms for end in (arm.speedup_low, arm.speedup_high)]
+    ends = [end for end in ends if math.isfinite(end) and end > 0] or [1.0]
+    low, high = min(0.8, *ends), max(1.25, *ends)
+    height = _LINE * len(arms) + 26
+
+    def x(ratio: float) -> float:
+        span = math.log(high) - math.log(low)
+        inside = min(max(ratio, low), high)
+        return _LABEL + (_WIDTH - _LABEL - 16) * (math.log(inside) - math.log(low)) / span
+
+    marks: list[str] = []
+    for ratio in _ticks(low, high):
+        dash = "" if ratio == 1 else ' stroke-dasharray="2 3"'
+        marks.append(
+            f'<line x1="{x(ratio):.1f}" x2="{x(ratio):.1f}" y1="4" y2="{height - 22}" '
+            f'stroke="currentColor" stroke-opacity="0.35"{dash}/>'
+            f'<text x="{x(ratio):.1f}" y="{height - 8}" text-anchor="middle">{ratio:g}×</text>'
+        )
+    for number, arm in enumerate(arms):
+        y = 4 + _LINE * number + _LINE / 2
+        marks.append(
+            f'<text x="{_LABEL - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(arm.modes)}</text>'
+        )
+        if math.isnan(arm.speedup_low):
+            marks.append(
+                f'<text x="{_LABEL}" y="{y + 4:.1f}" fill-opacity="0.7">not measured</text>'
+            )
+            continue
+        colour = COLOUR.get(arm.verdict, NEUTRAL)
+        marks.append(
+            f'<line x1="{x(arm.speedup_low):.1f}" x2="{x(arm.speedup_high):.1f}" y1="{y:.1f}" '
+            f'y2="{y:.1f}" stroke="{colour}" stroke-width="2"/>'
+            f'<circle cx="{x(arm.speedup):.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>'
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+        f'height="{height}" role="img" fill="currentColor" font-family="system-ui, sans-serif" '
+        f'font-size="12"><title>Speed against {escape(arms[0].modes)}: right is faster</title>'
+        f"{''.join(marks)}</svg>"
+    )
+
+
+def _table(arms: list[ComparedArm]) -> str:
+    head = "".join(f'<th style="text-align:left">{escape(name)}</th>' for name in COLUMNS)
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row(arm))
+        + "</tr>"
+        for arm in arms
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    found = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
+    return [ratio for ratio in found if low <= ratio <= high]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

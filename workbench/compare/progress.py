@@ -1,0 +1,86 @@
+"""How far a comparison is: a bar under the cell in a notebook, a line in a terminal."""
+
+from __future__ import annotations
+
+import sys
+from html import escape
+from typing import Any, Protocol
+
+
+class Progress(Protocol):
+    """Told what is being done."""
+
+    def __call__(self, what: str, share: float) -> None:
+        """``share`` of all is done, 0 to 1."""
+        ...
+
+    def close(self) -> None:
+        """Take it off the screen."""
+        ...
+
+
+class Silent:
+    """Says nothing."""
+
+    def __call__(self, what: str, share: float) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Line:
+    """One line of a terminal, written over."""
+
+    def __init__(self) -> None:
+        self._width = 0
+
+    def __call__(self, what: str, share: float) -> None:
+        """Write it over the last one."""
+        text = f"{share:4.0%}  {what}"
+        sys.stderr.write("\r" + text.ljust(self._width))
+        sys.stderr.flush()
+        self._width = len(text)
+
+    def close(self) -> None:
+        """Leave an empty line."""
+        sys.stderr.write("\r" + " " * self._width + "\r")
+        sys.stderr.flush()
+
+
+class Bar:
+    """A bar under the cell that is running; the kernel's Interrupt ends the comparison."""
+
+    def __init__(self, display: Any) -> None:
+        self._handle = display(_bundle("", 0.0), raw=True, display_id=True)
+
+    def __call__(self, what: str, share: float) -> None:
+        """Draw it anew."""
+        self._handle.update(_bundle(what, share), raw=True)
+
+    def close(self) -> None:
+        """Take it off the cell."""
+        self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
+
+
+def progress() -> Progress:
+    """What suits where this runs."""
+    ipython = sys.modules.get("IPython")
+    shell: Any = ipython.get_ipython() if ipython is not None else None
+    if shell is not None and hasattr(shell, "kernel"):
+        from IPython.display import display
+
+        return Bar(display)
+    return Line() if sys.stderr.isatty() else Silent()
+
+
+def _bundle(what: str, share: float) -> dict[str, str]:
+    text = f"{share:.0%}  {what}"
+    return {
+        "text/plain": f"{text} (interrupt the kernel to keep what was measured)",
+        "text/html": (
+            f'<div role="status"><progress value="{share:.3f}" max="1" style="width:240px" '
+            f'aria-label="comparison"></progress> {escape(text)}<br><small>Interrupt the kernel '
+            "(press I twice) to end it and keep what was measured.</small></div>"
+        ),
+    }

@@ -1,0 +1,48 @@
+"""A comparison in TensorBoard's HPARAMS tab: one run for each arm."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.records.compare import ComparedArm, CompareRecord
+
+log = logging.getLogger("workbench")
+
+
+def write_hparams(record: CompareRecord, name: str, folder: Path, rate: float | None) -> None:
+    """Write every arm of the model called ``name`` as a run in ``folder``; a fault is logged."""
+    arms = [arm for arm in record.arms if arm.model in ("", name) and not math.isnan(arm.step_s)]
+    try:
+        for arm in arms:
+            _write(arm, folder / arm.modes.replace(":", "-").replace(",", "-"), record, rate)
+    except OSError as error:
+        log.warning("nothing of the comparison was written for TensorBoard: %s", error)
+
+
+def _write(arm: ComparedArm, folder: Path, record: CompareRecord, rate: float | None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of TensorFlow, which is not needed
+        from torch.utils.tensorboard.writer import SummaryWriter
+    hyperparameters: dict[str, str | float] = {
+        "modes": arm.modes,
+        "ranks": float(arm.ranks),
+        "device": record.device,
+        **({} if rate is None else {"learning_rate": rate}),
+    }
+    measured = {
+        "compare/step_ms": arm.step_s * 1e3,
+        "compare/speedup": arm.speedup,
+        "compare/samples_per_s": arm.samples_per_s,
+        "compare/first_step_s": arm.first_step_s,
+        "compare/peak_mib": arm.peak_bytes / 2**20,
+        "compare/max_delta_logit": arm.delta_logit,
+        "compare/agreement": arm.agreement,
+    }
+    known = {key: value for key, value in measured.items() if math.isfinite(value)}
+    with SummaryWriter(str(folder)) as writer:
+        writer.add_hparams(hyperparameters, known, run_name=".")

@@ -1,0 +1,169 @@
+"""``wb.compare``: which combination of modes to train with, measured."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from workbench.compare.build import About, build_record
+from workbench.compare.measure import Measured, Plan, Session
+from workbench.compare.progress import Progress, Silent, progress
+from workbench.compare.tensorboard import write_hparams
+from workbench.compare.view import ComparisonView
+from workbench.experiment import Experiment
+from workbench.experiment.packing import copied
+from workbench.modes import ModeSet
+from workbench.modes.find import check_modes
+from workbench.parallel.folder import Folder
+from workbench.parallel.payload import pack
+from workbench.parallel.state import save
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+
+MODES = ("fp32", "bf16", "compile", "compile+bf16")
+
+
+def compare(
+    target: Experiment | Sequence[Experiment] | Mapping[str, Experiment],
+    modes: Sequence[str] = MODES,
+    *,
+    rounds: int = 15,
+    parity_samples: int = 1024,
+    fresh_cache: bool = True,
+    seed: int = 0,
+    show_progress: bool = True,
+) -> ComparisonView:
+    """Measure combinations of modes against each other; the experiment goes on as if nothing was.
+
+    Every combination runs in processes of its own, from the very same weights and batches. All are
+    alive together and are measured in turns, in random order, so that a machine that is busy for a
+    while is so for all. Interrupt it and what was measured until then is kept.
+
+    Args:
+        target: an experiment; or several, by name or in a list, whose models are then compared each
+            with itself: what compiling gains depends on the model.
+        modes: mode strings; the first is the baseline. One that cannot run here, or that fails, is
+            a row that says why.
+        rounds: blocks of steps of each combination; under 5 there is no verdict.
+        parity_samples: samples of the validation data (the training data where there is none) whose
+            logits are compared with the baseline's.
+        fresh_cache: whether everything is compiled anew, so that the first step costs what it costs
+            on a machine that never saw the model. Without, this machine's cache is used.
+        seed: of the order of turns.
+        show_progress: a bar in a notebook, a line in a terminal.
+
+    Returns:
+        A view with ``.record``, ``.save(path)``, ``.figure()`` and a table. In TensorBoard every
+        combination is a run with its hyperparameters, under ``compare`` in the run directory.
+
+    Raises:
+        TypeError: the target is no experiment.
+        ValueError: a mode string is unknown or given twice, or a number is out of range.
+        PackingError: an experiment cannot go to another process; the message names what.
+    """
+    experiments = _named(target)
+    texts = _checked(modes, rounds, parity_samples)
+    plan = Plan(rounds, parity_samples, fresh_cache, seed)
+    sets = [
+        [ModeSet.parse(text, experiment.device) for text in texts]
+        for experiment in experiments.values()
+    ]
+    show: Progress = progress() if show_progress else Silent()
+    sessions: list[list[Measured]] = []
+    cancelled, completed = False, rounds
+    try:
+        for (name, experiment), arms in zip(experiments.items(), sets, strict=True):
+            label = name if len(experiments) > 1 else ""
+            refused = [(modes, _refusal(modes, experiment)) for modes in arms]
+            session = Session(label, _written_down(experiment), refused, plan, show)
+            sessions.append(session.arms)
+            try:
+                session.measure()
+            except KeyboardInterrupt:
+                cancelled = True
+            completed = min(completed, session.rounds)
+            if cancelled:
+                break
+    finally:
+        show.close()
+    record = build_record(sessions, _about(experiments, completed, cancelled=cancelled))
+    for name, experiment in experiments.items():
+        write_hparams(record, name, experiment.path / "compare", experiment.learning_rate)
+    return ComparisonView(record)
+
+
+def _written_down(experiment: Experiment) -> Folder:
+    """A folder with everything that an experiment's arms begin with."""
+    shared = Folder(Path(tempfile.mkdtemp(prefix="workbench-compare-")))
+
+    def copy(training: Training) -> None:
+        pack(training, shared.payload)
+        save(training, shared.start)
+
+    try:
+        copied(experiment, copy)
+    except BaseException:
+        shutil.rmtree(shared.path, ignore_errors=True)
+        raise
+    return shared
+
+
+def _refusal(modes: ModeSet, experiment: Experiment) -> str:
+    try:
+        check_modes(modes, experiment.model)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _named(target: Any) -> dict[str, Experiment]:
+    if isinstance(target, Experiment):
+        return {target.name: target}
+    if isinstance(target, Mapping):
+        items = cast("Mapping[Any, Any]", target).items()
+        found: dict[str, Any] = {str(name): one for name, one in items}
+    elif isinstance(target, (list, tuple)):
+        several = cast("Sequence[Any]", target)
+        found = {getattr(one, "name", str(at)): one for at, one in enumerate(several)}
+        if len(found) < len(several):
+            raise ValueError("two experiments have the same name; give them as {name: experiment}")
+    else:
+        found = {"": target}
+    for one in found.values():
+        if not isinstance(one, Experiment):
+            raise TypeError(
+                f"compare() got {type(one).__name__}; it takes an Experiment, or several in a list "
+                "or a dict. A model alone becomes one with its data: wb.Experiment(model, data)"
+            )
+    if not found:
+        raise ValueError("compare() got no experiment; give at least one")
+    return found
+
+
+def _checked(modes: Any, rounds: Any, parity_samples: Any) -> list[str]:
+    if isinstance(modes, str):
+        raise TypeError(f"modes is the text {modes!r}; give a list of mode strings: [{modes!r}]")
+    texts = [str(text) for text in cast("Sequence[Any]", modes)]
+    if not texts:
+        raise ValueError("modes is empty; the first mode string is the baseline, as in ['fp32']")
+    for what, value in (("rounds", rounds), ("parity_samples", parity_samples)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{what} is {value!r}; it must be a whole number from 1")
+    return texts
+
+
+def _about(experiments: Mapping[str, Experiment], rounds: int, *, cancelled: bool) -> About:
+    first = next(iter(experiments.values()))
+    device = first.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    affinity = hasattr(os, "sched_getaffinity")
+    cores = (len(os.sched_getaffinity(0)) if affinity else os.cpu_count()) or 1
+    threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or cores
+    return About(", ".join(experiments), name, threads, rounds, cancelled, ())

@@ -1,0 +1,61 @@
+"""A comparison on screen: HTML and text, a figure, a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.compare.describe import describe, models, verdict
+from workbench.compare.figure import comparison_figure
+from workbench.compare.html import comparison_html
+from workbench.records.file import RECORD, suffix_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from workbench.records.compare import CompareRecord
+
+_PICTURES = (".png", ".pdf", ".svg")
+
+
+class ComparisonView:
+    """What `workbench.compare` returns: ``.record``, ``.save(path)``, ``.figure()``."""
+
+    def __init__(self, record: CompareRecord) -> None:
+        self.record = record
+        """Plain data: every arm, every timed block, every loss."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write the comparison in the form that the suffix names; returns the path.
+
+        ``.safetensors`` is the record, to open again with ``wb.open(path)``; ``.txt`` and ``.html``
+        are the table to read; ``.svg``, ``.png`` and ``.pdf`` are the figure.
+
+        Raises:
+            ValueError: another suffix; the message lists the known ones.
+        """
+        target = Path(path).expanduser()
+        suffix = suffix_of(target.name, (RECORD, ".txt", ".html", *_PICTURES), "a comparison")
+        if suffix == RECORD:
+            return self.record.save(target)
+        if suffix in _PICTURES:
+            self.figure().savefig(target)
+        else:
+            text = (
+                describe(self.record) + "\n" if suffix == ".txt" else comparison_html(self.record)
+            )
+            target.write_text(text, encoding="utf-8")
+        return target
+
+    def figure(self) -> Figure:
+        """Step times with their spread and loss curves, as a matplotlib figure."""
+        return comparison_figure(self.record)
+
+    def __str__(self) -> str:
+        return describe(self.record)
+
+    def __repr__(self) -> str:
+        return "; ".join(verdict(self.record, model) for model in models(self.record))
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:  # noqa: ARG002 - IPython's signature
+        return {"text/plain": describe(self.record), "text/html": comparison_html(self.record)}
