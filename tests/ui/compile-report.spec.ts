@@ -1,7 +1,7 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 import { activeCell, announced, cursorLine, isFocused } from './graph-view';
-import { picture, runNotebook, setTheme } from './helpers';
+import { execute, picture, runNotebook, setTheme } from './helpers';
 
 test.use({ actionTimeout: 20_000 });
 
@@ -26,6 +26,7 @@ net = torch.compile(Net())`;
 const COMPILED = `with torch.no_grad(), wb.compile_report() as report:
     for size in (4, 6):
         net(torch.ones(size, 16))
+saved = report.save("net.compile.safetensors")
 report`;
 const EAGER = `with wb.compile_report() as eager:
     Net()(torch.ones(4, 16))
@@ -112,6 +113,22 @@ test('a compile report leads to the cells, and shows what was generated', async 
     await nothing.scrollIntoViewIfNeeded();
     await expect(nothing).toContainText('Nothing was compiled in this block');
     await expect(nothing).toContainText('torch.compile(model)(x)');
+  });
+
+  await test.step('the palette adds a cell for one', async () => {
+    await execute(page, 'workbench:insert-compile-report');
+    await expect(activeCell(page)).toContainText('wb.compile_report(exp)');
+  });
+
+  await test.step('a saved report opens in a tab, and still leads to the cell', async () => {
+    await execute(page, 'docmanager:open', { path: `${tmpPath}/net.compile.safetensors` });
+    await expect(page.getByRole('tab', { name: 'net.compile.safetensors' })).toBeVisible();
+    const tab = page.locator('.jp-Workbench-document:visible .wv-compile');
+    await expect(tab.getByRole('list', { name: 'Counts' })).toContainText('1 graph break');
+    await page.screenshot({ path: picture('compile-report-file.png') });
+    await tab.getByRole('button', { name: 'Cell [1], line 11' }).first().click();
+    await expect(activeCell(page)).toContainText('class Net(nn.Module)');
+    expect(await cursorLine(page)).toBe(11);
   });
 });
 

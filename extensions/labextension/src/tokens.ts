@@ -121,5 +121,6 @@ export const CommandIDs = {
   openRunTensorBoard: 'workbench:open-run-tensorboard',
   reloadTensorBoard: 'workbench:reload-tensorboard',
   stopTensorBoard: 'workbench:stop-tensorboard',
+  insertCompileReport: 'workbench:insert-compile-report',
   goto: 'workbench:go-to-source',
 } as const;

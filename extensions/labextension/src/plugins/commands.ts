@@ -3,8 +3,9 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { pauseIcon, runIcon, stopIcon } from '@jupyterlab/ui-components';
 import type { Command, ExperimentModel } from '@torch-workbench/views';
-import { stepIcon, tensorboardIcon } from '../icons';
+import { compileIcon, stepIcon, tensorboardIcon } from '../icons';
 import { reporting } from '../report';
+import { insertCompileReport } from '../sidebar/insert';
 import { CommandIDs, type IConnection, IWorkbenchConnections } from '../tokens';
 
 export const commands: JupyterFrontEndPlugin<void> = {
@@ -85,11 +86,24 @@ export const commands: JupyterFrontEndPlugin<void> = {
         }),
     });
 
+    registry.addCommand(CommandIDs.insertCompileReport, {
+      label: trans.__('Insert Compile Report'),
+      caption: trans.__('Add a cell that shows what was compiled, where it broke, and why again'),
+      icon: compileIcon,
+      isEnabled: () => connections.current !== null,
+      execute: () => {
+        if (connections.current !== null) {
+          insertCompileReport(connections.current.panel);
+        }
+      },
+    });
+
     const ids = [
       CommandIDs.toggleTraining,
       CommandIDs.step,
       CommandIDs.stop,
       CommandIDs.openRunTensorBoard,
+      CommandIDs.insertCompileReport,
     ];
     for (const command of ids) {
       palette?.addItem({ command, category: trans.__('Workbench') });
