@@ -6,6 +6,7 @@ Usage: python compile_records.py OUT_FOLDER
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,13 @@ def nothing() -> CompileRecord:
     return wb.compile_report(experiment).record
 
 
+def failed() -> CompileRecord:
+    """A block that breaks although it must be one graph."""
+    with wb.compile_report() as report, contextlib.suppress(Exception):
+        torch.compile(Block(16), fullgraph=True)(torch.ones(4, 16))
+    return report.record
+
+
 def large(small: CompileRecord, times: int) -> CompileRecord:
     """``small`` so many times over."""
     rows, regions = len(small.compilation_region), len(small.regions)
@@ -108,7 +116,12 @@ def main() -> None:
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     small = broken()
-    records = {"broken": small, "nothing": nothing(), "large": large(small, 150)}
+    records = {
+        "broken": small,
+        "nothing": nothing(),
+        "failed": failed(),
+        "large": large(small, 150),
+    }
     for name, record in records.items():
         (out / f"{name}.wb").write_bytes(record.to_bytes())
 

@@ -17,12 +17,18 @@ export function nothingCompiled(record: CompileRecord): HTMLElement[] {
   ];
 }
 
-function reason({ experiment, switches }: CompileRecord): {
+function reason({ experiment, model, switches }: CompileRecord): {
   title: string;
   why: string;
   line: string;
 } {
   const last = switches.at(-1);
+  if (experiment === null && model !== '')
+    return {
+      title: 'Nothing was compiled yet',
+      why: `The first forward of a model under modes that compile does it; show the report again behind that. ${AGAIN}`,
+      line: 'modes = wb.Modes("compile")',
+    };
   if (experiment === null)
     return {
       title: 'Nothing was compiled in this block',
@@ -37,7 +43,7 @@ function reason({ experiment, switches }: CompileRecord): {
     };
   return {
     title: 'Compile is off',
-    why: 'This experiment runs as plain Python so far. Press Compile in its panel, or set the mode, train a step, and ask for the report again.',
+    why: 'This experiment runs as plain Python so far. Press Compile in its panel, or set the mode, train a step, and ask for the report again. With explain=True it says beforehand what compile would do.',
     line: 'exp.modes = "compile"',
   };
 }
