@@ -64,6 +64,7 @@ class Arm:
             load(training, folder.start)
             training.random.save()
             training.seeded = True
+            _warm_up(training)
         training.model.train()
         self._leads = self._rank is None or self._rank.leads
         self._answers = Writer(folder.path / "answers.jsonl") if self._leads else None
@@ -212,6 +213,23 @@ def main(arguments: list[str]) -> int:
         os._exit(1)
     sys.stdout.flush()
     os._exit(0)  # nothing is left to be kept, and taking torch apart takes a second
+
+
+def _warm_up(training: Training) -> None:
+    """Compute the first batch once without any mode, and undo it.
+
+    Libraries set themselves up in the first step of a process, which is no cost of a mode. What the
+    model raises it raises again in the step, where it is reported.
+    """
+    training.guard.remember(exactly=True)
+    try:
+        inputs = to_device(split(training.cursor.preview())[0], training.device)
+        logits_of(call(training.model, inputs)).float().sum().backward()
+    except Exception:  # noqa: BLE001, S110 - see above
+        pass
+    finally:
+        training.guard.restore()
+        training.optimizer.zero_grad()
 
 
 def _peak_rss() -> int:

@@ -1,0 +1,130 @@
+"""`wb.compare`: equal arms are a tie, a planted slowdown is found, and four backbones in a table.
+
+pytest -s -m benchmark tests/benchmarks/test_compare.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import workbench as wb
+from tests.models.resnet import ResNet
+from tests.models.vit import ViT
+
+pytestmark = pytest.mark.benchmark
+
+MODES = ["fp32", "bf16", "compile", "compile+bf16", "fsdp:2"]
+TRIALS, AT_LEAST = 20, 19
+BATCH = 16
+
+
+class EarlyExitCNN(nn.Module):
+    """Leaves after its first stage where all of a batch is classified with confidence."""
+
+    def __init__(self, width: int = 32, classes: int = 10) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width))
+        self.exit = nn.Linear(width * 64, classes)
+        self.body = nn.Sequential(
+            *(nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.ReLU()) for _ in range(3))
+        )
+        self.head = nn.Linear(width * 64, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.adaptive_avg_pool2d(self.stem(x).relu(), 8)
+        early = self.exit(x.flatten(1))
+        if early.softmax(1).amax(1).min() > 0.97:
+            return early
+        return self.head(self.body(x).flatten(1)) + early
+
+
+class Planted(nn.Module):
+    """Computes everything twice where flash attention is off, which changes no number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(4)), nn.Linear(512, 10)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not torch.backends.cuda.flash_sdp_enabled():
+            return (self.layers(x) + self.layers(x)) / 2
+        return self.layers(x)
+
+
+def bert_small() -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=2000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4,
+        intermediate_size=1024, num_labels=10,
+    )  # fmt: skip
+    return transformers.BertForSequenceClassification(config)
+
+
+def experiment(model: Callable[[], nn.Module], data: Any, runs: Path) -> wb.Experiment:
+    torch.manual_seed(0)
+    return wb.Experiment(
+        model(), data, data, optimizer="sgd", lr=0.01, batch_size=BATCH, runs=runs, device="cpu"
+    )
+
+
+def images(side: int, count: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(count, 3, side, side, generator=generator)
+    return inputs, torch.randint(0, 10, (count,), generator=generator)
+
+
+def vectors() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(512, 512), torch.randint(0, 10, (512,))
+
+
+def tokens() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randint(0, 2000, (256, 64)), torch.randint(0, 10, (256,))
+
+
+def test_equal_arms_are_a_tie(tmp_path: Path) -> None:
+    exp = experiment(Planted, vectors(), tmp_path)
+    found = []
+    for trial in range(TRIALS):
+        view = wb.compare(exp, ["fp32", "checkpoint:off"], seed=trial, show_progress=False)
+        arm = view.record.arms[1]
+        found.append(arm.verdict)
+        print(f"{trial + 1:2d}: {arm.verdict}, {arm.speedup_low:.3f} .. {arm.speedup_high:.3f}")
+    assert found.count("tie") >= AT_LEAST
+
+
+def test_a_slowdown_of_two_is_found(tmp_path: Path) -> None:
+    exp = experiment(Planted, vectors(), tmp_path)
+    view = wb.compare(exp, ["fp32", "attention:math"], show_progress=False)
+    print(view)
+    assert view.record.arms[1].verdict == "slower"
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "data"),
+    [
+        ("early-exit CNN", EarlyExitCNN, lambda: images(32)),
+        ("ResNet-50", lambda: ResNet(classes=10), lambda: images(64)),
+        (
+            "ViT-small",
+            lambda: ViT(side=96, patch=16, width=384, depth=12, heads=6, classes=10),
+            lambda: images(96),
+        ),
+        ("BERT-small", bert_small, tokens),
+    ],
+)
+def test_backbones(
+    tmp_path: Path, name: str, model: Callable[[], nn.Module], data: Callable[[], Any]
+) -> None:
+    exp = experiment(model, data(), tmp_path)
+    view = wb.compare(exp, MODES, rounds=8, parity_samples=128, show_progress=False)
+    print(f"\n{name}, batches of {BATCH}\n{view}")
+    assert all(arm.problem == "" for arm in view.record.arms), str(view)
+    assert all(arm.verdict for arm in view.record.arms)
