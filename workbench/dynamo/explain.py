@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.dynamo.raw_trace import read_by_tlparse
 from workbench.experiment.between_steps import NextStep, between_steps
 from workbench.modes import ModeSet
 from workbench.parallel.payload import dump
@@ -35,12 +36,15 @@ _GRACE_S = 2.0
 _LOOK_S = 0.1
 
 
-def explain_step(experiment: Experiment, modes: str = "") -> CompileRecord:
+def explain_step(
+    experiment: Experiment, modes: str = "", trace: Path | None = None
+) -> CompileRecord:
     """The record of the next step of ``experiment`` under ``modes``, made by another process.
 
     Args:
         experiment: stays as it is; it waits only while its next step is copied.
         modes: what to explain; ``""``: its own, with ``compile``.
+        trace: an empty folder for torch's raw trace.
 
     Raises:
         TypeError: a part of the step cannot go to another process; the message names it.
@@ -51,7 +55,7 @@ def explain_step(experiment: Experiment, modes: str = "") -> CompileRecord:
     with tempfile.TemporaryDirectory(prefix="workbench-explain-") as name:
         folder = Path(name)
         between_steps(experiment, lambda step: _pack(step, wanted, folder))
-        _run(folder)
+        _run(folder, trace)
         record = _answer(folder, wanted)
     note = (
         f"This is what {wanted} would do: the next step was compiled and run in a process of its "
@@ -62,7 +66,7 @@ def explain_step(experiment: Experiment, modes: str = "") -> CompileRecord:
         record,
         title=f"{experiment.name}, explained",
         experiment=experiment.id,
-        notes=(note, *record.notes),
+        notes=(note, *record.notes, *([] if trace is None else [read_by_tlparse(trace)])),
     )
 
 
@@ -94,13 +98,15 @@ def _pack(step: NextStep, modes: str, folder: Path) -> None:
             step.modes.attach(step.model)
 
 
-def _run(folder: Path) -> None:
+def _run(folder: Path, trace: Path | None) -> None:
     """Run the worker to its end; when this is interrupted, nothing of it is left."""
     command = [sys.executable, "-m", "workbench.dynamo.explain_worker", str(folder)]
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), root]))
     # compiling in threads of its own would start processes that outlive an interrupt
     env = {**os.environ, "PYTHONPATH": path, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    if trace is not None:
+        env["TORCH_TRACE"] = str(trace)
     with (folder / LOG).open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - our own program, no shell
             command,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
 from workbench.dynamo.build import About, build_record
 from workbench.dynamo.explain import explain_step
+from workbench.dynamo.raw_trace import read_by_tlparse, trace_folder, written_to
 from workbench.dynamo.recorder import listen, recorder, unlisten
 from workbench.dynamo.view import CompileView
 from workbench.dynamo.watching import (
@@ -31,8 +33,10 @@ class CompileRecording(CompileView):
     first time behind the block is compiled there, and is not in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Path | None = None) -> None:
         super().__init__(self._now)
+        self._trace = trace
+        self._writing = written_to(trace)
         self._first: int | None = None
         self._final: CompileRecord | None = None
 
@@ -40,6 +44,7 @@ class CompileRecording(CompileView):
         if self._first is not None:
             raise RuntimeError("this report is recorded already; call compile_report again")
         self._first = listen().count
+        self._writing.__enter__()
         return self
 
     def __exit__(
@@ -48,8 +53,12 @@ class CompileRecording(CompileView):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._writing.__exit__(None, None, None)
         unlisten()
-        self._final = self._now()
+        record = self._now()
+        if self._trace is not None:
+            record = replace(record, notes=(*record.notes, read_by_tlparse(self._trace)))
+        self._final = record
 
     def _now(self) -> CompileRecord:
         if self._final is not None:
@@ -64,12 +73,16 @@ class CompileRecording(CompileView):
 
 
 @overload
-def compile_report() -> CompileRecording: ...
+def compile_report(*, trace: str | Path | None = None) -> CompileRecording: ...
 @overload
-def compile_report(target: Experiment, *, explain: bool | str = False) -> CompileView: ...
+def compile_report(
+    target: Experiment, *, explain: bool | str = False, trace: str | Path | None = None
+) -> CompileView: ...
 @overload
 def compile_report(target: Modes | CompileRecord | str | Path) -> CompileView: ...
-def compile_report(target: Any = None, *, explain: bool | str = False) -> CompileView:
+def compile_report(
+    target: Any = None, *, explain: bool | str = False, trace: str | Path | None = None
+) -> CompileView:
     """Show what Dynamo, AOTAutograd and Inductor did when they compiled.
 
     It is read from their own records of the compilations that happened: nothing is compiled, reset
@@ -84,6 +97,8 @@ def compile_report(target: Any = None, *, explain: bool | str = False) -> Compil
             that: what compile *would* do. True adds ``compile`` to the modes in use; a mode string
             (``"compile:whole,dynamic"``) says which. Training goes on meanwhile, nothing of it is
             reset, and an interrupt ends the process.
+        trace: a new folder for torch's raw trace of a block or of what is explained, and for
+            tlparse's pages of it, where tlparse is installed.
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()``, ``.kernels()``, ``.source(name)``
@@ -92,7 +107,8 @@ def compile_report(target: Any = None, *, explain: bool | str = False) -> Compil
 
     Raises:
         TypeError: the target is none of these, or cannot go to another process to be explained.
-        ValueError: the modes to explain are unknown, or do not compile.
+        ValueError: the modes to explain are unknown, or do not compile; ``trace`` holds files, or
+            is asked for what was compiled already.
         RuntimeError: the step failed in the process that explains.
         FileNotFoundError: no file at the path.
         RecordError: the file holds no compile record.
@@ -103,10 +119,16 @@ def compile_report(target: Any = None, *, explain: bool | str = False) -> Compil
                 f"explain= takes an Experiment, got {type(target).__name__}; of a model in a loop "
                 "of your own, run one step in a process of its own under wb.compile_report()"
             )
-        explained = explain_step(target, explain if isinstance(explain, str) else "")
+        folder = None if trace is None else trace_folder(trace)
+        explained = explain_step(target, explain if isinstance(explain, str) else "", folder)
         return CompileView(lambda: explained)
     if target is None:
-        return CompileRecording()
+        return CompileRecording(None if trace is None else trace_folder(trace))
+    if trace is not None:
+        raise ValueError(
+            "trace= writes down what is compiled from now on: give it to explain=True, or to a "
+            "`with wb.compile_report(trace=folder):` around code that compiles"
+        )
     if isinstance(target, Modes):
         return _of_modes(target)
     if isinstance(target, (str, Path)):

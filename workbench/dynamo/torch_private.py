@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -37,6 +38,15 @@ name, ``_at_`` and the line."""
 _CONVERT_FRAME = os.path.join("torch", "_dynamo", "convert_frame.py")  # noqa: PTH118 - compared as text
 _EVAL_FRAME = os.path.join("torch", "_dynamo", "eval_frame.py")  # noqa: PTH118 - as above
 _ORIGINAL = "_torchdynamo_orig_callable"
+
+
+def trace_handler(folder: str) -> logging.Handler:
+    """What torch itself adds for ``TORCH_TRACE=folder``: a file per process and rank, made late."""
+    from torch._logging import _internal  # pyright: ignore[reportPrivateUsage] - as this file does
+
+    handler = _internal.LazyTraceHandler(folder)
+    handler.setFormatter(_internal.TorchLogsFormatter(trace=True))
+    return handler
 
 
 @dataclass(frozen=True)
