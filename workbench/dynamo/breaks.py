@@ -76,12 +76,14 @@ def _before_traceback(text: str) -> str:
 
 
 def _title(body: str) -> str:
-    """The line above the explanation, else the first that says something."""
+    """The line above the explanation, else the first; with what was raised, where that follows."""
     before = body.partition("\n  Explanation:")[0]
     lines = [line.strip() for line in before.strip().splitlines() if line.strip()]
     if not lines:
         return "unknown"
     title = lines[-1] if "\n  Explanation:" in body else lines[0]
+    if title.endswith(" raised:"):
+        title = " ".join(lines[:2])
     return title.rpartition("Unsupported: ")[2][:_MAX_TEXT]
 
 

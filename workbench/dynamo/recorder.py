@@ -215,10 +215,10 @@ def _read_metrics(compilation: Compilation, told: Mapping[str, Any]) -> None:
     compilation.operations = int(told.get("graph_op_count") or 0)
     compilation.guards = int(told.get("guard_count") or 0)
     if told.get("fail_type"):
-        compilation.error = f"{told['fail_type']}: {told.get('fail_reason') or ''}"
         line, file = told.get("fail_user_frame_lineno"), told.get("fail_user_frame_filename")
         place = (str(file), int(line), "") if file and line else compilation.place
         failed = read_reason(str(told.get("fail_reason") or ""), place, skipped=True)
+        compilation.error = f"{told['fail_type']}: {failed.reason}"
         if not any(one.reason == failed.reason for one in compilation.breaks):
             _add(compilation.breaks, failed)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from workbench.records import CompiledKernel, CompileRecord
 
 _PICTURES = (".png", ".pdf", ".svg")
-_MOST_CODE = 1_000_000
+MOST_CODE = 1_000_000
 """Characters of generated code that a widget carries; of more it asks for one kernel at a time."""
 
 
@@ -123,7 +123,7 @@ class CompileView:
 
 def carried(record: CompileRecord) -> CompileRecord:
     """What a widget takes along: ``record``, without the kernels' code where that is long."""
-    if sum(len(kernel.code) for kernel in record.kernels) <= _MOST_CODE:
+    if sum(len(kernel.code) for kernel in record.kernels) <= MOST_CODE:
         return record
     return replace(record, kernels=tuple(replace(one, code="") for one in record.kernels))
 

@@ -113,18 +113,9 @@ describe('a compile record', () => {
     expect(found.filter(({ kind }) => kind === 'recompile').map(({ count }) => count)).toEqual([2]);
   });
 
-  it('has what failed first, unless a break says why already', () => {
-    const strings = [...RECORD.strings, 'Unsupported: a thing it cannot do'];
-    const compilation_error = Int32Array.of(0, 0, 3);
-    const failing = { ...RECORD, strings, compilation_error };
-    const [first] = new Report(failing).findings;
-    expect([first?.kind, first?.title, first?.explanation]).toEqual([
-      'failed',
-      'Unsupported',
-      'a thing it cannot do',
-    ]);
+  it('tells code that was given up from code that goes on behind a break', () => {
     const breaks = RECORD.breaks.map((one) => ({ ...one, skipped: true }));
-    const kinds = new Report({ ...failing, breaks }).findings.map(({ kind }) => kind);
+    const kinds = new Report({ ...RECORD, breaks }).findings.map(({ kind }) => kind);
     expect(kinds).toEqual(['given up', 'recompile']);
   });
 
@@ -178,6 +169,17 @@ describe('the view', () => {
     expect(second?.getAttribute('aria-selected')).toBe('true');
     expect(view.querySelector('[role=option]')).toBeNull();
     expect(view.querySelector('.wv-kernels')?.textContent).toContain('No kernel');
+  });
+
+  it('says of a graph without kernels why it has none', () => {
+    const strings = [...RECORD.strings, 'Unsupported: a thing it cannot do'];
+    const none = Int32Array.of(0, 0, 0);
+    const given = { compilation_operations: none, compilation_error: Int32Array.of(0, 3, 0) };
+    const { view } = shown({ record: { ...RECORD, strings, kernels: [], ...given } });
+    const kernels = view.querySelector('.wv-kernels');
+    expect(kernels?.textContent).toContain('it runs as Python.');
+    all(view, 'tbody tr[aria-selected]')[1]?.click();
+    expect(kernels?.textContent).toContain('Unsupported: a thing it cannot do');
   });
 
   it('moves by arrows with one tab stop in each list', () => {
@@ -253,10 +255,12 @@ describe('the view', () => {
     set({ error: null, record: empty });
     expect(view.textContent).toContain('Compile is off');
     set({ record: { ...empty, experiment: null } });
+    expect(view.textContent).toContain('The first forward of a model');
+    set({ record: { ...empty, experiment: null, model: '' } });
     expect(view.textContent).toContain('Nothing was compiled in this block');
     const on = { step: 0, modes: 'compile', compiled: true, num_compilations: 0 };
     set({ record: { ...empty, switches: [on] } });
-    expect(view.textContent).toContain('Nothing was compiled yet');
+    expect(view.textContent).toContain('the next step compiles');
     set({ record: RECORD });
     expect(view.querySelector('.wv-message')?.hasAttribute('hidden')).toBe(true);
     expect(all(view, '.wv-finding')).toHaveLength(2);

@@ -93,6 +93,24 @@ def test_a_function_that_is_given_up_says_so(reported: Callable) -> None:
     assert record.regions[0].num_graphs <= 1
 
 
+def test_a_backend_that_fails_is_told_with_what_it_raised(
+    reported: Callable, clean: nn.Module
+) -> None:
+    def backend(*_: object) -> Callable:
+        raise ValueError("no kernel for this")
+
+    def compiles(x: torch.Tensor) -> None:
+        with pytest.raises(Exception, match="no kernel for this"):
+            torch.compile(clean, backend=backend)(x)
+
+    record = reported(compiles, (X,)).record
+    (broken,) = record.breaks
+    assert broken.reason == "backend='backend' raised: ValueError: no kernel for this"
+    assert broken.skipped
+    (error,) = record.compilation_error
+    assert record.strings[error] == f"BackendCompilerFailed: {broken.reason}"
+
+
 def test_a_break_whose_text_is_not_known_is_still_a_break() -> None:
     found = read_break("Something went wrong\nin a way of its own")
     assert found.reason == "Something went wrong"

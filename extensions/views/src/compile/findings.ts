@@ -1,4 +1,4 @@
-/** Graph breaks, recompiles and failures, each with its line, its reason and what may be done. */
+/** Graph breaks and recompiles, each with its line, its reason and what may be done. */
 import { roving, setStop } from '../controls/roving';
 import { h } from '../dom';
 import { link, sentence } from '../graph/dom';
@@ -12,7 +12,6 @@ const KINDS: Readonly<Record<Finding['kind'], { label: string; icon: IconName }>
   break: { label: 'Graph break', icon: 'warning' },
   'given up': { label: 'Given up', icon: 'error' },
   recompile: { label: 'Recompiled', icon: 'resume' },
-  failed: { label: 'Failed', icon: 'error' },
 };
 /** Hints that are shown at once: the cheapest comes first. */
 const HINTS = 1;

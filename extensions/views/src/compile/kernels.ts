@@ -9,8 +9,9 @@ import { kernelKind, passOf } from './words';
 
 const DROPPED = 'The code of this kernel was dropped to bound memory.';
 const LIBRARY = 'A function of a library, which was there before: no source was generated.';
+const PYTHON = 'No graph came of it: it runs as Python.';
 const NONE =
-  'No kernel: nothing was generated for it, or by another backend than Inductor, which keeps its code to itself.';
+  'No kernel is known: nothing was generated for it, or by another backend than Inductor, which keeps its code to itself.';
 
 export class Kernels {
   readonly element = h('section', { class: 'wv-kernels', 'aria-label': 'Kernels' });
@@ -52,7 +53,7 @@ export class Kernels {
     this.rows.clear();
     this.more.show(kernels, () => this.settle());
     this.nothing.hidden = kernels.length > 0;
-    this.nothing.textContent = piece ? NONE : 'Choose a graph to see its kernels.';
+    this.nothing.textContent = without(piece);
     const keep = this.selected !== null && kernels.includes(this.selected) ? this.selected : null;
     this.select(
       keep ??
@@ -124,6 +125,13 @@ export class Kernels {
     this.rows.set(item, row);
     return item;
   }
+}
+
+/** Why a graph has no kernel. */
+function without(piece: Piece | null): string {
+  if (!piece) return 'Choose a graph to see its kernels.';
+  if (piece.operations > 0) return NONE;
+  return piece.error ? `${PYTHON} ${piece.error}` : PYTHON;
 }
 
 function reasonOf(reason: unknown): string {

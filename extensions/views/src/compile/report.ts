@@ -8,9 +8,9 @@ import type {
 } from '@torch-workbench/records';
 import { placeLabel } from './words';
 
-/** What a person may want to change: a break, a recompile, or a compilation that failed. */
+/** What a person may want to change: a break, code that was given up, or a recompile. */
 export interface Finding {
-  readonly kind: 'break' | 'given up' | 'recompile' | 'failed';
+  readonly kind: 'break' | 'given up' | 'recompile';
   readonly region: number;
   /** The line to go to; null where none of the user's is known. */
   readonly source: SourceLine | null;
@@ -145,12 +145,8 @@ export function kernelText(kernel: CompiledKernel | undefined): string {
 
 function findingsOf(record: CompileRecord, pieces: readonly Piece[]): Finding[] {
   const breaks = record.breaks.map((one) => breakFinding(record, one));
-  const given = new Set(record.breaks.filter((one) => one.skipped).map(({ region }) => region));
-  const failed = pieces
-    .filter(({ error, region }) => error !== '' && !given.has(region))
-    .map((piece) => failure(record, piece));
   const again = recompiles(record, pieces);
-  return [...failed, ...breaks, ...again].map((one) => ({ ...one, text: textOf(record, one) }));
+  return [...breaks, ...again].map((one) => ({ ...one, text: textOf(record, one) }));
 }
 
 function breakFinding(record: CompileRecord, one: GraphBreak): Finding {
@@ -163,23 +159,6 @@ function breakFinding(record: CompileRecord, one: GraphBreak): Finding {
     explanation: one.explanation,
     hints: one.hints,
     link: /^https?:\/\//.test(one.link) ? one.link : '',
-    guard: '',
-    text: '',
-  };
-}
-
-function failure(record: CompileRecord, { region, source, error }: Piece): Finding {
-  const parts = /^([\w.]+): ?(.*)$/s.exec(error);
-  const place = source ?? record.sources[record.regions[region]?.source ?? -1] ?? null;
-  return {
-    kind: 'failed',
-    region,
-    source: place,
-    count: 1,
-    title: parts?.[1] ?? error,
-    explanation: parts?.[2] ?? '',
-    hints: [],
-    link: '',
     guard: '',
     text: '',
   };

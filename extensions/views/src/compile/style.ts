@@ -43,7 +43,7 @@ export const STYLE = scoped(
 .wv-head{display:flex;align-items:center;gap:8px;min-width:0}
 .wv-head .wv-link,.wv-finding .wv-head>b{white-space:nowrap}
 .wv-break .wv-head .i,.wv-recompile .wv-head .i{color:$warnink}
-.wv-given-up .wv-head .i,.wv-failed .wv-head .i{color:$bad}
+.wv-given-up .wv-head .i{color:$bad}
 .wv-region{margin-left:auto;text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:40px;font-size:12px}
 .wv-pill{border:1px solid $stroke;border-radius:8px;padding:0 6px;font-size:11px;line-height:15px;color:$ink2;white-space:nowrap;flex:none}
 .wv-finding .wv-code{margin-top:6px}
@@ -99,7 +99,7 @@ export const STYLE = scoped(
 .wv-string{color:var(--jp-mirror-editor-string-color,#b42b2b)}
 .wv-number{color:var(--jp-mirror-editor-number-color,#0a7d3c)}
 .wv-word{color:var(--jp-mirror-editor-keyword-color,#0a6b2d);font-weight:600}
-.wv-bare .wv-message{position:static}
+.wv-view.wv-bare .wv-message{position:static}
 .wv-message p{max-width:60ch}.wv-message .wv-code{padding:3px 12px;text-align:left;max-width:100%;overflow:auto;color:$ink}
 .wv-view:not([data-size=wide]) .wv-body{flex-direction:column}
 .wv-view:not([data-size=wide]) .wv-kernels{border-left:0;border-top:1px solid $line}

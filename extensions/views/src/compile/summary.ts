@@ -16,9 +16,8 @@ export function summary(report: Report): HTMLElement[] {
   return [...parts, ...notes];
 }
 
-function figures({ record, findings, numGraphs, caches }: Report): HTMLElement {
+function figures({ record, numGraphs, caches }: Report): HTMLElement {
   const breaks = record.breaks.length;
-  const failed = findings.filter(({ kind }) => kind === 'failed').length;
   const figure = (count: number, one: string, bad: boolean): HTMLElement =>
     h(
       'span',
@@ -34,7 +33,6 @@ function figures({ record, findings, numGraphs, caches }: Report): HTMLElement {
     figure(record.recompiles.length, 'recompile', record.recompiles.length > 0),
     figure(record.kernels.length, 'kernel', false),
   ];
-  if (failed > 0) all.push(figure(failed, 'failed compilation', true));
   const found = caches.map(({ name, hits, lookups }) => `${name} ${hits} of ${lookups}`);
   const title = 'Look-ups that found what an earlier compilation had left on disk';
   const cached = h('span', { class: 'wv-cached', title }, `From caches: ${found.join(', ')}`);

@@ -120,7 +120,8 @@ export class CompileView {
     this.title.title = `torch ${version}, ${device}`;
     this.over.replaceChildren(...summary(report));
     const kept = report.pieces[this.piece?.row ?? -1];
-    this.piece = kept ?? report.pieces.find(({ kernels }) => kernels.length > 0) ?? null;
+    this.piece =
+      kept ?? report.pieces.find(({ kernels }) => kernels.length > 0) ?? report.pieces[0] ?? null;
     this.list(report);
   }
 
