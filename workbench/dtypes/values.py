@@ -130,14 +130,17 @@ def _is_emulated(tensor: Any) -> bool:
     return any(getattr(part, "emulate", False) for part in parts)
 
 
+def _has_tf32() -> bool:
+    """Whether the current GPU is one of NVIDIA's from compute capability 8.0 on."""
+    return torch.version.cuda is not None and torch.cuda.get_device_capability() >= (8, 0)
+
+
 def _float32_product(operation: Any, device: str) -> str:
     """``float32``, or what this process has torch multiply float32 in."""
     of_convolution = "conv" in str(operation._overloadpacket)
     backends: Any = torch.backends
-    if device == "cuda":
+    if device == "cuda" and _has_tf32():
         chosen = (backends.cudnn.conv if of_convolution else backends.cuda.matmul).fp32_precision
-        if chosen in ("tf32", "none") and of_convolution and not backends.cudnn.allow_tf32:
-            chosen = "ieee"
     elif device == "cpu":
         chosen = (backends.mkldnn.conv if of_convolution else backends.mkldnn.matmul).fp32_precision
     else:
