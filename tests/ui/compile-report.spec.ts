@@ -28,6 +28,10 @@ const COMPILED = `with torch.no_grad(), wb.compile_report() as report:
         net(torch.ones(size, 16))
 saved = report.save("net.compile.safetensors")
 report`;
+/** The same report in a widget that carries no code: it asks the kernel for it. */
+const ASKING = `import workbench.dynamo.view
+workbench.dynamo.view.MOST_CODE = 0
+report`;
 const EAGER = `with wb.compile_report() as eager:
     Net()(torch.ones(4, 16))
 eager`;
@@ -37,7 +41,7 @@ test('a compile report leads to the cells, and shows what was generated', async 
   tmpPath,
 }) => {
   test.setTimeout(300_000);
-  await runNotebook(page, `${tmpPath}/compile.ipynb`, [MODEL, COMPILED, EAGER]);
+  await runNotebook(page, `${tmpPath}/compile.ipynb`, [MODEL, COMPILED, ASKING, EAGER]);
   const view = page.locator('.wv-compile').first();
   const findings = view.getByRole('region', { name: 'Breaks and recompiles' });
   const graphs = view.getByRole('grid', { name: 'Graphs by region' });
@@ -108,8 +112,14 @@ test('a compile report leads to the cells, and shows what was generated', async 
     await setTheme(page, 'JupyterLab Light');
   });
 
+  await test.step('a source that did not come along is asked of the kernel', async () => {
+    const asking = page.locator('.wv-compile').nth(1);
+    await asking.scrollIntoViewIfNeeded();
+    await expect(asking.getByRole('region', { name: /^Source of/ })).toContainText('extern "C"');
+  });
+
   await test.step('where nothing was compiled it says so, and what compiles', async () => {
-    const nothing = page.locator('.wv-compile').nth(1);
+    const nothing = page.locator('.wv-compile').nth(2);
     await nothing.scrollIntoViewIfNeeded();
     await expect(nothing).toContainText('Nothing was compiled in this block');
     await expect(nothing).toContainText('torch.compile(model)(x)');
