@@ -222,7 +222,7 @@ describe('the view', () => {
     const rows = (): number => all(view, 'tbody tr').length;
     expect(rows()).toBe(AT_ONCE);
     const more = all(view, '.wv-pieces .wv-more button')[0];
-    expect(more?.textContent).toBe('Show more (401 left)');
+    expect(more?.textContent).toBe('Show more (501 left)');
     more?.click();
     expect(rows()).toBe(2 * AT_ONCE);
   });

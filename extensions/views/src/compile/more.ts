@@ -3,7 +3,7 @@ import { button, h } from '../graph/dom';
 import { formatCount } from '../graph/format';
 
 /** Rows that are added at once. */
-export const AT_ONCE = 200;
+export const AT_ONCE = 100;
 
 export class More<T> {
   /** The button that adds some; to be put behind the list. */
