@@ -17,7 +17,7 @@ import workbench as wb
 from tests.models.resnet import ResNet
 from tests.models.vit import ViT
 
-pytestmark = pytest.mark.benchmark
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 MODES = ["fp32", "bf16", "compile", "compile+bf16", "fsdp:2"]
 TRIALS, AT_LEAST = 20, 19

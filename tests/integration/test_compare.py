@@ -5,6 +5,9 @@ from __future__ import annotations
 import _thread
 import math
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -16,7 +19,7 @@ import torch
 from torch import nn
 
 import workbench as wb
-from tests.integration.parallel.support import Net, losses, made, rows
+from tests.integration.parallel.support import Net, losses, made, rows, wait_for
 from workbench.compare import compare
 
 
@@ -103,15 +106,16 @@ def test_an_arm_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None
     assert "bf16: TypeError: no 16 bits here" in str(view)
 
 
-def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     experiment = made(tmp_path, Net, lr=0.01)
-    before = set(Path("/tmp").glob("workbench-compare-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def interrupt() -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            found = set(Path("/tmp").glob("workbench-compare-*")) - before
-            answers = [path for one in found for path in one.glob("arm-1/answers.jsonl")]
+            answers = list(tmp_path.glob("workbench-compare-*/arm-1/answers.jsonl"))
             if answers and answers[0].read_text().count('"steps"') >= 3:
                 _thread.interrupt_main()
                 return
@@ -124,8 +128,38 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path)
     assert view.record.cancelled
     assert 2 <= view.record.rounds < 1000
     assert all(arm.step_s > 0 for arm in view.record.arms)
-    assert set(Path("/tmp").glob("workbench-compare-*")) == before
+    assert not list(tmp_path.glob("workbench-compare-*"))
     assert not [one for one in psutil.Process().children() if "workbench.compare" in str(one)]
+
+
+def test_arms_of_a_kernel_that_is_killed_end_and_leave_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "kernel.py"
+    script.write_text(
+        "import sys, tempfile\n"
+        "from pathlib import Path\n"
+        "from tests.integration.parallel.support import made\n"
+        "from workbench.compare import compare\n"
+        "tempfile.tempdir = sys.argv[1]\n"
+        "experiment = made(Path(sys.argv[1]) / 'runs')\n"
+        "compare(experiment, ['fp32', 'ddp:2'], rounds=100_000, show_progress=False)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    kernel = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)], cwd=root, stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    answers = "workbench-compare-*/arm-1/answers.jsonl"
+    wait_for(lambda: any('"steps"' in one.read_text() for one in tmp_path.glob(answers)), "steps")
+    arms = [
+        psutil.Process(int(path.read_text()))
+        for path in tmp_path.glob("workbench-compare-*/arm-*/rank-*.pid")
+    ]
+    assert len(arms) == 3
+    kernel.kill()
+    kernel.wait()
+    _, alive = psutil.wait_procs(arms, timeout=60)
+    assert not alive
+    wait_for(lambda: not list(tmp_path.glob("workbench-compare-*")), "an empty folder")
 
 
 @pytest.mark.parametrize(

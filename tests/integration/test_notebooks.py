@@ -140,3 +140,24 @@ def test_the_third_notebook_gets_its_answers_headless(tmp_path: Path) -> None:
     assert "this ran on your machine" not in text
     assert stored_bytes(notebook) < 500_000
     assert num_pictures(notebook) == 7
+
+
+def test_the_fourth_notebook_goes_through_the_modes_headless(tmp_path: Path) -> None:
+    notebook, seconds = run("04_modes.ipynb", tmp_path)
+    text = printed(notebook)
+    print(f"notebook: {seconds:.0f} s, {stored_bytes(notebook):,} bytes")
+    for answer in (
+        "attention cudnn does not exist on cpu",
+        "one for each rank; this machine has room for",
+        "Compile report of modes: 1 graph, no breaks",
+        "Unsupported Tensor.item() call",
+        "return h / h.abs().max().item()",
+        "steps, losses differ by at most",
+        "under bf16",
+        "Comparison of modes: modes",
+        "99 % interval",
+    ):
+        assert answer in text, answer
+    apart = float(text.split("losses differ by at most ")[1].split(" ")[0])
+    assert apart <= 1e-6
+    assert stored_bytes(notebook) < 500_000

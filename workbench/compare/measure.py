@@ -143,7 +143,7 @@ class Session:
             turn = list(self._running)
             order.shuffle(turn)
             for at in turn:
-                self._tell(f"round {number + 1} of {self._plan.rounds}: {self._name(at)}")
+                self._tell(f"round {number + 1:,} of {self._plan.rounds:,}: {self._name(at)}")
                 count = steps.get(at, 1 if number else 3)
                 told = self._try(at, lambda arm, count=count: arm.ask("steps", count=count))
                 if told is None:

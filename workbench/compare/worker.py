@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -192,7 +193,9 @@ class Arm:
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
                 if not psutil.pid_exists(self._parent):
-                    os._exit(_ORPHANED)  # ranks and their launcher end with this one
+                    # nobody else is left who could; ranks and their launcher end with this one
+                    shutil.rmtree(self._folder.path.parent, ignore_errors=True)
+                    os._exit(_ORPHANED)
             time.sleep(_POLL_S)
 
     def _answer(self, message: Message) -> None:
