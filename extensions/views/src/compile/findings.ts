@@ -2,7 +2,7 @@
 import { roving, setStop } from '../controls/roving';
 import { h } from '../dom';
 import { link, sentence } from '../graph/dom';
-import { plural } from '../graph/format';
+import { formatCount, plural } from '../graph/format';
 import { icon, type IconName } from '../icons';
 import { More } from './more';
 import type { Finding, Report } from './report';
@@ -52,7 +52,8 @@ export class Findings {
     this.report = report;
     const found = report.findings.filter(({ text }) => text.includes(query));
     const { length } = report.findings;
-    this.count.textContent = query ? `${found.length} of ${length}` : String(length);
+    const all = formatCount(length);
+    this.count.textContent = query ? `${formatCount(found.length)} of ${all}` : all;
     this.more.show(found, () => this.settle());
     this.nothing.hidden = found.length > 0;
     this.nothing.textContent =

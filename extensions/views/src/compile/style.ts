@@ -28,7 +28,9 @@ export const STYLE = scoped(
 .wv-p0{background:$p0}.wv-p1{background:$p1}.wv-p2{background:$p2}.wv-p3{background:$p3}
 .wv-switches{margin:6px 0 0;padding-left:20px;font-size:12px;color:$ink2}
 .wv-body{flex:1;display:flex;min-height:0}
-.wv-main{flex:1 1 54%;min-width:0;overflow:auto;container-type:inline-size}
+.wv-main{flex:1 1 54%;min-width:0;min-height:0;display:flex;flex-direction:column;container-type:inline-size}
+.wv-findings{flex:0 1 auto;max-height:60%;overflow:auto}
+.wv-pieces{flex:1 1 0;min-height:120px;overflow:auto}
 .wv-view h3{margin:0;padding:10px 12px 6px;font-size:12px;line-height:16px;font-weight:600;color:$ink;display:flex;gap:8px;align-items:baseline;position:sticky;top:0;background:$surface;z-index:2}
 .wv-view h3 .wv-note{font-weight:400}
 .wv-view ul{list-style:none;margin:0;padding:0}
@@ -54,7 +56,6 @@ export const STYLE = scoped(
 .wv-finding details{font-size:12px;margin-top:4px}.wv-finding summary{cursor:pointer;color:$ink2}
 .wv-out{color:$anchor;font-size:12px;display:inline-flex;gap:4px;align-items:center}
 .wv-pieces{border-top:1px solid $line;padding-bottom:8px}
-.wv-findings+.wv-pieces{margin-top:4px}
 .wv-view .wv-pieces th,.wv-view .wv-pieces td{padding:4px 0 4px 12px;border-bottom:1px solid $grid;max-width:240px}
 .wv-view .wv-pieces thead th{position:sticky;top:32px;background:$surface;border-bottom:1px solid $stroke2;z-index:1}
 .wv-view .wv-pieces th:first-child,.wv-view .wv-pieces td:first-child{padding-left:12px}
@@ -101,7 +102,8 @@ export const STYLE = scoped(
 .wv-word{color:var(--jp-mirror-editor-keyword-color,#0a6b2d);font-weight:600}
 .wv-view.wv-bare .wv-message{position:static}
 .wv-message p{max-width:60ch}.wv-message .wv-code{padding:3px 12px;text-align:left;max-width:100%;overflow:auto;color:$ink}
-.wv-view:not([data-size=wide]) .wv-body{flex-direction:column}
+.wv-view:not([data-size=wide]) .wv-body{flex-direction:column}.wv-view:not([data-size=wide]) .wv-main{display:block;overflow:auto}
+.wv-view:not([data-size=wide]) .wv-findings,.wv-view:not([data-size=wide]) .wv-pieces{max-height:none;overflow:visible}
 .wv-view:not([data-size=wide]) .wv-kernels{border-left:0;border-top:1px solid $line}
 .wv-view:not([data-size=wide]) kbd{display:none}
 @container (max-width:780px){.wv-pieces tr:not(.wv-group)>:nth-child(7){display:none}.wv-view .wv-pieces tr:not(.wv-group)>:nth-child(6){padding-right:12px}}

@@ -1,6 +1,6 @@
 /** What compiling came to: counts, the time by phase as one bar, and what the caches had. */
 import { h } from '../dom';
-import { formatShare, plural } from '../graph/format';
+import { formatCount, formatShare, plural } from '../graph/format';
 import { icon } from '../icons';
 import type { Report } from './report';
 import { phaseNames, seconds } from './words';
@@ -23,7 +23,7 @@ function figures({ record, numGraphs, caches }: Report): HTMLElement {
       'span',
       { role: 'listitem', class: bad ? 'wv-figure wv-warn' : 'wv-figure' },
       bad ? icon('warning', 12) : null,
-      h('b', {}, String(count)),
+      h('b', {}, formatCount(count)),
       plural(count, one).replace(/^\S+/, ''),
     );
   const all = [
@@ -33,7 +33,9 @@ function figures({ record, numGraphs, caches }: Report): HTMLElement {
     figure(record.recompiles.length, 'recompile', record.recompiles.length > 0),
     figure(record.kernels.length, 'kernel', false),
   ];
-  const found = caches.map(({ name, hits, lookups }) => `${name} ${hits} of ${lookups}`);
+  const found = caches.map(
+    ({ name, hits, lookups }) => `${name} ${formatCount(hits)} of ${formatCount(lookups)}`,
+  );
   const title = 'Look-ups that found what an earlier compilation had left on disk';
   const cached = h('span', { class: 'wv-cached', title }, `From caches: ${found.join(', ')}`);
   const list = h('div', { class: 'wv-figures', role: 'list', 'aria-label': 'Counts' }, ...all);
@@ -76,7 +78,7 @@ function switches({ record }: Report): HTMLElement[] {
   let seen = false;
   const lines: string[] = [];
   record.switches.forEach(({ step, modes, compiled, num_compilations: count }, at) => {
-    const from = `From step ${step.toLocaleString('en')} with ${modes}`;
+    const from = `From step ${formatCount(step)} with ${modes}`;
     if (compiled && count > 0) lines.push(`${from}: ${plural(count, 'compilation')}`);
     else if (compiled)
       lines.push(
