@@ -24,11 +24,6 @@ export class More<T> {
     this.add();
   }
 
-  /** Adds rows until `wanted` is among them, where it is one of the list. */
-  reach(wanted: T): void {
-    while (this.rest.includes(wanted)) this.add();
-  }
-
   private add(): void {
     this.list.append(...this.rest.slice(0, AT_ONCE).map(this.make));
     this.rest = this.rest.slice(AT_ONCE);

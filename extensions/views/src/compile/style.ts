@@ -9,7 +9,7 @@ export const STYLE = scoped(
 .wv-view.wv-bare{height:auto;min-height:150px}
 .wv-bar{border-bottom:0;padding-bottom:0}
 .wv-title{font-size:14px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:0}
-.wv-i,.i{width:16px;height:16px;fill:currentColor;flex:none}.i.s12{width:12px;height:12px}
+.i{width:16px;height:16px;fill:currentColor;flex:none}.i.s12{width:12px;height:12px}
 .wv-over{flex:none;padding:2px 12px 10px;border-bottom:1px solid $line;max-height:46%;overflow:auto}
 .wv-over p{margin:4px 0 0;font-size:12px;overflow-wrap:anywhere}
 .wv-line{display:flex;flex-wrap:wrap;align-items:baseline;justify-content:space-between;gap:2px 20px}
