@@ -9,39 +9,32 @@ happens.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, distribute_tensor
 
-from workbench.experiment.data import split, to_device
-from workbench.experiment.events import EpochDone, Event
 from workbench.experiment.guard import NonFiniteError
-from workbench.experiment.losses import logits_of
 from workbench.experiment.optimizers import scale_learning_rate
 from workbench.experiment.plan import Plan
 from workbench.experiment.sampler import mix
 from workbench.experiment.sources import ArraySource, LoaderSource
 from workbench.experiment.state_copy import undo
-from workbench.experiment.step import call
 from workbench.modes.layout import Layout, lay_out
 from workbench.parallel.batches import Part, RankBatches, RankSource
-from workbench.parallel.branches import AsksItsData
+from workbench.parallel.first_look import FirstLook
 from workbench.parallel.folder import Folder, Job
+from workbench.parallel.followed import parameters_followed
 from workbench.parallel.ranks import Reporter
 from workbench.parallel.state import load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
-from workbench.parallel.stream import Follower, Message, Writer
+from workbench.parallel.stream import Follower, Message
+from workbench.parallel.teller import Teller
 from workbench.parallel.validation import validate_together
 
 if TYPE_CHECKING:
-    from workbench.experiment.scalars import Series
     from workbench.experiment.training import Training
 
-_TELL_S = 0.1
 _SAVE_S = 30.0
 _SAVE_SHARE = 20.0
 """A checkpoint is written at most once in so many times the time that it takes."""
@@ -72,16 +65,10 @@ class Rank:
         self._obey = 0
         self._paused = False
         self._ended = ""
-        self._events: Writer | None = Writer(folder.events) if self.leads else None
-        self._told = self._saved = time.monotonic()
-        self._save_took = 0.0
-        self._steps: list[tuple[int, float, int]] = []
-        """(step, seconds, samples of all ranks) since the last position told."""
+        self._saved, self._save_took = time.monotonic(), 0.0
         self._reporter = Reporter(folder.report(dist.get_rank()), dist.get_rank(), training.device)
-        self._reference: torch.Tensor | None = None
-        self._branches = False
-        """Whether ranks may take different ways through the model."""
-        self._first = True
+        self._teller = Teller(training, folder.events if self.leads else None)
+        self._is_first = True
         load(training, folder.start)
         self._begin()
 
@@ -92,27 +79,18 @@ class Rank:
             torch.manual_seed(mix(training.seed, training.step_count, stream=_STREAM + rank))
         source = RankSource(training.cursor.source, rank, dist.get_world_size())
         training.cursor.source = source
-        self._look_at_forward()
-        with _parameters_followed(training):
+        self._look = look = FirstLook(training)
+        with parameters_followed(training):
             self._called = lay_out(
-                training.model, self.layout, training.device, by_blocks=not self._branches
+                training.model, self.layout, training.device, by_blocks=not look.branches
             )
         if isinstance(training.val, (ArraySource, LoaderSource)):
             training.val = RankBatches(training.val, rank, dist.get_world_size())
             training.validate = validate_together
         training.adopt(training.model)
         training.guard = RankGuard(training.model, training.device)
-        if self._events is not None:
-            training.scalars.add_sink(self._tell_scalars)
-            training.board.subscribe(self._tell_epoch)
-        self.tell(
-            {
-                "type": "ready",
-                "ranks": dist.get_world_size(),
-                "step": training.step_count,
-                "branches": self._branches,
-            }
-        )
+        ranks = dist.get_world_size()
+        self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
 
     def run(self) -> None:
         """Train until the plan is fulfilled, or a command says otherwise."""
@@ -125,15 +103,9 @@ class Rank:
                 self._ended = "finished"
             else:
                 self.advance()
-        self._tell_position()
+        self._teller.position(self._obey)
         self._save()
-        self.tell({"type": "end", "how": self._ended, "checkpoint": self.folder.last.name})
-
-    def tell(self, message: Message) -> None:
-        """Tell the outside; of rank 0 alone."""
-        if self._events is not None:
-            self.training.scalars.flush()
-            self._events.write({**message, "time": time.time()})
+        self._teller.tell("end", how=self._ended, checkpoint=self.folder.last.name)
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -159,12 +131,12 @@ class Rank:
                     part,
                     obey,
                     save=self._time_to_save,
-                    fill=self._branches and self.layout.kind == "fsdp",
+                    fill=self._look.branches and self.layout.kind == "fsdp",
                 )
             )
         except NonFiniteError as error:
             undo(training, None)
-            self.tell({"type": "non-finite", "what": error.what, "word": error.word})
+            self._teller.tell("non-finite", what=error.what, word=error.word)
             self._ended = "nan"
             return False
         training.cursor.done()
@@ -172,14 +144,14 @@ class Rank:
         self._obey = done.obey
         if done.applied and training.schedule.per_step:
             training.schedule.scheduler.step()
-        self._steps.append((training.step_count, time.perf_counter() - started, done.samples))
-        training.measures.count(done.samples)
-        self._reporter.count(training.step_count, part.num_samples)
         self._log(done)
-        if self._first:
-            self._first = False
-            self._compare_logits(done.logits)
-            self._tell_position()
+        self._reporter.count(training.step_count, part.num_samples)
+        self._teller.step(time.perf_counter() - started, done.samples, self._obey)
+        if self._is_first:
+            self._is_first = False
+            self._teller.position(self._obey)
+            if (difference := self._look.difference(done.logits)) is not None:
+                self._teller.tell("logits", difference=difference)
         if done.save and not training.cursor.at_end:
             self._save()
         return True
@@ -194,13 +166,11 @@ class Rank:
             training.scalars.add("train/gradient_norm", step, done.gradient_norm)
         if training.learning_rate is not None:
             training.scalars.add("train/learning_rate", step, training.learning_rate)
-        if time.monotonic() - self._told > _TELL_S:
-            self._tell_position()
 
     def _end_epoch(self) -> None:
         _same_buffers(self.training)
         self.training.end_epoch()
-        self._tell_position()
+        self._teller.position(self._obey)
         # asked of rank 0's clock: all save or none does
         if _agreed(self._time_to_save):
             self._save()
@@ -218,94 +188,7 @@ class Rank:
         save(self.training, self.folder.last)
         self._saved = time.monotonic()
         self._save_took = self._saved - begun
-        self.tell({"type": "saved", "step": self.training.step_count})
-
-    def _tell_position(self) -> None:
-        if self._events is None:
-            return
-        training = self.training
-        measures = training.measures
-        self._told = time.monotonic()
-        measures.measure_speed(time.perf_counter())
-        steps, self._steps = self._steps, []
-        if training.scaler is not None:
-            for name, value in training.scaler.scalars().items():
-                training.scalars.add(name, training.step_count, value)
-        self.tell(
-            {
-                "type": "position",
-                "step": training.step_count,
-                "position": training.cursor.position(),
-                "commands": self._obey,
-                "rate": training.learning_rate,
-                "speed": [measures.steps_per_s, measures.samples_per_s],
-                "steps": steps,
-            }
-        )
-
-    def _tell_epoch(self, event: Event) -> None:
-        if not isinstance(event, EpochDone):
-            return
-        training = self.training
-        found = None if training.val is None else training.last_validation
-        self.tell(
-            {
-                "type": "epoch",
-                "step": training.step_count,
-                "position": training.cursor.position(),
-                "validation": found and [found.loss, found.accuracy],
-                "confusion": None if event.confusion is None else event.confusion.tolist(),
-            }
-        )
-
-    def _tell_scalars(self, batch: list[Series]) -> None:
-        if self._events is not None:
-            series = [[name, steps.tolist(), values.tolist()] for name, steps, values, _ in batch]
-            self._events.write({"type": "scalars", "series": series, "time": time.time()})
-
-    # -- the first step -----------------------------------------------------------------------
-
-    def _look_at_forward(self) -> None:
-        """Attach the modes and compute the first part before the model is laid over the ranks.
-
-        What is kept is its logits, and whether the model asks its data on any rank. A model that is
-        compiled is looked at without its modes, which would compile it for nothing, and without
-        logits. Random state and buffers are put back. What the model raises it raises again in the
-        step, where it is reported.
-        """
-        training = self.training
-        compiled = training.modeset.compiled
-        if not compiled:
-            training.modeset.attach(training.model)
-        asks = AsksItsData()
-        part = training.cursor.take()
-        if part is not None:
-            training.guard.remember(exactly=True)
-            try:
-                with asks, nullcontext() if compiled else training.modeset.forward_context():
-                    inputs = to_device(split(part.batch)[0], training.device)
-                    logits = logits_of(call(training.model, inputs)).detach()
-                self._reference = None if compiled else logits.float().clone()
-            except Exception:  # noqa: BLE001 - see above
-                self._reference = None
-            finally:
-                training.guard.restore()
-        if compiled:
-            training.modeset.attach(training.model)
-        training.attached = training.modeset
-        found = torch.tensor(float(asks.found), device=training.device)
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-        self._branches = bool(found)
-
-    def _compare_logits(self, logits: torch.Tensor) -> None:
-        """Tell by how much laying the model over ranks changed them; of all ranks together."""
-        before, self._reference = self._reference, None
-        found = torch.tensor(-1.0, device=logits.device)
-        if before is not None and before.shape == logits.shape and before.numel():
-            found = (logits.float() - before).abs().max()
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-        if float(found) >= 0:
-            self.tell({"type": "logits", "difference": float(found)})
+        self._teller.tell("saved", step=self.training.step_count)
 
     # -- commands ---------------------------------------------------------------------------
 
@@ -336,10 +219,10 @@ class Rank:
         if what == "pause":
             self._paused = True
             self._save()
-            self.tell({"type": "paused", "step": training.step_count})
+            self._teller.tell("paused", step=training.step_count)
         elif what == "resume":
             self._paused = False
-            self.tell({"type": "resumed", "step": training.step_count})
+            self._teller.tell("resumed", step=training.step_count)
         elif what == "learning_rate":
             scale_learning_rate(
                 training.optimizer, training.schedule.scheduler, float(command["value"])
@@ -353,45 +236,6 @@ class Rank:
 
 
 COMMANDS = ("pause", "resume", "learning_rate", "plan", "home")
-
-
-@contextmanager
-def _parameters_followed(training: Training) -> Generator[None]:
-    """Whatever the model's parameters become inside, the optimizer goes on with.
-
-    `fully_shard` puts new parameters into the modules; moments become shards of the same kind.
-    """
-    before = dict(training.model.named_parameters())
-    yield
-    after = dict(training.model.named_parameters())
-    changed: dict[torch.Tensor, torch.Tensor] = {
-        before[name]: after[name] for name in before if before[name] is not after[name]
-    }
-    groups: list[dict[str, Any]] = training.optimizer.param_groups
-    for group in groups:
-        group["params"] = [changed.get(old, old) for old in group["params"]]
-    state = cast("dict[torch.Tensor, dict[str, Any]]", dict(training.optimizer.state))
-    training.optimizer.state.clear()
-    for old, kept in state.items():
-        new = changed.get(old, old)
-        training.optimizer.state[new] = {
-            key: _moment(value, new, training.optimizer) if new is not old else value
-            for key, value in kept.items()
-        }
-
-
-def _moment(value: Any, parameter: torch.Tensor, optimizer: torch.optim.Optimizer) -> Any:
-    """A whole moment as a shard like those of its parameter; what is no moment stays."""
-    if not isinstance(value, torch.Tensor) or not isinstance(parameter, DTensor) or not value.ndim:
-        return value
-    if value.shape != parameter.shape:
-        raise ValueError(
-            f"{type(optimizer).__name__} keeps a tensor of shape {list(value.shape)} for a "
-            f"parameter of shape {list(parameter.shape)}; fsdp can shard moments of the "
-            "parameter's own shape only: use ddp, or an optimizer such as AdamW"
-        )
-    # every rank has the whole of it: nothing needs to be sent
-    return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
 
 
 def _same_buffers(training: Training) -> None:

@@ -1,0 +1,94 @@
+"""What rank 0 tells the outside while it trains."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from workbench.experiment.events import EpochDone, Event
+from workbench.parallel.stream import Message, Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workbench.experiment.scalars import Series
+    from workbench.experiment.training import Training
+
+_EVERY_S = 0.1
+
+
+class Teller:
+    """Writes messages about a training, if it is the one who does.
+
+    Args:
+        training: of which is told.
+        path: of the file; None: another rank tells, and this one says nothing.
+    """
+
+    def __init__(self, training: Training, path: Path | None) -> None:
+        self._training = training
+        self._events = None if path is None else Writer(path)
+        self._told = time.monotonic()
+        self._steps: list[tuple[int, float, int]] = []
+        """(step, seconds, samples of all ranks) since the last position told."""
+        if self._events is not None:
+            training.scalars.add_sink(self._scalars)
+            training.board.subscribe(self._epoch)
+
+    def tell(self, kind: str, **message: object) -> None:
+        """Tell something, and all scalars until now before it."""
+        if self._events is not None:
+            self._training.scalars.flush()
+            self._write({"type": kind, **message})
+
+    def step(self, seconds: float, samples: int, obeyed: int) -> None:
+        """A step has gone through; the position is told now and then."""
+        self._training.measures.count(samples)
+        if self._events is None:
+            return
+        self._steps.append((self._training.step_count, seconds, samples))
+        if time.monotonic() - self._told > _EVERY_S:
+            self.position(obeyed)
+
+    def position(self, obeyed: int) -> None:
+        """Tell where the training is; ``obeyed`` is how many commands were carried out."""
+        if self._events is None:
+            return
+        training = self._training
+        measures = training.measures
+        self._told = time.monotonic()
+        measures.measure_speed(time.perf_counter())
+        steps, self._steps = self._steps, []
+        if training.scaler is not None:
+            for name, value in training.scaler.scalars().items():
+                training.scalars.add(name, training.step_count, value)
+        self.tell(
+            "position",
+            step=training.step_count,
+            position=training.cursor.position(),
+            commands=obeyed,
+            rate=training.learning_rate,
+            speed=[measures.steps_per_s, measures.samples_per_s],
+            steps=steps,
+        )
+
+    def _epoch(self, event: Event) -> None:
+        if not isinstance(event, EpochDone):
+            return
+        training = self._training
+        found = None if training.val is None else training.last_validation
+        self.tell(
+            "epoch",
+            step=training.step_count,
+            position=training.cursor.position(),
+            validation=found and [found.loss, found.accuracy],
+            confusion=None if event.confusion is None else event.confusion.tolist(),
+        )
+
+    def _scalars(self, batch: list[Series]) -> None:
+        series = [[name, steps.tolist(), values.tolist()] for name, steps, values, _ in batch]
+        self._write({"type": "scalars", "series": series})
+
+    def _write(self, message: Message) -> None:
+        if self._events is not None:
+            self._events.write({**message, "time": time.time()})
