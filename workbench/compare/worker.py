@@ -14,6 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class Arm:
         training = unpack(folder.payload, local)
         training.modeset = ModeSet.parse(job["modes"], training.device)
         self._val, training.val = training.val, None  # no epoch's end inside of what is timed
+        self._train = training.cursor.source
         self.training: Training = training
         self._advance: Callable[[], object] = training.advance
         self._rank: Rank | None = None
@@ -85,21 +87,19 @@ class Arm:
     def _do_first(self, order: Message) -> Message:
         """The first step, with what it compiles; and some more, which are not told."""
         training = self.training
-        with compile_report() as report:
-            if self._rank is None:
-                training.begin()
+        if self._rank is None:
+            training.begin()
+        listening = compile_report() if training.modeset.compiled else nullcontext()
+        with listening as report:
             started = time.perf_counter()
             self._step()
             seconds = time.perf_counter() - started
             for _ in range(int(order["warm_up"])):
                 self._step()
+        if report is None:
+            return {"seconds": seconds, "graphs": 0, "breaks": 0}
         record = report.record
-        compiled = training.modeset.compiled
-        return {
-            "seconds": seconds,
-            "graphs": record.num_graphs if compiled else 0,
-            "breaks": len(record.breaks) if compiled else 0,
-        }
+        return {"seconds": seconds, "graphs": record.num_graphs, "breaks": len(record.breaks)}
 
     def _do_steps(self, order: Message) -> Message:
         """A block of steps: the time of each on a CPU, of all together on a GPU."""
@@ -133,7 +133,7 @@ class Arm:
         """Logits at the weights of the start, in eval mode; written to a file."""
         training = self.training
         load(training, self._folder.start)
-        source = self._val if self._val is not None else unpack(self._folder.payload).cursor.source
+        source = self._train if self._val is None else self._val
         found: list[torch.Tensor] = []
         samples = 0
         with evaluating(training.model), torch.no_grad():

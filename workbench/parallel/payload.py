@@ -14,10 +14,12 @@ memory: there is one copy, however many ranks there are.
 from __future__ import annotations
 
 import io
+import itertools
 import linecache
 import math
 import pickle
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -217,8 +219,18 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: Any, folder: Path) -> None:
         super().__init__(stream)
         self._folder = folder
+        self._namespace = vars(_module_for_cells())
         self._mapped: dict[int, torch.Tensor] = {}
         self._made: dict[int, torch.Tensor] = {}
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        """As ever, but for functions by value: those of cells get one module for their globals."""
+        found = super().find_class(module_name, global_name)
+        return self._function_of_cell if found is _MAKE_FUNCTION else found
+
+    def _function_of_cell(self, code: Any, own_globals: dict[str, Any], *rest: Any) -> Any:
+        is_cell = own_globals.get("__name__") == "__main__"
+        return _MAKE_FUNCTION(code, self._namespace if is_cell else own_globals, *rest)
 
     def persistent_load(self, pid: Any) -> Any:
         kind, number, shape, stride, dtype, trained = pid
@@ -235,6 +247,29 @@ class _Unpickler(pickle.Unpickler):
                 nn.Parameter(empty, requires_grad=trained) if kind == "parameter" else empty
             )
         return self._made[number]
+
+
+def _module_for_cells() -> types.ModuleType:
+    """What the cells of a payload have for a ``__main__``.
+
+    Dynamo looks a function's globals up in the module that they are said to be of, so there must be
+    one, with these very globals. A program of ours gives its name up for it, and keeps its own
+    globals; in a kernel, ``__main__`` is the person's, and the module gets another name.
+    """
+    ours = sys.modules["__main__"]
+    spec = getattr(ours, "__spec__", None)
+    if spec is not None and spec.name.startswith("workbench."):
+        name = "__main__"
+        _programs.append(ours)  # its functions are at work, and need their globals
+    else:
+        numbered = (f"__cells_{number}__" for number in itertools.count(1))
+        name = next(free for free in numbered if free not in sys.modules)
+    module = sys.modules[name] = types.ModuleType(name)
+    return module
+
+
+_MAKE_FUNCTION: Any = cloudpickle.cloudpickle._make_function  # pyright: ignore[reportPrivateUsage] - pickles name it
+_programs: list[types.ModuleType] = []
 
 
 def _left_out(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, int]:

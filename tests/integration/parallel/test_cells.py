@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.integration.cells import new_kernel, run
 from tests.integration.parallel.support import wait_for
 
-MODEL = """import os, torch
+MODEL = """import os, torch, torch.nn.functional as F
 from torch import nn
 import workbench as wb
 
@@ -24,7 +24,7 @@ class Net(nn.Module):
         h = self.body(x).relu()
         if self.breaks and os.environ.get("RANK") == "1":
             h = h @ torch.zeros(7, 7)
-        return self.head(h)
+        return self.head(F.dropout(h, 0.0))
 
 torch.manual_seed(0)
 data = torch.randn(256, 16), torch.randint(0, 5, (256,))
@@ -51,6 +51,15 @@ exp.wait(120)
 print(exp.status, exp.step_count)
 exp.run(steps=1_000_000)
 """
+COMPILED = """exp.pause(); exp.wait(60)
+exp.modes = "compile+ddp:2"
+exp.run(steps=5, wait=True)
+print(exp.status, exp.modes)
+view = wb.compare(exp, ["fp32", "compile"], rounds=1, fresh_cache=False, show_progress=False)
+print([arm.problem for arm in view.record.arms])
+exp.modes = "ddp:2"
+exp.run(steps=1_000_000)
+"""
 LATER = """import time
 import workbench as wb
 exp = wb.attach({path!r})
@@ -75,8 +84,11 @@ def test_ranks_of_a_notebook(tmp_path: Path) -> None:
         assert subtitle.startswith("It was raised on rank 1.")
         assert values == [["h", "[16, 32] fp32"]]
         assert run(first, MEND) == "finished 20\n"
+        # Dynamo looks up in a module what a cell has for globals
+        assert run(first, COMPILED).splitlines() == ["finished compile+ddp:2", "['', '']"]
         folder = tmp_path / "runs" / "cells" / "parallel"
-        wait_for(lambda: list(folder.glob("*/rank-0.report.json")), "a report")
+        newest = str(max(int(path.name) for path in folder.iterdir()))
+        wait_for((folder / newest / "rank-0.report.json").exists, "a report")
         kernel = int(run(first, "import os; print(os.getpid())"))
         os.kill(kernel, signal.SIGKILL)
     with new_kernel() as second:
