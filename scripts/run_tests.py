@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CLOSING_LINE = ROOT / ".cache/pytest-closing-line"
 PYTHON = sys.executable
 _COUNTS = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s")
+_EVERYTHING = ("-m", "not benchmark and not fuzz")
+_SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
+"""Most tests wait for a kernel, a server or a compiler: two files at a time take half the time."""
 STAGES = ("style", "types", "frontend", "pytest", "ui")
 
 
@@ -35,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"No stage {unknown[0]!r}; there are: {', '.join(STAGES)}.")
         return 2
     env = environment()
+    # a test has one core: two teams of OpenMP threads on two cores wait for each other
+    env.setdefault("OMP_NUM_THREADS", "1")
     if {"pytest", "ui"} & set(names):
         chromium, sentence = find_or_install()
         print(sentence, flush=True)
@@ -67,10 +72,7 @@ def _commands(name: str, extra: Sequence[str]) -> list[tuple[list[str], Path]]:
     if name == "ui":
         playwright = str(extensions / "node_modules/.bin/playwright")
         return [([playwright, "test", "-c", "tests/ui/playwright.config.ts", *extra], ROOT)]
-    selected = shlex.split(os.environ.get("PYTEST_ARGS", "")) or [
-        "-m",
-        "not benchmark and not fuzz",
-    ]
+    selected = shlex.split(os.environ.get("PYTEST_ARGS", "")) or [*_EVERYTHING, *_SIDE_BY_SIDE]
     return [([PYTHON, "-m", "pytest", "-q", *selected, *extra], ROOT)]
 
 

@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from workbench.experiment.losses import logits_of
 from workbench.experiment.step import call
 from workbench.experiment.training import Training
 from workbench.experiment.validation import evaluating
+from workbench.metrics.memory import of_process
 from workbench.modes import ModeSet
 from workbench.parallel.folder import Folder, Job
 from workbench.parallel.payload import unpack
@@ -51,7 +52,8 @@ class Arm:
         self._ranks = int(job["ranks"])
         self._parity_samples = int(job["parity_samples"])
         local = int(os.environ.get("LOCAL_RANK", "0"))
-        self._memory = psutil.Process().memory_info().rss
+        _forget_peak()
+        self._memory = of_process()["memory/resident"]
         training = unpack(folder.payload, local)
         training.modeset = ModeSet.parse(job["modes"], training.device)
         self._val, training.val = training.val, None  # no epoch's end inside of what is timed
@@ -169,7 +171,8 @@ class Arm:
         if self.training.device.type == "cuda":
             own = float(torch.cuda.max_memory_allocated(self.training.device))
         else:
-            own = float(_peak_rss() - self._memory)
+            now = of_process()
+            own = now.get("memory/resident_peak", now["memory/resident"]) - self._memory
         if self._ranks > 1:
             total = torch.tensor(own, dtype=torch.float64)
             dist.all_reduce(total)
@@ -235,14 +238,10 @@ def _warm_up(training: Training) -> None:
         training.optimizer.zero_grad()
 
 
-def _peak_rss() -> int:
-    """Bytes; the most this process had so far, or what it has where that is not known."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return psutil.Process().memory_info().rss
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+def _forget_peak() -> None:
+    """Let the process's high-water mark begin anew, where the system can: imports had one, too."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _launched(profile: torch.profiler.profile) -> int:
