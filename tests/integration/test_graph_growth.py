@@ -69,7 +69,7 @@ def test_a_thousand_captures_do_not_grow(one_thread: None) -> None:
         capture()
     grown = process.memory_info().rss - resident
     print(f"\n{CAPTURES} captures: process grew by {grown / 2**20:+.1f} MiB")
-    assert live_tensors() == tensors
+    assert live_tensors() <= tensors
     assert grown < 8 * 2**20  # 8 kB a capture; one kept record alone is 15 kB
 
     tracemalloc.start()

@@ -143,6 +143,7 @@ def test_a_page_is_greeted_with_everything_in_order(page: Page) -> None:
         "compile",
         "precision",
         "attention",
+        "parallel",
     }
     curves, _ = page.until(lambda m: m["type"] == "curves")
     assert curves["reset"] is True
