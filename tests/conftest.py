@@ -65,19 +65,24 @@ def _left(threads: set[threading.Thread], children: set[int]) -> list[str]:
         if thread.is_alive() and (not thread.daemon or thread.name.startswith("workbench-"))
     ]
     left = [name for name in ours if not name.startswith(_LASTING)]
-    return left + [_name(pid) for pid in _children() - children if _name(pid)]
+    return left + [name for pid in _children() - children if (name := _name(pid, children))]
 
 
 def _children() -> set[int]:
     return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
-def _name(pid: int) -> str:
-    """The command of a live child that must not be there, else ``""``."""
+def _name(pid: int, before: set[int]) -> str:
+    """The command of a live child that must not be there, else ``""``.
+
+    What a process of ``before`` has started is its own: a server that a fixture keeps for many
+    tests keeps its kernels and dashboards.
+    """
     try:
         process = psutil.Process(pid)
         command = " ".join(process.cmdline())
-        if process.status() == psutil.STATUS_ZOMBIE:
+        is_theirs = any(parent.pid in before for parent in process.parents())
+        if is_theirs or process.status() == psutil.STATUS_ZOMBIE:
             return ""
     except psutil.Error:
         return ""

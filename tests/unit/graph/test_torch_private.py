@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -205,7 +207,7 @@ def test_a_tensor_counts_writes_in_place():
     assert private.version_of(x) == before + 1
 
 
-def test_the_parameters_that_fsdp_gathers_are_found():
+def gathered() -> None:
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -226,6 +228,13 @@ def test_the_parameters_that_fsdp_gathers_are_found():
         assert any(tensor is bias for *_, tensor in found)
     finally:
         dist.destroy_process_group()
+
+
+def test_the_parameters_that_fsdp_gathers_are_found():
+    # DTensor's cache of its thread keeps the process group; a process that is forked later from
+    # another thread would end the group, and hang or crash in that
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(gathered).result()
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
