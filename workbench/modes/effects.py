@@ -62,7 +62,8 @@ class StepTimings:
 
         Of the modes in use the first window since they were switched to, of others the last one
         before they were left: what is compared lies as close in time as it can, and a comparison
-        does not change because the machine got busy meanwhile.
+        does not change because the machine got busy meanwhile. Where modes were gone back to for
+        fewer steps than support a statement, what was known of them before stands.
         """
         steps = self._steps(modes)
         return spread(steps) if len(steps) >= MIN_STEPS else None
@@ -93,6 +94,7 @@ class StepTimings:
         measured.entered = next(self._order)
         if modes != self._modes:
             measured.came_from, measured.delta_logit = self._modes, None
+            measured.before = self._steps(modes)
             measured.early.clear()
             measured.late.clear()
             self._append, self._fresh = measured.early.append, WINDOW
@@ -103,8 +105,10 @@ class StepTimings:
         measured = self._sets.get(modes)
         if measured is None:
             return []
-        early = list(measured.early)
-        return early if modes == self._modes else [*early, *measured.late][-WINDOW:]
+        steps = list(measured.early)
+        if modes != self._modes:
+            steps = [*steps, *measured.late][-WINDOW:]
+        return steps if len(steps) >= MIN_STEPS or not measured.before else measured.before
 
     def _set(self, modes: str) -> _Measured:
         measured = self._sets.get(modes)
@@ -116,13 +120,15 @@ class StepTimings:
 class _Measured:
     """What is known of one set of modes."""
 
-    __slots__ = ("came_from", "delta_logit", "early", "entered", "first_s", "late")
+    __slots__ = ("before", "came_from", "delta_logit", "early", "entered", "first_s", "late")
 
     def __init__(self) -> None:
         self.early: deque[float] = deque(maxlen=WINDOW)
         """The first window since the last switch to them."""
         self.late: deque[float] = deque(maxlen=WINDOW)
         """What came after it, the newest."""
+        self.before: list[float] = []
+        """What the switch before the last one left."""
         self.first_s: float | None = None
         self.delta_logit: float | None = None
         self.came_from: str | None = None

@@ -75,3 +75,17 @@ def test_parity_belongs_to_the_switch_it_was_measured_at() -> None:
     timings.first_step("bf16", 0.1)
     assert timings.max_abs_delta_logit("bf16", "fp32") is None
     assert timings.latest(["bf16", "fp32"]) is None
+
+
+def test_a_short_visit_leaves_what_was_known_before() -> None:
+    timings = StepTimings()
+    for modes, seconds, steps in (("fp32", 3.0, 50), ("bf16", 1.0, 50), ("fp32", 5.0, 4)):
+        for _ in range(steps):
+            timings.add(modes, seconds)
+    assert timings.spread("fp32").median == 3.0, "in use, and too few so far"
+    timings.add("bf16", 2.0)
+    assert (timings.spread("fp32").median, timings.count("fp32")) == (3.0, 50)
+    assert (timings.spread("bf16").median, timings.count("bf16")) == (1.0, 50)
+    for _ in range(MIN_STEPS):
+        timings.add("fp32", 7.0)
+    assert (timings.spread("fp32").median, timings.count("fp32")) == (7.0, MIN_STEPS)
