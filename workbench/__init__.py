@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from workbench.compare import compare
     from workbench.dtypes import dtypes
-    from workbench.dynamo import compile_report
+    from workbench.dynamo import compile_ahead, compile_report
     from workbench.experiment import Experiment, Run
     from workbench.graph import graph
     from workbench.memory import memory
@@ -31,6 +31,7 @@ __all__ = [
     "Run",
     "attach",
     "compare",
+    "compile_ahead",
     "compile_report",
     "dtypes",
     "graph",
@@ -45,6 +46,7 @@ _HOMES = {
     "Run": ("workbench.experiment", "Run"),
     "attach": ("workbench.panel.assembly", "attach"),
     "compare": ("workbench.compare", "compare"),
+    "compile_ahead": ("workbench.dynamo", "compile_ahead"),
     "compile_report": ("workbench.dynamo", "compile_report"),
     "dtypes": ("workbench.dtypes", "dtypes"),
     "graph": ("workbench.graph", "graph"),

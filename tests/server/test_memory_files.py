@@ -292,7 +292,8 @@ def begin(server: Server, path: str) -> threading.Thread:
 
 def working(server: Server) -> list[psutil.Process]:
     """A process that reads a file, and the one that unpickles it for it."""
-    return [p for one in readers(server) for p in (one, *one.children()) if one.children()]
+    families = [(one, *one.children()) for one in readers(server)]
+    return [process for family in families if len(family) > 1 for process in family]
 
 
 def test_a_closed_tab_ends_the_work_for_it(server: Server) -> None:

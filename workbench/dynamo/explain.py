@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
 PAYLOAD, RECORD, ERROR, LOG = "step.bin", "record.safetensors", "error.json", "log.txt"
-"""Files of the folder that both processes share."""
+BEGUN = "begun.txt"
+"""Files of the folder that both processes share; the last says how many compilations have begun."""
+PREFIX = "workbench-explain-"
 _LAYOUTS = ("ddp", "fsdp")
 """How the tokens begin that start ranks: compile works within one."""
 _GRACE_S = 2.0
@@ -51,12 +54,12 @@ def explain_step(
         ValueError: the modes are unknown, or do not compile.
         RuntimeError: the step failed there; the message says how.
     """
-    wanted = _modes(experiment, modes)
-    with tempfile.TemporaryDirectory(prefix="workbench-explain-") as name:
+    wanted = compiling_modes(experiment, modes)
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         folder = Path(name)
-        between_steps(experiment, lambda step: _pack(step, wanted, folder))
-        _run(folder, trace)
-        record = _answer(folder, wanted)
+        pack_next_step(experiment, wanted, folder)
+        run_worker(folder, trace)
+        record = record_of(folder, wanted)
     note = (
         f"This is what {wanted} would do: the next step was compiled and run in a process of its "
         "own, from a copy. Nothing of the training was compiled or reset. What this report lists "
@@ -70,7 +73,16 @@ def explain_step(
     )
 
 
-def _modes(experiment: Experiment, modes: str) -> str:
+class GivenUp(Exception):  # noqa: N818 - nothing went wrong
+    """Nobody waits for the answer any more."""
+
+
+def compiling_modes(experiment: Experiment, modes: str) -> str:
+    """``modes``, or those of ``experiment`` with ``compile``: what one process can explain.
+
+    Raises:
+        ValueError: they are unknown, or do not compile.
+    """
     tokens = [t for t in str(experiment.modeset).split("+") if not t.startswith(_LAYOUTS)]
     own = "+".join(tokens) or "fp32"
     compiled = ModeSet.parse(own, experiment.device).compiled
@@ -86,6 +98,15 @@ def _modes(experiment: Experiment, modes: str) -> str:
     return str(modeset)
 
 
+def pack_next_step(experiment: Experiment, modes: str, folder: Path) -> None:
+    """Copy the next step into ``folder``, at a step boundary.
+
+    Raises:
+        TypeError: a part of the step cannot go to another process; the message names it.
+    """
+    between_steps(experiment, lambda step: _pack(step, modes, folder))
+
+
 def _pack(step: NextStep, modes: str, folder: Path) -> None:
     parts = {"model": step.model, "loss": step.loss, "batch": step.batch}
     settings = {"modes": modes, "device": str(step.device)}
@@ -98,8 +119,14 @@ def _pack(step: NextStep, modes: str, folder: Path) -> None:
             step.modes.attach(step.model)
 
 
-def _run(folder: Path, trace: Path | None) -> None:
-    """Run the worker to its end; when this is interrupted, nothing of it is left."""
+def run_worker(
+    folder: Path, trace: Path | None = None, is_given_up: Callable[[], bool] = lambda: False
+) -> None:
+    """Run the worker to its end; when this is interrupted, nothing of it is left.
+
+    Raises:
+        GivenUp: ``is_given_up`` said so.
+    """
     command = [sys.executable, "-m", "workbench.dynamo.explain_worker", str(folder)]
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), root]))
@@ -118,6 +145,8 @@ def _run(folder: Path, trace: Path | None) -> None:
         )
     try:
         while process.poll() is None:
+            if is_given_up():
+                raise GivenUp
             try:  # noqa: SIM105 - an interrupt is to come through
                 process.wait(_LOOK_S)
             except subprocess.TimeoutExpired:
@@ -142,7 +171,20 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         return
 
 
-def _answer(folder: Path, modes: str) -> CompileRecord:
+def begun_so_far(folder: Path) -> int:
+    """How many compilations the worker has begun."""
+    try:
+        return int((folder / BEGUN).read_text(encoding="ascii"))
+    except (OSError, ValueError):  # none yet, or it is being written
+        return 0
+
+
+def record_of(folder: Path, modes: str) -> CompileRecord:
+    """What the worker found.
+
+    Raises:
+        RuntimeError: the step failed there, or the worker was ended; the message says how.
+    """
     record = folder / RECORD
     if record.exists():
         return CompileRecord.from_bytes(record.read_bytes())

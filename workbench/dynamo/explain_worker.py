@@ -16,7 +16,8 @@ from pathlib import Path
 
 import torch
 
-from workbench.dynamo.explain import ERROR, PAYLOAD, RECORD
+from workbench.dynamo.explain import BEGUN, ERROR, PAYLOAD, RECORD
+from workbench.dynamo.recorder import recorder
 from workbench.dynamo.tool import compile_report
 from workbench.experiment.data import split, to_device
 from workbench.experiment.losses import logits_of
@@ -31,7 +32,8 @@ _ORPHANED = 75
 def main(arguments: list[str]) -> int:
     """Explain the step in a folder; returns the exit status."""
     folder = Path(arguments[0])
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    watching = threading.Thread(target=_tell, args=(folder / BEGUN, os.getppid()), daemon=True)
+    watching.start()
     try:
         explain(folder)
     except Exception as error:  # noqa: BLE001 - a model may raise anything, and is reported
@@ -60,8 +62,13 @@ def explain(folder: Path) -> None:
     report.save(folder / RECORD)
 
 
-def _end_with(parent: int) -> None:
+def _tell(path: Path, parent: int) -> None:
+    """Write how many compilations have begun as long as ``parent`` lives, and end with it."""
+    told = 0
     while os.getppid() == parent:
+        if (count := recorder().count) > told:
+            told = count
+            path.write_text(str(told), encoding="ascii")
         time.sleep(_LOOK_S)
     os._exit(_ORPHANED)
 

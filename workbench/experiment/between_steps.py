@@ -80,7 +80,7 @@ def at_step_boundary(
     Raises:
         TimeoutError, RuntimeError, Exception: as `between_steps`.
     """
-    experiment._refuse_if_closed()  # pyright: ignore[reportPrivateUsage] - the same package
+    refuse_if_closed(experiment)
     training = experiment._training  # pyright: ignore[reportPrivateUsage] - the same package
     runner = experiment._runner  # pyright: ignore[reportPrivateUsage] - the same package
     if runner.is_current:
@@ -113,6 +113,15 @@ def at_step_boundary(
     if problem:
         raise problem[0]
     return result[0]
+
+
+def refuse_if_closed(experiment: Experiment) -> None:
+    """Nothing is to be begun for an experiment that trains no more.
+
+    Raises:
+        RuntimeError: it is closed.
+    """
+    experiment._refuse_if_closed()  # pyright: ignore[reportPrivateUsage] - the same package
 
 
 def _done(training: Training, work: Callable[[NextStep], T]) -> T:

@@ -62,8 +62,9 @@ def _set_modes(experiment: Experiment, args: dict[str, Any]) -> None:
 
 
 def _set_mode(experiment: Experiment, args: dict[str, Any]) -> None:
-    changed = experiment.modeset.with_value(_text(args, "mode"), _text(args, "value"))
-    experiment.modes = str(changed)
+    from workbench.panel.switching import switch
+
+    switch(experiment, _text(args, "mode"), _text(args, "value"))
 
 
 def _set_learning_rate(experiment: Experiment, args: dict[str, Any]) -> None:

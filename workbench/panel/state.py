@@ -7,6 +7,7 @@ import platform
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.modes import mode_states
+from workbench.panel.switching import with_ahead
 from workbench.records import ExperimentState, MemoryChart, MemoryRecord
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def describe(experiment: Experiment) -> ExperimentState:
         started_at=experiment.started_at,
         message=experiment.message,
         facts=experiment.facts(),
-        modes=mode_states(experiment.modeset, experiment.model, experiment.timings),
+        modes=with_ahead(
+            mode_states(experiment.modeset, experiment.model, experiment.timings), experiment
+        ),
         markers=tuple(experiment.markers),
         failure=experiment.failure,
         captures=tuple(experiment.captures.infos()),

@@ -57,6 +57,8 @@ class ModeState:
     default: str
     choices: tuple[ModeChoice, ...]
     badge: Badge
+    pending: str = ""
+    """The value that is being prepared while training goes on under ``value``."""
 
 
 @dataclass(frozen=True, kw_only=True)

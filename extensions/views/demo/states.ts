@@ -38,7 +38,8 @@ function mode(
   shown: Badge = badge('baseline', 'baseline'),
 ): ModeState {
   const label = name[0]?.toUpperCase() + name.slice(1);
-  return { name, label, value, default: choices[0]?.value ?? '', choices, badge: shown };
+  const first = choices[0]?.value ?? '';
+  return { name, label, value, default: first, choices, badge: shown, pending: '' };
 }
 
 const FASTER = badge(

@@ -150,6 +150,8 @@ export interface ModeState {
   readonly default: string;
   readonly choices: ReadonlyArray<ModeChoice>;
   readonly badge: Badge;
+  /** The value that is being prepared while training goes on under ``value``. */
+  readonly pending: string;
 }
 
 /** A run directory on disk, as listed in the side panel. */

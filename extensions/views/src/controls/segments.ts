@@ -46,15 +46,17 @@ export class Segments {
       this.build(mode);
     }
     setAttr(this.el, 'aria-label', oneLine(mode.label));
-    if (this.pending === mode.value) this.pending = null;
-    setAttr(this.el, 'aria-busy', this.pending !== null);
+    if (this.pending === mode.value || this.pending === mode.pending) this.pending = null;
+    // What this page asked for a moment ago, or what the kernel prepares while training goes on.
+    const awaited = this.pending ?? (mode.pending || null);
+    setAttr(this.el, 'aria-busy', awaited !== null);
     setAttr(this.el, 'aria-disabled', locked ? 'true' : null);
     for (const [i, choice] of mode.choices.entries()) {
       const button = this.buttons[i] as HTMLButtonElement;
       const chosen = choice.value === mode.value;
       setAttr(button, 'aria-checked', chosen);
       setClass(button, 'is-set', chosen && mode.value !== mode.default);
-      setClass(button, 'is-pending', choice.value === this.pending);
+      setClass(button, 'is-pending', choice.value === awaited);
     }
     if (!this.el.contains(document.activeElement)) {
       const chosen = mode.choices.findIndex((choice) => choice.value === mode.value);
@@ -100,7 +102,9 @@ export class Segments {
     const mode = this.mode;
     if (!mode) return;
     if (!choice.available) return this.popover.pin(button, this.reason(mode, choice));
-    if (this.locked || choice.value === mode.value || this.pending !== null) return;
+    if (this.locked || this.pending !== null) return;
+    // The value in use gives up what is being prepared; otherwise there is nothing to apply.
+    if (choice.value === (mode.pending || mode.value)) return;
     this.pending = choice.value;
     this.update(mode, this.locked);
     void this.actions.setMode(mode.name, choice.value).then((done) => {

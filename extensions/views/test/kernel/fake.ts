@@ -72,6 +72,7 @@ export const PRECISION: ModeState = {
     },
   ],
   badge: { kind: 'baseline', text: 'baseline', detail: 'bf16: not measured', tooltip: '' },
+  pending: '',
 };
 
 export function state(change: Partial<ExperimentState> = {}): ExperimentState {

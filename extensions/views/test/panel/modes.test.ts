@@ -37,6 +37,21 @@ describe('a mode', () => {
     expect(panel.radio('bf16').classList).toContain('is-set');
   });
 
+  it('shows what is prepared while training goes on, and the value in use gives it up', async () => {
+    panel = await Mounted.panel();
+    await panel.say({ modes: [{ ...PRECISION, pending: 'bf16' }] });
+    const group = panel.find('[role=radiogroup]');
+    expect(group.getAttribute('aria-busy')).toBe('true');
+    expect(panel.radio('bf16').classList).toContain('is-pending');
+    expect(panel.radio('fp32').getAttribute('aria-checked')).toBe('true');
+    panel.radio('bf16').click();
+    expect(panel.kernel.commands()).toEqual([]);
+    panel.radio('fp32').click();
+    expect(panel.asked).toEqual(['set_mode', { mode: 'precision', value: 'fp32' }]);
+    await panel.say({ modes: [PRECISION] });
+    expect(group.getAttribute('aria-busy')).toBe('false');
+  });
+
   it('goes back, with the reason under the panel, when the kernel refuses', async () => {
     panel = await Mounted.panel();
     panel.radio('bf16').click();

@@ -1,0 +1,225 @@
+"""Compile is prepared in another process while a real run goes on, and then switched to."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch import nn
+from torch._inductor import config
+from torch.utils.data import Dataset
+
+import workbench as wb
+from workbench.dynamo.ahead import ahead_of
+from workbench.panel.commands import execute
+from workbench.panel.state import describe
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    torch.compiler.reset()
+    with config.patch(compile_threads=1):
+        yield
+    torch.compiler.reset()
+
+
+class Slow(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Takes a while, so that a run is long and has few steps."""
+
+    def __init__(self) -> None:
+        self.x, self.y = torch.randn(64, 8), torch.arange(64) % 3
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        time.sleep(0.002)
+        return self.x[index], self.y[index]
+
+
+class Fails(nn.Module):
+    """Cannot be compiled whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.head(x)
+        return y * 2 if y.sum() > 0 else y
+
+
+class Held(Fails):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock: Any = threading.Lock()
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def experiment(folder: Path, model: Callable[[], nn.Module] = net) -> wb.Experiment:
+    torch.manual_seed(0)
+    return wb.Experiment(model(), Slow(), optimizer="sgd", runs=folder, batch_size=16, name="exp")
+
+
+@pytest.fixture
+def exp(tmp_path: Path) -> Iterator[wb.Experiment]:
+    made = experiment(tmp_path)
+    yield made
+    made.close()
+    until(lambda: not workers() and not folders())
+
+
+def workers() -> list[psutil.Process]:
+    found = psutil.Process().children(recursive=True)
+    return [one for one in found if "workbench.dynamo.explain_worker" in one.cmdline()]
+
+
+def folders() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob("workbench-explain-*"))
+
+
+def until(happened: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def compile_state(exp: wb.Experiment) -> Any:
+    return next(mode for mode in describe(exp).modes if mode.name == "compile")
+
+
+def test_a_run_goes_on_until_the_switch_and_after(exp: wb.Experiment, tmp_path: Path) -> None:
+    run = exp.run(steps=10**6)
+    begun = exp.step_count
+    ahead = wb.compile_ahead(exp)
+    assert (ahead.modes, ahead.status, exp.modes) == ("compile", "compiling", "fp32")
+    assert ahead.wait(300) == "switched"
+    assert exp.step_count > begun
+    assert ahead.problem == ""
+    until(lambda: exp.modes == "compile")
+    switched = exp.step_count
+    until(lambda: exp.step_count > switched + 3)
+    run.pause()
+    exp.wait()
+    losses = exp.scalars.history()["train/loss"]["value"]
+    alike = experiment(tmp_path / "alike")
+    alike.run(steps=exp.step_count, wait=True)
+    same = alike.scalars.history()["train/loss"]["value"]
+    assert len(losses) == len(same)
+    assert (losses[:begun] == same[:begun]).all()
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(same), rtol=1e-5, atol=1e-6)
+    alike.close()
+    assert ahead_of(exp) is None
+
+
+def test_what_does_not_compile_leaves_the_run_as_it_is(tmp_path: Path) -> None:
+    exp = experiment(tmp_path, Fails)
+    run = exp.run(steps=10**6)
+    ahead = wb.compile_ahead(exp, "compile:whole,fullgraph")
+    with pytest.raises(RuntimeError, match=r"fullgraph the step fails: .*; nothing was switched"):
+        ahead.wait(300)
+    assert (exp.modes, exp.status, ahead.status) == ("fp32", "training", "failed")
+    badge = compile_state(exp).badge
+    assert (badge.kind, badge.text, badge.detail) == ("warn", "not switched", ahead.problem)
+    exp.modes = "bf16"
+    until(lambda: exp.modes == "bf16")
+    assert compile_state(exp).badge.text != "not switched", "of the modes that are left"
+    run.stop()
+    exp.close()
+
+
+def test_a_worker_that_is_killed_is_told(exp: wb.Experiment) -> None:
+    exp.run(steps=10**6)
+    ahead = wb.compile_ahead(exp)
+    until(workers)
+    workers()[0].kill()
+    with pytest.raises(RuntimeError, match=r"ended from outside.*nothing was switched"):
+        ahead.wait(60)
+    assert (exp.modes, exp.status) == ("fp32", "training")
+
+
+def test_it_is_cancelled_by_hand_by_other_modes_and_by_closing(exp: wb.Experiment) -> None:
+    exp.run(steps=10**6)
+    by_hand = wb.compile_ahead(exp)
+    until(workers)
+    by_hand.cancel()
+    assert by_hand.wait(30) == "cancelled"
+    until(lambda: not workers())
+    replaced = wb.compile_ahead(exp)
+    closed = wb.compile_ahead(exp, "compile:whole")
+    assert replaced.wait(30) == "cancelled"
+    exp.close()
+    assert closed.wait(30) == "cancelled"
+    with pytest.raises(RuntimeError, match="closed"):
+        wb.compile_ahead(exp)
+
+
+def test_modes_set_meanwhile_stay(exp: wb.Experiment) -> None:
+    exp.run(steps=10**6)
+    ahead = wb.compile_ahead(exp)
+    until(workers)
+    exp.modes = "bf16"
+    assert ahead.wait(300) == "cancelled"
+    assert exp.modes == "bf16"
+
+
+def test_what_cannot_leave_this_process_is_compiled_in_it(tmp_path: Path) -> None:
+    exp = experiment(tmp_path, Held)
+    exp.run(steps=10**6)
+    ahead = wb.compile_ahead(exp)
+    assert ahead.wait(60) == "switched"
+    assert "compiled in this process" in ahead.problem
+    assert "lock" in ahead.problem
+    until(lambda: exp.modes == "compile")
+    exp.close()
+
+
+def test_modes_that_compile_nothing_are_refused(exp: wb.Experiment) -> None:
+    with pytest.raises(ValueError, match="compiles nothing"):
+        wb.compile_ahead(exp, "bf16")
+    with pytest.raises(ValueError, match="unknown"):
+        wb.compile_ahead(exp, "compile:sideways")
+
+
+class TestFromThePanel:
+    """Pressing compile while it trains."""
+
+    def test_another_mode_begins_it_anew_and_off_gives_it_up(self, exp: wb.Experiment) -> None:
+        exp.run(steps=10**6)
+        execute(exp, "set_mode", {"mode": "compile", "value": "blocks"})
+        first = ahead_of(exp)
+        assert first is not None
+        state = compile_state(exp)
+        assert (state.value, state.pending) == ("off", "blocks")
+        assert state.badge.text.startswith("compiling, ")
+        execute(exp, "set_mode", {"mode": "precision", "value": "bf16"})
+        until(lambda: exp.modes == "bf16")
+        second = ahead_of(exp)
+        assert second is not None
+        assert second is not first
+        assert second.modes == "compile+bf16"
+        execute(exp, "set_mode", {"mode": "compile", "value": "off"})
+        assert (first.wait(30), second.wait(30)) == ("cancelled", "cancelled")
+        assert (exp.modes, compile_state(exp).pending) == ("bf16", "")
+
+    def test_it_is_switched_to(self, exp: wb.Experiment) -> None:
+        exp.run(steps=10**6)
+        execute(exp, "set_mode", {"mode": "compile", "value": "whole"})
+        assert exp.modes == "fp32"
+        until(lambda: exp.modes == "compile:whole", 300)
+        assert compile_state(exp).pending == ""
+
+    def test_where_nothing_trains_it_is_at_once(self, exp: wb.Experiment) -> None:
+        execute(exp, "set_mode", {"mode": "compile", "value": "blocks"})
+        assert (exp.modes, ahead_of(exp)) == ("compile", None)

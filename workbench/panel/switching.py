@@ -1,0 +1,66 @@
+"""One mode of an experiment, as the panel switches it: ``compile`` without stopping a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from workbench.dynamo.ahead import CompileAhead, ahead_of, cancel_ahead, compile_ahead
+from workbench.modes.compile import Compile
+from workbench.modes.find import check_modes
+from workbench.records import Badge, ModeState
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+
+
+def switch(experiment: Experiment, mode: str, value: str) -> None:
+    """Choose ``value`` for one mode; nothing is waited for.
+
+    While it trains, ``compile`` is compiled ahead and switched to when that is done; choosing the
+    value that it still has gives that up. Any other mode is switched to at once, and what is being
+    compiled begins anew under it.
+
+    Raises:
+        ValueError: the mode or the value is unknown, or cannot run here.
+    """
+    changed = experiment.modeset.with_value(mode, value)
+    under_way = ahead_of(experiment)
+    wanted = changed[Compile.name].value
+    if mode != Compile.name and under_way is not None and under_way.status == "compiling":
+        wanted = under_way.value
+    target = changed.with_value(Compile.name, wanted)
+    check_modes(target, experiment.model)
+    is_ahead = (
+        experiment.status == "training"
+        and wanted not in (Compile.default, experiment.modeset[Compile.name].value)
+        and not (target.elsewhere or experiment.modeset.elsewhere)
+    )
+    if not is_ahead:
+        cancel_ahead(experiment)
+        experiment.modes = str(target)
+        return
+    if mode != Compile.name:
+        experiment.modes = str(changed)
+    compile_ahead(experiment, str(target))
+
+
+def with_ahead(states: tuple[ModeState, ...], experiment: Experiment) -> tuple[ModeState, ...]:
+    """``states`` with what is being compiled ahead, or how that failed."""
+    ahead = ahead_of(experiment)
+    if ahead is None:
+        return states
+    return tuple(_shown(one, ahead) if one.name == Compile.name else one for one in states)
+
+
+def _shown(state: ModeState, ahead: CompileAhead) -> ModeState:
+    if ahead.status == "failed":
+        return replace(state, badge=Badge(kind="warn", text="not switched", detail=ahead.problem))
+    begun = f"{ahead.compilations} begun; " if ahead.compilations else ""
+    badge = Badge(
+        kind="todo",
+        text=f"compiling, {ahead.seconds:.0f} s",
+        detail=f"{begun}training goes on",
+        tooltip=f"in a process of its own; press {state.value} to give it up",
+    )
+    return replace(state, badge=badge, pending=ahead.value)
