@@ -89,6 +89,22 @@ test('every toggle is pressed on a running experiment, and each says what it did
   await test.step('Checkpoint auto', () => press(panel, 'Checkpoint', 'auto'));
   await back(panel, 'Checkpoint', 'off');
 
+  await test.step('compiling goes on beside the run, and the value in use gives it up', async () => {
+    await segment(panel, 'Compile', 'blocks').click();
+    await expect(badge(panel, 'Compile')).toHaveText(/^compiling, \d+ s/);
+    const before = await stepOf(panel);
+    await goesOn(panel, 10);
+    await expect(segment(panel, 'Compile', 'off')).toBeChecked();
+    await expect(panel.getByRole('radiogroup', { name: 'Compile' })).toHaveAttribute(
+      'aria-busy',
+      'true',
+    );
+    await panel.screenshot({ path: picture('toggles-compile-ahead.png') });
+    expect(await stepOf(panel)).toBeGreaterThan(before);
+    await segment(panel, 'Compile', 'off').click();
+    await expect(badge(panel, 'Compile')).not.toHaveText(/compiling/);
+  });
+
   for (const value of ['blocks', 'whole'])
     await test.step(`Compile ${value}`, () => press(panel, 'Compile', value, COMPILING));
   await panel.screenshot({ path: picture('toggles-compile.png') });
