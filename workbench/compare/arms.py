@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from workbench.experiment.failure import Fault
 from workbench.modes.parallel import Parallel
 from workbench.parallel.folder import ARRAY, Folder
@@ -18,6 +20,8 @@ from workbench.parallel.stream import Follower, Message, Writer
 if TYPE_CHECKING:
     from workbench.modes import ModeSet
 
+COMPARED_STEPS = 20
+"""Losses of so many steps are compared, counted from the weights at the start."""
 LOGITS = "logits.pt"
 """In an arm's folder, what it computed of the validation data."""
 _POLL_S = 0.005
@@ -60,11 +64,17 @@ class ArmProcess:
             "ranks": self.ranks,
             "parent": os.getpid(),
             "parity_samples": parity_samples,
+            "settings": {
+                "matmul": torch.get_float32_matmul_precision(),
+                "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            },
         }
         (folder / "arm.json").write_text(json.dumps(job), encoding="utf-8")
         self._orders = Writer(folder / "orders.jsonl")
         self._answers = Follower(folder / "answers.jsonl")
-        variables = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")} if fresh_cache else {}
+        variables = _environment(modes.device, self.ranks)
+        if fresh_cache:
+            variables["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache")
         world = self.ranks if layout else 0
         self._workers = Workers(self.folder, world, "workbench.compare.worker", variables)
 
@@ -118,8 +128,24 @@ class ArmProcess:
         if own:
             fault = Fault(*min(own, key=lambda pair: pair[0])[1]["fault"])
             return f"{fault.type}: {fault.message}".strip().split("\n")[0]
+        lost = [found["fault"] for found in faults.values()]
+        if lost:
+            fault = Fault(*lost[0])
+            return f"its ranks lost each other: {fault.type}: {fault.message}".strip().split("\n")[
+                0
+            ]
         said = self.folder.last_words()
         return f"ended from outside (status {status}), as when memory runs out. {said}".strip()
+
+
+def _environment(device: torch.device, ranks: int) -> dict[str, str]:
+    """The kernel's CPU threads, divided among ranks; and its GPU, which is an arm's only one."""
+    variables = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // ranks))}
+    if device.type == "cuda" and device.index and ranks == 1:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        names = visible.split(",") if visible else []
+        variables["CUDA_VISIBLE_DEVICES"] = names[device.index] if names else str(device.index)
+    return variables
 
 
 def _share(shared: Folder, own: Folder) -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from workbench.compare.verdict import Paired, break_even, paired
+from workbench.compare.measure import against
+from workbench.compare.verdict import break_even
 from workbench.records.compare import ComparedArm, CompareRecord
 
 if TYPE_CHECKING:
     from workbench.compare.measure import Measured
 
 _NAN = math.nan
-_NOTHING = Paired(_NAN, _NAN, _NAN, 0)
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,8 @@ def _arm(arm: Measured, baseline: Measured) -> ComparedArm:
     q1, median, q3 = (
         (float(q) for q in np.quantile(times, [0.25, 0.5, 0.75])) if times else (_NAN,) * 3
     )
-    change = _against(arm, baseline)
+    change = against(arm, baseline)
     base = [seconds for _, _, seconds in baseline.blocks]
-    delta, agreement = _logits(arm, baseline)
     return ComparedArm(
         model=arm.model,
         modes=arm.modes,
@@ -82,7 +81,7 @@ def _arm(arm: Measured, baseline: Measured) -> ComparedArm:
         step_s=median,
         step_q1_s=q1,
         step_q3_s=q3,
-        samples_per_s=arm.batch_size / median if times else _NAN,
+        samples_per_s=_samples_per_step(arm) / median if times else _NAN,
         speedup=1.0 if arm is baseline and times else change.ratio,
         speedup_low=1.0 if arm is baseline and times else change.low,
         speedup_high=1.0 if arm is baseline and times else change.high,
@@ -96,37 +95,22 @@ def _arm(arm: Measured, baseline: Measured) -> ComparedArm:
         operations=arm.operations,
         graphs=arm.graphs,
         breaks=arm.breaks,
-        delta_logit=delta,
-        agreement=agreement,
+        delta_logit=arm.delta_logit,
+        agreement=arm.agreement,
         delta_loss=_losses(arm.losses, baseline.losses),
-        notes=(),
+        notes=(*arm.notes, *_of_random_steps(arm, baseline)),
     )
 
 
-def _against(arm: Measured, baseline: Measured) -> Paired:
-    """The rounds in which both were measured."""
-    ours = {number: seconds for number, _, seconds in arm.blocks}
-    theirs = {number: seconds for number, _, seconds in baseline.blocks}
-    both = sorted(ours.keys() & theirs.keys())
-    if not both:
-        return _NOTHING
-    return paired([theirs[number] for number in both], [ours[number] for number in both])
+def _samples_per_step(arm: Measured) -> float:
+    return arm.samples / sum(steps for _, steps, _ in arm.blocks)
 
 
-def _logits(arm: Measured, baseline: Measured) -> tuple[float, float]:
-    """(largest difference, share of equal answers) against the baseline's logits."""
-    if arm.logits is None or baseline.logits is None:
-        return _NAN, _NAN
-    ours, theirs = arm.logits, baseline.logits
-    if ours.shape != theirs.shape or not ours.numel():
-        return _NAN, _NAN
-    answers = 1 if ours.ndim > 1 else 0
-    agree = (
-        (ours.argmax(1) == theirs.argmax(1))
-        if answers and ours.shape[1] > 1
-        else (ours > 0) == (theirs > 0)
-    )
-    return float((ours - theirs).abs().max()), float(agree.double().mean())
+def _of_random_steps(arm: Measured, baseline: Measured) -> tuple[str, ...]:
+    compiles = bool(arm.graphs > 0) != bool(baseline.graphs > 0)
+    if arm is baseline or not arm.is_random or not compiles:
+        return ()
+    return ("draws random numbers (dropout) otherwise than the baseline, so losses differ by that",)
 
 
 def _losses(ours: Sequence[float], theirs: Sequence[float]) -> float:

@@ -60,7 +60,7 @@ def speed(arm: ComparedArm) -> str:
     interval = f"({low:.2f} .. {high:.2f})"
     if arm.verdict == "faster":
         return f"{factor(arm.speedup)} faster {interval}"
-    return f"tie {interval}" if arm.verdict == "tie" else f"too few rounds {interval}"
+    return f"{arm.verdict or 'too few rounds'} {interval}"
 
 
 def pays_back(arm: ComparedArm) -> str:
@@ -83,22 +83,34 @@ def verdict(record: CompareRecord, model: str) -> str:
     name = f"{model}: " if len(models(record)) > 1 else ""
     if not _known(base.step_s):
         return f"{name}the baseline {base.modes} could not be measured: {base.problem}"
+    open_ = [arm.modes for arm in others if arm.verdict == "unclear"]
     if not faster:
-        measured = [arm for arm in others if arm.verdict in ("tie", "slower")]
+        measured = [arm for arm in others if arm.verdict]
         if not measured:
             return f"{name}nothing was measured well enough to compare with {base.modes}"
-        return f"{name}nothing is faster than {base.modes} here"
+        words = f"{name}nothing was found to be faster than {base.modes} here"
+        return f"{words}; the spread leaves {_listed(open_)} open" if open_ else words
     best = faster[0]
-    rivals = [arm.modes for arm in faster[1:] if arm.speedup_high >= best.speedup_low]
+    rivals = [
+        arm.modes
+        for arm in others
+        if arm is not best
+        and arm.verdict in ("faster", "unclear")
+        and arm.speedup_high >= best.speedup_low
+    ]
     paid = pays_back(best)
     words = f"{name}{best.modes} is {factor(best.speedup)} faster than {base.modes}"
     if paid.startswith("after"):
         words += f", its first step paid back {paid}"
     if rivals:
-        words += f"; {' and '.join(rivals)} cannot be told apart from it"
+        words += f"; {_listed(rivals)} cannot be told apart from it"
     if _known(best.agreement) and best.agreement < 1:
         words += f"; {best.agreement:.1%} of the answers stay the same"
     return words
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def describe(record: CompareRecord) -> str:
@@ -106,24 +118,32 @@ def describe(record: CompareRecord) -> str:
     parts = [f"Comparison of modes: {record.title}"]
     for model in models(record):
         parts += ["", verdict(record, model), *_table(arms_of(record, model))]
-        parts += [f"  {arm.modes}: {arm.problem}" for arm in arms_of(record, model) if arm.problem]
+        parts += [f"  {line}" for line in remarks(arms_of(record, model))]
     return "\n".join([*parts, "", *footing(record)])
+
+
+def remarks(arms: list[ComparedArm]) -> list[str]:
+    """What is to be known of single arms: why one was not measured, what a figure of it means."""
+    return [f"{arm.modes}: {text}" for arm in arms for text in (arm.problem, *arm.notes) if text]
 
 
 def footing(record: CompareRecord) -> list[str]:
     """How it was measured, a sentence a line."""
     rounds = f"{record.rounds} round{'' if record.rounds == 1 else 's'}"
     begun = "Cancelled after" if record.cancelled else "Measured in"
+    most = int(record.block_round.max(initial=-1)) + 1
+    if most > record.rounds > 0:
+        rounds += f" ({most} where that left an arm unclear)"
     lines = [
         f"{begun} {rounds} on {record.device}, {record.threads} CPU threads an arm, torch "
         f"{record.torch_version}: every arm in processes of its own, all from the same weights and "
-        "batches, one block of steps each in random order in every round. Speed: mean of the "
-        "rounds' ratios with its 99 % interval; step: median with quartiles.",
+        "the same order of batches, one block of steps each in random order in every round. Speed: "
+        "middle of the rounds' ratios with its 99 % interval; step: median with quartiles.",
     ]
     if record.parity_samples:
         lines.append(
             f"Logits are of {record.parity_samples:,} samples of the {record.parity_on} data, with "
-            "the weights at the start."
+            "the weights at the start; losses of the first steps."
         )
     return [*lines, *record.notes]
 

@@ -9,7 +9,15 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
-from workbench.compare.describe import COLUMNS, arms_of, footing, models, row, verdict
+from workbench.compare.describe import (
+    COLUMNS,
+    arms_of,
+    footing,
+    models,
+    remarks,
+    row,
+    verdict,
+)
 
 if TYPE_CHECKING:
     from workbench.records.compare import ComparedArm, CompareRecord
@@ -26,9 +34,7 @@ def comparison_html(record: CompareRecord) -> str:
         arms = arms_of(record, model)
         parts.append(f"<p><strong>{escape(_capital(verdict(record, model)))}.</strong></p>")
         parts += [f"<div>{speed_svg(arms)}</div>", _table(arms)]
-        parts += [
-            f"<p>{escape(arm.modes)}: {escape(arm.problem)}</p>" for arm in arms if arm.problem
-        ]
+        parts += [f"<p>{escape(line)}</p>" for line in remarks(arms)]
     parts += [f"<p><small>{escape(line)}</small></p>" for line in footing(record)]
     return "\n".join([*parts, "</div>"])
 
@@ -59,9 +65,8 @@ def speed_svg(arms: list[ComparedArm]) -> str:
             f'<text x="{_LABEL - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(arm.modes)}</text>'
         )
         if math.isnan(arm.speedup_low):
-            marks.append(
-                f'<text x="{_LABEL}" y="{y + 4:.1f}" fill-opacity="0.7">not measured</text>'
-            )
+            why = "not measured" if math.isnan(arm.step_s) else "too few rounds"
+            marks.append(f'<text x="{_LABEL}" y="{y + 4:.1f}" fill-opacity="0.7">{why}</text>')
             continue
         colour = COLOUR.get(arm.verdict, NEUTRAL)
         marks.append(

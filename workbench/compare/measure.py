@@ -3,21 +3,26 @@
 All arms of a model live together and only one of them computes at a time. First steps come one
 after the other (each may take all cores to compile); then rounds, each with one block of steps of
 every arm in random order, so that a machine that gets slower or faster does so for all of them.
+Where the rounds leave an arm undecided, it and the baseline do as many again, and twice as many.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from workbench.compare.answers import compare_answers
 from workbench.compare.arms import LOGITS, ArmError, ArmProcess
+from workbench.compare.verdict import Paired, paired
 
 if TYPE_CHECKING:
     from workbench.modes import ModeSet
@@ -26,8 +31,10 @@ if TYPE_CHECKING:
 _WARM_UP = 5
 """Steps after the first that are not timed: caches fill, allocators settle."""
 _BLOCK_S = 0.25
-"""A block of the baseline takes about so long."""
+"""A block takes about so long."""
 _MOST_STEPS = 50
+LONGEST = 4
+"""So many times the rounds asked for are done for an arm that would otherwise stay undecided."""
 
 
 @dataclass
@@ -46,11 +53,23 @@ class Measured:
     operations: int = -1
     graphs: int = -1
     breaks: int = -1
-    batch_size: float = float("nan")
-    """Samples of a step, on average over its blocks."""
-    logits: torch.Tensor | None = None
+    samples: float = 0.0
+    """Of all timed steps together."""
+    is_random: bool = False
+    """Whether a step draws random numbers."""
+    delta_logit: float = float("nan")
+    agreement: float = float("nan")
     parity_samples: int = 0
     parity_on: str = ""
+    notes: list[str] = field(default_factory=list[str])
+
+
+def against(arm: Measured, baseline: Measured) -> Paired:
+    """The rounds in which both were measured."""
+    ours = {number: seconds for number, _, seconds in arm.blocks}
+    theirs = {number: seconds for number, _, seconds in baseline.blocks}
+    both = sorted(ours.keys() & theirs.keys())
+    return paired([theirs[number] for number in both], [ours[number] for number in both])
 
 
 @dataclass(frozen=True)
@@ -91,7 +110,10 @@ class Session:
         self._modes = [modes for modes, _ in arms]
         self._running: dict[int, ArmProcess] = {}
         self._done = 0
-        self._total = len(arms) * (3 + plan.rounds)
+        self._total = sum(not refusal for _, refusal in arms) * (3 + plan.rounds) or 1
+        self._order = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
+        self._steps: dict[int, int] = {}
+        """Of a block, by arm."""
         self.rounds = 0
 
     def measure(self) -> None:
@@ -103,7 +125,11 @@ class Session:
         try:
             self._start()
             self._first_steps()
-            self._rounds()
+            self._rounds(0, self._plan.rounds)
+            done = self._plan.rounds
+            for most in (2 * done, LONGEST * done):
+                self._rounds(done, most, only=self._undecided())
+                done = most
             self._facts()
         finally:
             self._end()
@@ -132,41 +158,67 @@ class Session:
             told = self._try(at, lambda arm: arm.ask("first", warm_up=_WARM_UP))
             if told is not None:
                 arm = self.arms[at]
-                arm.first_s, arm.graphs, arm.breaks = (
-                    told["seconds"], told["graphs"], told["breaks"],
-                )  # fmt: skip
+                arm.first_s, arm.is_random = told["seconds"], told["is_random"]
+                arm.graphs, arm.breaks = told["graphs"], told["breaks"]
 
-    def _rounds(self) -> None:
-        order = random.Random(self._plan.seed)  # noqa: S311 - an order, not a secret
-        steps: dict[int, int] = {}
-        for number in range(self._plan.rounds):
-            turn = list(self._running)
-            order.shuffle(turn)
+    def _rounds(self, begin: int, end: int, only: Sequence[int] | None = None) -> None:
+        """Do rounds ``begin`` to ``end``, of all arms or of those in ``only``."""
+        for number in range(begin, end):
+            turn = [at for at in self._running if only is None or at in only]
+            if len(turn) < 2 and only is not None:
+                return
+            self._order.shuffle(turn)
             for at in turn:
-                self._tell(f"round {number + 1:,} of {self._plan.rounds:,}: {self._name(at)}")
-                count = steps.get(at, 1 if number else 3)
-                told = self._try(at, lambda arm, count=count: arm.ask("steps", count=count))
-                if told is None:
-                    continue
-                seconds = statistics.median(told["seconds"])
-                if at not in steps:  # the first block says how many steps fill the next
-                    steps[at] = max(1, min(_MOST_STEPS, round(_BLOCK_S / max(seconds, 1e-6))))
-                self.arms[at].blocks.append((number, count, seconds))
-            self.rounds = number + 1
+                self._tell(f"round {number + 1:,} of {end:,}: {self._name(at)}")
+                self._block(at, number)
+            self.rounds = number + 1 if only is None else self.rounds
+
+    def _block(self, at: int, number: int) -> None:
+        arm, count = self.arms[at], self._steps.get(at, 1 if number else 3)
+        told = self._try(at, lambda process: process.ask("steps", count=count))
+        if told is None:
+            return
+        seconds = statistics.median(told["seconds"])
+        if at not in self._steps:  # the first block says how many steps fill the next
+            self._steps[at] = max(1, min(_MOST_STEPS, round(_BLOCK_S / max(seconds, 1e-6))))
+        arm.blocks.append((number, count, seconds))
+        arm.samples += told["samples"]
+        arm.peak_bytes, arm.losses = told["peak_bytes"], told["losses"]
+
+    def _undecided(self) -> list[int]:
+        """Arms that the rounds so far say nothing about, with the baseline; none where all do."""
+        found = [
+            at
+            for at in self._running
+            if at and against(self.arms[at], self.arms[0]).verdict == "unclear"
+        ]
+        return [0, *found] if found else []
 
     def _facts(self) -> None:
+        baseline: torch.Tensor | None = None
         for at in list(self._running):
             self._tell(f"memory, launches and logits of {self._name(at)}")
             arm = self.arms[at]
-            told = self._try(at, lambda process: process.ask("facts"))
+            told = self._try(at, lambda process: process.ask("profile"))
             if told is not None:
-                arm.losses, arm.peak_bytes = told["losses"], told["peak_bytes"]
-                arm.operations, arm.batch_size = told["operations"], told["batch_size"]
+                arm.operations, arm.peak_bytes = told["operations"], told["peak_bytes"]
             told = self._try(at, lambda process: process.ask("parity"))
-            if told is not None:
-                arm.parity_samples, arm.parity_on = told["samples"], told["on"]
-                path = self.shared.path / f"arm-{at}" / LOGITS
-                arm.logits = torch.load(path, weights_only=True)
+            if told is None or told["problem"]:
+                arm.notes += [f"no logits: {told['problem']}"] if told is not None else []
+                continue
+            arm.parity_samples, arm.parity_on = told["samples"], told["on"]
+            path = self.shared.path / f"arm-{at}" / LOGITS
+            logits = torch.load(path, weights_only=True)
+            path.unlink()
+            if at == 0:
+                baseline = logits
+            if baseline is not None:
+                try:
+                    arm.delta_logit, arm.agreement = compare_answers(logits, baseline)
+                    if math.isnan(arm.delta_logit):
+                        arm.notes.append("some logits are not finite, here or in the baseline")
+                except ValueError as error:
+                    arm.notes.append(f"no logits to compare: {error}")
 
     def _try(self, at: int, do: Callable[[ArmProcess], Any]) -> Any:
         """What ``do`` gives; an arm that fails at it is out, and the others go on."""
@@ -181,15 +233,36 @@ class Session:
             return None
 
     def _end(self) -> None:
-        for process in self._running.values():
-            process.leave()
-        deadline = time.monotonic() + 1.0
-        for process in self._running.values():
-            while not process.is_over and time.monotonic() < deadline:
+        """End every arm, whatever one of them or another interrupt does to it."""
+        try:
+            for process in self._running.values():
+                with suppress(OSError):  # of an order that nobody could write
+                    process.leave()
+            deadline = time.monotonic() + 1.0
+            while time.monotonic() < deadline and self._still_running():
                 time.sleep(0.01)
-            process.end()
-        self._running.clear()
+        finally:
+            self._end_by_force()
+
+    def discard(self) -> None:
+        """Remove what was written down for it, where it was never begun."""
         shutil.rmtree(self.shared.path, ignore_errors=True)
+
+    def _still_running(self) -> bool:
+        return any(not process.is_over for process in self._running.values())
+
+    def _end_by_force(self) -> None:
+        try:
+            while self._running:
+                at = next(iter(self._running))
+                try:
+                    self._running[at].end()
+                finally:
+                    del self._running[at]
+        finally:
+            if self._running:
+                self._end_by_force()
+            shutil.rmtree(self.shared.path, ignore_errors=True)
 
     def _name(self, at: int) -> str:
         return f"{self.arms[at].model} {self.arms[at].modes}".strip()

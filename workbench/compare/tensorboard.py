@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import warnings
@@ -19,9 +20,16 @@ def write_hparams(record: CompareRecord, name: str, folder: Path, rate: float | 
     arms = [arm for arm in record.arms if arm.model in ("", name) and not math.isnan(arm.step_s)]
     try:
         for arm in arms:
-            _write(arm, folder / arm.modes.replace(":", "-").replace(",", "-"), record, rate)
-    except OSError as error:
+            name = arm.modes.replace(":", "-").replace(",", "-")
+            _write(arm, _unused(folder / name), record, rate)
+    except Exception as error:  # noqa: BLE001 - what was measured is worth more than its copy
         log.warning("nothing of the comparison was written for TensorBoard: %s", error)
+
+
+def _unused(path: Path) -> Path:
+    """``path``, or the first of ``path-2``, ``path-3``, ... that is not there."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return path if not path.exists() else next(one for one in numbered if not one.exists())
 
 
 def _write(arm: ComparedArm, folder: Path, record: CompareRecord, rate: float | None) -> None:

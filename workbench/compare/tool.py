@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from workbench.compare.build import About, build_record
-from workbench.compare.measure import Measured, Plan, Session
+from workbench.compare.measure import Plan, Session
 from workbench.compare.progress import Progress, Silent, progress
 from workbench.compare.tensorboard import write_hparams
 from workbench.compare.view import ComparisonView
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, RunError, experiments
 from workbench.experiment.packing import copied
 from workbench.modes import ModeSet
 from workbench.modes.find import check_modes
@@ -44,7 +44,9 @@ def compare(
 
     Every combination runs in processes of its own, from the very same weights and batches. All are
     alive together and are measured in turns, in random order, so that a machine that is busy for a
-    while is so for all. Interrupt it and what was measured until then is kept.
+    while is so for all. Where the rounds leave an arm undecided, it and the baseline do up to four
+    times as many. What trains in this kernel is paused meanwhile. Interrupt it and what was
+    measured until then is kept.
 
     Args:
         target: an experiment; or several, by name or in a list, whose models are then compared each
@@ -65,38 +67,61 @@ def compare(
 
     Raises:
         TypeError: the target is no experiment.
-        ValueError: a mode string is unknown or given twice, or a number is out of range.
+        ValueError: a mode string is unknown, or a number is out of range.
         PackingError: an experiment cannot go to another process; the message names what.
     """
     experiments = _named(target)
     texts = _checked(modes, rounds, parity_samples)
     plan = Plan(rounds, parity_samples, fresh_cache, seed)
-    sets = [
-        [ModeSet.parse(text, experiment.device) for text in texts]
-        for experiment in experiments.values()
-    ]
     show: Progress = progress() if show_progress else Silent()
-    sessions: list[list[Measured]] = []
-    cancelled, completed = False, rounds
+    sessions: list[Session] = []
+    notes: list[str] = []
+    cancelled = False
     try:
-        for (name, experiment), arms in zip(experiments.items(), sets, strict=True):
-            label = name if len(experiments) > 1 else ""
-            refused = [(modes, _refusal(modes, experiment)) for modes in arms]
-            session = Session(label, _written_down(experiment), refused, plan, show)
-            sessions.append(session.arms)
-            try:
+        with _nothing_trains(notes):
+            for name, experiment in experiments.items():
+                sets = [ModeSet.parse(text, experiment.device) for text in texts]
+                arms = [(modeset, _refusal(modeset, experiment)) for modeset in sets]
+                label = name if len(experiments) > 1 else ""
+                sessions.append(Session(label, _written_down(experiment), arms, plan, show))
+            for session in sessions:
                 session.measure()
-            except KeyboardInterrupt:
-                cancelled = True
-            completed = min(completed, session.rounds)
-            if cancelled:
-                break
+    except KeyboardInterrupt:
+        cancelled = True
     finally:
+        for session in sessions:
+            session.discard()
         show.close()
-    record = build_record(sessions, _about(experiments, completed, cancelled=cancelled))
+    record = build_record(
+        [session.arms for session in sessions],
+        _about(experiments, _completed(sessions), notes, cancelled=cancelled),
+    )
     for name, experiment in experiments.items():
         write_hparams(record, name, experiment.path / "compare", experiment.learning_rate)
     return ComparisonView(record)
+
+
+@contextmanager
+def _nothing_trains(notes: list[str]) -> Generator[None]:
+    """Pause what trains in this kernel, which would have a part of the cores; then it goes on."""
+    paused = [one for one in experiments() if one.status == "training"]
+    try:
+        for one in paused:
+            one.pause()
+        for one in paused:
+            with suppress(RunError):  # it failed in its last step, and says so itself
+                one.wait()
+            notes.append(f"{one.name} was training and was paused meanwhile.")
+        yield
+    finally:
+        for one in paused:
+            if one.status == "paused":
+                one.resume()
+
+
+def _completed(sessions: Sequence[Session]) -> int:
+    """Rounds that were completed for every model that was begun."""
+    return min((session.rounds for session in sessions if session.rounds), default=0)
 
 
 def _written_down(experiment: Experiment) -> Folder:
@@ -159,11 +184,11 @@ def _checked(modes: Any, rounds: Any, parity_samples: Any) -> list[str]:
     return texts
 
 
-def _about(experiments: Mapping[str, Experiment], rounds: int, *, cancelled: bool) -> About:
+def _about(
+    experiments: Mapping[str, Experiment], rounds: int, notes: Sequence[str], *, cancelled: bool
+) -> About:
     first = next(iter(experiments.values()))
     device = first.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    affinity = hasattr(os, "sched_getaffinity")
-    cores = (len(os.sched_getaffinity(0)) if affinity else os.cpu_count()) or 1
-    threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or cores
-    return About(", ".join(experiments), name, threads, rounds, cancelled, ())
+    threads = torch.get_num_threads()
+    return About(", ".join(experiments), name, threads, rounds, cancelled, tuple(notes))

@@ -14,22 +14,26 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
 import torch.distributed as dist
+from torch.utils._pytree import tree_map_only
 
-from workbench.compare.arms import LOGITS
+from workbench.compare.answers import Answers
+from workbench.compare.arms import COMPARED_STEPS, LOGITS
+from workbench.compare.peak import allocated_at_most, forget_peak, held_bytes, peak_on_gpu
 from workbench.dynamo import compile_report
 from workbench.experiment.data import split, to_device
+from workbench.experiment.events import Event, StepDone
 from workbench.experiment.losses import logits_of
 from workbench.experiment.step import call
 from workbench.experiment.training import Training
 from workbench.experiment.validation import evaluating
-from workbench.metrics.memory import of_process
 from workbench.modes import ModeSet
 from workbench.parallel.folder import Folder, Job
 from workbench.parallel.payload import unpack
@@ -41,6 +45,10 @@ from workbench.parallel.worker import join, write_down
 _POLL_S = 0.005
 _LOOK_S = 1.0
 _ORPHANED = 75
+_PATIENCE = timedelta(hours=12)
+"""Of ranks, while other arms are measured or compile."""
+_EPOCHS_WITHOUT_STEPS = 3
+"""A loader that does not know its length ends an epoch when it is asked for one batch too many."""
 
 
 class Arm:
@@ -52,8 +60,7 @@ class Arm:
         self._ranks = int(job["ranks"])
         self._parity_samples = int(job["parity_samples"])
         local = int(os.environ.get("LOCAL_RANK", "0"))
-        _forget_peak()
-        self._memory = of_process()["memory/resident"]
+        _as_in_the_kernel(job["settings"])
         training = unpack(folder.payload, local)
         training.modeset = ModeSet.parse(job["modes"], training.device)
         self._val, training.val = training.val, None  # no epoch's end inside of what is timed
@@ -61,16 +68,22 @@ class Arm:
         self.training: Training = training
         self._advance: Callable[[], object] = training.advance
         self._rank: Rank | None = None
+        self._samples = 0
         if self._ranks > 1 or training.modeset.elsewhere:
             layout = training.modeset["parallel"].value
             self._rank = Rank(training, Job(layout, None, None), folder, saves=False)
             self._advance = self._rank.advance
+            self._count_parts()
         else:
             load(training, folder.start)
             training.random.save()
             training.seeded = True
+            training.board.subscribe(self._counted, every_step=True)
             _warm_up(training)
         training.model.train()
+        loader = getattr(self._train, "loader", None) if self._train.has_workers else None
+        self._prefetched = 0 if loader is None else loader.num_workers * loader.prefetch_factor
+        """Batches that worker processes get ready while other arms are measured."""
         self._leads = self._rank is None or self._rank.leads
         self._answers = Writer(folder.path / "answers.jsonl") if self._leads else None
         self._orders = Follower(folder.path / "orders.jsonl")
@@ -98,86 +111,127 @@ class Arm:
             seconds = time.perf_counter() - started
             for _ in range(int(order["warm_up"])):
                 self._step()
-        if report is None:
-            return {"seconds": seconds, "graphs": 0, "breaks": 0}
-        record = report.record
-        return {"seconds": seconds, "graphs": record.num_graphs, "breaks": len(record.breaks)}
+        graphs = {"graphs": 0, "breaks": 0}
+        if report is not None:
+            record = report.record
+            graphs = {"graphs": record.num_graphs, "breaks": len(record.breaks)}
+        forget_peak(training.device)  # that of compiling, and of libraries that set themselves up
+        return {"seconds": seconds, "is_random": training.guard.drew_random_numbers(), **graphs}
 
     def _do_steps(self, order: Message) -> Message:
-        """A block of steps: the time of each on a CPU, of all together on a GPU."""
-        count = int(order["count"])
-        if self.training.device.type == "cpu":
-            return {"seconds": [self._timed() for _ in range(count)]}
-        started = time.perf_counter()
-        for _ in range(count):
-            self._advance()
-        self._synchronise()
-        return {"seconds": [(time.perf_counter() - started) / count]}
+        """A block of steps: the time of each on a CPU, of all together on a GPU.
 
-    def _do_facts(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
-        """Memory, losses, samples of a step, and what it launches."""
-        peak = self._peak_bytes()
-        self.training.scalars.flush()
-        losses = self.training.scalars.since("train/loss", 0)[1].tolist()
-        with torch.profiler.profile() as profile:
+        Where worker processes make the batches, those that lay ready are used up first, and the
+        time is that of all steps together: what a step takes as long as the run lasts.
+        """
+        count = int(order["count"])
+        for _ in range(self._prefetched):
             self._step()
-        source = self.training.cursor.source
-        per_epoch = source.steps_per_epoch or 1
-        size = source.num_samples / per_epoch if source.num_samples else float("nan")
+        samples = self._samples
+        if self.training.device.type == "cpu" and not self._prefetched:
+            seconds = [self._timed() for _ in range(count)]
+        else:
+            started = time.perf_counter()
+            for _ in range(count):
+                self._once()
+            self._synchronise()
+            seconds = [(time.perf_counter() - started) / count]
         return {
-            "peak_bytes": peak,
-            "losses": losses,
-            "operations": _launched(profile),
-            "batch_size": size,
+            "seconds": seconds,
+            "samples": self._of_all(self._samples - samples),
+            "peak_bytes": self._of_all(peak_on_gpu(self.training.device)),
+            "losses": self._losses(),
         }
+
+    def _do_profile(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
+        """What one more step launches, and what it allocates on a CPU."""
+        training = self.training
+        on_cpu = training.device.type == "cpu"
+        held = held_bytes(training.model, training.optimizer) if on_cpu else 0
+        with torch.profiler.profile(profile_memory=on_cpu) as profile:
+            self._step()
+        peak = held + allocated_at_most(profile) if on_cpu else peak_on_gpu(training.device)
+        return {"operations": _launched(profile), "peak_bytes": self._of_all(float(peak))}
 
     def _do_parity(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
         """Logits at the weights of the start, in eval mode; written to a file."""
         training = self.training
         load(training, self._folder.start)
         source = self._train if self._val is None else self._val
-        found: list[torch.Tensor] = []
-        samples = 0
-        with evaluating(training.model), torch.no_grad():
-            for batch in source.batches(0):
-                inputs = to_device(split(batch)[0], training.device)
-                with training.modeset.forward_context():
-                    logits = logits_of(call(training.model, inputs))
-                found.append(logits.detach().float().cpu())
-                samples += len(logits)
-                if samples >= self._parity_samples:
-                    break
-        if self._leads:
-            torch.save(torch.cat(found)[: self._parity_samples], self._folder.path / LOGITS)
+        kept = Answers(self._parity_samples)
+        try:
+            with evaluating(training.model), torch.no_grad():
+                for batch in source.batches(0):
+                    inputs, targets = split(batch)
+                    with training.modeset.forward_context():
+                        logits = logits_of(call(training.model, to_device(inputs, training.device)))
+                    kept.add(logits, targets)
+                    if kept.is_full:
+                        break
+            if self._leads:
+                kept.save(self._folder.path / LOGITS)
+        except Exception as error:  # noqa: BLE001 - the steps were measured, which is what counts
+            return {"samples": 0, "on": "", "problem": f"{type(error).__name__}: {error}"}
         where = "training" if self._val is None else "validation"
-        return {"samples": min(samples, self._parity_samples), "on": where}
+        return {"samples": kept.samples, "on": where, "problem": ""}
 
     # -- inside -----------------------------------------------------------------------------
 
     def _step(self) -> None:
-        self._advance()
+        self._once()
         self._synchronise()
 
     def _timed(self) -> float:
         started = time.perf_counter()
-        self._advance()
+        self._once()
         return time.perf_counter() - started
+
+    def _once(self) -> None:
+        """One step, which may be the first of another epoch.
+
+        Raises:
+            RuntimeError: none was done, because the loss is not finite or there is no data.
+        """
+        before = self.training.step_count
+        for _ in range(_EPOCHS_WITHOUT_STEPS):
+            self._advance()
+            if self.training.step_count > before:
+                return
+        raise RuntimeError(
+            "no step was done: the loss or a gradient is not finite, or the data gave no batch"
+        )
+
+    def _counted(self, event: Event) -> None:
+        if isinstance(event, StepDone):
+            self._samples += event.num_samples
+
+    def _count_parts(self) -> None:
+        """Ranks emit no events: what each fetched of a batch is counted."""
+        cursor = self.training.cursor
+        take = cursor.take
+
+        def counting() -> Any:
+            part = take()
+            self._samples += 0 if part is None else part.num_samples
+            return part
+
+        cursor.take = counting
+
+    def _losses(self) -> list[float]:
+        self.training.scalars.flush()
+        return self.training.scalars.since("train/loss", 0)[1][:COMPARED_STEPS].tolist()
 
     def _synchronise(self) -> None:
         if self.training.device.type == "cuda":
             torch.cuda.synchronize(self.training.device)
 
-    def _peak_bytes(self) -> float:
-        if self.training.device.type == "cuda":
-            own = float(torch.cuda.max_memory_allocated(self.training.device))
-        else:
-            now = of_process()
-            own = now.get("memory/resident_peak", now["memory/resident"]) - self._memory
-        if self._ranks > 1:
-            total = torch.tensor(own, dtype=torch.float64)
-            dist.all_reduce(total)
-            own = float(total)
-        return own
+    def _of_all(self, own: float) -> float:
+        """The sum over ranks."""
+        if self._ranks == 1:
+            return own
+        total = torch.tensor(own, dtype=torch.float64)
+        dist.all_reduce(total)
+        return float(total)
 
     def _next_order(self) -> Message:
         """The next order; all ranks have the same."""
@@ -212,7 +266,7 @@ def main(arguments: list[str]) -> int:
     folder.pid(rank).write_text(str(os.getpid()), encoding="ascii")
     try:
         if "WORLD_SIZE" in os.environ:
-            join()
+            join(_PATIENCE)
         Arm(folder).serve()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
         write_down(error, rank, folder.fault(rank))
@@ -222,14 +276,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _warm_up(training: Training) -> None:
-    """Compute the first batch once without any mode, and undo it.
+    """Compute a few samples of the first batch once without any mode, and undo it.
 
     Libraries set themselves up in the first step of a process, which is no cost of a mode. What the
     model raises it raises again in the step, where it is reported.
     """
     training.guard.remember(exactly=True)
     try:
-        inputs = to_device(split(training.cursor.preview())[0], training.device)
+        inputs = to_device(_few(split(training.cursor.preview())[0]), training.device)
         logits_of(call(training.model, inputs)).float().sum().backward()
     except Exception:  # noqa: BLE001, S110 - see above
         pass
@@ -238,10 +292,14 @@ def _warm_up(training: Training) -> None:
         training.optimizer.zero_grad()
 
 
-def _forget_peak() -> None:
-    """Let the process's high-water mark begin anew, where the system can: imports had one, too."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+def _few(inputs: Any) -> Any:
+    return tree_map_only(torch.Tensor, lambda one: one[:2] if one.ndim else one, inputs)
+
+
+def _as_in_the_kernel(settings: dict[str, Any]) -> None:
+    """What a step's arithmetic goes by, and no mode says."""
+    torch.set_float32_matmul_precision(settings["matmul"])
+    torch.backends.cudnn.benchmark = settings["cudnn_benchmark"]
 
 
 def _launched(profile: torch.profiler.profile) -> int:

@@ -189,10 +189,11 @@ class CompileAhead:
 
     def _switch(self, note: str = "") -> None:
         experiment = self._living()
-        if self._is_given_up():
-            raise GivenUp
-        if self._end("switched", note):
+        with self._turn:
+            if self._is_given_up():
+                raise GivenUp
             experiment.modes = self.modes
+            self.problem, self.status = note, "switched"
 
     def _end(self, status: Status, problem: str = "") -> bool:
         """Whether it was this that ended it."""

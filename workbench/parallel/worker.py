@@ -48,13 +48,17 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def join() -> None:
-    """Join the other ranks: gloo carries what lies on the CPU, NCCL what lies on a GPU."""
+def join(patience: timedelta = _PATIENCE) -> None:
+    """Join the other ranks: gloo carries what lies on the CPU, NCCL what lies on a GPU.
+
+    Args:
+        patience: how long a rank waits for another one.
+    """
     backend = "gloo"
     if torch.cuda.is_available() and torch.cuda.device_count() > _local_rank():
         torch.cuda.set_device(_local_rank())  # before anything is allocated on the first one
         backend = "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=_PATIENCE)
+    dist.init_process_group(backend, timeout=patience)
 
 
 def train(folder: Folder) -> None:

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, Literal
 from workbench.records.base import F64, I32, Record
 from workbench.records.rules import Index, Least
 
-Verdict = Literal["baseline", "faster", "slower", "tie", ""]
-"""Against the baseline of the same model; empty where too little was measured."""
+Verdict = Literal["baseline", "faster", "slower", "tie", "unclear", ""]
+"""Against the baseline of the same model: ``tie`` where they differ by 5 % at most, ``unclear``
+where the spread supports neither; empty where too little was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,8 @@ class ComparedArm:
     step_q3_s: float
     samples_per_s: float
     speedup: float
-    """How much faster than the baseline: geometric mean over rounds of the ratio of two blocks that
-    were measured one after the other. 1 for the baseline."""
+    """How much faster than the baseline: the middle (Hodges and Lehmann) of the rounds' ratios of
+    two blocks that were measured one after the other. 1 for the baseline."""
     speedup_low: float
     """Lower end of its 99 % interval."""
     speedup_high: float
@@ -44,8 +45,8 @@ class ComparedArm:
     break_even: float
     """Steps after which a longer first step is paid back; -1 where it never is."""
     peak_bytes: float
-    """The most that torch allocated on GPUs; on a CPU by how much resident memory grew, at most,
-    over what the process had before the model. Summed over ranks."""
+    """The most that torch had allocated: on GPUs in the steps after the first, on a CPU in one
+    profiled step. Summed over ranks."""
     operations: int
     """Kernels that a step launches on a GPU; on a CPU the ATen operations that it calls."""
     graphs: int
@@ -57,7 +58,7 @@ class ComparedArm:
     agreement: float
     """Share of samples for which the largest logit is that of the baseline."""
     delta_loss: float
-    """Largest relative difference of a training loss from the baseline's, of the steps of both."""
+    """Largest relative difference of a training loss from the baseline's, of the first 20 steps."""
     notes: tuple[str, ...]
 
 

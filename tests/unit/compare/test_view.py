@@ -41,7 +41,7 @@ def test_a_rival_that_cannot_be_told_apart_is_named() -> None:
     ties = dataclasses.replace(
         record, arms=(base, dataclasses.replace(fast, verdict="tie", speedup=1.0))
     )
-    assert verdict(ties, "") == "nothing is faster than fp32 here"
+    assert verdict(ties, "") == "nothing was found to be faster than fp32 here"
     failed = dataclasses.replace(
         record, arms=(dataclasses.replace(base, step_s=float("nan"), problem="it broke"),)
     )

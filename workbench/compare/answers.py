@@ -1,0 +1,79 @@
+"""What an arm answers for some samples: logits, as many as may be kept, with the classes last.
+
+Of a classifier that is one row a sample; of one that answers for every token or pixel one row each.
+However many there are, at most `MOST_VALUES` numbers are kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+MOST_VALUES = 2**24
+"""64 MiB of float32, for each arm."""
+
+
+class Answers:
+    """Collects batches of logits, ``[N, classes]``, ``[N, classes, ...]`` or ``[N, ..., classes]``.
+
+    Args:
+        samples: how many are wanted.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self._wanted = samples
+        self.samples = 0
+        self._rows: list[torch.Tensor] = []
+        self._left = MOST_VALUES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more would not be kept."""
+        return self.samples >= self._wanted or self._left <= 0
+
+    def add(self, logits: torch.Tensor, targets: Any) -> None:
+        """Keep a batch, or the first samples of it."""
+        taken = logits.detach()[: self._wanted - self.samples]
+        self.samples += len(taken) if taken.ndim else 1
+        rows = _rows(taken, targets)
+        fits = self._left // max(1, rows.shape[1])
+        self._left = self._left - rows.numel() if len(rows) <= fits else 0
+        self._rows.append(rows[:fits].float().cpu())
+
+    def save(self, path: Path) -> None:
+        """Write the rows to ``path``, as a tensor ``[rows, classes]``."""
+        torch.save(torch.cat(self._rows), path)
+
+
+def compare_answers(ours: torch.Tensor, theirs: torch.Tensor) -> tuple[float, float]:
+    """(largest absolute difference, share of rows with the same answer); NaN where not finite.
+
+    The answer of a row is its largest logit; of a single logit, whether it is positive.
+
+    Raises:
+        ValueError: they are of different shapes.
+    """
+    if ours.shape != theirs.shape:
+        raise ValueError(f"logits {list(ours.shape)} against {list(theirs.shape)}")
+    difference = float((ours - theirs).abs().max())
+    if ours.shape[1] > 1:
+        same = ours.argmax(1) == theirs.argmax(1)
+    else:
+        same = ((ours > 0) == (theirs > 0))[:, 0]
+    return difference, float(same.double().mean())
+
+
+def _rows(logits: torch.Tensor, targets: Any) -> torch.Tensor:
+    """``[rows, classes]``; the axis of the classes is the one that ``targets`` lack."""
+    if logits.ndim < 2:
+        return logits.reshape(-1, 1)
+    wanted = tuple(targets.shape) if isinstance(targets, torch.Tensor) else ()
+    if logits.ndim > 2:
+        is_second = wanted[1:] == tuple(logits.shape[2:])
+        is_last = wanted[1:] == tuple(logits.shape[1:-1]) or (not wanted and logits.ndim == 3)
+        logits = logits.movedim(1, -1) if is_second or not is_last else logits
+    if wanted and len(wanted) == logits.ndim:  # a target for each logit: each answers for itself
+        return logits.reshape(-1, 1)
+    return logits.reshape(-1, logits.shape[-1])
