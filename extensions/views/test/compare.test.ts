@@ -178,6 +178,12 @@ it('says that no round was completed, or why nothing can be shown', () => {
   expect(shown({ error: 'the file is cut short' }).textContent).toContain('the file is cut short');
 });
 
+it('reads figures that were not measured, which a record has as null', () => {
+  const view = shown({ record: RECORD });
+  expect(names(view)).toEqual(['fp32', 'compile', 'ddp:64']);
+  expect(rows(view)[2]?.textContent).toBe('ddp:64no room');
+});
+
 it('keeps 1 on the axis, and every interval', () => {
   const { x, marks } = axisOf(ARMS);
   expect(marks).toContain(1);

@@ -19,7 +19,7 @@ export class ProgressOutput extends Widget implements IRenderMime.IRenderer {
     private readonly trans: TranslationBundle,
   ) {
     super();
-    this.addClass('jp-Workbench-progress');
+    this.addClass('jp-Workbench-measuring');
     this.bar.setAttribute('aria-label', trans.__('comparison'));
     this.button.append(trans.__('Stop and keep what was measured'));
     this.button.addEventListener('click', () => void this.stop());

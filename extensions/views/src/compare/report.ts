@@ -18,6 +18,15 @@ export function modelsOf({ arms }: CompareRecord): string[] {
   return [...new Set(arms.map(({ model }) => model))];
 }
 
+/** JSON has no NaN: a figure that was not measured arrives as null. */
+export function withNaN(record: CompareRecord): CompareRecord {
+  const arms = record.arms.map((arm) => {
+    const fields = Object.entries(arm).map(([name, value]) => [name, value ?? NaN] as const);
+    return Object.fromEntries(fields) as unknown as ComparedArm;
+  });
+  return { ...record, arms };
+}
+
 /** A model's arms, the baseline first. */
 export function armsOf({ arms }: CompareRecord, model: string): ArmRow[] {
   return arms.flatMap((arm, row) => (arm.model === model ? [{ arm, row }] : []));

@@ -4,7 +4,7 @@ import { follow, newSize } from '../graph/follow';
 import { shorten } from '../graph/format';
 import type { Dispose, Store } from '../store';
 import type { CompareViewState } from './mount';
-import { modelsOf } from './report';
+import { modelsOf, withNaN } from './report';
 import { ModelSection } from './section';
 import { STYLE } from './style';
 import { footing, heading } from './words';
@@ -45,7 +45,8 @@ export class CompareView {
     const state = this.store.get();
     if (state === this.state) return;
     this.state = state;
-    const { record, error } = state;
+    const { error } = state;
+    const record = state.record && withNaN(state.record);
     this.sections = [];
     if (error !== null) {
       const title = h('b', {}, 'The comparison could not be shown');
