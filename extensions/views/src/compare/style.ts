@@ -35,8 +35,8 @@ export const STYLE = scoped(
 .wv-is-tie,.wv-is-open,.wv-is-baseline{color:$ink2}
 .wv-said b{font-weight:600}
 .wv-view tbody tr[tabindex]{cursor:pointer}
-.wv-view tbody tr[tabindex]:hover>*{background:$lvl1}
-.wv-view tbody tr[aria-selected=true]>*{background:$selbg}
+.wv-view .wv-scroll tbody tr[tabindex]:hover>*{background:$lvl1}
+.wv-view .wv-scroll tbody tr[aria-selected=true]>*{background:$selbg}
 .wv-view tbody tr[aria-selected=true]>th{box-shadow:inset 3px 0 $sel}
 .wv-view tbody tr:focus-visible{outline:none}
 .wv-view tbody tr:focus-visible>*{box-shadow:inset 0 2px $sel,inset 0 -2px $sel}
