@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from html import escape
 from typing import Any, Protocol
+
+PROGRESS_MIME = "application/vnd.torch-workbench.progress+json"
+"""Drawn by the JupyterLab extension, with a button that interrupts the kernel."""
 
 
 class Progress(Protocol):
@@ -49,14 +53,19 @@ class Line:
 
 
 class Bar:
-    """A bar under the cell that is running; the kernel's Interrupt ends the comparison."""
+    """A bar under the cell that is running; the kernel's Interrupt ends the comparison.
+
+    In JupyterLab with the extension a button does so. The kernel is busy with the cell and hears
+    no message, so the extension draws the button and interrupts from outside.
+    """
 
     def __init__(self, display: Any) -> None:
-        self._handle = display(_bundle("", 0.0), raw=True, display_id=True)
+        self._begun = time.monotonic()
+        self._handle = display(_bundle("", 0.0, 0.0), raw=True, display_id=True)
 
     def __call__(self, what: str, share: float) -> None:
         """Draw it anew."""
-        self._handle.update(_bundle(what, share), raw=True)
+        self._handle.update(_bundle(what, share, time.monotonic() - self._begun), raw=True)
 
     def close(self) -> None:
         """Take it off the cell."""
@@ -74,9 +83,10 @@ def progress() -> Progress:
     return Line() if sys.stderr.isatty() else Silent()
 
 
-def _bundle(what: str, share: float) -> dict[str, str]:
+def _bundle(what: str, share: float, elapsed_s: float) -> dict[str, Any]:
     text = f"{share:.0%}  {what}"
     return {
+        PROGRESS_MIME: {"what": what, "share": share, "elapsed": elapsed_s},
         "text/plain": f"{text} (interrupt the kernel to keep what was measured)",
         "text/html": (
             f'<div role="status"><progress value="{share:.3f}" max="1" style="width:240px" '

@@ -1,13 +1,15 @@
-"""A comparison on screen: HTML and text, a figure, a file."""
+"""A comparison on screen: interactive where widgets run, HTML and text everywhere."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.compare.describe import describe, models, verdict
 from workbench.compare.figure import comparison_figure
 from workbench.compare.html import comparison_html
+from workbench.display import mime_bundle
 from workbench.records.file import RECORD, suffix_of
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from workbench.records.compare import CompareRecord
 
 _PICTURES = (".png", ".pdf", ".svg")
+MOST_ROWS = 50_000
+"""Blocks, and losses, that a widget carries; of more, those of every so many rounds and steps."""
 
 
 class ComparisonView:
@@ -57,5 +61,29 @@ class ComparisonView:
     def __repr__(self) -> str:
         return "; ".join(verdict(self.record, model) for model in models(self.record))
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:  # noqa: ARG002 - IPython's signature
-        return {"text/plain": describe(self.record), "text/html": comparison_html(self.record)}
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Widget, static HTML and text; only the last two where no widget can run."""
+        return mime_bundle(
+            "compare",
+            {"record": carried(self.record).to_bytes(), "error": ""},
+            text=describe(self.record),
+            html=comparison_html(self.record),
+            options=options,
+        )
+
+
+def carried(record: CompareRecord) -> CompareRecord:
+    """What a widget takes along: ``record``, its blocks and losses thinned where they are many."""
+    blocks, losses = len(record.block_arm), len(record.loss_arm)
+    kept = record.block_round % max(1, -(-blocks // MOST_ROWS)) == 0
+    seen = (record.loss_step - 1) % max(1, -(-losses // MOST_ROWS)) == 0
+    return replace(
+        record,
+        block_arm=record.block_arm[kept],
+        block_round=record.block_round[kept],
+        block_steps=record.block_steps[kept],
+        block_seconds=record.block_seconds[kept],
+        loss_arm=record.loss_arm[seen],
+        loss_step=record.loss_step[seen],
+        loss_value=record.loss_value[seen],
+    )

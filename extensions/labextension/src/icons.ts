@@ -40,6 +40,13 @@ export const compileIcon = icon(
     '<path d="M6.300 5.400 8.900 8l-2.600 2.600-1-1L6.900 8 5.300 6.400zM9.800 3h4.700v10H9.800zm1.400 1.400v7.200h1.900V4.400z"/>',
 );
 
+/** Intervals beside a line. */
+export const compareIcon = icon(
+  'compare',
+  '<path d="M4.300 1.500h1.400v13H4.300zM8 3.300h6.500v1.400H8zM1.500 7.300h8v1.400h-8zM9 11.300h5.500v1.400H9z"/>' +
+    '<circle cx="11" cy="4" r="2"/><circle cx="6.500" cy="8" r="2"/><circle cx="12" cy="12" r="2"/>',
+);
+
 export const tensorboardIcon = icon(
   'tensorboard',
   '<path d="M1.5 12.8h13V14h-13zM2.5 7.500h2.400v4.300H2.500zM6.8 2h2.400v9.800H6.800zM11.1 5h2.400v6.800h-2.400z"/>',

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import workbench as wb
 from tests.unit.records.support import compare_record
 from workbench.compare.describe import describe, verdict
-from workbench.compare.view import ComparisonView
+from workbench.compare.html import comparison_html
+from workbench.compare.progress import PROGRESS_MIME, Bar
+from workbench.compare.view import ComparisonView, carried
 
 
 @pytest.fixture
@@ -59,7 +64,7 @@ def test_saved_and_opened_again_it_says_the_same(view: ComparisonView, tmp_path:
 
 
 def test_a_cell_shows_table_and_bars_without_script(view: ComparisonView) -> None:
-    html = view._repr_mimebundle_()["text/html"]
+    html = comparison_html(view.record)
     assert "<script" not in html
     assert "<style" not in html
     assert html.count("<tr>") == 4
@@ -67,7 +72,46 @@ def test_a_cell_shows_table_and_bars_without_script(view: ComparisonView) -> Non
     assert "right is faster" in html
     hostile = dataclasses.replace(view.record.arms[1], problem="<img src=x>", modes="<b>")
     shown = ComparisonView(dataclasses.replace(view.record, arms=(view.record.arms[0], hostile)))
-    assert "<img" not in shown._repr_mimebundle_()["text/html"]
+    assert "<img" not in comparison_html(shown.record)
+    data, _ = shown._repr_mimebundle_()
+    assert "<img src=x" not in data["text/html"]
+    assert data["text/plain"] == str(shown)
+
+
+def test_a_widget_carries_every_so_many_rounds_and_steps(
+    view: ComparisonView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = view.record
+    assert np.array_equal(carried(record).block_seconds, record.block_seconds)
+    steps = np.arange(1, 101, dtype=np.int32)
+    long = dataclasses.replace(
+        record,
+        loss_arm=np.zeros(100, dtype=np.int32),
+        loss_step=steps,
+        loss_value=steps.astype(np.float64),
+    )
+    monkeypatch.setattr(sys.modules[carried.__module__], "MOST_ROWS", 30)
+    assert carried(long).loss_step.tolist() == list(range(1, 101, 4))
+    assert len(long.loss_step) == 100
+
+
+def test_progress_is_told_to_the_extension_and_to_every_other_front_end() -> None:
+    shown: list[dict[str, Any]] = []
+
+    class Handle:
+        def update(self, bundle: dict[str, Any], *, raw: bool) -> None:
+            assert raw
+            shown.append(bundle)
+
+    bar = Bar(lambda bundle, **_: shown.append(bundle) or Handle())
+    bar("round 3 of 15: <bf16>", 0.25)
+    bar.close()
+    told = shown[1][PROGRESS_MIME]
+    assert (told["what"], told["share"]) == ("round 3 of 15: <bf16>", 0.25)
+    assert 0 <= told["elapsed"] < 60
+    assert "&lt;bf16&gt;" in shown[1]["text/html"]
+    assert "Interrupt the kernel" in shown[1]["text/html"]
+    assert shown[2] == {"text/plain": "", "text/html": ""}
 
 
 def test_the_figure_has_a_row_for_each_model(view: ComparisonView) -> None:

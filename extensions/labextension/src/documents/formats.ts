@@ -69,7 +69,7 @@ export function ending({ by, extension }: IFormat, kind: CaptureKind): string {
 
 /** `snapshot` of `snapshot.pickle` or `snapshot.memory.safetensors`. */
 export function stemOfFile(file: string): string {
-  return file.replace(/\.((graph|diff|memory|compile)\.safetensors|pickle|pkl)$/, '');
+  return file.replace(/\.((graph|diff|memory|compile|compare)\.safetensors|pickle|pkl)$/, '');
 }
 
 /** The line of Python that writes a record's file in another format, from the same folder. */

@@ -1,6 +1,13 @@
-import type { CompileRecord, GraphDiff, GraphRecord, MemoryRecord } from '@torch-workbench/records';
+import type {
+  CompareRecord,
+  CompileRecord,
+  GraphDiff,
+  GraphRecord,
+  MemoryRecord,
+} from '@torch-workbench/records';
 import { type CaptureKind, readRecord, RecordError } from '@torch-workbench/records';
 import type { Store } from '@torch-workbench/views';
+import { type CompareViewState, mount as mountCompare } from '@torch-workbench/views/compare';
 import { type CompileViewState, mount as mountCompile } from '@torch-workbench/views/compile';
 import { type DiffViewState, open as openDiff } from '@torch-workbench/views/diff';
 import {
@@ -16,12 +23,12 @@ export type MemoryHost = Pick<MemoryViewState, 'ask' | 'openModule'>;
 
 /** What a mounted view is told: its record, what it may ask, and the colours of another step. */
 export interface IRecordState extends Pick<GraphViewState, 'colours'>, MemoryHost {
-  readonly record: CompileRecord | GraphRecord | GraphDiff | MemoryRecord | null;
+  readonly record: CompareRecord | CompileRecord | GraphRecord | GraphDiff | MemoryRecord | null;
   readonly error: null;
 }
 
-/** What has a view; no compile report is a capture of a live kernel. */
-type Kind = CaptureKind | 'compile';
+/** What has a view; no compile report and no comparison is a capture of a live kernel. */
+type Kind = CaptureKind | 'compile' | 'compare';
 
 interface IView {
   readonly shown: Shown | null;
@@ -46,7 +53,7 @@ export class MountedRecord implements Store<IRecordState, never> {
 
   /** What is exported as; null for what is not. */
   get kind(): CaptureKind | null {
-    return this._kind === 'compile' ? null : this._kind;
+    return this._kind === 'compile' || this._kind === 'compare' ? null : this._kind;
   }
 
   /** What a picture is made of; null where nothing is drawn, and of views without pictures. */
@@ -69,6 +76,8 @@ export class MountedRecord implements Store<IRecordState, never> {
         return this.take(bytes, { record, error: null, ...host }, 'memory');
       case 'workbench.compile/1':
         return this.take(bytes, { record, error: null }, 'compile');
+      case 'workbench.compare/1':
+        return this.take(bytes, { record, error: null }, 'compare');
       default:
         throw new RecordError(`a ${record.schema} record has no view of its own`);
     }
@@ -129,6 +138,10 @@ export class MountedRecord implements Store<IRecordState, never> {
       case 'compile': {
         const report = store as Store<CompileViewState, never>;
         return { shown: null, dispose: mountCompile(this.node, report) };
+      }
+      case 'compare': {
+        const comparison = store as Store<CompareViewState, never>;
+        return { shown: null, dispose: mountCompare(this.node, comparison) };
       }
     }
   }

@@ -7,7 +7,7 @@ import { RecordFileView } from '../documents/file';
 import { MemoryFileView } from '../documents/memory-file';
 import { PanelFactory } from '../documents/panel-factory';
 import { UNREAD, UnreadModelFactory } from '../documents/unread';
-import { CAPTURE_ICONS, compileIcon } from '../icons';
+import { CAPTURE_ICONS, compareIcon, compileIcon } from '../icons';
 import { WorkbenchServer } from '../server';
 
 const RECORDS = 'Workbench Record';
@@ -28,7 +28,7 @@ export const files: JupyterFrontEndPlugin<void> = {
     for (const type of fileTypes(trans)) {
       docRegistry.addFileType(type);
     }
-    const plain = ['workbench-graph', 'workbench-diff', 'workbench-compile'];
+    const plain = ['workbench-graph', 'workbench-diff', 'workbench-compile', 'workbench-compare'];
     const records = new PanelFactory(
       {
         name: RECORDS,
@@ -87,6 +87,14 @@ function fileTypes(trans: TranslationBundle): Partial<DocumentRegistry.IFileType
       extensions: [],
       // By itself, and behind a name: compile.safetensors, net.compile.safetensors.
       pattern: '(^|\\.)compile\\.safetensors$',
+    },
+    {
+      ...binary,
+      name: 'workbench-compare',
+      displayName: trans.__('Workbench Comparison'),
+      icon: compareIcon,
+      extensions: [],
+      pattern: '(^|\\.)compare\\.safetensors$',
     },
     {
       ...binary,

@@ -1,0 +1,1 @@
+export { mount, type CompareViewState } from './mount';
