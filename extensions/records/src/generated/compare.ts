@@ -57,19 +57,19 @@ export interface ComparedArm {
   readonly step_q3_s: number;
   readonly samples_per_s: number;
   /**
-   * How much faster than the baseline: geometric mean over rounds of the ratio of two blocks that
-   * were measured one after the other. 1 for the baseline.
+   * How much faster than the baseline: the middle (Hodges and Lehmann) of the rounds' ratios of
+   * two blocks that were measured one after the other. 1 for the baseline.
    */
   readonly speedup: number;
   /** Lower end of its 99 % interval. */
   readonly speedup_low: number;
   readonly speedup_high: number;
-  readonly verdict: 'baseline' | 'faster' | 'slower' | 'tie' | '';
+  readonly verdict: 'baseline' | 'faster' | 'slower' | 'tie' | 'unclear' | '';
   /** Steps after which a longer first step is paid back; -1 where it never is. */
   readonly break_even: number;
   /**
-   * The most that torch allocated on GPUs; on a CPU by how much resident memory grew, at most,
-   * over what the process had before the model. Summed over ranks.
+   * The most that torch had allocated: on GPUs in the steps after the first, on a CPU in one
+   * profiled step. Summed over ranks.
    */
   readonly peak_bytes: number;
   /** Kernels that a step launches on a GPU; on a CPU the ATen operations that it calls. */
@@ -82,7 +82,7 @@ export interface ComparedArm {
   readonly delta_logit: number;
   /** Share of samples for which the largest logit is that of the baseline. */
   readonly agreement: number;
-  /** Largest relative difference of a training loss from the baseline's, of the steps of both. */
+  /** Largest relative difference of a training loss from the baseline's, of the first 20 steps. */
   readonly delta_loss: number;
   readonly notes: ReadonlyArray<string>;
 }

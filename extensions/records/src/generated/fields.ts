@@ -44,7 +44,7 @@ const COMPARED_ARM: Shape = {
   speedup: 'float',
   speedup_low: 'float',
   speedup_high: 'float',
-  verdict: 'baseline|faster|slower|tie|',
+  verdict: 'baseline|faster|slower|tie|unclear|',
   break_even: 'float',
   peak_bytes: 'float',
   operations: 'int',

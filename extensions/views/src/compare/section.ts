@@ -61,9 +61,6 @@ export class ModelSection {
     const notes = chosen.arm.notes.map((note) => h('p', { class: 'wv-note' }, note));
     const inside = this.width - 24;
     const each = this.width >= BESIDE ? (inside - GAP) / 2 : inside;
-    // Losses are read after the last round, which a comparison that is cancelled never comes to.
-    if (charts.length === 1 && this.record.cancelled)
-      notes.unshift(h('p', { class: 'wv-note' }, 'Cancelled before its losses were read.'));
     const nothing =
       charts.length > 0 ? [] : [h('p', { class: 'wv-note' }, 'No round of it was completed.')];
     detail.replaceChildren(

@@ -28,7 +28,7 @@ export function speed(arm: ComparedArm): { said: string; interval: string } {
     return { said: `${factor(1 / speedup)} slower`, interval: range(1 / high, 1 / low) };
   if (verdict === 'faster')
     return { said: `${factor(speedup)} faster`, interval: range(low, high) };
-  return { said: verdict === 'tie' ? 'tie' : 'too few rounds', interval: range(low, high) };
+  return { said: verdict || 'too few rounds', interval: range(low, high) };
 }
 
 /** After how many steps a longer first step is paid back. */
@@ -77,19 +77,25 @@ export function verdict(record: CompareRecord, model: string): string {
   const faster = others
     .filter((arm) => arm.verdict === 'faster')
     .sort((a, b) => b.speedup - a.speedup);
-  const [best, ...rest] = faster;
+  const best = faster[0];
+  const open = others.filter((arm) => arm.verdict === 'unclear').map(({ modes }) => modes);
   if (!best) {
-    return others.some((arm) => arm.verdict === 'tie' || arm.verdict === 'slower')
-      ? `Nothing is faster than ${base.modes} here.`
-      : `Nothing was measured well enough to compare with ${base.modes}.`;
+    if (!others.some((arm) => arm.verdict !== ''))
+      return `Nothing was measured well enough to compare with ${base.modes}.`;
+    const said = `Nothing was found to be faster than ${base.modes} here`;
+    return open.length > 0 ? `${said}; the spread leaves ${listed(open)} open.` : `${said}.`;
   }
-  const rivals = rest.filter((arm) => arm.speedup_high >= best.speedup_low);
+  const rivals = others.filter(
+    (arm) =>
+      arm !== best &&
+      (arm.verdict === 'faster' || arm.verdict === 'unclear') &&
+      arm.speedup_high >= best.speedup_low,
+  );
   const paid = paysBack(best);
   const parts = [`${best.modes} is ${factor(best.speedup)} faster than ${base.modes}`];
   if (paid.startsWith('after')) parts[0] += `, its first step paid back ${paid}`;
   if (rivals.length > 0) {
-    const names = rivals.map(({ modes }) => modes).join(' and ');
-    parts.push(`${names} cannot be told apart from it`);
+    parts.push(`${listed(rivals.map(({ modes }) => modes))} cannot be told apart from it`);
   }
   if (best.agreement < 1) parts.push(`${share(best.agreement)} of the answers stay the same`);
   return `${parts.join('; ')}.`;
@@ -98,16 +104,19 @@ export function verdict(record: CompareRecord, model: string): string {
 /** How it was measured, a sentence a line. */
 export function footing(record: CompareRecord): string[] {
   const begun = record.cancelled ? 'Cancelled after' : 'Measured in';
+  const most = record.block_round.reduce((last, round) => Math.max(last, round), -1) + 1;
+  const further =
+    record.rounds > 0 && most > record.rounds ? ` (${most} where that left an arm unclear)` : '';
   const lines = [
-    `${begun} ${plural(record.rounds, 'round')} on ${record.device}, ${plural(record.threads, 'CPU thread')} ` +
+    `${begun} ${plural(record.rounds, 'round')}${further} on ${record.device}, ${plural(record.threads, 'CPU thread')} ` +
       `an arm, torch ${record.torch_version}: every arm in processes of its own, all from the same ` +
-      'weights and batches, one block of steps each in random order in every round. Speed: mean of ' +
-      'the rounds’ ratios with its 99 % interval; step: median with quartiles.',
+      'weights and the same order of batches, one block of steps each in random order in every ' +
+      'round. Speed: middle of the rounds’ ratios with its 99 % interval; step: median with quartiles.',
   ];
   if (record.parity_samples > 0)
     lines.push(
       `Logits are of ${plural(record.parity_samples, 'sample')} of the ${record.parity_on} data, ` +
-        'with the weights at the start.',
+        'with the weights at the start; losses of the first steps.',
     );
   return [...lines, ...record.notes];
 }
@@ -118,6 +127,11 @@ export function heading(record: CompareRecord): string {
   return models.length > 1
     ? `Comparison of modes: ${plural(models.length, 'model')}`
     : `Comparison of modes: ${record.title}`;
+}
+
+function listed(names: readonly string[]): string {
+  const last = names.at(-1) ?? '';
+  return names.length > 1 ? `${names.slice(0, -1).join(', ')} and ${last}` : last;
 }
 
 function range(low: number, high: number): string {
