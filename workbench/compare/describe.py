@@ -132,7 +132,7 @@ def footing(record: CompareRecord) -> list[str]:
     rounds = f"{record.rounds} round{'' if record.rounds == 1 else 's'}"
     begun = "Cancelled after" if record.cancelled else "Measured in"
     most = int(record.block_round.max(initial=-1)) + 1
-    if most > record.rounds > 0:
+    if most > record.rounds + 1 > 1:  # one that an interrupt cut short does not count
         rounds += f" ({most} where that left an arm unclear)"
     lines = [
         f"{begun} {rounds} on {record.device}, {record.threads} CPU threads an arm, torch "

@@ -59,7 +59,7 @@ export class ModelSection {
     detail.setAttribute('aria-label', `${chosen.arm.modes}${beside}`);
     const charts = this.chartsOf(base, chosen).filter(({ series }) => series.length > 0);
     const notes = chosen.arm.notes.map((note) => h('p', { class: 'wv-note' }, note));
-    const inside = this.width - 24;
+    const inside = (this.element.clientWidth || this.width) - 24;
     const each = this.width >= BESIDE ? (inside - GAP) / 2 : inside;
     const nothing =
       charts.length > 0 ? [] : [h('p', { class: 'wv-note' }, 'No round of it was completed.')];

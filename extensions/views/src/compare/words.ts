@@ -106,7 +106,9 @@ export function footing(record: CompareRecord): string[] {
   const begun = record.cancelled ? 'Cancelled after' : 'Measured in';
   const most = record.block_round.reduce((last, round) => Math.max(last, round), -1) + 1;
   const further =
-    record.rounds > 0 && most > record.rounds ? ` (${most} where that left an arm unclear)` : '';
+    record.rounds > 0 && most > record.rounds + 1
+      ? ` (${most} where that left an arm unclear)`
+      : '';
   const lines = [
     `${begun} ${plural(record.rounds, 'round')}${further} on ${record.device}, ${plural(record.threads, 'CPU thread')} ` +
       `an arm, torch ${record.torch_version}: every arm in processes of its own, all from the same ` +
