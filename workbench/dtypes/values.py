@@ -29,6 +29,8 @@ _MOVES = frozenset(
     )
 )  # fmt: skip
 """They hand on or write down values and compute none."""
+_ATTENTION = "aten._scaled_dot_product"
+"""Fused attention, for which torch has no formula on a CPU."""
 _HELD = ("_data", "qdata")
 """Where torchao's tensors keep their values in 8 bits."""
 
@@ -58,8 +60,8 @@ def types_of(operation: Any, args: Any, kwargs: Any, out: Any) -> Types | None:
     if name in _MOVES:
         return None
     takes, gives = _words(taken), _words(given)
-    if has_formula(operation):
-        computes, emulated = _product(operation, taken, gives)
+    if has_formula(operation) or name.startswith(_ATTENTION):
+        computes, emulated = _product(operation, taken)
     else:
         # a number that became a tensor does not decide in which type the others are computed
         deciding = [one for one in taken if one.ndim] or taken
@@ -110,16 +112,20 @@ def _held(tensor: torch.Tensor) -> torch.Tensor | None:
     return next((one for one in found if isinstance(one, torch.Tensor)), None)
 
 
-def _product(operation: Any, taken: list[torch.Tensor], gives: str) -> tuple[str, bool]:
-    """What is multiplied, and whether it is emulated."""
+def _product(operation: Any, taken: list[torch.Tensor]) -> tuple[str, bool]:
+    """What is multiplied, and whether it is emulated.
+
+    The first two matrices are: a bias has one dimension, and what fused attention takes and gives
+    besides (the sums of its rows, in float32) is not multiplied.
+    """
     eight = [one for one in taken if _held(one) is not None]
     if eight:
         words = sorted({_word(one) for one in eight})
         return MIXED.join(words), any(map(_is_emulated, eight))
-    words = {_word(one) for one in taken}
+    words = {_word(one) for one in [one for one in taken if one.ndim > 1][:2] or taken}
     if words == {"float32"}:
         return _float32_product(operation, taken[0].device.type), False
-    return MIXED.join(sorted({*words, *gives.split(", ")} - {""})), False
+    return MIXED.join(sorted(words)), False
 
 
 def _is_emulated(tensor: Any) -> bool:

@@ -186,7 +186,8 @@ class _Tables:
             if not generated.text:
                 continue
             module = _module(generated)
-            launches[module.backward] = module.launches
+            # DDP has a graph compiled in parts, each with a forward and a backward
+            launches[module.backward] = launches.get(module.backward, 0) + module.launches
             for kernel in module.kernels:
                 made = _kernel(kernel, self._rows, generated, backward=module.backward)
                 self.kernels.append(made)

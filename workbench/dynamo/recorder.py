@@ -165,7 +165,8 @@ class Recorder(logging.Handler):
             del self._newest[old.compile_id]
 
     def _keep_code(self, compilation: Compilation, text: str) -> None:
-        _add(compilation.generated, Generated(text))
+        if not _add(compilation.generated, Generated(text)):
+            return
         self._code += len(text)
         for old in self._kept:
             if self._code <= MOST_CODE:
@@ -175,9 +176,12 @@ class Recorder(logging.Handler):
                 one.text, one.module = "", None
 
 
-def _add(known: list[Any], item: Any) -> None:
-    if len(known) < _MOST_TOLD:
+def _add(known: list[Any], item: Any) -> bool:
+    """Whether there was room for it."""
+    has_room = len(known) < _MOST_TOLD
+    if has_room:
         known.append(item)
+    return has_room
 
 
 def _reasons(payload: str) -> tuple[str, ...]:

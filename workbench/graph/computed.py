@@ -27,7 +27,7 @@ MIXED = " + "
 """Between the types of an operation that computes in several."""
 CAST = " → "
 """Between the types of an operation that is nothing but a cast."""
-_COPIES = re.compile("(Clone|Contiguous|Mt|Squeeze|ToCopy|Alias)Backward")
+_COPIES = re.compile("(Clone|Mt|Squeeze|ToCopy)Backward")
 _PYTHON = re.compile("Backward$")
 """A node of a Python function: torch numbers its own (``AddmmBackward0``)."""
 _EIGHT_BITS = {"matmul_with_hp_or_float8_argsBackward": "float8", "mx_mmBackward": "mxfp8"}
@@ -120,9 +120,7 @@ class _Types:
 
     def _cast(self, rows: Sequence[int]) -> str:
         given = self._type[rows[-1]]
-        if not any(self._name[row].startswith("ToCopy") for row in rows):
-            return given
         inside = set(rows)
         makers = (maker for row in rows for maker in self._makers[row] if maker not in inside)
-        taken = next((self._type[one] for one in makers if self._type[one] != given), "")
+        taken = next((self._type[one] for one in makers if self._type[one] not in ("", given)), "")
         return f"{taken}{CAST}{given}" if taken else given

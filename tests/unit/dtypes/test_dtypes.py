@@ -235,3 +235,19 @@ def test_what_is_given_and_what_a_file_says_is_checked(tmp_path: Path) -> None:
     path = broken.save(tmp_path / "broken.safetensors")
     with pytest.raises(RecordError, match="row_op"):
         wb.open(path)
+
+
+class Attends(nn.Module):
+    def forward(self, q: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, q, q)
+
+
+def test_fused_attention_multiplies_what_it_is_asked_with() -> None:
+    """The sums of its rows, in float32, are kept for backward and multiply nothing."""
+    model, q = Attends(), torch.randn(2, 2, 8, 16, dtype=torch.bfloat16, requires_grad=True)
+    with wb.dtypes(model) as view:
+        model(q).sum().backward()
+    attention = [row for row in view.rows() if "scaled_dot_product" in row.op]
+    assert len(attention) == 2
+    assert {row.computes for row in attention} == {"bfloat16"}
+    assert "float32" in attention[0].gives

@@ -36,7 +36,7 @@ export function computedIn(
     if (EIGHT_BITS.test(name)) types.add(name[1] === 'x' ? 'mxfp8' : 'float8');
     else if (!VIEW.test(name) && !COPY.test(name))
       for (const one of [...taken, PYTHON.test(name) ? UNKNOWN : typeOf(row)]) types.add(one);
-    else cast ||= taken.find((one) => one !== given) ?? '';
+    else cast ||= taken.find((one) => one !== given && one !== UNKNOWN) ?? '';
   }
   if (types.size === 0) return cast ? `${cast} → ${given}` : given;
   return types.has(UNKNOWN) ? UNKNOWN : [...types].sort().join(' + ');
