@@ -6,7 +6,7 @@ import { isInside, type Item } from './groups';
 import { isOperation, type Operation } from './operations';
 import type { GraphState } from './state';
 import { normText, type StepColours } from './step-colours';
-import type { Palette } from './theme';
+import { swatchName, type Palette } from './theme';
 
 /** How an item is filled, and the figure at its right end. */
 export interface Shade {
@@ -123,8 +123,6 @@ export function normStep(norm: number, range: readonly [number, number] | null):
   return Math.min(8, Math.max(0, Math.floor(part * 9)));
 }
 
-const SWATCHES = ['buffers', 'temporaries', 'activations', 'optimizer', 'gradients', 'parameters'];
-
 /** The colour of what is computed in; float32, the default, and what is unknown stay plain. */
 export function dtypeSwatch(
   dtype: string,
@@ -133,7 +131,7 @@ export function dtypeSwatch(
 ): { fill: string; ink: string } | null {
   const others = state.dtypes.filter((name) => !['float32', UNKNOWN].includes(name));
   const index = others.indexOf(dtype);
-  return index < 0 ? null : (palette.categories[SWATCHES[index % SWATCHES.length] ?? ''] ?? null);
+  return index < 0 ? null : (palette.categories[swatchName(index)] ?? null);
 }
 
 /**

@@ -24,15 +24,22 @@ export interface Palette {
   token: (name: string) => string;
 }
 
+/** The colours of categories, those first that tell any few things apart best; grey comes last. */
 const CATEGORY_TOKENS = [
-  'parameters',
-  'optimizer',
   'buffers',
-  'gradients',
-  'activations',
   'temporaries',
+  'activations',
+  'optimizer',
+  'gradients',
+  'parameters',
   'unknown',
-];
+] as const;
+const GREY = CATEGORY_TOKENS.length - 1;
+
+/** The name of the category whose colour the nth of a row of things takes; never the grey one. */
+export function swatchName(index: number): string {
+  return CATEGORY_TOKENS[index % GREY] ?? '';
+}
 
 /** Colours that go by the name of their token. */
 const PLAIN = [
