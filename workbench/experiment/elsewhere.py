@@ -114,10 +114,10 @@ def follow(stretch: Stretch, plan: Plan, wanted: Callable[[], bool]) -> None:
     """
     try:
         while stretch.follow():
-            if wanted():
+            home = wanted()
+            stretch.settle(plan)
+            if home:
                 stretch.call_home()
-            else:
-                stretch.settle(plan)
             time.sleep(LOOK_S)
     finally:
         stretch.come_home()

@@ -85,6 +85,10 @@ class WorkersStretch:
         self._heard_at = time.monotonic()
         self._rate = training.learning_rate
         """Of the first group, as the workers have it or were told."""
+        self._set_here: float | None = None
+        """The rate that was last set here."""
+        self._obeyed_at = math.inf
+        """The step at which the workers were first heard to have it."""
         self._losses: dict[int, float] = {}
         """Of steps that no position has been told of yet."""
         self._reports = Reports(away.folder)
@@ -112,13 +116,18 @@ class WorkersStretch:
         return True
 
     def settle(self, plan: Plan) -> None:
-        """Tell them where the run ends now, and a rate that was set here."""
+        """Tell them where the run ends now, and a rate that was set here.
+
+        Once they are called home they obey nothing that comes after it: a rate waits for the end.
+        """
+        if self._called_at is not None:
+            return
         if (ends := _ends(plan)) != self._ends:
             self._ends = ends
             self._away.command("plan", until_step=ends[0], until_epoch=ends[1])
         rate = self._training.learning_rate
         if rate is not None and rate != self._rate:
-            self._rate = rate
+            self._set(rate)
             self._away.command("learning_rate", value=rate)
 
     def call_home(self) -> None:
@@ -147,13 +156,17 @@ class WorkersStretch:
 
     def _take_home(self) -> None:
         """Load the last state; where that cannot be done, this is as it was when it left."""
-        training = self._training
+        training, rate = self._training, self._training.learning_rate
+        if rate is not None and rate != self._rate:
+            self._set(rate)
         try:
             self._away.come_home(training)
         except BaseException:
             training.step_count, position = self._left_at
             training.cursor.go_to(position)
             raise
+        if self._set_here is not None and training.step_count < self._obeyed_at:
+            scale_learning_rate(training.optimizer, training.schedule.scheduler, self._set_here)
         if self._away.ended:
             self._away.folder.clear()
 
@@ -180,7 +193,8 @@ class WorkersStretch:
         training = self._training
         training.step_count = message["step"]
         training.cursor.go_to(message["position"])
-        if message["commands"] >= self._away.commands_sent:
+        if message["commands"] >= self._away.commands_sent and training.learning_rate == self._rate:
+            self._obeyed_at = min(self._obeyed_at, message["step"])
             self._take_rate(message["rate"])
         training.measures.steps_per_s, training.measures.samples_per_s = message["speed"]
         steps: list[tuple[int, float, int]] = message["steps"]
@@ -234,6 +248,11 @@ class WorkersStretch:
         training.board.say(
             f"step {step:,}: {_layout(training)}; start and first step took {seconds:.1f} s", step
         )
+
+    def _set(self, rate: float) -> None:
+        """A person has set a rate here, which the workers have not heard of."""
+        self._rate = self._set_here = rate
+        self._obeyed_at = math.inf
 
     def _take_rate(self, rate: float | None) -> None:
         training = self._training

@@ -166,6 +166,35 @@ def test_pause_brings_it_home_and_resume_sends_it_away(tmp_path: Path) -> None:
     experiment.run(steps=1, wait=True)
 
 
+@pytest.mark.parametrize("first", ["rate", "modes"])
+def test_a_rate_that_is_set_with_a_toggle_is_not_lost(tmp_path: Path, first: str) -> None:
+    experiment = made(tmp_path / "runs", Net, lr=0.01, modes="ddp:2")
+    rates: list[float | None] = []
+    reached, home = threading.Event(), threading.Event()
+
+    def on_event(event: Event) -> None:
+        if event.step >= 5:
+            reached.set()
+        if isinstance(event, StepDone) and experiment.modes == "fp32":
+            rates.append(experiment.learning_rate)
+            home.set()
+
+    experiment.subscribe(on_event, every_step=True)
+    run = experiment.run(epochs=1_000)
+    assert reached.wait(120)
+    if first == "rate":
+        experiment.learning_rate = 0.02
+    experiment.modes = ""  # the workers are called home, and hear of nothing any more
+    if first == "modes":
+        experiment.learning_rate = 0.02
+    assert home.wait(60)
+    run.stop()
+    assert experiment.learning_rate == 0.02
+    assert set(rates) == {0.02}
+    logged = experiment.scalars.since("train/learning_rate", 0)[1].tolist()
+    assert logged == sorted(logged)
+
+
 def test_a_rate_and_an_end_are_told_to_ranks_at_work(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="fsdp:2")
     reached, told = threading.Event(), threading.Event()
