@@ -2,9 +2,10 @@
 
 The order of samples is a pure function of (seed, epoch, index), so every rank knows the whole order
 and fetches its part of each batch alone. Parts follow each other: rank 0 has the first rows, and
-they differ by one sample at most. Where a batch has fewer samples than there are ranks, a rank
-without any fetches one all the same, because every rank must take part in every collective; its
-loss weighs nothing (`workbench.parallel.step`).
+they differ by one sample at most. The short batch that ends an epoch is shared by as many ranks as
+can have two samples of it, since batch norm refuses a single one. A rank without any fetches some
+all the same, because every rank must take part in every collective; its loss weighs nothing
+(`workbench.parallel.step`).
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from workbench.experiment.sampler import mix
 from workbench.experiment.sources import ArraySource, DataError, DataSource, LoaderSource
 
 
+_STAND_IN = 2
+"""Samples of a stand-in: what batch norm needs at least."""
+
+
 class Part(NamedTuple):
     """What one rank has of a batch."""
 
     batch: Any
-    """As the source makes them; one sample of the batch where none is this rank's."""
+    """As the source makes them; the batch's first samples where none is this rank's."""
     num_samples: int
     """Of this rank; 0 where ``batch`` is a stand-in."""
 
@@ -73,12 +78,14 @@ class RankSource(DataSource):
 
     def _bounds(self, rows: int) -> tuple[int, int]:
         """First and last row (exclusive) of this rank in a batch of so many."""
-        return self._rank * rows // self._world, (self._rank + 1) * rows // self._world
+        sharing = self._world if rows == self._size else min(self._world, max(1, rows // 2))
+        first, last = (min(rows, -(-rank * rows // sharing)) for rank in (self._rank, self._rank + 1))
+        return first, last
 
     def _parts(self, epoch: int, begin: int) -> Iterator[_Rows]:
         for rows in self._whole_batches(epoch, begin):
             mine = rows[slice(*self._bounds(len(rows)))]
-            yield _Rows(mine or rows[:1], len(mine))
+            yield _Rows(mine or rows[:_STAND_IN], len(mine))
 
     def _whole_batches(self, epoch: int, begin: int) -> Iterator[list[int]]:
         sampler = self._whole.sampler
