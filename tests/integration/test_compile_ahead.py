@@ -132,6 +132,7 @@ def test_what_does_not_compile_leaves_the_run_as_it_is(tmp_path: Path) -> None:
     assert (exp.modes, exp.status, ahead.status) == ("fp32", "training", "failed")
     badge = compile_state(exp).badge
     assert (badge.kind, badge.text, badge.detail) == ("warn", "not switched", ahead.problem)
+    until(lambda: exp.message.endswith("compile:whole,fullgraph was not switched to"))
     exp.modes = "bf16"
     until(lambda: exp.modes == "bf16")
     assert compile_state(exp).badge.text != "not switched", "of the modes that are left"

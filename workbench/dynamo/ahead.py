@@ -8,6 +8,7 @@ is switched and the run never notices.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import tempfile
@@ -166,6 +167,7 @@ class CompileAhead:
         except Exception as error:  # noqa: BLE001 - whatever a model raises is told
             if self._end("failed", f"{error}; nothing was switched"):
                 log.warning("%s", self.problem)
+                self._say_so()
         finally:
             self._unsubscribe()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -202,6 +204,13 @@ class CompileAhead:
                 return False
             self.problem, self.status = problem, status
             return True
+
+    def _say_so(self) -> None:
+        """In the status line too: a paused experiment would be drawn again for nothing else."""
+        experiment = self._experiment()
+        if experiment is not None:
+            with contextlib.suppress(RuntimeError):  # it was closed this very moment
+                experiment.say(f"{self.modes} was not switched to")
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Closed):

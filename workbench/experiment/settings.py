@@ -156,6 +156,10 @@ class Settings:
                 lambda: self._runner.plan.lengthen(change, self._training.cursor.epoch), light=True
             )
 
+    def say(self, text: str) -> None:
+        """Put ``text`` into the status line: at the next step boundary, at once where none runs."""
+        self._submit(lambda: _say(self._training, text), light=True)
+
     # -- inside -----------------------------------------------------------------------------
 
     def _submit(self, command: Callable[[], object], *, light: bool = False) -> None:
