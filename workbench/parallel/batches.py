@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader
 from workbench.experiment.sampler import mix
 from workbench.experiment.sources import ArraySource, DataError, DataSource, LoaderSource
 
-
 _STAND_IN = 2
 """Samples of a stand-in: what batch norm needs at least."""
 
@@ -79,8 +78,8 @@ class RankSource(DataSource):
     def _bounds(self, rows: int) -> tuple[int, int]:
         """First and last row (exclusive) of this rank in a batch of so many."""
         sharing = self._world if rows == self._size else min(self._world, max(1, rows // 2))
-        first, last = (min(rows, -(-rank * rows // sharing)) for rank in (self._rank, self._rank + 1))
-        return first, last
+        first, last = (-(-rank * rows // sharing) for rank in (self._rank, self._rank + 1))
+        return min(first, rows), min(last, rows)
 
     def _parts(self, epoch: int, begin: int) -> Iterator[_Rows]:
         for rows in self._whole_batches(epoch, begin):
