@@ -29,6 +29,9 @@ class Event:
 class RunStarted(Event):
     """A run began or was resumed after a stop."""
 
+    found: bool = False
+    """Whether its steps are being computed elsewhere already: it was taken up (`wb.attach`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepDone(Event):

@@ -80,7 +80,7 @@ class Runner(Worker):
             self.training.tried = Tried()
             step = self.training.step_count
             self.training.board.change("training", "training", step)
-            self.training.board.emit(RunStarted(step))
+            self.training.board.emit(RunStarted(step, found=self.given is not None))
             self._begin(context, self._attempt)
 
     def rehearse(self, context: Context) -> None:

@@ -82,7 +82,10 @@ def _display(experiment: Experiment, **options: Any) -> Any:
 
 
 def _capture_first_step(experiment: Experiment) -> None:
-    """Show the graph and the memory of the first step without being asked: it runs anyway."""
+    """Show the graph and the memory of the first step without being asked: it runs anyway.
+
+    Ranks that were found at work are not called home for it.
+    """
     import weakref
 
     from workbench.experiment.events import ModelSwapped, RunStarted
@@ -93,7 +96,8 @@ def _capture_first_step(experiment: Experiment) -> None:
         live = this()
         if live is None:
             return
-        fresh = isinstance(event, RunStarted) and not live.captures.infos()
+        begun = isinstance(event, RunStarted) and not event.found
+        fresh = begun and not live.captures.infos()
         if fresh or isinstance(event, ModelSwapped):
             from workbench.graph import GraphProbe
             from workbench.memory import MemoryProbe

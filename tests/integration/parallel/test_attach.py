@@ -49,6 +49,21 @@ else:
     os.kill(os.getpid(), 9)
 """
 
+NEXT_KERNEL = """
+import sys, time
+import workbench as wb
+
+exp = wb.attach(sys.argv[1])
+seen = set()
+while len(seen) < 8:
+    seen.add(exp.step_count)
+    time.sleep(0.02)
+exp.pause()
+exp.wait(60)
+print(*sorted(one.name for one in (exp.path / "parallel").iterdir()), exp.status, exp.modes)
+exp.close()
+"""
+
 
 class Cell(nn.Module):
     """The very same, for a run that stays: the dead kernel's exists nowhere else."""
@@ -101,6 +116,16 @@ def test_a_run_that_goes_on_is_steered_and_brought_home(tmp_path: Path) -> None:
         experiment.run(steps=5, wait=True)
     finally:
         experiment.close()
+
+
+def test_ranks_at_work_are_not_called_home_for_a_first_capture(tmp_path: Path) -> None:
+    assert kernel(tmp_path, 1_000_000, "die").wait(120) == -signal.SIGKILL
+    said = subprocess.run(
+        [sys.executable, "-c", NEXT_KERNEL, str(tmp_path / "runs" / "run")],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, timeout=120,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert said.stdout.split() == ["1", "paused", "ddp:2"]
 
 
 def test_a_run_that_was_finished_meanwhile_is_found_so(tmp_path: Path) -> None:
