@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_map_only
 
 from workbench.compare.answers import Answers
 from workbench.compare.arms import COMPARED_STEPS, LOGITS
+from workbench.compare.launches import launches
 from workbench.compare.peak import allocated_at_most, forget_peak, held_bytes, peak_on_gpu
 from workbench.dynamo import compile_report
 from workbench.experiment.data import split, to_device
@@ -151,7 +152,10 @@ class Arm:
         with torch.profiler.profile(profile_memory=on_cpu) as profile:
             self._step()
         peak = held + allocated_at_most(profile) if on_cpu else peak_on_gpu(training.device)
-        return {"operations": _launched(profile), "peak_bytes": self._of_all(float(peak))}
+        return {
+            "operations": launches(profile.events() or ()),
+            "peak_bytes": self._of_all(float(peak)),
+        }
 
     def _do_parity(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
         """Logits at the weights of the start, in eval mode; written to a file."""
@@ -300,14 +304,6 @@ def _as_in_the_kernel(settings: dict[str, Any]) -> None:
     """What a step's arithmetic goes by, and no mode says."""
     torch.set_float32_matmul_precision(settings["matmul"])
     torch.backends.cudnn.benchmark = settings["cudnn_benchmark"]
-
-
-def _launched(profile: torch.profiler.profile) -> int:
-    events = profile.events() or []
-    kernels = sum(1 for event in events if "cuda" in str(event.device_type).lower())
-    if kernels:
-        return kernels
-    return sum(1 for e in events if e.name.startswith("aten::") and not e.cpu_children)
 
 
 if __name__ == "__main__":

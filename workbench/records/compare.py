@@ -48,7 +48,8 @@ class ComparedArm:
     """The most that torch had allocated: on GPUs in the steps after the first, on a CPU in one
     profiled step. Summed over ranks."""
     operations: int
-    """Kernels that a step launches on a GPU; on a CPU the ATen operations that it calls."""
+    """Kernels that a step launches on a GPU, a CUDA graph once; on a CPU the ATen operations that
+    it calls."""
     graphs: int
     """Graphs that were compiled."""
     breaks: int

@@ -72,7 +72,10 @@ export interface ComparedArm {
    * profiled step. Summed over ranks.
    */
   readonly peak_bytes: number;
-  /** Kernels that a step launches on a GPU; on a CPU the ATen operations that it calls. */
+  /**
+   * Kernels that a step launches on a GPU, a CUDA graph once; on a CPU the ATen operations that
+   * it calls.
+   */
   readonly operations: number;
   /** Graphs that were compiled. */
   readonly graphs: number;

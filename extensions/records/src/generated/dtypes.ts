@@ -12,8 +12,9 @@ export type DtypePhase = (typeof DTYPE_PHASES)[number];
 /**
  * Every operation that the dispatcher saw, added up by phase, operation, module and types.
  *
- * Types are those of floating-point and complex values; operations on integers alone are left
- * out, and so is what computes nothing: views, copies, new tensors.
+ * Types are those of floating-point and complex values; operations that give none (comparisons,
+ * ``argmax``) or take none are left out, and so is what computes nothing: views, copies, new
+ * tensors.
  */
 export interface DtypeRecord {
   readonly schema: 'workbench.dtypes/1';
