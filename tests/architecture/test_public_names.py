@@ -17,6 +17,7 @@ PUBLIC = [
     "Run",
     "attach",
     "compare",
+    "compile_ahead",
     "compile_report",
     "dtypes",
     "graph",
