@@ -6,7 +6,7 @@ round by round (a paired comparison), on a log scale, where twice as fast and tw
 equally far from 1. Centre and interval are those of Wilcoxon's signed ranks (Hodges and Lehmann),
 so a round that something else disturbed moves neither.
 
-*Faster* and *slower* take a 99 % interval that leaves out 1 and a change of at least `LEAST`. *Tie*
+*Faster* and *slower* take a 99 % interval that leaves out 1 and a change of at least `SAME`. *Tie*
 is a statement too: two one-sided tests at 5 % say that the arms differ by less than `SAME` (the
 90 % interval lies within). What supports neither is *unclear*.
 """
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
     from workbench.records.compare import Verdict
 
-LEAST = 0.02
-"""A smaller change is no difference, however certain: nobody chooses a mode for it."""
 SAME = 0.05
-"""Arms whose speeds differ by at most this share are a tie."""
+"""Arms whose speeds differ by less than this share are as good as equal, however certain it is that
+they differ: two processes that do the very same, in memory that lies elsewhere, differ by 3 %."""
 FEWEST_ROUNDS = 5
 """Fewer support no verdict."""
 _ERROR, _TIE_ERROR = 0.01, 0.1
@@ -60,7 +59,7 @@ class Paired:
         """What may be said of it."""
         if self.rounds < FEWEST_ROUNDS:
             return ""
-        if (self.low > 1 or self.high < 1) and abs(math.log(self.ratio)) >= math.log1p(LEAST):
+        if (self.low > 1 or self.high < 1) and abs(math.log(self.ratio)) >= math.log1p(SAME):
             return "faster" if self.ratio > 1 else "slower"
         return "tie" if self.is_same else "unclear"
 

@@ -61,8 +61,10 @@ def test_a_constant_ratio_is_found_exactly(base: list[float], factor: float) -> 
     change = paired(base, [time / factor for time in base])
     assert change.ratio == pytest.approx(factor)
     assert change.low == pytest.approx(change.high)
-    if abs(math.log(factor)) > 0.03:
+    if abs(math.log(factor)) > 0.05:
         assert change.verdict == ("faster" if factor > 1 else "slower")
+    elif abs(math.log(factor)) < 0.048:
+        assert change.verdict == "tie", "two processes of one arm differ by as much"
 
 
 @given(base=TIMES, arm=TIMES)
