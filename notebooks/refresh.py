@@ -50,6 +50,13 @@ def strip(notebook: nbformat.NotebookNode) -> None:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
             output.get("metadata", {}).pop(WIDGET_VIEW, None)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if not _is_blank(output)]
+
+
+def _is_blank(output: nbformat.NotebookNode) -> bool:
+    """Whether it shows nothing any more, as a progress that has ended."""
+    return output.output_type == "display_data" and not any(output.data.values())
 
 
 def main(names: list[str]) -> None:
