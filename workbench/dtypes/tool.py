@@ -72,8 +72,8 @@ def dtypes(target: Any = None) -> DtypeView:
     that is computed changes, and compiled code runs as compiled.
 
     Args:
-        target: an `Experiment`, for its next step (one is computed, and undone, if it is idle); a
-            module or nothing, for ``with wb.dtypes(model) as types:`` around code of your own; a
+        target: an `Experiment`, for its next step (one step is run if it is idle or paused; of a
+            run that is over it is computed and undone); a module or nothing, for ``with wb.dtypes(model) as types:`` around code of your own; a
             `DtypeRecord`, or the path of a saved one.
 
     Returns:

@@ -1,0 +1,50 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from '@jupyterlab/galata';
+import { PATIENT, errors, executed, scrolledTo } from './graph-view';
+import { picture, runNotebook, setTheme } from './helpers';
+
+const stored = JSON.parse(
+  readFileSync(path.resolve(__dirname, '../../notebooks/04_modes.ipynb'), 'utf8'),
+) as { cells: { cell_type: string; source: string | string[] }[] };
+
+const cells = stored.cells
+  .filter(({ cell_type: type }) => type === 'code')
+  .map(({ source }) => [source].flat().join(''));
+
+function indexOf(start: string): number {
+  const found = cells.findIndex((cell) => cell.startsWith(start));
+  if (found < 0) throw new Error(`no cell of the notebook starts with ${start}`);
+  return found;
+}
+
+test.use({ actionTimeout: 20_000 });
+
+test('the notebook about modes is live from top to bottom', async ({ page, tmpPath }) => {
+  test.setTimeout(600_000);
+  await page.sidebar.close('left');
+  await runNotebook(page, `${tmpPath}/04_modes.ipynb`, cells);
+  await expect.poll(() => executed(page), { timeout: 540_000 }).toBe(cells.length);
+  expect(await errors(page)).toEqual([]);
+
+  for (const theme of ['Dark', 'Light']) {
+    await setTheme(page, `JupyterLab ${theme}`);
+
+    const panel = (await scrolledTo(page, indexOf('for modes in ("compile"'))).locator('.wb-panel');
+    await expect(panel.getByRole('radiogroup', { name: 'Parallel' })).toBeVisible(PATIENT);
+    await expect(panel).toContainText('baseline');
+    await page.screenshot({ path: picture(`modes-notebook-panel-${theme}.png`) });
+
+    const report = (await scrolledTo(page, indexOf('wb.compile_report'))).locator('.wv-compile');
+    await expect(report).toContainText('4 recompiles', PATIENT);
+    await page.screenshot({ path: picture(`modes-notebook-report-${theme}.png`) });
+
+    const types = await scrolledTo(page, indexOf('half = '));
+    await expect(types).toContainText('Types of half, step 1, under bf16');
+    await page.screenshot({ path: picture(`modes-notebook-types-${theme}.png`) });
+
+    const compared = (await scrolledTo(page, indexOf('wb.compare'))).locator('.wv-compare');
+    await expect(compared.getByRole('grid', { name: 'Modes' }).locator('tbody tr')).toHaveCount(5);
+    await page.screenshot({ path: picture(`modes-notebook-compared-${theme}.png`) });
+  }
+});
