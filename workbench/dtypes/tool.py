@@ -73,8 +73,9 @@ def dtypes(target: Any = None) -> DtypeView:
 
     Args:
         target: an `Experiment`, for its next step (one step is run if it is idle or paused; of a
-            run that is over it is computed and undone); a module or nothing, for ``with wb.dtypes(model) as types:`` around code of your own; a
-            `DtypeRecord`, or the path of a saved one.
+            run that is over it is computed and undone); a module or nothing, for
+            ``with wb.dtypes(model) as types:`` around code of your own; a `DtypeRecord`, or the
+            path of a saved one.
 
     Returns:
         A view with ``.record``, ``.rows(module)``, ``.save(path)``, ``.figure()`` and a rich
