@@ -62,6 +62,14 @@ class CheckpointSaving:
         """Net bytes freed; negative where the inputs are larger than what is dropped."""
         return self.dropped_bytes - self.input_bytes
 
+    @property
+    def mode(self) -> str:
+        """The mode that does it, for ``exp.modes`` and `workbench.modes.Modes`.
+
+        ``""`` for the whole model, which no mode checkpoints as one.
+        """
+        return f"checkpoint:{self.module}" if self.module else ""
+
     def __str__(self) -> str:
         name = f"`{self.module}`" if self.module else "the whole model"
         if self.is_checkpointed:

@@ -152,12 +152,18 @@ describe('checkpointing a module', () => {
     expect(checkpointCall('block2', 1)).toEqual({
       code: 'x = checkpoint(self.block2, x, use_reentrant=False)',
       where: 'the model',
+      mode: 'checkpoint:block2',
     });
     expect(checkpointCall('bert.encoder.layer.0', 1)).toEqual({
       code: 'x = checkpoint(self.layer[0], x, use_reentrant=False)',
       where: 'bert.encoder',
+      mode: 'checkpoint:bert.encoder.layer.0',
     });
-    expect(checkpointCall('bert.encoder.layer.0', 12).code).toContain('for layer in self.layer:');
+    expect(checkpointCall('bert.encoder.layer.0', 12)).toEqual({
+      code: 'for layer in self.layer:\n    x = checkpoint(layer, x, use_reentrant=False)',
+      where: 'bert.encoder',
+      mode: 'checkpoint:bert.encoder.layer',
+    });
   });
 
   it('sums over the members of a rolled-up card', () => {

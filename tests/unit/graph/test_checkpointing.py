@@ -131,6 +131,22 @@ def test_an_early_exit(path):
     assert 0 < measured.forward_range_s[0] <= measured.forward_s <= measured.forward_range_s[1]
 
 
+def test_a_saving_names_the_mode_that_makes_it(record):
+    (model, x), y = conv_net(), torch.randint(0, 5, (4,))
+    with wb.graph(model):
+        loss = F.cross_entropy(model(x), y)
+    saving = wb.graph(loss).checkpoint_saving("block2")
+    assert not saving.is_checkpointed
+    del loss
+    modes = wb.Modes(saving.mode)
+    modes.prepare(model)
+    with modes.forward(), wb.graph(model):
+        loss = F.cross_entropy(model(x), y)
+    assert wb.graph(loss).checkpoint_saving("block2").is_checkpointed
+    modes.remove()
+    assert checkpoint_saving(record, "").mode == ""
+
+
 def test_the_text_says_what_is_freed_and_what_stays(record):
     said = str(checkpoint_saving(record, "block1"))
     assert said.startswith("Checkpointing `block1` would free ")

@@ -44,23 +44,29 @@ export function checkpointEstimate(
   };
 }
 
-/**
- * The call that checkpoints a module, as it stands in the forward of the module around it: a list's
- * members are reached by index, and several of them in a loop.
- */
-export function checkpointCall(path: string, modules: number): { code: string; where: string } {
+/** How a module is checkpointed: by a call in the forward of the module around it, or by a mode. */
+export interface CheckpointCall {
+  code: string;
+  /** Path of the module around it. */
+  where: string;
+  /** As `exp.modes` and `wb.Modes` take it; of several modules, the list that they are in. */
+  mode: string;
+}
+
+/** A list's members are reached by index, and several of them in a loop. */
+export function checkpointCall(path: string, modules: number): CheckpointCall {
   const names = oneLine(path.slice(0, 400)).split('.');
   let own = names.length - 1;
   while (own > 0 && /^\d+$/.test(names[own] ?? '')) own -= 1;
-  const where = shorten(names.slice(0, own).join('.') || 'the model', 80);
-  const [head = '', ...indices] = names.slice(own);
-  if (modules > 1)
-    return {
-      code: `for layer in self.${head}:\n    x = checkpoint(layer, x, use_reentrant=False)`,
-      where,
-    };
-  const target = `${head}${indices.map((index) => `[${index}]`).join('')}`;
-  return { code: `x = checkpoint(self.${target}, x, use_reentrant=False)`, where };
+  const several = modules > 1;
+  const indices = several ? [] : names.slice(own + 1);
+  const target = `self.${names[own]}${indices.map((index) => `[${index}]`).join('')}`;
+  const call = `x = checkpoint(${several ? 'layer' : target}, x, use_reentrant=False)`;
+  return {
+    code: several ? `for layer in ${target}:\n    ${call}` : call,
+    where: shorten(names.slice(0, own).join('.') || 'the model', 80),
+    mode: `checkpoint:${[...names.slice(0, own + 1), ...indices].join('.')}`,
+  };
 }
 
 function partsOf(group: Group): Group[] {

@@ -71,7 +71,7 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
   const name = /[^.]*[^.\d][^.]*(\.\d+)*$/.exec(path)?.[0] ?? path;
   const what = several ? `each of the ${modules}` : shorten(name, 40);
   const time = seconds === null ? '' : ` for about +${formatSeconds(seconds)} a step`;
-  const { code, where } = checkpointCall(path, modules);
+  const { code, where, mode } = checkpointCall(path, modules);
   const copied = h('span', { role: 'status' }, 'Copy the call');
   const copy = button('', () => {
     void copyText(code).then((done) => (copied.textContent = done ? 'Copied' : 'Select it below'));
@@ -83,13 +83,14 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
     `Estimate from this record: activations that only ${several ? 'these modules hold' : 'this module holds'}`,
     inputs > 0 ? `, without ${formatBytes(inputs)} of inputs that a checkpoint keeps. ` : '. ',
     seconds === null
-      ? 'The forward would run once more; it was not timed in this capture. '
-      : 'Time: one more forward, as long as it took in this capture. ',
+      ? 'The forward would run once more; it was not timed. '
+      : 'Time: one more forward, as in this capture. ',
     'During its backward the bytes are held again.',
   ].join('');
   const line = h('div', { class: 'wv-code wv-wrap' }, code);
   const place = note(`In the forward of ${where}:`);
-  return section('Checkpoint', 'estimate', copy, place, line, note(basis));
+  const asMode = note(`Or as a mode: \`${mode}\``);
+  return section('Checkpoint', 'estimate', copy, place, line, asMode, note(basis));
 }
 
 /** Whether the text is on the clipboard now: pages without a secure origin have none. */
