@@ -22,6 +22,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import workbench as wb
 from tests.integration.parallel.support import Net, losses, made, rows, wait_for
 from workbench.compare import compare
+from workbench.compare.describe import speed
+from workbench.modes import mode_states
 
 
 class Slowed(Net):
@@ -72,6 +74,13 @@ def test_a_planted_slowdown_is_found_and_equal_arms_are_a_tie(tmp_path: Path) ->
     assert (view.record.parity_samples, view.record.parity_on) == (203, "validation")
     assert view.record.rounds == 8
     assert "nothing was found to be faster than fp32 here" in str(view)
+    states = mode_states(experiment.modeset, experiment.model, experiment.timings)
+    badge = next(state.badge for state in states if state.name == "parallel")
+    judged = ranks.verdict in ("faster", "slower")
+    said = speed(ranks).partition(" (")[0] if judged else "no clear effect"
+    assert badge.detail == f"ddp:2: {said}"
+    assert "in turns by wb.compare" in badge.tooltip
+    assert experiment.message == "step 3: fp32, attention:math, ddp:2 compared"
     # the experiment is as if nothing had been measured
     experiment.run(steps=4, wait=True)
     stayed = made(tmp_path, lambda: Slowed(width=128), val=rows(), lr=0.01)

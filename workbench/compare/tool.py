@@ -14,6 +14,7 @@ import torch
 from workbench.compare.build import About, build_record
 from workbench.compare.measure import Plan, Session
 from workbench.compare.progress import Progress, Silent, progress
+from workbench.compare.statements import statements
 from workbench.compare.tensorboard import write_hparams
 from workbench.compare.view import ComparisonView
 from workbench.experiment import Experiment, RunError, experiments
@@ -63,7 +64,8 @@ def compare(
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()`` and a table. In TensorBoard every
-        combination is a run with its hyperparameters, under ``compare`` in the run directory.
+        combination is a run with its hyperparameters, under ``compare`` in the run directory. The
+        panel's badges say what was found, until the model or the batch size changes.
 
     Raises:
         TypeError: the target is no experiment.
@@ -96,6 +98,8 @@ def compare(
         [session.arms for session in sessions],
         _about(experiments, _completed(sessions), notes, cancelled=cancelled),
     )
+    for session, experiment in zip(sessions, experiments.values(), strict=False):
+        _show_in_badges(experiment, session)
     for name, experiment in experiments.items():
         write_hparams(record, name, experiment.path / "compare", experiment.learning_rate)
     return ComparisonView(record)
@@ -117,6 +121,17 @@ def _nothing_trains(notes: list[str]) -> Generator[None]:
         for one in paused:
             if one.status == "paused":
                 one.resume()
+
+
+def _show_in_badges(experiment: Experiment, session: Session) -> None:
+    """From now on the panel's badges say what was measured here."""
+    found = statements(session.arms)
+    if not found:
+        return
+    experiment.timings.take_over(found)
+    with suppress(RuntimeError):  # it was closed meanwhile
+        measured = dict.fromkeys(arm.modes for arm in session.arms if arm.blocks)
+        experiment.say(f"{', '.join(measured)} compared")
 
 
 def _completed(sessions: Sequence[Session]) -> int:

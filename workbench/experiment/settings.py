@@ -240,6 +240,7 @@ def set_model(training: Training, model: nn.Module) -> None:
     )
     training.schedule.rebind(training.optimizer)
     training.adopt(model)
+    training.timings = StepTimings()  # those of another model compare with nothing
     text = f"new {type(model).__name__}"
     training.board.mark(training.step_count, text)
     training.board.emit(ModelSwapped(training.step_count, training.carried))

@@ -14,6 +14,7 @@ from dataclasses import replace
 from torch import nn
 
 from workbench.modes.base import Mode
+from workbench.modes.compared import Compared
 from workbench.modes.compile import Compile
 from workbench.modes.effects import MIN_STEPS, StepTimings
 from workbench.modes.modeset import ModeSet
@@ -42,7 +43,9 @@ def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) 
 def _measured(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge:
     """What is known of its effect."""
     if mode.value == mode.default:
-        return _baseline(mode, modeset, timings)
+        return _compared_baseline(mode, modeset, timings) or _baseline(mode, modeset, timings)
+    if compared := timings.compared(_with(mode, modeset, mode.default), str(modeset)):
+        return _in_turns(mode, compared)
     now = timings.spread(str(modeset))
     if now is None:
         done = timings.count(str(modeset))
@@ -58,6 +61,42 @@ def _measured(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge:
 
 def _not_measured(detail: str) -> Badge:
     return Badge(kind="todo", text="not measured", detail=detail)
+
+
+def _in_turns(mode: Mode, found: Compared) -> Badge:
+    """As a comparison found it, against the default."""
+    first_s = found.first_s if mode.name == Compile.name else None
+    supported = found.change.supported
+    return Badge(
+        kind=_kind(found.change),
+        text=_verdict(found.change),
+        detail=_cost(found.before, found.now, first_s) if supported else _resolution(found.change),
+        tooltip=_told(mode.value, mode.default, found),
+    )
+
+
+def _compared_baseline(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge | None:
+    """The default is chosen: name the alternative that a comparison found to be the fastest."""
+    others = [value for value in mode.values if value != mode.default]
+    found = {value: timings.compared(str(modeset), _with(mode, modeset, value)) for value in others}
+    known = {value: one for value, one in found.items() if one is not None}
+    if not known:
+        return None
+    value, best = max(known.items(), key=lambda pair: pair[1].change.ratio)
+    return Badge(
+        kind="baseline",
+        text="baseline",
+        detail=f"{value}: {_verdict(best.change)}",
+        tooltip=_told(value, mode.default, best),
+    )
+
+
+def _told(value: str, other: str, found: Compared) -> str:
+    rounds = min(found.before.count, found.now.count)
+    return (
+        f"{value}: {duration(found.now.median)} a step, {other}: {duration(found.before.median)}, "
+        f"measured in turns by wb.compare, {rounds} rounds"
+    )
 
 
 def _baseline(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge:

@@ -9,9 +9,10 @@ spread.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
+from workbench.modes.compared import Compared
 from workbench.modes.statistics import Spread, spread
 
 WINDOW = 512
@@ -26,6 +27,7 @@ class StepTimings:
 
     def __init__(self) -> None:
         self._sets: dict[str, _Measured] = {}
+        self._compared: dict[tuple[str, str], Compared] = {}
         self._order = count()
         self._modes: str | None = None
         self._append: Callable[[float], None] = deque[float](maxlen=0).append
@@ -83,6 +85,14 @@ class StepTimings:
         if measured is None or against not in (None, measured.came_from):
             return None
         return measured.delta_logit
+
+    def take_over(self, found: Mapping[tuple[str, str], Compared]) -> None:
+        """Keep what a comparison has found, by (modes before, modes now); the latest one stands."""
+        self._compared = {**self._compared, **found}
+
+    def compared(self, before: str, now: str) -> Compared | None:
+        """What the latest comparison has found of two sets of modes, or None."""
+        return self._compared.get((before, now))
 
     def latest(self, candidates: Iterable[str]) -> str | None:
         """Which of ``candidates`` was trained under last, of those with enough steps."""

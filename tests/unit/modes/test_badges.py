@@ -10,6 +10,8 @@ from torch import nn
 
 from workbench.modes import ModeSet, StepTimings, refresh
 from workbench.modes.badges import badge, duration, factor, power, short_count
+from workbench.modes.compared import Compared, Judged
+from workbench.modes.statistics import spread
 from workbench.records import Badge
 
 CPU = torch.device("cpu")
@@ -127,6 +129,38 @@ def test_a_badge_is_not_fooled_by_another_mode_changing_too(bench: Bench) -> Non
         "not measured",
         "no steps with compile and fp32 yet",
     )
+
+
+def compared(ratio: float, *, supported: bool, first_s: float = 3.0) -> Compared:
+    change = Judged(ratio, ratio * 0.97, ratio * 1.03, supported)
+    return Compared(change, spread([0.010] * 15), spread([0.010 / ratio] * 15), first_s)
+
+
+def test_what_was_compared_in_turns_goes_before_what_a_run_measured(bench: Bench) -> None:
+    bench.train("", 0.010)
+    bench.train("bf16", 0.005)
+    bench.timings.take_over(
+        {
+            ("fp32", "bf16"): compared(0.5, supported=True),
+            ("fp32", "fp16"): compared(0.8, supported=True),
+            ("fp32", "compile"): compared(1.25, supported=True),
+            ("fp32", "compile:whole"): compared(1.01, supported=False),
+        }
+    )
+    found = bench.badge("bf16", "precision")
+    assert line(found) == ("bad", "2.0× slower", "")
+    assert found.tooltip == (
+        "bf16: 20.0 ms a step, fp32: 10.0 ms, measured in turns by wb.compare, 15 rounds"
+    )
+    assert line(bench.badge("", "precision")) == ("baseline", "baseline", "fp16: 1.2× slower")
+    assert line(bench.badge("", "compile")) == ("baseline", "baseline", "blocks: 1.2× faster")
+    paid = "pays back after 1.50k steps"
+    assert line(bench.badge("compile", "compile")) == ("good", "1.2× faster", paid)
+    unclear = ("none", "no clear effect", "0.98× to 1.04× speed")
+    assert line(bench.badge("compile:whole", "compile")) == unclear
+    # of sets that were not compared, what the run measured stands
+    bench.train("compile+bf16", 0.0025, first=1.0)
+    assert bench.badge("compile+bf16", "compile").text == "2.0× faster"
 
 
 def test_progress_towards_a_measurement_is_shown(bench: Bench) -> None:

@@ -1,0 +1,40 @@
+"""What a comparison says of every two of its arms, for the badges of the experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from workbench.compare.measure import against
+from workbench.compare.verdict import FEWEST_ROUNDS
+from workbench.modes.compared import Compared, Judged
+from workbench.modes.statistics import Spread, spread
+
+if TYPE_CHECKING:
+    from workbench.compare.measure import Measured
+
+
+def statements(arms: Sequence[Measured]) -> dict[tuple[str, str], Compared]:
+    """By (modes before, modes now); nothing of arms that failed or had too few rounds."""
+    found: dict[tuple[str, str], Compared] = {}
+    measured: dict[str, Measured] = {}
+    for arm in arms:
+        if arm.blocks and not arm.problem:
+            measured.setdefault(arm.modes, arm)  # of equal ones the first, as the baseline is
+    for before, now in permutations(measured.values(), 2):
+        change = against(now, before)
+        if change.rounds < FEWEST_ROUNDS:
+            continue
+        is_supported = change.verdict in ("faster", "slower")
+        found[before.modes, now.modes] = Compared(
+            Judged(change.ratio, change.low, change.high, is_supported),
+            _spread(before),
+            _spread(now),
+            now.first_s,
+        )
+    return found
+
+
+def _spread(arm: Measured) -> Spread:
+    return spread([seconds for _, _, seconds in arm.blocks])
