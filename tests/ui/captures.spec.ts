@@ -19,7 +19,7 @@ test.describe('Captures in tabs', () => {
     const saved = layoutSaved(page, 'workbench-capture');
     await execute(page, 'workbench:capture-graph');
     const tab = page.getByRole('tab', {
-      name: /looked-at · step \d+ · graph/,
+      name: /looked-at · step [\d,]+ · graph/,
     });
     await expect(tab).toBeVisible();
     await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
@@ -127,7 +127,7 @@ test.describe('Captures in tabs', () => {
     await runNotebook(page, `${tmpPath}/memory.ipynb`, [experimentCode('looked-at')]);
     await experimentKnown(page);
     await execute(page, 'workbench:capture-memory');
-    await expect(page.getByRole('tab', { name: /looked-at · step \d+ · memory/ })).toBeVisible();
+    await expect(page.getByRole('tab', { name: /looked-at · step [\d,]+ · memory/ })).toBeVisible();
     await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible();
     await page.screenshot({ path: picture('memory-tab.png') });
   });

@@ -89,7 +89,7 @@ test.describe('The first classifier', () => {
     await test.step('Graph opens in a tab, and a module of it opens', async () => {
       await button(panel, 'Graph').click();
       // A compiled step is compiled once more for it.
-      await expect(page.getByRole('tab', { name: /early-exit · step \d+ · graph/ })).toBeVisible(
+      await expect(page.getByRole('tab', { name: /early-exit · step [\d,]+ · graph/ })).toBeVisible(
         COMPILING,
       );
       const view = document(page);
@@ -104,7 +104,7 @@ test.describe('The first classifier', () => {
       await backToNotebook(page);
       await button(panel, 'Memory').click();
       // A compiled step is compiled once more for it.
-      await expect(page.getByRole('tab', { name: /early-exit · step \d+ · memory/ })).toBeVisible(
+      await expect(page.getByRole('tab', { name: /early-exit · step [\d,]+ · memory/ })).toBeVisible(
         COMPILING,
       );
       await expect(document(page).locator('canvas').first()).toBeVisible();
