@@ -97,7 +97,8 @@ class Training:
         """The `out_of_memory.conditions` of that step."""
         self.staying_modes: str | None = None
         """What `modes` says while others are tried, which are undone."""
-        self._epoch_over = False
+        self._epoch_over: Any = None
+        """Position of a cursor whose epoch is being ended; None where none is."""
         self.adopt(model)
 
     def adopt(self, model: nn.Module) -> None:
@@ -159,12 +160,12 @@ class Training:
         Raises:
             Exception: whatever the user's code raised; the state is that of the last good step.
         """
-        if self._epoch_over:  # a validation failed: it is repeated before anything else
+        if self._epoch_over == self.cursor.position():  # a validation failed: first it is repeated
             self.end_epoch()
             return False  # it may have been the last one: the runner looks at its plan first
         batch = self.cursor.take()
         if batch is None:
-            self._epoch_over = True
+            self._epoch_over = self.cursor.position()
             self.end_epoch()
             return False
         started = time.perf_counter()
@@ -197,7 +198,7 @@ class Training:
         if self.board.step_observers:
             self._tell_step(result, time.perf_counter() - started)
         if self.cursor.at_end:
-            self._epoch_over = True
+            self._epoch_over = self.cursor.position()
             self.end_epoch()
         return True
 
@@ -247,7 +248,7 @@ class Training:
         if self.val is not None:
             confusion = validated(self, self.val).confusion
         self.schedule.after_epoch(self._epoch_loss)
-        self._epoch_over = False
+        self._epoch_over = None
         self.cursor.next_epoch()
         self.board.emit(EpochDone(self.step_count, self.cursor.epoch, confusion))
 

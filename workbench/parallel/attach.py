@@ -45,7 +45,7 @@ def attach(run: str | os.PathLike[str]) -> Experiment:
         RuntimeError: the kernel that has the run is alive.
         ValueError: its workers are on another machine.
     """
-    path = Path(run).expanduser().absolute()
+    path = Path(run).expanduser().resolve()
     folder = _newest_stretch(path)
     _refuse_if_taken(path)
     _refuse_strangers(folder)
@@ -70,8 +70,14 @@ def _newest_stretch(path: Path) -> Folder:
     numbers = [int(one.name) for one in (path / "parallel").glob("[0-9]*") if one.name.isdecimal()]
     for number in sorted(numbers, reverse=True):
         folder = Folder(path / "parallel" / str(number))
-        if folder.launcher.is_file() and folder.payload.is_file():
+        if not folder.launcher.is_file():
+            continue  # its ranks were never started
+        if folder.payload.is_file():
             return folder
+        raise FileNotFoundError(
+            f"the ranks of {path.name} had come home: it trained in its kernel after that, and "
+            "what a kernel trains by itself ends with it"
+        )
     raise FileNotFoundError(
         f"no worker has a part in {path.name}: what a kernel trains by itself ends with it. Runs "
         "under ddp:N or fsdp:N outlive their kernel"
@@ -80,7 +86,7 @@ def _newest_stretch(path: Path) -> Folder:
 
 def _refuse_if_taken(path: Path) -> None:
     for experiment in experiments():
-        if experiment.path == path:
+        if experiment.path.resolve() == path:
             raise RuntimeError(
                 f"{path.name} belongs to the experiment {experiment.name} of this kernel; use that"
             )
@@ -103,9 +109,14 @@ def _refuse_strangers(folder: Folder) -> None:
     """What a payload holds is run, so nobody else may have written it."""
     if not hasattr(os, "getuid"):
         return
-    for path in (folder.path, folder.payload):
-        found = path.stat()
-        if found.st_uid != os.getuid() or (found.st_mode & 0o022 and path.is_dir()):
+    unpickled = [folder.path, folder.payload]
+    for checkpoint in (folder.start, folder.last):
+        unpickled += [checkpoint, *checkpoint.glob("*")]
+    for path in unpickled:
+        if not path.exists():
+            continue
+        found = path.lstat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise PermissionError(
                 f"{path} belongs to another user, or others may write to it; what is in it would "
                 "be run, so only a run of your own can be attached"

@@ -7,6 +7,7 @@ workers did since their last checkpoint and nothing else.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -17,8 +18,9 @@ from workbench.experiment.failure import Fault
 from workbench.modes.layout import Layout
 from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import Folder, Job
+from workbench.parallel.history import History
 from workbench.parallel.launch import FoundWorkers, Workers
-from workbench.parallel.payload import pack
+from workbench.parallel.payload import PackingError, pack
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
 
@@ -60,18 +62,29 @@ class Away:
             plan: where the run ends.
 
         Raises:
-            PackingError: a part of the training cannot go to another process.
+            PackingError: a part of the training cannot go to another process, or to several.
             DataError: its batches cannot be divided among ranks.
             OSError: nothing can be written to ``root``.
         """
         RankSource(training.cursor.source, 0, layout.world_size)  # refused here, or by every rank
+        _refuse_parameters_of_the_loss(training)
         folder = _new_folder(root)
-        training.detach_modes()
-        pack(training, folder.payload)
-        save(training, folder.start)
-        steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
-        folder.write_job(Job(str(layout), min(steps, default=None), plan.until_epoch))
-        return cls(folder, Workers(folder, layout.world_size))
+        try:
+            training.detach_modes()
+            pack(training, folder.payload)
+            save(training, folder.start)
+            History.of(training).save(folder.history)
+            steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
+            folder.write_job(Job(str(layout), min(steps, default=None), plan.until_epoch))
+        except BaseException:
+            shutil.rmtree(folder.path, ignore_errors=True)  # with copies of the data
+            raise
+        workers = Workers(folder, layout.world_size)
+        try:
+            return cls(folder, workers)
+        except BaseException:
+            workers.end()
+            raise
 
     @classmethod
     def found(cls, folder: Folder) -> Away:
@@ -169,6 +182,20 @@ class Away:
             f"when memory ran out. What the workers printed is in {self.folder.log}",
             None,
             latest,
+        )
+
+
+def _refuse_parameters_of_the_loss(training: Training) -> None:
+    """Ranks average the gradients of the model, and of nothing beside it."""
+    known = {id(parameter) for parameter in training.model.parameters()}
+    groups: list[dict[str, Any]] = training.optimizer.param_groups
+    beside = [p for group in groups for p in group["params"] if id(p) not in known]
+    if beside:
+        raise PackingError(
+            f"the optimizer trains {len(beside)} parameter{'s' if len(beside) > 1 else ''} that "
+            f"{'are' if len(beside) > 1 else 'is'} not the model's (of shape "
+            f"{list(beside[0].shape)}), as of a loss; ranks would each train their own. Make what "
+            "has them a part of the model"
         )
 
 

@@ -17,11 +17,18 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_READ = torch.ops.aten._local_scalar_dense.default  # what .item(), bool(...) and int(...) come to
+_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+"""Of what reads a value (`.item()`, `bool(...)`, `equal`) or makes a shape of one (`nonzero`)."""
+_INDEX = torch.ops.aten.index.Tensor
+_MASKS = (torch.bool, torch.uint8)
 
 
 class AsksItsData(TorchDispatchMode):
-    """Notices whether anything inside reads a value off a tensor, as ``if x.mean() > 0`` does."""
+    """Notices whether anything inside reads a value off a tensor, as ``if x.mean() > 0`` does.
+
+    Or makes a shape of values, as ``x[mask]`` does. ``tolist`` and ``numpy`` of a CPU tensor read
+    its memory and go unnoticed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,8 +38,14 @@ class AsksItsData(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Look at one operation."""
-        self.found = self.found or func is _READ
+        self.found = self.found or _asks(func, args)
         return cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
+
+
+def _asks(func: Any, args: Any) -> bool:
+    if func is _INDEX:  # of integers it has their shape
+        return any(one is not None and one.dtype in _MASKS for one in args[1])
+    return not _TAGS.isdisjoint(func.tags)
 
 
 def reached(model: nn.Module, loss: torch.Tensor) -> list[bool]:

@@ -80,7 +80,7 @@ class Folder:
     @property
     def latest(self) -> Path | None:
         """The newest whole checkpoint, of the workers or of the start; None where there is none."""
-        for found in (self.last, self.start):
+        for found in (self.last, self.last.with_name("last.before"), self.start):
             if (found / REST).is_file():
                 return found
         return None
@@ -94,9 +94,16 @@ class Folder:
         found: dict[str, Any] = json.loads((self.path / "job.json").read_text(encoding="utf-8"))
         return Job(**found)
 
-    def clear(self) -> None:
-        """Remove what is large, once the training is home: what was told and printed stays."""
-        for path in (self.start, self.last, self.history):
+    def clear(self, *, checkpoints: bool = True) -> None:
+        """Remove what is large, once the training is home: what was told and printed stays.
+
+        Without its payload nobody attaches to it any more.
+
+        Args:
+            checkpoints: whether those go as well; of ranks that died they are kept.
+        """
+        before = self.last.with_name("last.before")
+        for path in (self.start, self.last, before, self.history) if checkpoints else ():
             shutil.rmtree(path, ignore_errors=True)
         for path in (self.payload, *self.path.glob(f"{ARRAY}*")):
             path.unlink(missing_ok=True)

@@ -45,8 +45,12 @@ class Workers:
         self.world_size = world_size
         program = ["-m", module, str(folder.path)]
         launcher = [
-            "-m", "torch.distributed.run", "--standalone",
-            "--nproc-per-node", str(world_size), "--log-dir", str(folder.path / "launcher"),
+            "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(world_size),
+            # launcher and ranks meet in files that are the user's alone: torch's usual store
+            # listens on every interface, and what it holds is unpickled
+            "--rdzv-backend", "c10d", "--rdzv-endpoint", str(folder.path / "rendezvous"),
+            "--rdzv-conf", "store_type=file", "--rdzv-id", "stretch",
+            "--log-dir", str(folder.path / "launcher"),
         ]  # fmt: skip
         command = [sys.executable, *(launcher if world_size else ()), *program]
         with folder.log.open("ab") as log:
@@ -58,7 +62,11 @@ class Workers:
                 env={**_environment(max(world_size, 1)), **(variables or {})},
                 start_new_session=True,
             )
-        _introduce(self._process.pid, folder.launcher, world_size)
+        try:
+            _introduce(self._process.pid, folder.launcher, world_size)
+        except BaseException:
+            self.end()
+            raise
 
     @property
     def pid(self) -> int:
@@ -162,12 +170,18 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _environment(world_size: int) -> dict[str, str]:
-    """The kernel's environment, with the cores divided among the ranks."""
+    """The kernel's environment, with the cores divided among the ranks, which speak on loopback."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), root]))
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    share = max(1, (cores or 1) // world_size)
+    own = os.environ.get("OMP_NUM_THREADS", "")
     return {
-        "OMP_NUM_THREADS": str(max(1, (cores or 1) // world_size)),
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": loopback,
         **os.environ,
+        "OMP_NUM_THREADS": str(min(int(own), share) if own.isdigit() and int(own) else share),
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # ranks meet in a file, and need no other store
         "PYTHONPATH": path,
     }

@@ -241,7 +241,10 @@ COMMANDS = ("pause", "resume", "learning_rate", "plan", "home")
 def _same_buffers(training: Training) -> None:
     """Every rank has seen its own samples; what it counts of them is rank 0's, as under DDP."""
     for buffer in training.model.buffers():
-        dist.broadcast(buffer, 0)
+        sent = buffer.detach().contiguous().clone()
+        # as bytes: gloo knows no 16-bit integers and no 8-bit floats
+        dist.broadcast(sent.reshape(-1).view(torch.uint8), 0)
+        buffer.copy_(sent)
 
 
 def _agreed(mine: bool) -> bool:

@@ -51,8 +51,12 @@ def save(training: Training, folder: Path) -> None:
         state_dict_saver.save(tensors, checkpoint_id=draft, no_dist=not dist.is_initialized())
     if first:
         torch.save({**_rest(training), "moments": plain}, draft / REST)
-        shutil.rmtree(folder, ignore_errors=True)
+        before = folder.with_name(f"{folder.name}.before")  # `Folder.latest` finds it meanwhile
+        shutil.rmtree(before, ignore_errors=True)
+        if folder.exists():
+            folder.replace(before)
         draft.replace(folder)
+        shutil.rmtree(before, ignore_errors=True)
     _together()
 
 

@@ -24,7 +24,6 @@ from workbench.experiment.optimizers import scale_learning_rate
 from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
-from workbench.parallel.history import History
 from workbench.parallel.ranks import Reports
 
 if TYPE_CHECKING:
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
     from workbench.modes.layout import Layout
     from workbench.parallel.stream import Message
 
-_PATIENCE_S = 90.0
-"""For workers that were called home: the step under way may be one that compiles."""
+_PATIENCE_S = 360.0
+"""For workers that were called home and tell nothing: they may compile, validate or save, and give
+up on each other after five minutes."""
 _LEAVING_S = 5.0
 _REPORT_S = 1.0
 
@@ -55,10 +55,11 @@ def send(training: Training, plan: Plan, folder: Path) -> WorkersStretch:
     """
     layout = _layout(training)
     step = training.step_count
-    training.board.say(f"step {step + 1:,}: starting {layout.world_size} ranks for {layout}", step)
+    training.board.say(
+        f"step {step + 1:,}: starting {_ranks(layout.world_size)} for {layout}", step
+    )
     started = time.perf_counter()
     away = Away.send(training, folder, layout, plan)
-    History.of(training).save(away.folder.history)
     return WorkersStretch(training, away, _ends(plan), started)
 
 
@@ -167,8 +168,7 @@ class WorkersStretch:
             raise
         if self._set_here is not None and training.step_count < self._obeyed_at:
             scale_learning_rate(training.optimizer, training.schedule.scheduler, self._set_here)
-        if self._away.ended:
-            self._away.folder.clear()
+        self._away.folder.clear(checkpoints=bool(self._away.ended))
 
     def catch_up(self, count: int) -> None:
         """Take over the first ``count`` messages, which a kernel that is gone has read."""
@@ -227,7 +227,7 @@ class WorkersStretch:
         if message["branches"] and _layout(self._training).kind == "fsdp" and _ASKS not in notes:
             notes.append(_ASKS)
         self._training.board.say(
-            f"step {step + 1:,}: {message['ranks']} ranks are ready for {_layout(self._training)}",
+            f"step {step + 1:,}: {_layout(self._training)}: {_ranks(message['ranks'])} ready",
             step,
         )
 
@@ -288,6 +288,10 @@ class WorkersStretch:
 def _layout(training: Training) -> Layout:
     mode: Any = training.modeset["parallel"]
     return mode.layout
+
+
+def _ranks(count: int) -> str:
+    return "1 rank" if count == 1 else f"{count} ranks"
 
 
 def _ends(plan: Plan) -> tuple[int | None, int | None]:

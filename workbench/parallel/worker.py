@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     folder.pid(rank).write_text(str(os.getpid()), encoding="ascii")
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
-        join()
+        join(folder)
         train(folder)
         dist.destroy_process_group()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
@@ -48,17 +48,24 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def join(patience: timedelta = _PATIENCE) -> None:
+def join(folder: Folder, patience: timedelta = _PATIENCE) -> None:
     """Join the other ranks: gloo carries what lies on the CPU, NCCL what lies on a GPU.
 
     Args:
+        folder: where they meet, in a file: no port is opened for it.
         patience: how long a rank waits for another one.
     """
     backend = "gloo"
     if torch.cuda.is_available() and torch.cuda.device_count() > _local_rank():
         torch.cuda.set_device(_local_rank())  # before anything is allocated on the first one
         backend = "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=patience)
+    dist.init_process_group(
+        backend,
+        init_method=f"file://{folder.path.absolute()}/store",
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+        timeout=patience,
+    )
 
 
 def train(folder: Folder) -> None:
