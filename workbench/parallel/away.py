@@ -7,6 +7,7 @@ workers did since their last checkpoint and nothing else.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from itertools import count
@@ -27,6 +28,10 @@ from workbench.parallel.stream import Follower, Message, Writer
 if TYPE_CHECKING:
     from workbench.experiment.plan import Plan
     from workbench.experiment.training import Training
+
+
+_WAITED = re.compile(r"timed ?out|timeout|NCCL", re.IGNORECASE)
+"""What a rank says that lost the others without one of them having failed."""
 
 
 class WorkersError(ElsewhereError):
@@ -169,6 +174,15 @@ class Away:
             said = self.folder.last_words()
             return WorkersError(
                 f"the ranks could not be started (status {status}): {said} What was printed is in "
+                f"{self.folder.log}",
+                None,
+                latest,
+            )
+        said = [fault["fault"][1].strip() for fault in faults.values()]
+        if waited := [text for text in said if _WAITED.search(text)]:
+            return WorkersError(
+                f"the ranks waited for each other in vain: {waited[0].splitlines()[0]}. They took "
+                "different ways through the model, or one was stuck. What they printed is in "
                 f"{self.folder.log}",
                 None,
                 latest,

@@ -7,6 +7,7 @@ a rank that is faster waits for the others inside of them, and that is in their 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -88,8 +89,9 @@ class Reporter:
         self._since, self._samples = now, 0
         report = RankReport(self._rank, step, speed, held, peak, self._collectives)
         draft = self._path.with_suffix(".part")
-        draft.write_text(json.dumps(asdict(report)), encoding="utf-8")
-        draft.replace(self._path)
+        with contextlib.suppress(OSError):  # a full disk ends no run by itself
+            draft.write_text(json.dumps(asdict(report)), encoding="utf-8")
+            draft.replace(self._path)
 
     def _memory(self) -> tuple[int, int]:
         if self._device.type == "cuda":

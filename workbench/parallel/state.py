@@ -50,7 +50,8 @@ def save(training: Training, folder: Path) -> None:
     with _quiet():
         state_dict_saver.save(tensors, checkpoint_id=draft, no_dist=not dist.is_initialized())
     if first:
-        torch.save({**_rest(training), "moments": plain}, draft / REST)
+        on_cpu = {name for name, tensor in tensors.items() if tensor.device.type == "cpu"}
+        torch.save({**_rest(training), "moments": plain, "on_cpu": on_cpu}, draft / REST)
         before = folder.with_name(f"{folder.name}.before")  # `Folder.latest` finds it meanwhile
         shutil.rmtree(before, ignore_errors=True)
         if folder.exists():
@@ -74,7 +75,7 @@ def load(training: Training, folder: Path) -> None:
     tensors: dict[str, Any] = {
         f"model.{name}": tensor.detach() for name, tensor in _tensors_of(training.model)
     }
-    moments = _empty_moments(training, saved)
+    moments = _empty_moments(training, saved, rest["on_cpu"])
     tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
     with _quiet():
         state_dict_loader.load(tensors, checkpoint_id=folder, no_dist=not dist.is_initialized())
@@ -114,9 +115,12 @@ def _optimizer_state(training: Training) -> tuple[dict[str, Any], dict[tuple[str
 
 
 def _empty_moments(
-    training: Training, saved: dict[str, Any]
+    training: Training, saved: dict[str, Any], on_cpu: set[str]
 ) -> dict[tuple[str, str], torch.Tensor]:
-    """A tensor for every moment in a checkpoint, sharded like its parameter if as large."""
+    """A tensor for every moment in a checkpoint, sharded like its parameter if as large.
+
+    Beside a parameter on a GPU some lie there (the ``step`` of a fused Adam) and some do not.
+    """
     by_name = {name: parameter for parameter, name in _names(training).items()}
     found: dict[tuple[str, str], torch.Tensor] = {}
     for full, entry in saved.items():
@@ -127,7 +131,8 @@ def _empty_moments(
         if entry.size == parameter.shape:
             found[name, key] = torch.empty_like(parameter, dtype=dtype, requires_grad=False)
         else:
-            found[name, key] = torch.empty(entry.size, dtype=dtype)
+            device = torch.device("cpu") if full in on_cpu else parameter.device
+            found[name, key] = torch.empty(entry.size, dtype=dtype, device=device)
     return found
 
 

@@ -8,6 +8,7 @@ were computed here; weights and moments come with the checkpoint at the end.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import math
 import subprocess
@@ -95,7 +96,7 @@ class WorkersStretch:
         self._reports = Reports(away.folder)
         self._reported_at = 0.0
         self._refused: NonFiniteError | None = None
-        self._left_at = training.step_count, training.cursor.position()
+        self._left_at = training.step_count, training.cursor.position(), _rates(training)
         training.measures.forget_speed()
 
     def follow(self) -> bool:
@@ -163,8 +164,10 @@ class WorkersStretch:
         try:
             self._away.come_home(training)
         except BaseException:
-            training.step_count, position = self._left_at
+            training.step_count, position, rates = self._left_at
             training.cursor.go_to(position)
+            for group, kept in zip(training.optimizer.param_groups, rates, strict=True):
+                group.update(kept)
             raise
         if self._set_here is not None and training.step_count < self._obeyed_at:
             scale_learning_rate(training.optimizer, training.schedule.scheduler, self._set_here)
@@ -288,6 +291,15 @@ class WorkersStretch:
 def _layout(training: Training) -> Layout:
     mode: Any = training.modeset["parallel"]
     return mode.layout
+
+
+def _rates(training: Training) -> list[dict[str, Any]]:
+    """The settings of the optimizer's groups, copied."""
+    groups: list[dict[str, Any]] = training.optimizer.param_groups
+    return [
+        copy.deepcopy({key: value for key, value in group.items() if key != "params"})
+        for group in groups
+    ]
 
 
 def _ranks(count: int) -> str:
