@@ -270,7 +270,7 @@ def main(arguments: list[str]) -> int:
     folder.pid(rank).write_text(str(os.getpid()), encoding="ascii")
     try:
         if "WORLD_SIZE" in os.environ:
-            join(folder, _PATIENCE)
+            join(_PATIENCE)
         Arm(folder).serve()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
         write_down(error, rank, folder.fault(rank))

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,9 @@ import psutil
 
 from workbench.parallel.folder import Folder
 
+MEETING = "WORKBENCH_MEETING"
+"""The environment's name for the folder that launcher and ranks meet in."""
+_MEETING = "workbench-ranks-"
 _GRACE_S = 10.0
 _SAME_S = 1.0
 """Times of a process's beginning that differ by less are of one process."""
@@ -43,12 +48,14 @@ class Workers:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.world_size = world_size
+        # outside of the run's folder, which a person may remove: ranks would wait for it
+        self._meeting = tempfile.mkdtemp(prefix=_MEETING) if world_size else ""
         program = ["-m", module, str(folder.path)]
         launcher = [
             "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(world_size),
             # launcher and ranks meet in files that are the user's alone: torch's usual store
             # listens on every interface, and what it holds is unpickled
-            "--rdzv-backend", "c10d", "--rdzv-endpoint", str(folder.path / "rendezvous"),
+            "--rdzv-backend", "c10d", "--rdzv-endpoint", str(Path(self._meeting, "rendezvous")),
             "--rdzv-conf", "store_type=file", "--rdzv-id", "stretch",
             "--log-dir", str(folder.path / "launcher"),
         ]  # fmt: skip
@@ -59,11 +66,15 @@ class Workers:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**_environment(max(world_size, 1)), **(variables or {})},
+                env={
+                    **_environment(max(world_size, 1)),
+                    MEETING: self._meeting,
+                    **(variables or {}),
+                },
                 start_new_session=True,
             )
         try:
-            _introduce(self._process.pid, folder.launcher, world_size)
+            _introduce(self._process.pid, folder.launcher, world_size, self._meeting)
         except BaseException:
             self.end()
             raise
@@ -94,6 +105,7 @@ class Workers:
             except subprocess.TimeoutExpired:
                 self._process.kill()  # ranks end by themselves when it is gone
                 self._process.wait()
+        _leave(self._meeting)
 
 
 class FoundWorkers:
@@ -111,6 +123,7 @@ class FoundWorkers:
             )
         self.world_size: int = found["ranks"]
         self.pid: int = found["pid"]
+        self._meeting: str = found["meeting"]
         self._process = _same_process(self.pid, found["created"])
 
     def status(self) -> int | None:
@@ -132,23 +145,30 @@ class FoundWorkers:
 
     def end(self) -> None:
         """End all of them, by force where a request is not enough."""
-        if self._process is None or not _runs(self._process):
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(_GRACE_S)
-        except psutil.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None and _runs(self._process):
+            self._process.terminate()
+            try:
+                self._process.wait(_GRACE_S)
+            except psutil.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        _leave(self._meeting)
 
 
-def _introduce(pid: int, path: Path, world_size: int) -> None:
+def _leave(meeting: str) -> None:
+    """Remove what launcher and ranks met in."""
+    if meeting and Path(meeting).name.startswith(_MEETING):
+        shutil.rmtree(meeting, ignore_errors=True)
+
+
+def _introduce(pid: int, path: Path, world_size: int, meeting: str) -> None:
     """Say which process looks after the ranks, for a kernel that finds them later."""
     said = {
         "pid": pid,
         "created": psutil.Process(pid).create_time(),
         "host": platform.node(),
         "ranks": world_size,
+        "meeting": meeting,
     }
     path.write_text(json.dumps(said), encoding="utf-8")
 

@@ -279,8 +279,12 @@ class WorkersStretch:
                 training.scalars.add(name, step, value)
 
     def _lose_patience(self) -> None:
-        now = time.monotonic()
-        if self._called_at is None or now - max(self._called_at, self._heard_at) < _PATIENCE_S:
+        if self._called_at is None:
+            return
+        folder = self._away.folder.path
+        if not folder.is_dir():
+            raise ElsewhereError(f"{folder} is gone, and with it the way to tell its workers")
+        if time.monotonic() - max(self._called_at, self._heard_at) < _PATIENCE_S:
             return
         raise ElsewhereError(
             f"the workers were asked to end their step and have told nothing for {_PATIENCE_S:g} s;"

@@ -22,6 +22,7 @@ import torch.distributed as dist
 
 from workbench.experiment.failure import fault_of
 from workbench.parallel.folder import Folder
+from workbench.parallel.launch import MEETING
 from workbench.parallel.payload import unpack
 from workbench.parallel.rank import Rank
 
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
     folder.pid(rank).write_text(str(os.getpid()), encoding="ascii")
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
-        join(folder)
+        join()
         train(folder)
         dist.destroy_process_group()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
@@ -48,11 +49,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def join(folder: Folder, patience: timedelta = _PATIENCE) -> None:
+def join(patience: timedelta = _PATIENCE) -> None:
     """Join the other ranks: gloo carries what lies on the CPU, NCCL what lies on a GPU.
 
+    They meet in a file: no port is opened for it.
+
     Args:
-        folder: where they meet, in a file: no port is opened for it.
         patience: how long a rank waits for another one.
     """
     backend = "gloo"
@@ -61,7 +63,7 @@ def join(folder: Folder, patience: timedelta = _PATIENCE) -> None:
         backend = "cpu:gloo,cuda:nccl"
     dist.init_process_group(
         backend,
-        init_method=f"file://{folder.path.absolute()}/store",
+        init_method=f"file://{os.environ[MEETING]}/store",
         rank=int(os.environ["RANK"]),
         world_size=int(os.environ["WORLD_SIZE"]),
         timeout=patience,
