@@ -104,9 +104,9 @@ test.describe('The first classifier', () => {
       await backToNotebook(page);
       await button(panel, 'Memory').click();
       // A compiled step is compiled once more for it.
-      await expect(page.getByRole('tab', { name: /early-exit · step [\d,]+ · memory/ })).toBeVisible(
-        COMPILING,
-      );
+      await expect(
+        page.getByRole('tab', { name: /early-exit · step [\d,]+ · memory/ }),
+      ).toBeVisible(COMPILING);
       await expect(document(page).locator('canvas').first()).toBeVisible();
       await expect(document(page)).toContainText(/peak/i);
       await page.screenshot({ path: picture('journey-memory.png') });
