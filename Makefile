@@ -1,5 +1,6 @@
 # make lab    everything installed, then JupyterLab on the first notebook
 # make test   everything the tests need, then all of them
+# make check  the quick ones alone
 # make help   the rest
 
 SHELL := /bin/bash
@@ -23,7 +24,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 FRONTEND := $(shell find extensions \( -name node_modules -o -name lib -o -name .yarn \) -prune \
   -o -type f -print)
 
-.PHONY: help lab test ui bench fuzz build clean
+.PHONY: help lab test check ui bench fuzz build clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -33,6 +34,9 @@ lab: $(STAMPS)/lab ## install everything, then open the first notebook in Jupyte
 
 test: $(STAMPS)/test ## run every check and test (PYTEST_ARGS selects)
 	@PYTEST_ARGS="$(PYTEST_ARGS)" $(BIN)/python scripts/run_tests.py
+
+check: $(STAMPS)/test ## style, types and the front end's own tests: two minutes, before a commit
+	@$(BIN)/python scripts/run_tests.py style types frontend
 
 ui: $(STAMPS)/test ## run the browser tests only (UI_ARGS goes to Playwright)
 	@$(BIN)/python scripts/run_tests.py ui -- $(UI_ARGS)

@@ -1,7 +1,8 @@
 """Run every check and every test, to the end, and say at the end which failed.
 
 ``python scripts/run_tests.py [stage ...] [-- arguments for the last stage]``; without a name, all
-stages run. pytest's closing line is printed last and kept in ``.cache/pytest-closing-line``.
+stages run. What failed is shown again at the end, where a log that was cut off still has it;
+pytest's closing line is printed last and kept in ``.cache/pytest-closing-line``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +27,7 @@ _COUNTS = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s
 _EVERYTHING = ("-m", "not benchmark and not fuzz")
 _SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
 """Most tests wait for a kernel, a server or a compiler: two files at a time take half the time."""
+_LINES_OF_A_FAILURE = 60
 STAGES = ("style", "types", "frontend", "pytest", "ui")
 
 
@@ -44,19 +47,23 @@ def main(arguments: Sequence[str]) -> int:
         chromium, sentence = find_or_install()
         print(sentence, flush=True)
         env["CHROMIUM"] = chromium
-    failed = [name for name in names if not _run_stage(name, env, extra)]
+    failed = {name: said for name in names if (said := _run_stage(name, env, extra)) is not None}
+    for name, said in failed.items():
+        print(f"\n=== {name} failed with:\n{said}")
     print(f"Failed: {', '.join(failed)}." if failed else "Everything passed.")
     if "pytest" in names and CLOSING_LINE.exists():
         print(CLOSING_LINE.read_text().strip())
     return 1 if failed else 0
 
 
-def _run_stage(name: str, env: dict[str, str], extra: Sequence[str]) -> bool:
+def _run_stage(name: str, env: dict[str, str], extra: Sequence[str]) -> str | None:
+    """Run each command of a stage: the last lines of those that failed, None when none did."""
     started = time.monotonic()
     print(f"\n=== {name}", flush=True)
-    ok = all(_run(command, folder, env) for command, folder in _commands(name, extra))
-    print(f"=== {name} {'passed' if ok else 'FAILED'} in {time.monotonic() - started:.0f} s")
-    return ok
+    ends = [_run(command, folder, env) for command, folder in _commands(name, extra)]
+    failed = [end for end in ends if end is not None]
+    print(f"=== {name} {'FAILED' if failed else 'passed'} in {time.monotonic() - started:.0f} s")
+    return "\n".join(failed) if failed else None
 
 
 def _commands(name: str, extra: Sequence[str]) -> list[tuple[list[str], Path]]:
@@ -76,8 +83,11 @@ def _commands(name: str, extra: Sequence[str]) -> list[tuple[list[str], Path]]:
     return [([PYTHON, "-m", "pytest", "-q", *selected, *extra], ROOT)]
 
 
-def _run(command: list[str], folder: Path, env: dict[str, str]) -> bool:
-    """Run one command, showing what it prints; keep pytest's closing line."""
+def _run(command: list[str], folder: Path, env: dict[str, str]) -> str | None:
+    """Run one command, showing what it prints: its last lines if it failed, or None.
+
+    pytest's closing line is kept.
+    """
     is_pytest = "pytest" in command
     if is_pytest:
         CLOSING_LINE.unlink(missing_ok=True)
@@ -85,13 +95,15 @@ def _run(command: list[str], folder: Path, env: dict[str, str]) -> bool:
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         last = ""
+        end: deque[str] = deque(maxlen=_LINES_OF_A_FAILURE)
         for line in process.stdout or ():
             print(line, end="", flush=True)
+            end.append(line)
             last = line.strip() if _COUNTS.search(line) else last
     if is_pytest:
         CLOSING_LINE.parent.mkdir(exist_ok=True)
         CLOSING_LINE.write_text(last + "\n")
-    return process.returncode == 0
+    return None if process.returncode == 0 else "".join(end)
 
 
 if __name__ == "__main__":
