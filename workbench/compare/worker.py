@@ -72,7 +72,7 @@ class Arm:
         self._samples = 0
         if self._ranks > 1 or training.modeset.elsewhere:
             layout = training.modeset["parallel"].value
-            self._rank = Rank(training, Job(layout, None, None), folder, saves=False)
+            self._rank = Rank(training, Job(layout, None, None, save_every_s=None), folder)
             self._advance = self._rank.advance
             self._count_parts()
         else:

@@ -22,6 +22,11 @@ from torch import nn
 from workbench.modes.blocks import find_blocks
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_SENT = {
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64),
+    *(torch.complex128, torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64),
+}
+"""What gloo and NCCL send between ranks, as torch 2.13 has them."""
 _OPTIONS = {
     "ddp": (),
     "fsdp": ("keep", "bf16", "fp16", "offload", "hsdp=N"),
@@ -100,12 +105,20 @@ def lay_out(
     """
     if layout.kind == "ddp":
         ids = None if device.type == "cpu" else [device]
+        _leave_to_each_rank(model)
         wrapped = nn.parallel.DistributedDataParallel(
             model, device_ids=ids, find_unused_parameters=True
         )
         return cast("nn.Module", wrapped)
     _shard(model, layout, device, by_blocks=by_blocks)
     return model
+
+
+def _leave_to_each_rank(model: nn.Module) -> None:
+    """Have DDP send no buffer whose dtype it cannot send (``int16``): each rank counts its own."""
+    named = [name for name, buffer in model.named_buffers() if buffer.dtype not in _SENT]
+    ddp: Any = nn.parallel.DistributedDataParallel
+    ddp._set_params_and_buffers_to_ignore_for_model(model, named)
 
 
 def reshard(model: nn.Module) -> None:

@@ -18,7 +18,7 @@ from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.failure import Fault
 from workbench.modes.layout import Layout
 from workbench.parallel.batches import RankSource
-from workbench.parallel.folder import Folder, Job
+from workbench.parallel.folder import SAVE_EVERY_S, Folder, Job
 from workbench.parallel.history import History
 from workbench.parallel.launch import FoundWorkers, Workers
 from workbench.parallel.payload import PackingError, pack
@@ -57,7 +57,15 @@ class Away:
         """How it ended: ``finished``, ``home``, ``nan``; ``""`` while it is under way."""
 
     @classmethod
-    def send(cls, training: Training, root: Path, layout: Layout, plan: Plan) -> Away:
+    def send(
+        cls,
+        training: Training,
+        root: Path,
+        layout: Layout,
+        plan: Plan,
+        *,
+        save_every_s: float = SAVE_EVERY_S,
+    ) -> Away:
         """Have ``training`` go on in workers, from its next step on.
 
         Args:
@@ -65,6 +73,7 @@ class Away:
             root: a folder for this and later stretches.
             layout: how many ranks, and what each holds.
             plan: where the run ends.
+            save_every_s: the least time between checkpoints while it goes on.
 
         Raises:
             PackingError: a part of the training cannot go to another process, or to several.
@@ -80,7 +89,8 @@ class Away:
             save(training, folder.start)
             History.of(training).save(folder.history)
             steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
-            folder.write_job(Job(str(layout), min(steps, default=None), plan.until_epoch))
+            end = min(steps, default=None), plan.until_epoch
+            folder.write_job(Job(str(layout), *end, save_every_s))
         except BaseException:
             shutil.rmtree(folder.path, ignore_errors=True)  # with copies of the data
             raise
@@ -120,7 +130,7 @@ class Away:
         return self._workers.pid
 
     def command(self, what: str, **arguments: Any) -> None:
-        """Tell the workers: ``pause``, ``resume``, ``home``, ``learning_rate``, ``plan``."""
+        """Tell the workers: ``home``, ``learning_rate``, ``plan``."""
         self._control.write({"do": what, **arguments})
         self.commands_sent += 1
 
@@ -188,6 +198,8 @@ class Away:
                 latest,
             )
         silent = [str(rank) for rank in ranks if rank not in faults]
+        # the launcher ends the others at once, maybe before they say what they waited for
+        silent = [rank for rank in silent if int(rank) in self.folder.failed] or silent
         who = {0: "the launcher was", 1: f"rank {''.join(silent)} was"}.get(
             len(silent), f"ranks {' and '.join(silent)} were"
         )

@@ -15,10 +15,13 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 """Of what reads a value (`.item()`, `bool(...)`, `equal`) or makes a shape of one (`nonzero`)."""
+_READERS = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage"}
+"""Methods of a tensor that hand out its memory, which no operation is called for."""
 _INDEX = torch.ops.aten.index.Tensor
 _MASKS = (torch.bool, torch.uint8)
 
@@ -26,19 +29,44 @@ _MASKS = (torch.bool, torch.uint8)
 class AsksItsData(TorchDispatchMode):
     """Notices whether anything inside reads a value off a tensor, as ``if x.mean() > 0`` does.
 
-    Or makes a shape of values, as ``x[mask]`` does. ``tolist`` and ``numpy`` of a CPU tensor read
-    its memory and go unnoticed.
+    Or makes a shape of values, as ``x[mask]`` does, or has a tensor's memory read (``tolist``).
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.found = False
+        self._methods = _Readers()
+
+    def __enter__(self) -> AsksItsData:
+        """Look at methods too, which call no operation on the CPU."""
+        self._methods.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Look no longer."""
+        super().__exit__(*error)
+        self._methods.__exit__(*error)
+        self.found = self.found or self._methods.found
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Look at one operation."""
         self.found = self.found or _asks(func, args)
+        return cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
+
+
+class _Readers(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Look at one method or function."""
+        self.found = self.found or getattr(func, "__name__", "") in _READERS
         return cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,11 @@ REST = "rest.pt"
 presence says that the checkpoint is whole."""
 
 
+SAVE_EVERY_S = 30.0
+_FAILED = re.compile(r"^ +rank +: (\d+) \(local_rank: \d+\)$", re.MULTILINE)
+"""In the summary that ``torch.distributed.run`` prints."""
+
+
 @dataclass(frozen=True)
 class Job:
     """What workers are to do."""
@@ -24,6 +30,8 @@ class Job:
     until_step: int | None
     until_epoch: int | None
     """Where the run ends by itself, counted from its very first step and epoch."""
+    save_every_s: float | None = SAVE_EVERY_S
+    """The least time between checkpoints of a run that goes on; None: it writes none."""
 
 
 class Folder:
@@ -124,6 +132,15 @@ class Folder:
             return ""
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f"{said[:300].rstrip('.')}." if said else ""
+
+    @property
+    def failed(self) -> set[int]:
+        """The ranks that failed by the launcher's account: not those it ended for their sake."""
+        try:
+            said = self.log.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return set()
+        return {int(rank) for rank in _FAILED.findall(said)}
 
     def fault(self, rank: int) -> Path:
         """Where a rank writes down what it died of."""

@@ -11,8 +11,10 @@ import json
 import os
 import platform
 import shutil
+import site
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -189,11 +191,23 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+def _checkout() -> str:
+    """The folder that has this package, unless every Python here finds it by itself.
+
+    What is on PYTHONPATH comes before the standard library, and ``site-packages`` must not.
+    """
+    root = Path(__file__).resolve().parents[2]
+    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    installed |= {
+        Path(one).resolve() for one in [*site.getsitepackages(), site.getusersitepackages()]
+    }
+    return "" if root in installed else str(root)
+
+
 def _environment(world_size: int) -> dict[str, str]:
     """The kernel's environment, with the cores divided among the ranks, which speak on loopback."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), root]))
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), _checkout()]))
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     share = max(1, (cores or 1) // world_size)
     own = os.environ.get("OMP_NUM_THREADS", "")

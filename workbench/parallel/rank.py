@@ -8,6 +8,7 @@ happens.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from workbench.parallel.first_look import FirstLook
 from workbench.parallel.folder import Folder, Job
 from workbench.parallel.followed import parameters_followed
 from workbench.parallel.ranks import Reporter
-from workbench.parallel.state import load, save
+from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
 from workbench.parallel.teller import Teller
@@ -35,10 +36,8 @@ from workbench.parallel.validation import validate_together
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
-_SAVE_S = 30.0
 _SAVE_SHARE = 20.0
 """A checkpoint is written at most once in so many times the time that it takes."""
-_POLL_S = 0.02
 _STREAM = 1000
 """Of `mix`: ranks but the first draw dropout from streams of their own."""
 
@@ -50,11 +49,10 @@ class Rank:
         training: unpacked, its weights still empty.
         job: what is to be done.
         folder: where the others are met.
-        saves: whether checkpoints are written while it trains.
     """
 
-    def __init__(self, training: Training, job: Job, folder: Folder, *, saves: bool = True) -> None:
-        self._saves = saves
+    def __init__(self, training: Training, job: Job, folder: Folder) -> None:
+        self._save_every = math.inf if job.save_every_s is None else job.save_every_s
         self.training, self.folder = training, folder
         self.layout = Layout.parse(job.layout)
         self.plan = Plan(until_step=job.until_step, until_epoch=job.until_epoch)
@@ -63,7 +61,6 @@ class Rank:
         self._waiting = Follower(folder.control)
         """Counts commands, which `_commands` reads."""
         self._obey = 0
-        self._paused = False
         self._ended = ""
         self._saved, self._save_took = time.monotonic(), 0.0
         self._reporter = Reporter(folder.report(dist.get_rank()), dist.get_rank(), training.device)
@@ -97,8 +94,8 @@ class Rank:
         training = self.training
         while not self._ended:
             self._carry_out()
-            if self._paused or self._ended:
-                continue
+            if self._ended:
+                break
             if self.plan.reached(training):
                 self._ended = "finished"
             else:
@@ -153,7 +150,7 @@ class Rank:
             if (difference := self._look.difference(done.logits)) is not None:
                 self._teller.tell("logits", difference=difference)
         if done.save and not training.cursor.at_end:
-            self._save()
+            self._try_to_save()
         return True
 
     def _log(self, done: Summed) -> None:
@@ -169,25 +166,38 @@ class Rank:
 
     def _end_epoch(self) -> None:
         _same_buffers(self.training)
-        self.training.end_epoch()
+        with self._teller.at_work("ends an epoch"):
+            self.training.end_epoch()
         self._teller.position(self._obey)
         # asked of rank 0's clock: all save or none does
         if _agreed(self._time_to_save):
-            self._save()
+            self._try_to_save()
 
     @property
     def _time_to_save(self) -> bool:
         """By this rank's clock; writing takes a small share of the time."""
-        return self._saves and time.monotonic() - self._saved > max(
-            _SAVE_S, _SAVE_SHARE * self._save_took
-        )
+        passed = time.monotonic() - self._saved
+        return passed > max(self._save_every, _SAVE_SHARE * self._save_took)
+
+    def _try_to_save(self) -> None:
+        """Write a checkpoint; where it cannot be written the older one stays, and training goes on.
+
+        The last one of all has to be written.
+        """
+        try:
+            self._save()
+        except NotSavedError as error:
+            self._teller.tell("not-saved", step=self.training.step_count, why=str(error))
 
     def _save(self) -> None:
         begun = time.monotonic()
-        _same_buffers(self.training)
-        save(self.training, self.folder.last)
-        self._saved = time.monotonic()
-        self._save_took = self._saved - begun
+        try:
+            with self._teller.at_work("saves a checkpoint"):
+                _same_buffers(self.training)
+                save(self.training, self.folder.last)
+        finally:
+            self._saved = time.monotonic()
+            self._save_took = self._saved - begun
         self._teller.tell("saved", step=self.training.step_count)
 
     # -- commands ---------------------------------------------------------------------------
@@ -201,29 +211,13 @@ class Rank:
         return self._waiting.count
 
     def _carry_out(self) -> None:
-        """Obey what all ranks are to obey before the next step.
-
-        While paused nothing tells ranks how far to read, so each reads on until the line that ends
-        the pause, and not beyond it.
-        """
-        most = None if self._paused else self._obey
-        for command in self._commands.new(most):
+        """Obey what all ranks are to obey before the next step."""
+        for command in self._commands.new(self._obey):
             self._do(command)
-            if most is None and (self._ended or not self._paused):
-                return
-        if most is None:
-            time.sleep(_POLL_S)
 
     def _do(self, command: Message) -> None:
         training, what = self.training, command["do"]
-        if what == "pause":
-            self._paused = True
-            self._save()
-            self._teller.tell("paused", step=training.step_count)
-        elif what == "resume":
-            self._paused = False
-            self._teller.tell("resumed", step=training.step_count)
-        elif what == "learning_rate":
+        if what == "learning_rate":
             scale_learning_rate(
                 training.optimizer, training.schedule.scheduler, float(command["value"])
             )
@@ -235,7 +229,7 @@ class Rank:
             raise ValueError(f"unknown command {what!r}; valid: {', '.join(COMMANDS)}")
 
 
-COMMANDS = ("pause", "resume", "learning_rate", "plan", "home")
+COMMANDS = ("learning_rate", "plan", "home")
 
 
 def _same_buffers(training: Training) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
@@ -33,23 +34,29 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 
+class NotSavedError(OSError):
+    """A checkpoint could not be written, on any rank: the disk is full, or the folder gone."""
+
+
 def save(training: Training, folder: Path) -> None:
     """Write the state to ``folder``, which appears in one piece; by all ranks together.
 
     What was in ``folder`` before is replaced.
+
+    Raises:
+        NotSavedError: it cannot be written; raised on all ranks, and what was there before stays.
     """
     draft = folder.with_name(f"{folder.name}.part")
     first = not dist.is_initialized() or dist.get_rank() == 0
-    if first:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
     reshard(training.model)
     tensors, plain = _optimizer_state(training)
     tensors |= {f"model.{name}": tensor for name, tensor in _tensors_of(training.model)}
-    _together()
-    with _quiet():
-        state_dict_saver.save(tensors, checkpoint_id=draft, no_dist=not dist.is_initialized())
-    if first:
+
+    def begin() -> None:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+
+    def finish() -> None:
         on_cpu = {name for name, tensor in tensors.items() if tensor.device.type == "cpu"}
         torch.save({**_rest(training), "moments": plain, "on_cpu": on_cpu}, draft / REST)
         before = folder.with_name(f"{folder.name}.before")  # `Folder.latest` finds it meanwhile
@@ -58,7 +65,16 @@ def save(training: Training, folder: Path) -> None:
             folder.replace(before)
         draft.replace(folder)
         shutil.rmtree(before, ignore_errors=True)
-    _together()
+
+    try:
+        _by_first_rank(begin)
+        with _quiet():
+            state_dict_saver.save(tensors, checkpoint_id=draft, no_dist=not dist.is_initialized())
+        _by_first_rank(finish)
+    except (OSError, CheckpointException) as error:
+        if first:
+            shutil.rmtree(draft, ignore_errors=True)
+        raise NotSavedError(f"no checkpoint could be written to {folder}: {_why(error)}") from error
 
 
 def load(training: Training, folder: Path) -> None:
@@ -185,6 +201,34 @@ def _quiet() -> Generator[None]:
         yield
 
 
-def _together() -> None:
-    if dist.is_initialized():
-        dist.barrier()
+def _by_first_rank(write: Callable[[], None]) -> None:
+    """Have rank 0 do it while the others wait.
+
+    Raises:
+        OSError: it could not; on all ranks.
+    """
+    if not dist.is_initialized():
+        return _written(write)
+    failed: list[OSError | None] = [None]
+    if dist.get_rank() == 0:
+        try:
+            _written(write)
+        except OSError as error:
+            failed = [error]
+    dist.broadcast_object_list(failed, 0)
+    if failed[0] is not None:
+        raise failed[0]
+    return None
+
+
+def _written(write: Callable[[], None]) -> None:
+    try:
+        write()
+    except RuntimeError as error:  # what torch.save says of a full disk
+        raise OSError(str(error)) from error
+
+
+def _why(error: OSError | CheckpointException) -> str:
+    if isinstance(error, OSError):
+        return str(error)
+    return "; ".join(f"rank {rank}: {one[0]}" for rank, one in error.failures.items())

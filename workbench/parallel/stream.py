@@ -7,28 +7,44 @@ waits for the rest.
 
 from __future__ import annotations
 
+import errno
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 Message = dict[str, Any]
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Writer:
-    """Appends messages; each is on its way to others when `write` returns."""
+    """Appends messages, from any thread; each is on its way to others when `write` returns.
+
+    While the disk is full they are kept, in their order, and go with the next one that finds room.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
+        self._waiting = bytearray()
+        """What found no room yet; it may begin in the middle of a line."""
+        self._lock = threading.Lock()
 
     def write(self, message: Message) -> None:
         """Append one message.
 
         Raises:
-            OSError: the disk is full, or the file gone.
+            OSError: the file cannot be written to, for another reason than a full disk.
         """
         line = json.dumps(message, allow_nan=True, separators=(",", ":")) + "\n"
-        self._file.write(line.encode())
+        with self._lock:
+            self._waiting += line.encode()
+            try:
+                while self._waiting:
+                    del self._waiting[: self._file.write(self._waiting)]
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
 
     def close(self) -> None:
         """Let go of the file."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _PATIENCE_S = 360.0
 """For workers that were called home and tell nothing: they may compile, validate or save, and give
 up on each other after five minutes."""
+_AT_WORK_S = 3600.0
+"""For a validation or a checkpoint that says all the time that it goes on."""
 _LEAVING_S = 5.0
 _REPORT_S = 1.0
 
@@ -84,7 +86,7 @@ class WorkersStretch:
         self._training, self._away, self._ends = training, away, ends
         self._started = started
         self._called_at: float | None = None
-        self._heard_at = time.monotonic()
+        self._heard_at = self._progress_at = time.monotonic()
         self._rate = training.learning_rate
         """Of the first group, as the workers have it or were told."""
         self._set_here: float | None = None
@@ -108,6 +110,8 @@ class WorkersStretch:
         """
         for message in self._away.news():
             self._heard_at = time.monotonic()
+            if message["type"] != "at-work":
+                self._progress_at = self._heard_at
             self._take(message)
         self._now_and_then()
         if self._refused is not None and self._away.ended:
@@ -238,6 +242,19 @@ class WorkersStretch:
         """By how much the logits of the first batch changed; after `_first_step`."""
         self._training.timings.parity(self._training.modes, message["difference"])
 
+    def _take_at_work(self, message: Message) -> None:
+        if self._called_at is not None:
+            step, seconds = self._training.step_count, message["seconds"]
+            self._training.board.say(
+                f"step {step:,}: waiting for {_layout(self._training)}, whose first rank "
+                f"{message['what']} ({seconds:.0f} s)",
+                step,
+            )
+
+    def _take_not_saved(self, message: Message) -> None:
+        step = message["step"]
+        self._training.board.say(f"step {step:,}: {message['why']}", step)
+
     def _take_non_finite(self, message: Message) -> None:
         self._refused = NonFiniteError(
             message["what"], math.inf if message["word"] == "infinite" else math.nan
@@ -284,11 +301,16 @@ class WorkersStretch:
         folder = self._away.folder.path
         if not folder.is_dir():
             raise ElsewhereError(f"{folder} is gone, and with it the way to tell its workers")
-        if time.monotonic() - max(self._called_at, self._heard_at) < _PATIENCE_S:
+        now = time.monotonic()
+        if now - max(self._called_at, self._heard_at) >= _PATIENCE_S:
+            waited = f"have told nothing for {_PATIENCE_S:g} s"
+        elif now - max(self._called_at, self._progress_at) >= _AT_WORK_S:
+            waited = f"have got no further for {_AT_WORK_S:g} s"
+        else:
             return
         raise ElsewhereError(
-            f"the workers were asked to end their step and have told nothing for {_PATIENCE_S:g} s;"
-            f" they were ended by force. What they printed is in {self._away.folder.log}"
+            f"the workers were asked to end their step and {waited}; they were ended by force. "
+            f"What they printed is in {self._away.folder.log}"
         )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from workbench.experiment.events import EpochDone, Event
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 _EVERY_S = 0.1
+_AT_WORK_S = 5.0
 
 
 class Teller:
@@ -40,6 +44,31 @@ class Teller:
         if self._events is not None:
             self._training.scalars.flush()
             self._write({"type": kind, **message})
+
+    @contextmanager
+    def at_work(self, what: str) -> Generator[None]:
+        """While inside, tell now and then that it goes on: nothing else is told meanwhile.
+
+        Args:
+            what: ``saves a checkpoint``.
+        """
+        if self._events is None:
+            yield
+            return
+        done, begun = threading.Event(), time.monotonic()
+
+        def tell() -> None:
+            while not done.wait(_AT_WORK_S):
+                seconds = time.monotonic() - begun
+                self._write({"type": "at-work", "what": what, "seconds": seconds})
+
+        thread = threading.Thread(target=tell, name="workbench: still at work", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def step(self, seconds: float, samples: int, obeyed: int) -> None:
         """A step has gone through; the position is told now and then."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import shutil
 import signal
 import threading
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
 
-from tests.integration.parallel.support import Net, Tokens, losses, made, rows, sentences
+from tests.integration.parallel.support import Net, Tokens, losses, made, rows, sentences, wait_for
 from tests.integration.parallel.test_faults import Faulty, NotFinite, assert_gone
 from workbench.experiment import Experiment, Run, RunError
 from workbench.experiment.events import EpochDone, Event
 from workbench.graph import GraphProbe
+from workbench.parallel import stretch
 from workbench.parallel.folder import Folder
 from workbench.parallel.payload import PackingError
 
@@ -172,6 +174,31 @@ def test_a_confusion_matrix_is_that_of_all_ranks(tmp_path: Path) -> None:
         experiment.run(epochs=1, wait=True)
     assert tables[0].sum() == 203
     assert torch.equal(*tables)
+
+
+class Thorough(Net):
+    """Takes seven seconds to validate."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            time.sleep(7)
+        return super().forward(x)
+
+
+def test_a_long_validation_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretch, "_PATIENCE_S", 6.0)
+    inputs, targets = rows()
+    data, val = (inputs[:32], targets[:32]), (inputs[:16], targets[:16])
+    experiment = made(tmp_path, Thorough, data, batch_size=32, val=val, modes="ddp:2")
+    run = experiment.run(epochs=1000)
+    wait_for(lambda: experiment.step_count, "a step")
+    run.stop()
+    board = experiment._training.board
+    said: list[str] = []
+    wait_for(lambda: said.append(board.message) or run.status == "stopped", "the end")
+    assert any("waiting for ddp:2, whose first rank ends an epoch (5 s)" in one for one in said)
+    assert experiment.status == "stopped"
+    assert experiment.step_count == len(Run(experiment).metrics["val/loss"]["value"])
 
 
 class Branching(Net):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -53,11 +56,14 @@ class NotFinite(Net):
         return out * float("nan") if self.calls == 5 and os.environ.get("RANK") == "1" else out
 
 
-def sent(tmp_path: Path, model: Callable[[], nn.Module] = Net) -> tuple[Experiment, Away]:
+def sent(
+    tmp_path: Path, model: Callable[[], nn.Module] = Net, **settings: Any
+) -> tuple[Experiment, Away]:
     experiment = made(tmp_path / "runs", model)
     training = experiment._training
     training.begin()
-    away = Away.send(training, tmp_path / "parallel", Layout.parse("ddp:2"), until(10_000_000))
+    layout, plan = Layout.parse("ddp:2"), until(10_000_000)
+    away = Away.send(training, tmp_path / "parallel", layout, plan, **settings)
     training.end()
     return experiment, away
 
@@ -113,12 +119,10 @@ def test_a_loss_that_is_not_finite_on_one_rank_ends_all_with_the_last_good_state
 
 
 def test_a_rank_that_is_killed_is_named_and_the_checkpoint_kept(tmp_path: Path) -> None:
-    experiment, away = sent(tmp_path)
+    experiment, away = sent(tmp_path, save_every_s=1)
     try:
         ranks = ranks_of(away.folder)
-        away.command("pause")
-        wait_for(lambda: [one for one in away.news() if one["type"] == "paused"], "a pause")
-        away.command("resume")
+        until_told(away, "saved", [])
         ranks[1].send_signal(signal.SIGKILL)
         error = death_of(away)
         assert str(error).startswith("rank 1 was ended from outside")
@@ -128,6 +132,33 @@ def test_a_rank_that_is_killed_is_named_and_the_checkpoint_kept(tmp_path: Path) 
     finally:
         away.close()
     assert experiment.step_count > 0
+    experiment.run(steps=2, wait=True)
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    experiment, away = sent(tmp_path, save_every_s=0)
+    heard: list[Message] = []
+    draft = away.folder.last.with_name("last.part")
+    try:
+        until_told(away, "saved", heard)
+        shutil.rmtree(draft, ignore_errors=True)
+        while True:  # between two checkpoints there is no draft, and room for what is in its way
+            with contextlib.suppress(OSError):
+                draft.touch(exist_ok=False)
+                break
+        refused = until_told(away, "not-saved", heard)
+        assert refused["why"].startswith(f"no checkpoint could be written to {away.folder.last}: ")
+        assert away.folder.latest is not None
+        draft.unlink()
+        assert until_told(away, "saved", heard)["step"] > refused["step"]
+        away.command("home")
+        last = until_told(away, "end", heard)
+        assert last["how"] == "home"
+        away.come_home(experiment._training)
+    finally:
+        away.close()
+    saved = [one["step"] for one in heard if one["type"] == "saved"]
+    assert experiment.step_count == saved[-1]
     experiment.run(steps=2, wait=True)
 
 

@@ -109,8 +109,9 @@ def test_parameters_beside_the_model_are_refused(tmp_path: Path) -> None:
     assert float(loss.scale) != 1.0
 
 
-def test_buffers_of_any_type_come_home(tmp_path: Path) -> None:
-    experiment = made(tmp_path, Counting, modes="fsdp:2")
+@pytest.mark.parametrize("layout", ["fsdp:2", "ddp:2"])
+def test_buffers_of_any_type_come_home(tmp_path: Path, layout: str) -> None:
+    experiment = made(tmp_path, Counting, modes=layout)
     experiment.run(steps=5, wait=True)
     assert (experiment.status, experiment.step_count) == ("finished", 5)
     assert int(experiment.model.seen) == 5
