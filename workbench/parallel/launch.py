@@ -7,6 +7,7 @@ ever forked from a process that has computed with torch (its threads would be mi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -27,6 +28,7 @@ from workbench.parallel.folder import Folder
 MEETING = "WORKBENCH_MEETING"
 """The environment's name for the folder that launcher and ranks meet in."""
 _MEETING = "workbench-ranks-"
+_INTRODUCED = "launcher.json"
 _GRACE_S = 10.0
 _SAME_S = 1.0
 """Times of a process's beginning that differ by less are of one process."""
@@ -52,6 +54,7 @@ class Workers:
         self.world_size = world_size
         # outside of the run's folder, which a person may remove: ranks would wait for it
         self._meeting = tempfile.mkdtemp(prefix=_MEETING) if world_size else ""
+        _sweep()
         program = ["-m", module, str(folder.path)]
         launcher = [
             "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(world_size),
@@ -163,11 +166,27 @@ def _leave(meeting: str) -> None:
         shutil.rmtree(meeting, ignore_errors=True)
 
 
+def _sweep() -> None:
+    """Remove what ranks met in whose kernel died before they ended: nobody else came to do it."""
+    for meeting in Path(tempfile.gettempdir()).glob(f"{_MEETING}*"):
+        with contextlib.suppress(OSError, ValueError):  # of others, or just being made
+            found: dict[str, Any] = json.loads((meeting / _INTRODUCED).read_text(encoding="utf-8"))
+            here = found["host"] == platform.node()
+            if here and _same_process(found["pid"], found["created"]) is None:
+                _leave(str(meeting))
+
+
 def _introduce(pid: int, path: Path, world_size: int, meeting: str) -> None:
     """Say which process looks after the ranks, for a kernel that finds them later."""
+    created = psutil.Process(pid).create_time()
+    for at in (path, Path(meeting, _INTRODUCED)) if meeting else (path,):
+        _introduce_at(at, pid, created, world_size, meeting)
+
+
+def _introduce_at(path: Path, pid: int, created: float, world_size: int, meeting: str) -> None:
     said = {
         "pid": pid,
-        "created": psutil.Process(pid).create_time(),
+        "created": created,
         "host": platform.node(),
         "ranks": world_size,
         "meeting": meeting,
