@@ -275,15 +275,21 @@ def _switches(
     switches: Sequence[Switch], compilations: Sequence[Compilation]
 ) -> Iterable[CompileSwitch]:
     for at, switch in enumerate(switches):
-        end = switches[at + 1].number if at + 1 < len(switches) else None
-        within = [one for one in compilations if one.number >= switch.number]
-        count = sum(1 for one in within if end is None or one.number < end)
+        end = switches[at + 1] if at + 1 < len(switches) else None
+        count = sum(_is_after(switch, one) and not _is_after(end, one) for one in compilations)
         yield CompileSwitch(
             step=switch.step,
             modes=switch.modes,
             compiled=switch.compiled,
             num_compilations=count,
         )
+
+
+def _is_after(switch: Switch | None, one: Compilation) -> bool:
+    """By its number; what another process compiled has none of this one, and goes by the time."""
+    if switch is None:
+        return False
+    return one.started >= switch.at if one.number < 0 else one.number >= switch.number
 
 
 def _device(kernels: Sequence[CompiledKernel]) -> str:

@@ -1,4 +1,7 @@
-"""Who trains the models of this process: experiments, and `wb.Modes` that a report was asked of."""
+"""Who trains the models of this process.
+
+Experiments do, `wb.Modes` that a report was asked of, and a rank (`workbench.dynamo.ranks`).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from workbench.modes import Modes
 
 _numbers = count(1)
+_models: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 _modes: weakref.WeakKeyDictionary[Modes, str] = weakref.WeakKeyDictionary()
 
 
@@ -26,10 +30,17 @@ def id_of(modes: Modes) -> str:
     return known
 
 
+def own(model: nn.Module, owner: str) -> None:
+    """Have the compilations of ``model`` go by ``owner``, while it lives."""
+    _models[model] = owner
+
+
 def owners() -> Iterator[tuple[str, nn.Module]]:
     """Id of every owner with each model of its."""
     for experiment in experiments():
         yield experiment.id, experiment.model
-    for modes, own in list(_modes.items()):
+    for modes, own_id in list(_modes.items()):
         for model in modes.models:
-            yield own, model
+            yield own_id, model
+    for model, owner in list(_models.items()):
+        yield owner, model

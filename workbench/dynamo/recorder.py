@@ -87,6 +87,8 @@ class Recorder(logging.Handler):
         """Compilations that are not kept any more."""
         self.faults: Counter[str] = Counter()
         """What of torch's trace could not be read, and how often."""
+        self.heard = 0
+        """Events so far."""
         self._kept: deque[Compilation] = deque()
         self._newest: dict[str, Compilation] = {}
         self._count = 0
@@ -98,6 +100,7 @@ class Recorder(logging.Handler):
             event = traced(record)
             if event is not None:
                 self._take(event)
+                self.heard += 1
         except Exception as error:  # noqa: BLE001 - a private format of torch's: never the user's error
             self.faults[f"{type(error).__name__}: {error}".splitlines()[0][:200]] += 1
 

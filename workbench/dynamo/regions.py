@@ -44,10 +44,16 @@ class Region:
     function: str
     owner: str
     """Id of the experiment or the `wb.Modes` whose model it is part of, or ``""``."""
+    where: str = ""
+    """``rank 0``; empty for what this process compiled."""
 
     @property
     def label(self) -> str:
         """``layers.0, layers.1 and 10 more (Block)``, ``Net`` or ``scale``."""
+        return f"{self._of_code}, {self.where}" if self.where else self._of_code
+
+    @property
+    def _of_code(self) -> str:
         if not self.cls:
             return self.function
         paths = [path for path in self.paths if path]
@@ -66,7 +72,7 @@ def region_of(compiling: Compiling) -> Region:
     owner, paths = _home(root.co_name if own else "", module)
     return Region(
         key=(root.co_filename, root.co_name, root.co_firstlineno),
-        cls=type(module).__name__ if module is not None else "",
+        cls=_class(module),
         paths=paths,
         place=_forward(module) or (root.co_filename, root.co_firstlineno, root.co_name),
         parameters=_parameters(module) if module is not None else (),
@@ -87,6 +93,16 @@ def _module(root: CodeType, arguments: Mapping[str, Any]) -> nn.Module | None:
         if isinstance(found, nn.Module):
             return found
     return None
+
+
+def _class(module: nn.Module | None) -> str:
+    """Its name as the user wrote it: `fully_shard` puts a class of its own in front of it."""
+    if module is None:
+        return ""
+    cls = type(module)
+    bases = cls.__bases__
+    sharded = len(bases) == 2 and bases[0].__name__ == "FSDPModule"
+    return bases[1].__name__ if sharded else cls.__name__
 
 
 def _home(name: str, module: nn.Module | None) -> tuple[str, tuple[str, ...]]:

@@ -152,17 +152,25 @@ _LATE = (
 )
 
 
+_BY_RANKS = (
+    "Under ddp and fsdp every rank compiles for itself, and all do the same; what rank 0 compiled "
+    "is listed."
+)
+
+
 def _of_experiment(experiment: Experiment) -> CompileRecord:
     late = experiment.step_count > 0 and not is_watched(experiment)
+    found = compilations_of(experiment)
+    by_ranks = any(one.region is not None and one.region.where for one in found)
     about = About(
         title=experiment.name,
         model=type(experiment.model).__name__,
         experiment=experiment.id,
         device=str(experiment.device),
         switches=watch(experiment).switches,
-        notes=(_LATE,) if late else (),
+        notes=((_LATE,) if late else ()) + ((_BY_RANKS,) if by_ranks else ()),
     )
-    return build_record(compilations_of(experiment), about, recorder())
+    return build_record(found, about, recorder())
 
 
 _EARLIER = (

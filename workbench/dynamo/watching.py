@@ -7,10 +7,12 @@ of a `wb.Modes` begins when it is first asked for.
 
 from __future__ import annotations
 
+import time
 import weakref
 from dataclasses import dataclass, field
 
 from workbench.dynamo.owners import id_of
+from workbench.dynamo.ranks import compilations_of_ranks
 from workbench.dynamo.recorder import Compilation, listen, recorder, unlisten
 from workbench.experiment import Experiment
 from workbench.experiment.events import Event, ModesChanged
@@ -28,6 +30,8 @@ class Switch:
     compiled: bool
     number: int
     """Of the next compilation."""
+    at: float
+    """Unix time."""
 
 
 @dataclass
@@ -40,7 +44,7 @@ class Watch:
 
     def switched(self, step: int, modes: str, *, compiled: bool) -> None:
         """Note that modes changed; of very many the oldest but the first are forgotten."""
-        self.switches.append(Switch(step, modes, compiled, recorder().count))
+        self.switches.append(Switch(step, modes, compiled, recorder().count, time.time()))
         if len(self.switches) > _MOST_SWITCHES:
             del self.switches[1]
 
@@ -76,8 +80,10 @@ def is_watched(experiment: Experiment) -> bool:
 
 
 def compilations_of(experiment: Experiment) -> list[Compilation]:
-    """What was compiled of its model since it was made, oldest first."""
-    return _owned(watch(experiment).first, experiment.id)
+    """What was compiled of its model since it was made, by ranks too, oldest first."""
+    here = _owned(watch(experiment).first, experiment.id)
+    ranks = compilations_of_ranks(experiment.path / "parallel")
+    return sorted([*here, *ranks], key=lambda one: one.started)
 
 
 def watch_modes(modes: Modes) -> int:

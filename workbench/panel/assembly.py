@@ -53,9 +53,10 @@ def _memory_tool() -> MemoryTool:
 
 
 def _elsewhere(training: Training, plan: Plan, folder: Path) -> Stretch:
+    from workbench.dynamo.ranks import companions
     from workbench.parallel.stretch import send
 
-    return send(training, plan, folder)
+    return send(training, plan, folder, companions(training))
 
 
 def _publish(experiment: Experiment) -> None:

@@ -65,6 +65,7 @@ class Away:
         plan: Plan,
         *,
         save_every_s: float = SAVE_EVERY_S,
+        companions: tuple[str, ...] = (),
     ) -> Away:
         """Have ``training`` go on in workers, from its next step on.
 
@@ -74,6 +75,7 @@ class Away:
             layout: how many ranks, and what each holds.
             plan: where the run ends.
             save_every_s: the least time between checkpoints while it goes on.
+            companions: modules that ride along with every rank (`Job.companions`).
 
         Raises:
             PackingError: a part of the training cannot go to another process, or to several.
@@ -90,7 +92,7 @@ class Away:
             History.of(training).save(folder.history)
             steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
             end = min(steps, default=None), plan.until_epoch
-            folder.write_job(Job(str(layout), *end, save_every_s))
+            folder.write_job(Job(str(layout), *end, save_every_s, companions))
         except BaseException:
             shutil.rmtree(folder.path, ignore_errors=True)  # with copies of the data
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ presence says that the checkpoint is whole."""
 
 
 SAVE_EVERY_S = 30.0
-_FAILED = re.compile(r"^ +rank +: (\d+) \(local_rank: \d+\)$", re.MULTILINE)
-"""In the summary that ``torch.distributed.run`` prints."""
+_FAILED = re.compile(r"^ +rank +: (\d+) \(local_rank: \d+\)\n +exitcode +: (-?\d+)", re.MULTILINE)
+"""In the summary that ``torch.distributed.run`` prints; the one that failed first is its last."""
+_ENDED = str(-signal.SIGTERM)
+"""Exit code of a rank that the launcher has ended for another's sake."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,9 @@ class Job:
     """Where the run ends by itself, counted from its very first step and epoch."""
     save_every_s: float | None = SAVE_EVERY_S
     """The least time between checkpoints of a run that goes on; None: it writes none."""
+    companions: tuple[str, ...] = ()
+    """Modules that know of ranks, and ranks not of them: each has ``accompany(rank)``, a context
+    manager in which every rank trains."""
 
 
 class Folder:
@@ -100,6 +106,7 @@ class Folder:
     def read_job(self) -> Job:
         """What is to be done."""
         found: dict[str, Any] = json.loads((self.path / "job.json").read_text(encoding="utf-8"))
+        found["companions"] = tuple(found.get("companions", ()))
         return Job(**found)
 
     def clear(self, *, checkpoints: bool = True) -> None:
@@ -140,7 +147,8 @@ class Folder:
             said = self.log.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return set()
-        return {int(rank) for rank in _FAILED.findall(said)}
+        found: list[tuple[str, str]] = _FAILED.findall(said)
+        return {int(rank) for rank, code in found if code != _ENDED or (rank, code) == found[-1]}
 
     def fault(self, rank: int) -> Path:
         """Where a rank writes down what it died of."""

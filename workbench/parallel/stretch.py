@@ -49,8 +49,16 @@ _ASKS = (
 log = logging.getLogger("workbench")
 
 
-def send(training: Training, plan: Plan, folder: Path) -> WorkersStretch:
+def send(
+    training: Training, plan: Plan, folder: Path, companions: tuple[str, ...] = ()
+) -> WorkersStretch:
     """Have workers go on with ``training`` until ``plan`` is fulfilled.
+
+    Args:
+        training: stays as it is here, but for what is told of it.
+        plan: where the run ends.
+        folder: for this and later stretches.
+        companions: modules that ride along with every rank (`workbench.parallel.folder.Job`).
 
     Raises:
         PackingError, DataError: a part of it cannot go to another process, or not to several.
@@ -62,7 +70,7 @@ def send(training: Training, plan: Plan, folder: Path) -> WorkersStretch:
         f"step {step + 1:,}: starting {_ranks(layout.world_size)} for {layout}", step
     )
     started = time.perf_counter()
-    away = Away.send(training, folder, layout, plan)
+    away = Away.send(training, folder, layout, plan, companions=companions)
     return WorkersStretch(training, away, _ends(plan), started)
 
 

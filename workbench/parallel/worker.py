@@ -14,7 +14,9 @@ import threading
 import time
 import traceback
 import warnings
+from contextlib import ExitStack
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -74,7 +76,12 @@ def train(folder: Folder) -> None:
     """Do the job in a folder, as a rank of the process group."""
     # a scheduler unpickled beside its optimizer believes that this one was not stepped
     warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
-    Rank(unpack(folder.payload, _local_rank()), folder.read_job(), folder).run()
+    job = folder.read_job()
+    rank = Rank(unpack(folder.payload, _local_rank()), job, folder)
+    with ExitStack() as stack:
+        for name in job.companions:
+            stack.enter_context(import_module(name).accompany(rank))
+        rank.run()
 
 
 def _local_rank() -> int:

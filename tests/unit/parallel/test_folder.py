@@ -4,30 +4,35 @@ from pathlib import Path
 
 from workbench.parallel.folder import Folder, Job
 
-SUMMARY = """\
+HEAD = """\
 ============================================================
 workbench.parallel.worker FAILED
 ------------------------------------------------------------
 Failures:
-  <NO_OTHER_FAILURES>
+"""
+CAUSE = """\
 ------------------------------------------------------------
 Root Cause (first observed failure):
-[0]:
-  time      : 2026-11-23_19:33:19
-  host      : localhost
-  rank      : {rank} (local_rank: {rank})
-  exitcode  : -9 (pid: 17293)
-  error_file: <N/A>
-  traceback : Signal 9 (SIGKILL) received by PID 17293
-============================================================
 """
+
+
+def failure(rank: int, code: int) -> str:
+    return (
+        f"[0]:\n  time      : 2026-11-23_19:33:19\n  host      : localhost\n"
+        f"  rank      : {rank} (local_rank: {rank})\n"
+        f"  exitcode  : {code} (pid: 17293) (SIGKILL)\n  error_file: <N/A>\n"
+    )
 
 
 def test_the_launcher_names_who_failed(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     assert folder.failed == set()
-    folder.log.write_text("loss 0.3, rank      : 7\n" + SUMMARY.format(rank=1))
+    folder.log.write_text("loss 0.3, rank      : 7\n" + HEAD + CAUSE + failure(1, -9))
     assert folder.failed == {1}
+    folder.log.write_text(HEAD + failure(0, -15) + CAUSE + failure(1, -9))
+    assert folder.failed == {1}, "the launcher ended rank 0"
+    folder.log.write_text(HEAD + failure(0, 1) + CAUSE + failure(1, -15))
+    assert folder.failed == {0, 1}, "somebody ended rank 1"
 
 
 def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""What ranks compile is in the report of their experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import workbench as wb
+from tests.integration.parallel.support import Net, made, wait_for
+from workbench.experiment import elsewhere
+from workbench.panel import assembly
+from workbench.parallel.stretch import send
+
+
+class Scaled(nn.Module):
+    """A block with a line that Dynamo cannot follow."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.linear(x))
+        scale = float(x.detach().abs().max().item())
+        return torch.tanh(x / (1.0 + scale))
+
+
+class Breaking(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Scaled(32) for _ in range(2))
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_notebook() -> Iterator[None]:
+    elsewhere.register(assembly._elsewhere)
+    yield
+    elsewhere.register(send)
+
+
+@pytest.mark.parametrize("layout", ["fsdp:2", "ddp:2"])
+def test_breaks_kernels_and_times_of_ranks_are_reported(tmp_path: Path, layout: str) -> None:
+    experiment = made(tmp_path / "runs", Breaking)
+    wb.compile_report(experiment)  # a wb.Experiment listens from the start
+    experiment.run(steps=2, wait=True)
+    experiment.modes = f"compile+{layout}"
+    run = experiment.run(steps=100_000)
+    wait_for(lambda: wb.compile_report(experiment).record.kernels, "kernels while it trains")
+    run.pause()
+    experiment.wait(120)
+    experiment.modes = "fp32"
+    experiment.run(steps=1, wait=True)
+
+    record = wb.compile_report(experiment).record
+    labels = [region.label for region in record.regions]
+    assert labels == ["blocks.0 and blocks.1 (Scaled), rank 0"]
+    (region,) = record.regions
+    assert (region.cls, region.paths) == ("Scaled", ("blocks.0", "blocks.1"))
+    assert record.sources[region.source].filename == __file__
+    found = {(one.reason, record.sources[one.source].text.strip()) for one in record.breaks}
+    assert found == {
+        (
+            "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+            "scale = float(x.detach().abs().max().item())",
+        )
+    }
+    assert {kernel.language for kernel in record.kernels} >= {"C++"}
+    assert any("relu" in name for kernel in record.kernels for name in kernel.operations)
+    assert any(kernel.backward for kernel in record.kernels)
+    assert any("rank 0" in note for note in record.notes)
+    assert float(record.compilation_dynamo_s.sum()) > 0
+    switches = [(one.modes, one.num_compilations > 0) for one in record.switches]
+    assert switches == [("fp32", False), (f"compile+{layout}", True), ("fp32", False)]
+
+
+def test_what_is_no_report_of_ranks_is_none(tmp_path: Path) -> None:
+    experiment = made(tmp_path / "runs")
+    wb.compile_report(experiment)
+    stretch = experiment.path / "parallel" / "1"
+    stretch.mkdir(parents=True)
+    for text in ("", "[{]", json.dumps([])):
+        (stretch / "rank-0.compiled.json").write_text(text)
+        assert wb.compile_report(experiment).record.regions == ()
