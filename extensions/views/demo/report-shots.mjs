@@ -1,12 +1,13 @@
-// Pictures of the compile report to look at: `node views/demo/compile-shots.mjs RECORDS OUT SCENE ...`.
-// RECORDS is what compile_records.py wrote, a scene `name=record;action;action`: keys, clicks on a
-// selector (`click:`), words to look for (`find:`). SIZE=1040x620 THEMES=light,dark,contrast
+// Pictures of a report to look at: `node views/demo/report-shots.mjs VIEW RECORDS OUT SCENE ...`.
+// VIEW is `compile` or `compare`, RECORDS what compile_records.py or compare_records.py wrote, a scene
+// `name=record;action;action`: keys, clicks on a selector (`click:`), words to look for (`find:`).
+// SIZE=1040x620 THEMES=light,dark,contrast
 import { Stage } from './stage.mjs';
 
-const [records, out, ...wanted] = process.argv.slice(2);
+const [view, records, out, ...wanted] = process.argv.slice(2);
 const [width, height] = (process.env.SIZE ?? '1040x620').split('x').map(Number);
 const themes = (process.env.THEMES ?? 'light,dark').split(',');
-const stage = await Stage.open({ records, out, scripts: ['compile'] });
+const stage = await Stage.open({ records, out, scripts: [view] });
 for (const scene of wanted) {
   const [name, rest] = [scene.slice(0, scene.indexOf('=')), scene.slice(scene.indexOf('=') + 1)];
   const [record, ...actions] = rest.split(';');
