@@ -14,6 +14,7 @@ from workbench.modes.float8 import VALUES, is_native, product
 from workbench.modes.low_precision import low_precision_layers
 from workbench.modes.precision import Precision
 from workbench.modes.scaler import GradientScaler, Overflow
+from workbench.modes.transformer_engine import engine
 
 pytestmark = [
     pytest.mark.gpu,
@@ -113,8 +114,42 @@ def test_large_layers_multiply_in_8_bits_and_small_ones_are_left_alone(value: st
         modes.backward(loss)
     modes.detach(model)
     called = {event.key for event in profile.key_averages()}
-    assert any("scaled_mm" in name for name in called), sorted(called)
+    marks = ("_Linear", "gemm") if engine(value, CUDA).version else ("scaled_mm",)
+    assert any(mark in name for name in called for mark in marks), sorted(called)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("value", ["fp8", "mxfp8"])
+def test_transformer_engine_multiplies_where_it_is_installed(value: str) -> None:
+    if importlib.util.find_spec("transformer_engine") is None:
+        pytest.skip("TransformerEngine is not installed")
+    if not is_native(value, CUDA):
+        pytest.skip(f"{torch.cuda.get_device_name()} has no {value} arithmetic")
+    found = engine(value, CUDA)
+    assert found.version, found.problem
+    choice = {choice.value: choice for choice in Precision.choices(CUDA)}[value]
+    assert f"TransformerEngine {found.version}" in choice.why
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1024, 8192), nn.GELU(), nn.Linear(8192, 8192)).to(CUDA)
+    names, x = list(model.state_dict()), torch.randn(33, 1024, device=CUDA)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses: dict[str, list[float]] = {"bf16": [], value: []}
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for text, told in losses.items():
+        model.load_state_dict(start)
+        modes = ModeSet.parse(text, CUDA)
+        modes.attach(model)
+        for _ in range(5):
+            optimizer.zero_grad()
+            with modes.forward_context():
+                loss = model(x).float().square().mean()
+            modes.backward(loss)
+            modes.optimizer_step(optimizer)
+            told.append(loss.item())
+        modes.detach(model)
+        assert list(model.state_dict()) == names
+    torch.testing.assert_close(losses[value], losses["bf16"], rtol=0.1, atol=0)
+    assert losses[value] != losses["bf16"]
 
 
 # -- the scaler ---------------------------------------------------------------------------------

@@ -113,6 +113,7 @@ class ArmProcess:
     def _answer(self, kind: str) -> Message:
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
+            self._orders.flush()
             status = self._workers.status()
             for message in self._answers.new(self._answers.count + 1):
                 if message["type"] == kind:

@@ -1,4 +1,4 @@
-"""Products of matrices in 8 bits, as torchao trains with them.
+"""Products of matrices in 8 bits, as torchao trains with them, or TransformerEngine.
 
 Three recipes. ``fp8`` scales each operand by one number, found from its largest value in that very
 step (dynamic scaling), and rounds input and weight to e4m3 (3 bits of mantissa) and the gradient of
@@ -36,6 +36,7 @@ import torch
 from torch import nn
 
 from workbench.modes.probes import first_line, once
+from workbench.modes.transformer_engine import Engine, engine, engine_product
 from workbench.records import ModeChoice
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -57,7 +58,10 @@ _MXFP8_BELOW = (12, 0)
 @once
 def float8_choice(value: str, device: torch.device) -> ModeChoice:
     """Whether ``value`` can be trained with on ``device``, and whether it is emulated there."""
-    if why := _missing():
+    by = engine(value, device) if is_native(value, device) else Engine()
+    missing = "" if by.version else _missing()
+    if missing:
+        why = f"{missing} {by.problem}".strip()
         remedy = "Install it, then check again. The kernel and the training keep running."
         return ModeChoice(
             value=value, available=False, why=why, remedy=remedy, commands=(PIP_LINE,)
@@ -68,7 +72,9 @@ def float8_choice(value: str, device: torch.device) -> ModeChoice:
         why = f"torch has no 8-bit floats on {device.type}: {first_line(error)}."
         return ModeChoice(value=value, available=False, why=why, remedy="Use bf16 here.")
     if is_native(value, device):
-        return ModeChoice(value=value, why="Linear layers multiply in 8 bits, the rest in bf16.")
+        by_whom = f" (TransformerEngine {by.version})" if by.version else ""
+        why = f"Linear layers multiply in 8 bits{by_whom}, the rest in bf16. {by.problem}".strip()
+        return ModeChoice(value=value, why=why)
     return ModeChoice(value=value, why=f"{EMULATED.capitalize()}: {_lacks(value, device)}.")
 
 
@@ -85,7 +91,14 @@ def is_native(value: str, device: torch.device) -> bool:
 
 @cache
 def product(value: str, *, native: bool) -> Product:
-    """The product of ``value``; imports torchao, which takes one to two seconds."""
+    """The product of ``value``; imports what has it, which takes one to two seconds.
+
+    That is TransformerEngine where it is installed, on a GPU that has the format, else torchao.
+    """
+    if native and torch.cuda.is_available():
+        device = torch.device("cuda", torch.cuda.current_device())
+        if engine(value, device).version:
+            return engine_product(value)
     with _quiet():
         return _mxfp8(native=native) if value == "mxfp8" else _fp8(value, native=native)
 

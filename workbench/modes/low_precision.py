@@ -1,9 +1,10 @@
 """Which linear layers of a model are computed in 8 bits, which are not, and why.
 
-A layer is given a ``forward`` of its own that multiplies as torchao's training layers do
-(`workbench.modes.float8`). The module is the user's, with its Parameter objects, hooks and place in
-the model: names in ``state_dict``, the optimizer's state and tied weights do not change, taking the
-``forward`` away undoes it exactly, and a pickle of the model has plain layers.
+A layer is given a ``forward`` of its own that multiplies as the training layers of torchao or
+TransformerEngine do (`workbench.modes.float8`). The module is the user's, with its Parameter
+objects, hooks and place in the model: names in ``state_dict``, the optimizer's state and tied
+weights do not change, taking the ``forward`` away undoes it exactly, and a pickle of the model has
+plain layers.
 
 Only what is exactly an `nn.Linear` is converted: a subclass or a parametrized layer computes in its
 own way. Its weight must be a parameter in float32 or bfloat16 with sides that are multiples of 16
@@ -103,8 +104,8 @@ class LayersInEightBits:
 def refusal(model: nn.Module, value: str, *, native: bool) -> str:
     """Why ``model`` cannot be trained under ``value``, and what to do, or ``""``.
 
-    It would leave every layer alone, or torchao cannot be loaded; that is tried here, before a
-    model has been changed.
+    It would leave every layer alone, or what multiplies cannot be loaded; that is tried here,
+    before a model has been changed.
     """
     rows = low_precision_layers(model, value, native=native)
     if any(row.converted for row in rows):

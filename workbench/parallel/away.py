@@ -142,6 +142,7 @@ class Away:
         Raises:
             WorkersError: a rank died.
         """
+        self._control.flush()
         status = self._workers.status()
         for message in self._events.new():
             if message["type"] == "end":

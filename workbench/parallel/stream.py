@@ -21,7 +21,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Writer:
     """Appends messages, from any thread; each is on its way to others when `write` returns.
 
-    While the disk is full they are kept, in their order, and go with the next one that finds room.
+    While the disk is full they are kept, in their order, and go with the next one that finds room,
+    or with a `flush`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,6 +40,15 @@ class Writer:
         line = json.dumps(message, allow_nan=True, separators=(",", ":")) + "\n"
         with self._lock:
             self._waiting += line.encode()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what found no room before, if there is some now.
+
+        Raises:
+            OSError: as `write`.
+        """
+        with self._lock:
             try:
                 while self._waiting:
                     del self._waiting[: self._file.write(self._waiting)]

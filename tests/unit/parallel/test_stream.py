@@ -50,9 +50,14 @@ def test_what_finds_no_room_is_kept_and_goes_with_the_next(tmp_path: Path) -> No
         disk.room = room  # for 28 bytes in all: two lines and a bit
         writer.write({"number": number})
     assert [one["number"] for one in follower.new()] == [0, 1]
+    writer.flush()
+    assert list(follower.new()) == []
+    disk.room = 30
+    writer.flush()
+    assert [one["number"] for one in follower.new()] == [2, 3]
     disk.room = 1000
     writer.write({"number": 5})
-    assert [one["number"] for one in follower.new()] == [2, 3, 4, 5]
+    assert [one["number"] for one in follower.new()] == [4, 5]
     writer.close()
 
 
