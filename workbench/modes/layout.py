@@ -137,6 +137,8 @@ def _shard(model: nn.Module, layout: Layout, device: torch.device, *, by_blocks:
     from torch.distributed.fsdp import fully_shard
 
     settings = _fsdp_settings(layout, device)
+    # `fully_shard` refuses numbers: ranks keep them whole, and average their gradients themselves
+    settings["ignored_params"] = {one for one in model.parameters() if one.ndim == 0}
     if by_blocks:
         for block in find_blocks(model):
             fully_shard(block, **settings)

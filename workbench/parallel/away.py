@@ -14,6 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.failure import Fault
 from workbench.modes.layout import Layout
@@ -84,6 +86,8 @@ class Away:
         """
         RankSource(training.cursor.source, 0, layout.world_size)  # refused here, or by every rank
         _refuse_parameters_of_the_loss(training)
+        if layout.kind == "fsdp":
+            _refuse_sparse_gradients(training.model)
         folder = _new_folder(root)
         try:
             training.detach_modes()
@@ -226,6 +230,15 @@ def _refuse_parameters_of_the_loss(training: Training) -> None:
             f"{list(beside[0].shape)}), as of a loss; ranks would each train their own. Make what "
             "has them a part of the model"
         )
+
+
+def _refuse_sparse_gradients(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
+            raise PackingError(
+                f"{name or 'the model'} is an {type(module).__name__} with sparse=True, and fsdp "
+                "shards dense gradients only: use ddp, or make it with sparse=False"
+            )
 
 
 def _new_folder(root: Path) -> Folder:

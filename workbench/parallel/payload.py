@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 import cloudpickle
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from workbench.experiment.training import Training
 from workbench.modes import ModeSet
@@ -193,6 +194,14 @@ class _Pickler(cloudpickle.Pickler):
         shape, stride = tuple(obj.shape), obj.stride()
         return kind, number, shape, stride, obj.dtype, obj.requires_grad
 
+    def reducer_override(self, obj: Any) -> Any:
+        """As cloudpickle, but for parametrized modules: each has a class that torch made for it."""
+        if isinstance(obj, nn.Module) and parametrize.is_parametrized(obj):
+            state = (dict(vars(obj)), list(cast("Any", obj).parametrizations))
+            own_class = type(obj).__bases__[0]
+            return _bare, (own_class,), state, None, None, _parametrize_again
+        return super().reducer_override(obj)
+
     def _in_file(self, tensor: torch.Tensor, folder: Path) -> Any:
         if id(tensor) not in self._files:
             number = len(self._files)
@@ -201,6 +210,20 @@ class _Pickler(cloudpickle.Pickler):
             plain.numpy().tofile(folder / f"{ARRAY}{number}")
         number = self._files[id(tensor)][0]
         return "file", number, tuple(tensor.shape), None, tensor.dtype, False
+
+
+def _bare(cls: type[nn.Module]) -> nn.Module:
+    return cls.__new__(cls)
+
+
+def _parametrize_again(module: nn.Module, state: tuple[dict[str, Any], list[str]]) -> None:
+    """Give a parametrized module what it has, and the class with computed tensors."""
+    attributes, names = state
+    vars(module).update(attributes)
+    private: Any = parametrize
+    private._inject_new_class(module)
+    for name in names:
+        private._inject_property(module, name)
 
 
 def _is_large(obj: Any) -> bool:
@@ -275,12 +298,17 @@ _programs: list[types.ModuleType] = []
 def _left_out(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, int]:
     """Identity of every tensor that does not travel -> its number.
 
-    Those of a class of their own do travel: only their class knows how to make one.
+    Those of a class of their own do travel (only their class knows how to make one), and sparse
+    moments.
     """
     states = cast("Iterator[dict[str, Any]]", optimizer.state.values())
     moments = [value for state in states for value in state.values()]
     known = [*model.parameters(), *model.buffers(), *moments]
-    plain = [tensor for tensor in known if type(tensor) in (torch.Tensor, nn.Parameter)]
+    plain = [
+        tensor
+        for tensor in known
+        if type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout is torch.strided
+    ]
     return {id(tensor): number for number, tensor in enumerate(plain)}
 
 

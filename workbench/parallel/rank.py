@@ -128,6 +128,7 @@ class Rank:
                     part,
                     obey,
                     save=self._time_to_save,
+                    sharded=self.layout.kind == "fsdp",
                     fill=self._look.branches and self.layout.kind == "fsdp",
                 )
             )

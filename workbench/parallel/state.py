@@ -117,13 +117,13 @@ def _names(training: Training) -> dict[torch.Tensor, str]:
 
 
 def _optimizer_state(training: Training) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
-    """Moments that are tensors, by their full name, and what else the optimizer keeps."""
+    """Moments that are dense tensors, by their full name, and what else the optimizer keeps."""
     names = _names(training)
     tensors: dict[str, Any] = {}
     plain: dict[tuple[str, str], Any] = {}
     for parameter, state in training.optimizer.state.items():
         for key, value in state.items():
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided:
                 tensors[f"optimizer.{names[parameter]}.{key}"] = value
             else:
                 plain[names[parameter], key] = value
@@ -161,7 +161,9 @@ def _take_moments(
     state = cast("dict[torch.Tensor, dict[str, Any]]", training.optimizer.state)
     state.clear()
     for (name, key), value in {**tensors, **plain}.items():
-        state.setdefault(by_name[name], {})[key] = value
+        is_sparse = isinstance(value, torch.Tensor) and value.is_sparse
+        kept = value.to(by_name[name].device) if is_sparse else value
+        state.setdefault(by_name[name], {})[key] = kept
 
 
 def _rest(training: Training) -> dict[str, Any]:

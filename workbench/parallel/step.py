@@ -9,6 +9,7 @@ in one small collective.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -55,7 +56,14 @@ class Summed(NamedTuple):
 
 
 def rank_step(
-    training: Training, called: nn.Module, part: Part, obey: int, *, save: bool, fill: bool
+    training: Training,
+    called: nn.Module,
+    part: Part,
+    obey: int,
+    *,
+    save: bool,
+    sharded: bool,
+    fill: bool,
 ) -> Summed:
     """Train on one rank's part of a batch.
 
@@ -65,6 +73,7 @@ def rank_step(
         part: of the batch.
         obey: how many commands are to be carried out before the next step; rank 0 is heard.
         save: whether there is to be a checkpoint after this one; rank 0 is heard.
+        sharded: whether the model is, and ranks average what is not by themselves.
         fill: whether parameters that another rank alone has reached have gradients of zero here.
 
     Raises:
@@ -87,6 +96,8 @@ def rank_step(
         zero = zero_for(training.model, others)
         loss = loss if zero is None else loss + zero
     training.modeset.backward(loss)
+    if sharded:
+        _average_numbers(training.model)
     training.modeset.before_clip(training.optimizer)
     norm = _clipped(training)
     training.guard.check_gradients(scaled=training.scaled)
@@ -163,8 +174,42 @@ def _summed(own: list[float], device: torch.device) -> list[float]:
     return cast("list[float]", sums.tolist())
 
 
+def _average_numbers(model: nn.Module) -> None:
+    """Average the gradients of parameters that are a single number, which `fully_shard` leaves out.
+
+    One that no rank has reached has none afterwards either.
+    """
+    numbers = [one for one in model.parameters() if one.requires_grad and one.ndim == 0]
+    if not numbers:
+        return
+    gradients = [one.grad for one in numbers]
+    own = [0.0 if gradient is None else float(gradient) for gradient in gradients]
+    reached = [float(gradient is not None) for gradient in gradients]
+    sums = _summed([*own, *reached], numbers[0].device)
+    for one, total, ranks in zip(numbers, sums, sums[len(numbers) :], strict=False):
+        one.grad = torch.full_like(one, total / dist.get_world_size()) if ranks else None
+
+
 def _clipped(training: Training) -> float | None:
+    """Clip the gradients; gives their norm before. Some may be sharded and others not."""
     if training.clip_grad_norm is None:
         return None
-    norm = nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
+    with_gradient = [one for one in training.parameters if one.grad is not None]
+    kinds = [
+        [one for one in with_gradient if isinstance(one, DTensor) is sharded]
+        for sharded in (True, False)
+    ]
+    if not all(kinds):
+        norm = nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
+        return _whole(norm)
+    gradients = [[cast("torch.Tensor", one.grad) for one in kind] for kind in kinds]
+    norms = [_whole(nn.utils.get_total_norm(kind)) for kind in gradients]
+    total = math.hypot(*norms)
+    share = training.clip_grad_norm / (total + 1e-6)  # as `clip_grad_norm_` has it
+    for gradient in itertools.chain(*gradients) if share < 1 else ():
+        gradient.mul_(share)
+    return total
+
+
+def _whole(norm: torch.Tensor) -> float:
     return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)

@@ -136,7 +136,11 @@ def moments(experiment: Experiment) -> dict[tuple[str, str], Any]:
     """What the optimizer keeps, by name of parameter and of moment."""
     names = {parameter: name for name, parameter in experiment.model.named_parameters()}
     state = experiment.optimizer.state
-    return {(names[p], key): value for p, kept in state.items() for key, value in kept.items()}
+    return {
+        (names[p], key): value.to_dense() if getattr(value, "is_sparse", False) else value
+        for p, kept in state.items()
+        for key, value in kept.items()
+    }
 
 
 def wait_for(found: Callable[[], object], what: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
@@ -62,6 +63,42 @@ def nine() -> tuple[torch.Tensor, torch.Tensor]:
     return inputs[:10], targets[:10]
 
 
+class Learned(Net):
+    """Has numbers for parameters: a temperature, and one that no step reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature, self.spare = (nn.Parameter(torch.tensor(value)) for value in (1.0, 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.temperature
+
+
+class Normed(Net):
+    """Computes weights of other parameters in every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parametrizations.weight_norm(self.stem)
+        for block in self.blocks:
+            parametrizations.spectral_norm(block.up)
+
+
+class Bags(nn.Module):
+    """Its table has sparse gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.EmbeddingBag(20, 16, sparse=True), nn.Linear(16, CLASSES)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.table(ids))
+
+
+def bags() -> tuple[torch.Tensor, torch.Tensor]:
+    return sentences()[0], rows()[1]
+
+
 CASES = {
     "ddp, SGD": Case("ddp:2"),
     "fsdp, SGD, validated": Case("fsdp:2", settings={"val": nine()}),
@@ -88,6 +125,11 @@ CASES = {
     "fsdp, a sum for a loss": Case(
         "fsdp:2", settings={"loss": nn.CrossEntropyLoss(reduction="sum"), "lr": 1e-3}
     ),
+    "fsdp, a learned temperature, clipped": Case(
+        "fsdp:2", Learned, settings={"optimizer": "adamw", "clip_grad_norm": 0.5}
+    ),
+    "ddp, sparse gradients": Case("ddp:2", Bags, bags),
+    "fsdp, weights that are computed": Case("fsdp:2", Normed),
     "fsdp, checkpointed": Case("fsdp:2", settings={"modes": "checkpoint"}),
 }
 

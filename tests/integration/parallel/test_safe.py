@@ -109,6 +109,25 @@ def test_parameters_beside_the_model_are_refused(tmp_path: Path) -> None:
     assert float(loss.scale) != 1.0
 
 
+class Table(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8, sparse=True), nn.Linear(8, 5)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.words(ids).mean(1))
+
+
+def test_sparse_gradients_are_refused_by_fsdp_alone(tmp_path: Path) -> None:
+    data = torch.randint(0, 20, (64, 7)), torch.randint(0, 5, (64,))
+    experiment = made(tmp_path, Table, data, modes="fsdp:2")
+    with pytest.raises(PackingError, match="words is an Embedding with sparse=True"):
+        experiment.run(steps=3, wait=True)
+    experiment.modes = "ddp:2"
+    experiment.run(steps=3, wait=True)
+    assert experiment.step_count == 3
+
+
 @pytest.mark.parametrize("layout", ["fsdp:2", "ddp:2"])
 def test_buffers_of_any_type_come_home(tmp_path: Path, layout: str) -> None:
     experiment = made(tmp_path, Counting, modes=layout)
