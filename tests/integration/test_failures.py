@@ -151,6 +151,49 @@ def test_nan_pauses_with_evidence_and_the_last_good_weights(tmp_path: Path) -> N
     exp.close()
 
 
+class Miscompiled(nn.Module):
+    """Stands for a compiler's fault: its gradient is NaN only where it is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+        self.always = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.linear(x)
+        if torch.compiler.is_compiling() or self.always:
+            out = out + (out - out.detach()).sqrt().clamp(max=0)  # 0 / 0 in backward
+        return out
+
+
+@pytest.mark.parametrize(
+    ("always", "said"),
+    [
+        (False, "the same step is finite: what was compiled computes it differently"),
+        (True, "not finite either"),
+    ],
+)
+def test_a_compiled_step_that_is_not_finite_is_computed_without_compile(
+    tmp_path: Path, always: bool, said: str
+) -> None:
+    model = Miscompiled()
+    exp = Experiment(
+        model, batchless(), batch_size=16, modes="compile:whole", runs=tmp_path, device="cpu"
+    )
+    model.always = always
+    with pytest.raises(ArithmeticError, match="gradients are NaN"):
+        exp.run(steps=5, wait=True)
+    assert exp.failure is not None
+    facts = {fact.label: fact.value for fact in exp.failure.values}
+    assert facts["First non-finite"] == "backward; every output is finite"
+    assert facts["Without compile"] == said
+    model.always = False
+    exp.modes = ""
+    exp.resume_from_failure().wait(30)
+    assert exp.status == "finished"
+    exp.close()
+
+
 class BadGradient(nn.Module):
     """A finite loss whose gradient is not: sqrt at zero."""
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 
+_BY_THE_LOSS = {"loss": "the loss function", "gradients": "backward; every output is finite"}
+
+
 def nan_failure(training: Training, error: NonFiniteError) -> Failure:
     """The `Failure` of a refused step, with what was measured about it."""
     step = training.step_count + 1
@@ -36,7 +39,10 @@ def nan_failure(training: Training, error: NonFiniteError) -> Failure:
 
 
 def _facts(training: Training, error: NonFiniteError) -> list[Fact]:
-    facts = [Fact(label="First non-finite", value=_origin(training, error))]
+    origin = _origin(training)
+    facts = [Fact(label="First non-finite", value=origin or _BY_THE_LOSS[error.what])]
+    if training.modeset.compiled and (told := _uncompiled(training)):
+        facts.append(Fact(label="Without compile", value=told))
     training.scalars.flush()
     norms = training.scalars.last("train/gradient_norm", 4)
     if norms:
@@ -48,7 +54,8 @@ def _facts(training: Training, error: NonFiniteError) -> list[Fact]:
     return facts
 
 
-def _origin(training: Training, error: NonFiniteError) -> str:
+def _origin(training: Training) -> str:
+    """Where the first value is that is not finite; ``""`` where no module's output is."""
     batch = training.cursor.take()
     inputs, targets = split(batch)
     if _non_finite(inputs):
@@ -58,10 +65,7 @@ def _origin(training: Training, error: NonFiniteError) -> str:
     for name, parameter in training.model.named_parameters():
         if not bool(parameter.isfinite().all()):
             return f"parameter {name}, before this step"
-    found = _first_module(training, inputs)
-    if found:
-        return found
-    return "the loss function" if error.what == "loss" else "backward; every output is finite"
+    return _first_module(training, inputs)
 
 
 def _first_module(training: Training, inputs: Any) -> str:
@@ -90,6 +94,25 @@ def _first_module(training: Training, inputs: Any) -> str:
             handle.remove()
         training.guard.restore()
     return f"{found[0]}, forward" if found else ""
+
+
+def _uncompiled(training: Training) -> str:
+    """Whether the same step is finite without compile, which compilers are known to get wrong."""
+    training.detach_modes()
+    try:
+        inputs, targets = split(training.cursor.take())
+        inputs, targets = (to_device(one, training.device) for one in (inputs, targets))
+        with training.modeset.forward_context():
+            loss = training.loss(logits_of(call(training.model, inputs)), targets)
+        trained = [one for one in training.parameters if one.requires_grad]
+        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+    except Exception:  # noqa: BLE001 - this is a second look at a batch that already went wrong
+        return ""
+    finally:
+        training.guard.restore()
+    if _non_finite(loss) or _non_finite(gradients):
+        return "not finite either"
+    return "the same step is finite: what was compiled computes it differently"
 
 
 def _non_finite(value: Any) -> bool:

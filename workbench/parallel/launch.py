@@ -169,7 +169,8 @@ def _leave(meeting: str) -> None:
 def _sweep() -> None:
     """Remove what ranks met in whose kernel died before they ended: nobody else came to do it."""
     for meeting in Path(tempfile.gettempdir()).glob(f"{_MEETING}*"):
-        with contextlib.suppress(OSError, ValueError):  # of others, or just being made
+        # somebody else's, whatever it holds, or just being made
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             found: dict[str, Any] = json.loads((meeting / _INTRODUCED).read_text(encoding="utf-8"))
             here = found["host"] == platform.node()
             if here and _same_process(found["pid"], found["created"]) is None:

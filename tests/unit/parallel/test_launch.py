@@ -37,7 +37,12 @@ def test_what_nobody_meets_in_any_more_is_removed(
     (elsewhere / "launcher.json").write_text(said)
     begun = tmp_path / "workbench-ranks-begun"
     begun.mkdir()
+    for number, text in enumerate(("{}", "[]", "7", "\0", '{"pid": "x", "host": null}')):
+        other = tmp_path / f"workbench-ranks-other{number}"
+        other.mkdir()
+        (other / "launcher.json").write_text(text)
     launch._sweep()
+    assert len(list(tmp_path.glob("*-other?"))) == 5
     assert not over.exists()
     assert not reused.exists()
     assert all(path.is_dir() for path in (alive, elsewhere, begun))
