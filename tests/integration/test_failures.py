@@ -169,7 +169,7 @@ class Miscompiled(nn.Module):
 @pytest.mark.parametrize(
     ("always", "said"),
     [
-        (False, "the same step is finite: what was compiled computes it differently"),
+        (False, "the same step is finite"),
         (True, "not finite either"),
     ],
 )

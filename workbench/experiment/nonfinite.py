@@ -112,7 +112,7 @@ def _uncompiled(training: Training) -> str:
         training.guard.restore()
     if _non_finite(loss) or _non_finite(gradients):
         return "not finite either"
-    return "the same step is finite: what was compiled computes it differently"
+    return "the same step is finite"
 
 
 def _non_finite(value: Any) -> bool:
