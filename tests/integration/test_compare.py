@@ -116,6 +116,31 @@ def test_an_arm_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None
     assert "bf16: TypeError: no 16 bits here" in str(view)
 
 
+def test_an_interrupt_while_fresh_processes_start_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = made(tmp_path, Net, lr=0.01)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if list(tmp_path.glob("workbench-compare-*/arm-1-1/arm.json")):
+                _thread.interrupt_main()
+                return
+            time.sleep(0.01)
+
+    helper = threading.Thread(target=interrupt)
+    helper.start()  # equal arms are undecided while each was one process
+    view = compare(experiment, ["fp32", "checkpoint:off"], rounds=5, show_progress=False)
+    helper.join()
+    assert view.record.cancelled
+    assert view.record.rounds == 5
+    assert [arm.verdict for arm in view.record.arms] == ["baseline", "unclear"]
+    assert not list(tmp_path.glob("workbench-compare-*"))
+    assert not [one for one in psutil.Process().children() if "workbench.compare" in str(one)]
+
+
 def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ class ArmProcess:
         folder: of this arm alone; made here.
         modes: what it runs under.
         parity_samples: how many samples' logits it is to compute.
-        fresh_cache: whether it compiles anew what this machine has compiled before.
+        cache: folder for what it compiles; None: this machine's, which may know the model.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ArmProcess:
         modes: ModeSet,
         parity_samples: int,
         *,
-        fresh_cache: bool,
+        cache: Path | None,
     ) -> None:
         folder.mkdir(mode=0o700, parents=True)
         self.folder = Folder(folder)
@@ -73,8 +73,8 @@ class ArmProcess:
         self._orders = Writer(folder / "orders.jsonl")
         self._answers = Follower(folder / "answers.jsonl")
         variables = _environment(modes.device, self.ranks)
-        if fresh_cache:
-            variables["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache")
+        if cache is not None:
+            variables["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
         world = self.ranks if layout else 0
         self._workers = Workers(self.folder, world, "workbench.compare.worker", variables)
 
@@ -105,10 +105,9 @@ class ArmProcess:
         self._orders.write({"do": "leave"})
 
     def end(self) -> None:
-        """End it, by force if need be, and remove what it needed."""
+        """End it, by force if need be."""
         self._workers.end()
         self._orders.close()
-        shutil.rmtree(self.folder.path / "cache", ignore_errors=True)
 
     def _answer(self, kind: str) -> Message:
         deadline = time.monotonic() + _PATIENCE_S

@@ -66,12 +66,12 @@ def build_record(sessions: Sequence[Sequence[Measured]], about: About) -> Compar
 
 
 def _arm(arm: Measured, baseline: Measured) -> ComparedArm:
-    times = [seconds for _, _, seconds in arm.blocks]
+    times = [block.seconds for block in arm.blocks]
     q1, median, q3 = (
         (float(q) for q in np.quantile(times, [0.25, 0.5, 0.75])) if times else (_NAN,) * 3
     )
     change = against(arm, baseline)
-    base = [seconds for _, _, seconds in baseline.blocks]
+    base = [block.seconds for block in baseline.blocks]
     return ComparedArm(
         model=arm.model,
         modes=arm.modes,
@@ -103,7 +103,7 @@ def _arm(arm: Measured, baseline: Measured) -> ComparedArm:
 
 
 def _samples_per_step(arm: Measured) -> float:
-    return arm.samples / sum(steps for _, steps, _ in arm.blocks)
+    return arm.samples / sum(block.steps for block in arm.blocks)
 
 
 def _of_random_steps(arm: Measured, baseline: Measured) -> tuple[str, ...]:

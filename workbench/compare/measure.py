@@ -3,7 +3,8 @@
 All arms of a model live together and only one of them computes at a time. First steps come one
 after the other (each may take all cores to compile); then rounds, each with one block of steps of
 every arm in random order, so that a machine that gets slower or faster does so for all of them.
-Where the rounds leave an arm undecided, it and the baseline do as many again, and twice as many.
+Where the rounds leave an arm undecided, it and the baseline do as many again, and twice as many, in
+fresh processes: what differs from one process to the next is not known from one of each.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -33,8 +34,21 @@ _WARM_UP = 5
 _BLOCK_S = 0.25
 """A block takes about so long."""
 _MOST_STEPS = 50
+_FRESH = {2: 3, 4: 4}
+"""Twice and four times the rounds are done by so many more processes of an arm."""
 LONGEST = 4
 """So many times the rounds asked for are done for an arm that would otherwise stay undecided."""
+
+
+class Block(NamedTuple):
+    """Some steps that were timed together."""
+
+    round: int
+    steps: int
+    seconds: float
+    """A step."""
+    process: int
+    """0 for the arm's first process, 1 for the one that was started after it, ..."""
 
 
 @dataclass
@@ -46,8 +60,7 @@ class Measured:
     ranks: int = 1
     problem: str = ""
     first_s: float = float("nan")
-    blocks: list[tuple[int, int, float]] = field(default_factory=list[tuple[int, int, float]])
-    """(round, steps, seconds per step)"""
+    blocks: list[Block] = field(default_factory=list["Block"])
     losses: list[float] = field(default_factory=list[float])
     peak_bytes: float = float("nan")
     operations: int = -1
@@ -66,10 +79,13 @@ class Measured:
 
 def against(arm: Measured, baseline: Measured) -> Paired:
     """The rounds in which both were measured."""
-    ours = {number: seconds for number, _, seconds in arm.blocks}
-    theirs = {number: seconds for number, _, seconds in baseline.blocks}
+    ours, theirs = ({block.round: block for block in one.blocks} for one in (arm, baseline))
     both = sorted(ours.keys() & theirs.keys())
-    return paired([theirs[number] for number in both], [ours[number] for number in both])
+    return paired(
+        [theirs[number].seconds for number in both],
+        [ours[number].seconds for number in both],
+        [ours[number].process for number in both],
+    )
 
 
 @dataclass(frozen=True)
@@ -112,6 +128,8 @@ class Session:
         self._done = 0
         self._total = sum(not refusal for _, refusal in arms) * (3 + plan.rounds) or 1
         self._order = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
+        self._processes: dict[int, int] = {}
+        """Number of the newest process, by arm."""
         self._steps: dict[int, int] = {}
         """Of a block, by arm."""
         self.rounds = 0
@@ -127,9 +145,8 @@ class Session:
             self._first_steps()
             self._rounds(0, self._plan.rounds)
             done = self._plan.rounds
-            for most in (2 * done, LONGEST * done):
-                self._rounds(done, most, only=self._undecided())
-                done = most
+            for times, processes in _FRESH.items():
+                done = self._again(done, times * self._plan.rounds, processes)
             self._facts()
         finally:
             self._end()
@@ -138,19 +155,51 @@ class Session:
         for at, arm in enumerate(self.arms):
             if arm.problem:
                 continue
-            folder = self.shared.path / f"arm-{at}"
-            process = ArmProcess(
-                self.shared,
-                folder,
-                self._modes[at],
-                self._plan.parity_samples,
-                fresh_cache=self._plan.fresh_cache and self._modes[at].compiled,
-            )
-            self._running[at] = process
-            arm.ranks = process.ranks
+            self._launch(at)
+            arm.ranks = self._running[at].ranks
         for at in list(self._running):
             self._tell(f"starting {self._name(at)}")
             self._try(at, ArmProcess.begun)
+
+    def _launch(self, at: int) -> None:
+        """Start a process of an arm, which is not waited for."""
+        path, number = self.shared.path, self._processes.get(at, -1) + 1
+        self._processes[at] = number
+        fresh_cache = self._plan.fresh_cache and self._modes[at].compiled
+        self._running[at] = ArmProcess(
+            self.shared,
+            path / (f"arm-{at}-{number}" if number else f"arm-{at}"),
+            self._modes[at],
+            self._plan.parity_samples,
+            cache=path / f"cache-{at}" if fresh_cache else None,
+        )
+
+    def _again(self, begin: int, end: int, processes: int) -> int:
+        """Do rounds ``begin`` to ``end`` of undecided arms, in so many processes one by one."""
+        for at_most in range(1, processes + 1):
+            only = self._undecided()
+            until = begin + max(1, round((end - begin) / (processes - at_most + 1)))
+            if not only or begin >= end:
+                return end
+            self._renew(only)
+            self._rounds(begin, until, only=only)
+            begin = until
+        return end
+
+    def _renew(self, only: Sequence[int]) -> None:
+        """Have fresh processes in the place of those that were measured."""
+        for at in only:
+            self._running[at].end()
+            self._launch(at)
+        for at in only:
+            self._tell(f"starting {self._name(at)} again")
+            process = self._running[at]
+            try:
+                process.begun()
+                process.ask("first", warm_up=_WARM_UP)
+            except ArmError as error:  # what was measured before counts
+                self.arms[at].notes.append(f"could not be started again: {error}")
+                self._running.pop(at).end()
 
     def _first_steps(self) -> None:
         for at in list(self._running):
@@ -181,9 +230,11 @@ class Session:
         seconds = statistics.median(told["seconds"])
         if at not in self._steps:  # the first block says how many steps fill the next
             self._steps[at] = max(1, min(_MOST_STEPS, round(_BLOCK_S / max(seconds, 1e-6))))
-        arm.blocks.append((number, count, seconds))
+        arm.blocks.append(Block(number, count, seconds, self._processes[at]))
         arm.samples += told["samples"]
-        arm.peak_bytes, arm.losses = told["peak_bytes"], told["losses"]
+        arm.peak_bytes = told["peak_bytes"]
+        if len(told["losses"]) >= len(arm.losses):  # those of a fresh process begin anew
+            arm.losses = told["losses"]
 
     def _undecided(self) -> list[int]:
         """Arms that the rounds so far say nothing about, with the baseline; none where all do."""
@@ -207,7 +258,7 @@ class Session:
                 arm.notes += [f"no logits: {told['problem']}"] if told is not None else []
                 continue
             arm.parity_samples, arm.parity_on = told["samples"], told["on"]
-            path = self.shared.path / f"arm-{at}" / LOGITS
+            path = self._running[at].folder.path / LOGITS
             logits = torch.load(path, weights_only=True)
             path.unlink()
             if at == 0:

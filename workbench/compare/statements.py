@@ -37,4 +37,4 @@ def statements(arms: Sequence[Measured]) -> dict[tuple[str, str], Compared]:
 
 
 def _spread(arm: Measured) -> Spread:
-    return spread([seconds for _, _, seconds in arm.blocks])
+    return spread([block.seconds for block in arm.blocks])

@@ -46,8 +46,8 @@ def compare(
     Every combination runs in processes of its own, from the very same weights and batches. All are
     alive together and are measured in turns, in random order, so that a machine that is busy for a
     while is so for all. Where the rounds leave an arm undecided, it and the baseline do up to four
-    times as many. What trains in this kernel is paused meanwhile. Interrupt it and what was
-    measured until then is kept.
+    times as many, in fresh processes. What trains in this kernel is paused meanwhile. Interrupt it
+    and what was measured until then is kept.
 
     Args:
         target: an experiment; or several, by name or in a list, whose models are then compared each

@@ -3,8 +3,14 @@
 In every round each arm is measured once, in random order, so the two times of a round were taken
 within seconds of each other: what slows the machine slows both. Their ratio is therefore looked at
 round by round (a paired comparison), on a log scale, where twice as fast and twice as slow are
-equally far from 1. Centre and interval are those of Wilcoxon's signed ranks (Hodges and Lehmann),
-so a round that something else disturbed moves neither.
+equally far from 1. The middle of the rounds of one pair of processes is that of Wilcoxon's signed
+ranks (Hodges and Lehmann), so a round that something else disturbed does not move it.
+
+Processes differ: two that do the very same, whose memory lies elsewhere, were measured to differ by
+3 % as often as not and by 8 % at times, however many rounds they do. So rounds of one pair of
+processes are one observation, whose spread is not known from them; several pairs show it. Until
+then it is taken for `PROCESSES`, with the weight of a few observations (a conjugate prior), so the
+interval is Student's t of all of them together.
 
 *Faster* and *slower* take a 99 % interval that leaves out 1 and a change of at least `SAME`. *Tie*
 is a statement too: two one-sided tests at 5 % say that the arms differ by less than `SAME` (the
@@ -27,18 +33,18 @@ if TYPE_CHECKING:
 
 SAME = 0.05
 """Arms whose speeds differ by less than this share are as good as equal, however certain it is that
-they differ: two processes that do the very same, in memory that lies elsewhere, differ by 3 %."""
+they differ."""
 FEWEST_ROUNDS = 5
 """Fewer support no verdict."""
-_ERROR, _TIE_ERROR = 0.01, 0.1
-"""How often the interval may leave out the truth: the one that is shown, and that of a tie."""
-_FEWEST_RANKED = 8
-"""The signed ranks of fewer rounds have no 99 % interval; Student's t has, a wider one."""
+PROCESSES = 0.03
+"""Standard deviation of the log ratio of two processes that do the very same: what is assumed."""
+_WEIGHT = 4
+"""Of that assumption, in observations."""
 _T = {
-    _ERROR: (63.66, 9.92, 5.84, 4.60, 4.03, 3.71),
-    _TIE_ERROR: (6.31, 2.92, 2.35, 2.13, 2.02, 1.94),
+    0.01: (4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947),
+    0.10: (2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753),
 }
-"""Student's t, two-sided, for 1, 2, ... degrees of freedom."""
+"""Student's t, two-sided, for `_WEIGHT` degrees of freedom and more, one by one."""
 
 
 @dataclass(frozen=True)
@@ -64,44 +70,50 @@ class Paired:
         return "tie" if self.is_same else "unclear"
 
 
-def paired(baseline: Sequence[float], arm: Sequence[float]) -> Paired:
-    """Compare times (seconds) of two arms, round by round; the shorter series decides."""
+def paired(
+    baseline: Sequence[float], arm: Sequence[float], processes: Sequence[int] | None = None
+) -> Paired:
+    """Compare times (seconds) of two arms, round by round; the shorter series decides.
+
+    Args:
+        baseline: one time a round.
+        arm: of the same rounds.
+        processes: of every round, which pair of processes did it; None: all were of one.
+    """
     count = min(len(baseline), len(arm))
     if not count:
         return Paired(math.nan, math.nan, math.nan, 0)
     logs = np.log(np.asarray(baseline[:count])) - np.log(np.asarray(arm[:count]))
     if count == 1:
         return Paired(math.exp(logs[0]), math.nan, math.nan, 1)
-    interval = _ranked if count >= _FEWEST_RANKED else _student
-    centre, low, high = interval(logs, _ERROR)
-    _, *ends = interval(logs, _TIE_ERROR)
-    is_same = max(map(abs, ends)) <= math.log1p(SAME)
-    return Paired(math.exp(centre), math.exp(low), math.exp(high), count, is_same)
+    pairs = np.zeros(count) if processes is None else np.asarray(processes[:count])
+    own = [logs[pairs == number] for number in np.unique(pairs)]
+    middles = np.array([_middle(rounds) for rounds in own])
+    centre = float(middles.mean())
+    freedom = _WEIGHT + len(own) - 1
+    of_rounds = _spread(own, middles) ** 2
+    assumed = PROCESSES**2 + float(np.mean([of_rounds / len(rounds) for rounds in own]))
+    found = float(((middles - centre) ** 2).sum())
+    spread = math.sqrt((_WEIGHT * assumed + found) / freedom / len(own))
+    half, tie = (spread * _T[error][min(freedom - _WEIGHT, len(_T[error]) - 1)] for error in _T)
+    low, high = math.exp(centre - half), math.exp(centre + half)
+    is_same = abs(centre) + tie <= math.log1p(SAME)
+    return Paired(math.exp(centre), low, high, count, is_same)
 
 
-def _ranked(values: NDArray[np.float64], error: float) -> tuple[float, float, float]:
-    """Centre and interval: of the means of all pairs of values, the middle and two further out."""
-    at, other = np.triu_indices(len(values))
-    means = np.sort((values[at] + values[other]) / 2)
-    outer = _outer_rank(len(values), error)
-    return float(np.median(means)), float(means[outer]), float(means[-1 - outer])
+def _middle(rounds: NDArray[np.float64]) -> float:
+    """The median of the means of all pairs of values."""
+    at, other = np.triu_indices(len(rounds))
+    return float(np.median((rounds[at] + rounds[other]) / 2))
 
 
-def _outer_rank(count: int, error: float) -> int:
-    """How many of the sorted means lie outside of each end of the interval."""
-    chances = np.ones(1)  # of every sum of the ranks 1 to count that have a positive sign
-    for rank in range(1, count + 1):
-        longer = np.zeros(len(chances) + rank)
-        longer[: len(chances)] += chances / 2
-        longer[rank:] += chances / 2
-        chances = longer
-    return max(0, int(np.searchsorted(np.cumsum(chances), error / 2, side="right")) - 1)
-
-
-def _student(values: NDArray[np.float64], error: float) -> tuple[float, float, float]:
-    mean = float(values.mean())
-    half = float(values.std(ddof=1)) / math.sqrt(len(values)) * _T[error][len(values) - 2]
-    return mean, mean - half, mean + half
+def _spread(own: Sequence[NDArray[np.float64]], middles: NDArray[np.float64]) -> float:
+    """Standard deviation of rounds around the middle of theirs, by the quartiles of all of them."""
+    around = np.concatenate([rounds - at for rounds, at in zip(own, middles, strict=True)])
+    if len(around) < FEWEST_ROUNDS:
+        return float(around.std(ddof=1))
+    low, high = np.quantile(around, (0.25, 0.75))
+    return float(high - low) / 1.349  # of a normal distribution
 
 
 def break_even(first: float, step: float, base_first: float, base_step: float) -> float:

@@ -19,7 +19,7 @@ export const MODES: Column = {
 
 export const SPEED: Column = {
   name: 'Speed',
-  title: 'Against the baseline, the mean of the rounds’ ratios, with its 99 % interval',
+  title: 'Against the baseline, the middle of the rounds’ ratios, with its 99 % interval',
   value: ({ speedup }) => speedup,
   text: () => '',
 };
