@@ -21,10 +21,10 @@ function indexOf(start: string): number {
 test.use({ actionTimeout: 20_000 });
 
 test('the notebook about modes is live from top to bottom', async ({ page, tmpPath }) => {
-  test.setTimeout(600_000);
+  test.setTimeout(1_200_000);
   await page.sidebar.close('left');
   await runNotebook(page, `${tmpPath}/04_modes.ipynb`, cells);
-  await expect.poll(() => executed(page), { timeout: 540_000 }).toBe(cells.length);
+  await expect.poll(() => executed(page), { timeout: 1_080_000 }).toBe(cells.length);
   expect(await errors(page)).toEqual([]);
 
   for (const theme of ['Dark', 'Light']) {
