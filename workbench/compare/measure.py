@@ -36,8 +36,8 @@ _BLOCK_S = 0.25
 _MOST_STEPS = 50
 _FRESH = {2: 3, 4: 4}
 """Twice and four times the rounds are done by so many more processes of an arm."""
-LONGEST = 4
-"""So many times the rounds asked for are done for an arm that would otherwise stay undecided."""
+_LEAST_AGAIN_S = 60.0
+"""Undecided arms are measured again for as long as everything took until then, or for so long."""
 
 
 class Block(NamedTuple):
@@ -128,6 +128,8 @@ class Session:
         self._done = 0
         self._total = sum(not refusal for _, refusal in arms) * (3 + plan.rounds) or 1
         self._order = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
+        self._no_more_after = math.inf
+        """Clock time after which no fresh process is started."""
         self._processes: dict[int, int] = {}
         """Number of the newest process, by arm."""
         self._steps: dict[int, int] = {}
@@ -141,10 +143,12 @@ class Session:
             KeyboardInterrupt: the kernel was interrupted.
         """
         try:
+            begun = time.monotonic()
             self._start()
             self._first_steps()
             self._rounds(0, self._plan.rounds)
-            done = self._plan.rounds
+            done, now = self._plan.rounds, time.monotonic()
+            self._no_more_after = now + max(now - begun, _LEAST_AGAIN_S)
             for times, processes in _FRESH.items():
                 done = self._again(done, times * self._plan.rounds, processes)
             self._facts()
@@ -179,7 +183,7 @@ class Session:
         for at_most in range(1, processes + 1):
             only = self._undecided()
             until = begin + max(1, round((end - begin) / (processes - at_most + 1)))
-            if not only or begin >= end:
+            if not only or begin >= end or time.monotonic() > self._no_more_after:
                 return end
             self._renew(only)
             self._rounds(begin, until, only=only)
