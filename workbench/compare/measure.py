@@ -194,6 +194,7 @@ class Session:
         """Have fresh processes in the place of those that were measured."""
         for at in only:
             self._running[at].end()
+            del self._running[at]
             self._launch(at)
         for at in only:
             self._tell(f"starting {self._name(at)} again")
@@ -291,7 +292,7 @@ class Session:
         """End every arm, whatever one of them or another interrupt does to it."""
         try:
             for process in self._running.values():
-                with suppress(OSError):  # of an order that nobody could write
+                with suppress(OSError, ValueError):  # nobody could write it, or it is over already
                     process.leave()
             deadline = time.monotonic() + 1.0
             while time.monotonic() < deadline and self._still_running():

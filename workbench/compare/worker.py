@@ -253,7 +253,7 @@ class Arm:
                 return order
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
-                if not psutil.pid_exists(self._parent):
+                if not psutil.pid_exists(self._parent) or not self._folder.path.is_dir():
                     # nobody else is left who could; ranks and their launcher end with this one
                     shutil.rmtree(self._folder.path.parent, ignore_errors=True)
                     os._exit(_ORPHANED)
