@@ -252,7 +252,7 @@ class Session:
 
     def _facts(self) -> None:
         baseline: torch.Tensor | None = None
-        for at in list(self._running):
+        for at in sorted(self._running):  # the baseline first, whichever was started last
             self._tell(f"memory, launches and logits of {self._name(at)}")
             arm = self.arms[at]
             told = self._try(at, lambda process: process.ask("profile"))
