@@ -1,7 +1,7 @@
-# make lab    everything installed, then JupyterLab on the first notebook
-# make test   everything the tests need, then all of them
-# make check  the quick ones alone
-# make help   the rest
+# make lab       everything installed, then JupyterLab on the first notebook
+# make test      everything the tests need, then those to run before a commit
+# make test-all  all of them
+# make help      the rest
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,6 +17,7 @@ LAB_ARGS ?=
 PIP_ARGS ?=
 # e.g. make test PYTEST_ARGS="tests/server -k proxy"
 PYTEST_ARGS ?=
+export PYTEST_ARGS
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 # whoever is root here (a container) has to say so to Jupyter
@@ -24,21 +25,27 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 FRONTEND := $(shell find extensions \( -name node_modules -o -name lib -o -name .yarn \) -prune \
   -o -type f -print)
 
-.PHONY: help lab test check ui bench fuzz build clean
+.PHONY: help lab test test-rest test-all check ui bench fuzz build clean
 
 help: ## what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 lab: $(STAMPS)/lab ## install everything, then open the first notebook in JupyterLab
 	exec $(BIN)/jupyter lab $(AS_ROOT) $(LAB_ARGS) $(NOTEBOOK)
 
-test: $(STAMPS)/test ## run every check and test (PYTEST_ARGS selects)
-	@PYTEST_ARGS="$(PYTEST_ARGS)" $(BIN)/python scripts/run_tests.py
+test: $(STAMPS)/test ## what to run before a commit: style, types, quick tests (PYTEST_ARGS selects)
+	@$(BIN)/python scripts/run_tests.py $(if $(PYTEST_ARGS),pytest,quick)
 
-check: $(STAMPS)/test ## style, types and the front end's own tests: two minutes, before a commit
+test-rest: $(STAMPS)/test # what test-all runs and test does not
+	@$(BIN)/python scripts/run_tests.py rest
+
+test-all: $(STAMPS)/test ## every check and test, none twice
+	@$(BIN)/python scripts/run_tests.py all
+
+check: $(STAMPS)/test ## style, types and the front end's own tests alone
 	@$(BIN)/python scripts/run_tests.py style types frontend
 
-ui: $(STAMPS)/test ## run the browser tests only (UI_ARGS goes to Playwright)
+ui: $(STAMPS)/test ## the browser tests alone (UI_ARGS goes to Playwright)
 	@$(BIN)/python scripts/run_tests.py ui -- $(UI_ARGS)
 
 bench: $(STAMPS)/bench ## measure against peers and print the ratios
@@ -55,7 +62,7 @@ clean: ## remove what was built, and the environment
 	  workbench/labextension extensions/node_modules extensions/*/lib
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# --- installing: each stamp is newer than what it was made from ---------------------------------
+# --- installing: each stamp is newer than what it was made from; each step says how long it took ---
 
 $(STAMPS)/venv:
 	@python="$$(scripts/find_python)"; \
@@ -66,23 +73,23 @@ $(STAMPS)/venv:
 
 # torch comes first and alone, so that the pin and not a dependency decides which build is fetched
 $(STAMPS)/torch: constraints.txt | $(STAMPS)/venv
-	@echo "Installing PyTorch."
-	@$(PIP) torch
+	@echo "Installing PyTorch."; $(PIP) torch; echo "  installed in $$SECONDS s"
 	@touch $@
 
 $(STAMPS)/lab: $(STAMPS)/torch pyproject.toml hatch_build.py scripts/frontend.py $(FRONTEND)
-	@echo "Installing Workbench and JupyterLab; the front end is built if needed."
-	@$(PIP) --editable '.[examples]'
+	@echo "Installing Workbench and JupyterLab; the front end is built if needed."; \
+	$(PIP) --editable '.[examples]'; echo "  installed in $$SECONDS s"
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/lab
-	@echo "Installing what the tests need."
-	@$(PIP) --group test
-	@$(BIN)/python scripts/frontend.py --install-only
+	@echo "Installing what the tests need."; $(PIP) --group test; \
+	$(BIN)/python scripts/frontend.py --install-only; \
+	$(BIN)/python scripts/chromium.py > /dev/null || true; echo "  installed in $$SECONDS s"
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/test
-	@$(PIP) --group bench
+	@echo "Installing what is measured against."; $(PIP) --group bench; \
+	echo "  installed in $$SECONDS s"
 	@touch $@
 
 $(STAMPS)/fuzz: $(STAMPS)/test

@@ -1,72 +1,135 @@
-"""Run every check and every test, to the end, and say at the end which failed.
+"""Run the checks and tests, say what each takes, and how to run again what failed.
 
-``python scripts/run_tests.py [stage ...] [-- arguments for the last stage]``; without a name, all
-stages run. What failed is shown again at the end, where a log that was cut off still has it;
-pytest's closing line is printed last and kept in ``.cache/pytest-closing-line``.
+``python scripts/run_tests.py quick`` is `make test`, ``rest`` is what `make test-all` adds to it,
+and ``all`` is both. A stage of its own can be named instead, and what follows ``--`` goes to its
+last command. Which Python tests are quick, `tests/conftest.py` decides. ``python
+scripts/run_tests.py sum quick rest`` adds up what was counted before, in pytest's form.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from chromium import find_or_install
 from frontend import environment
 
 ROOT = Path(__file__).resolve().parent.parent
-CLOSING_LINE = ROOT / ".cache/pytest-closing-line"
+RESULTS = ROOT / ".cache/test-results"
 PYTHON = sys.executable
-_COUNTS = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s")
-_EVERYTHING = ("-m", "not benchmark and not fuzz")
-_SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
+JOURNEY = "tests/ui/journey.spec.ts"
+
+QUICK = ("style", "types", "frontend", "python", "journey")
+REST = ("python-rest", "browser")
+STAGES = {
+    "style": "ruff: lint rules and formatting",
+    "types": "pyright, strict",
+    "frontend": "types, style and unit tests of the TypeScript",
+    "python": "Python tests that need no second process of long life, and the first notebook",
+    "journey": "one person's way through JupyterLab, in Chromium",
+    "python-rest": "Python tests with kernels, servers, ranks, compilers; the other notebooks",
+    "browser": "everything else a person does in JupyterLab, in Chromium",
+    "pytest": "all Python tests, or those that PYTEST_ARGS names",
+    "ui": "all browser tests, or those that UI_ARGS names",
+}
+GROUPS = {"quick": QUICK, "rest": REST, "all": (*QUICK, *REST)}
+_BROWSER = {"journey", "browser", "ui", "python-rest", "pytest"}
+"""Stages that need Chromium."""
+_NEVER = "not benchmark and not fuzz"
+_SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 """Most tests wait for a kernel, a server or a compiler: two files at a time take half the time."""
 _LINES_OF_A_FAILURE = 60
-STAGES = ("style", "types", "frontend", "pytest", "ui")
+_OF_PLAYWRIGHT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) flaky")
+_OF_VITEST = re.compile(r"^\s*Tests\s+(?:(\d+) failed \| )?(\d+) passed")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_MOST_REASONS = 6
+
+
+@dataclass
+class Stage:
+    """What became of one stage."""
+
+    name: str
+    seconds: float = 0.0
+    failed: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    """``passed``, ``failed``, ``error``, ``skipped``; empty for a check."""
+    again: list[str] = field(default_factory=list)
+    """A command for each test that failed."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Why tests were skipped here, and how many."""
+    end: str = ""
+    """The last lines of what failed."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the named stages, or all; the exit status is 0 when none failed."""
+    """Run the named stages or groups; the exit status is 0 when none failed."""
     split = arguments.index("--") if "--" in arguments else len(arguments)
-    names = arguments[:split] or STAGES
-    extra = arguments[split + 1 :]
-    unknown = [name for name in names if name not in STAGES]
-    if unknown:
-        print(f"No stage {unknown[0]!r}; there are: {', '.join(STAGES)}.")
+    names, extra = list(arguments[:split]), arguments[split + 1 :]
+    if names[:1] == ["sum"]:
+        print(sum_of([stage for group in names[1:] for stage in load(group)]))
+        return 0
+    known = {**GROUPS, **{name: (name,) for name in STAGES}}
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        what = f"No stage {unknown[0]!r}" if unknown else "Name a stage or a group"
+        print(f"{what}; there are: {', '.join(known)}.")
         return 2
-    env = environment()
-    # a test has one core: two teams of OpenMP threads on two cores wait for each other
-    env.setdefault("OMP_NUM_THREADS", "1")
-    if {"pytest", "ui"} & set(names):
+    started = time.monotonic()
+    env = _environment()
+    wanted = [stage for name in names for stage in known[name]]
+    for name in names:
+        (RESULTS / f"{name}.json").unlink(missing_ok=True)
+    if _BROWSER & set(wanted):
         chromium, sentence = find_or_install()
         print(sentence, flush=True)
         env["CHROMIUM"] = chromium
-    failed = {name: said for name in names if (said := _run_stage(name, env, extra)) is not None}
-    for name, said in failed.items():
-        print(f"\n=== {name} failed with:\n{said}")
-    print(f"Failed: {', '.join(failed)}." if failed else "Everything passed.")
-    if "pytest" in names and CLOSING_LINE.exists():
-        print(CLOSING_LINE.read_text().strip())
-    return 1 if failed else 0
+    done = [run_stage(name, env, extra) for name in wanted]
+    for name in names:
+        keep(name, [stage for stage in done if stage.name in known[name]])
+    print(report(done, time.monotonic() - started, left_out=_left_out(names)), flush=True)
+    return 1 if any(stage.failed for stage in done) else 0
 
 
-def _run_stage(name: str, env: dict[str, str], extra: Sequence[str]) -> str | None:
-    """Run each command of a stage: the last lines of those that failed, None when none did."""
-    started = time.monotonic()
-    print(f"\n=== {name}", flush=True)
-    ends = [_run(command, folder, env) for command, folder in _commands(name, extra)]
-    failed = [end for end in ends if end is not None]
-    print(f"=== {name} {'FAILED' if failed else 'passed'} in {time.monotonic() - started:.0f} s")
-    return "\n".join(failed) if failed else None
+def _environment() -> dict[str, str]:
+    env = environment()
+    # a test has one core: two teams of OpenMP threads on two cores wait for each other
+    env.setdefault("OMP_NUM_THREADS", "1")
+    return env
 
 
-def _commands(name: str, extra: Sequence[str]) -> list[tuple[list[str], Path]]:
+# --- stages -------------------------------------------------------------------------------------
+
+
+def run_stage(name: str, env: dict[str, str], extra: Sequence[str] = ()) -> Stage:
+    """Run each command of a stage, to the end, whatever one of them comes to."""
+    print(f"\n=== {name}: {STAGES[name]}", flush=True)
+    stage, started = Stage(name), time.monotonic()
+    for command, folder in commands(name, extra):
+        status, lines = _run(command, folder, env)
+        _count(stage, lines)
+        if status:
+            stage.failed = True
+            stage.end += "".join(lines[-_LINES_OF_A_FAILURE:])
+    if (found := _junit(name)).exists():
+        _read_junit(stage, found)
+    stage.seconds = time.monotonic() - started
+    outcome = "FAILED" if stage.failed else "passed"
+    print(f"=== {name} {outcome} in {_time(stage.seconds)}", flush=True)
+    return stage
+
+
+def commands(name: str, extra: Sequence[str] = ()) -> list[tuple[list[str], Path]]:
     """The commands of a stage, each with the folder it runs in."""
     extensions = ROOT / "extensions"
     if name == "style":
@@ -76,34 +139,192 @@ def _commands(name: str, extra: Sequence[str]) -> list[tuple[list[str], Path]]:
         return [([PYTHON, "-m", "pyright"], ROOT)]
     if name == "frontend":
         return [(["jlpm", "check"], extensions), (["jlpm", "test"], extensions)]
-    if name == "ui":
+    if name in ("journey", "browser", "ui"):
         playwright = str(extensions / "node_modules/.bin/playwright")
-        return [([playwright, "test", "-c", "tests/ui/playwright.config.ts", *extra], ROOT)]
-    selected = shlex.split(os.environ.get("PYTEST_ARGS", "")) or [*_EVERYTHING, *_SIDE_BY_SIDE]
-    return [([PYTHON, "-m", "pytest", "-q", *selected, *extra], ROOT)]
+        which = {"journey": [JOURNEY], "browser": ["--grep-invert", "@journey"], "ui": []}[name]
+        config = ["-c", "tests/ui/playwright.config.ts"]
+        return [([playwright, "test", *config, *which, *extra], ROOT)]
+    which = {"python": f"not slow and {_NEVER}", "python-rest": f"slow and {_NEVER}"}
+    chosen = ["-m", which.get(name, _NEVER), *_SIDE_BY_SIDE]
+    if name == "pytest" and (given := shlex.split(os.environ.get("PYTEST_ARGS", ""))):
+        chosen = given
+    return [([PYTHON, "-m", "pytest", "-q", f"--junitxml={_junit(name)}", *chosen, *extra], ROOT)]
 
 
-def _run(command: list[str], folder: Path, env: dict[str, str]) -> str | None:
-    """Run one command, showing what it prints: its last lines if it failed, or None.
-
-    pytest's closing line is kept.
-    """
-    is_pytest = "pytest" in command
-    if is_pytest:
-        CLOSING_LINE.unlink(missing_ok=True)
+def _run(command: list[str], folder: Path, env: dict[str, str]) -> tuple[int, list[str]]:
+    """Run one command, showing what it prints: its exit status and its lines."""
+    for option in command:
+        if option.startswith("--junitxml="):
+            Path(option.partition("=")[2]).unlink(missing_ok=True)
     with subprocess.Popen(
-        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
-        last = ""
-        end: deque[str] = deque(maxlen=_LINES_OF_A_FAILURE)
-        for line in process.stdout or ():
-            print(line, end="", flush=True)
-            end.append(line)
-            last = line.strip() if _COUNTS.search(line) else last
-    if is_pytest:
-        CLOSING_LINE.parent.mkdir(exist_ok=True)
-        CLOSING_LINE.write_text(last + "\n")
-    return None if process.returncode == 0 else "".join(end)
+        said = bytearray()
+        # as it comes: a line of dots is whole only once there are eighty of them
+        while process.stdout is not None and (part := os.read(process.stdout.fileno(), 65536)):
+            said += part
+            sys.stdout.buffer.write(part)
+            sys.stdout.buffer.flush()
+    return process.returncode, said.decode("utf-8", "replace").splitlines(keepends=True)
+
+
+def _junit(name: str) -> Path:
+    return RESULTS / f"{name}.xml"
+
+
+# --- counting -----------------------------------------------------------------------------------
+
+
+def _count(stage: Stage, lines: Sequence[str]) -> None:
+    """Add what Playwright and Vitest say of themselves, and how to run again what failed."""
+    for line in map(_plain, lines):
+        if found := _OF_PLAYWRIGHT.match(line):
+            passed, failed, flaky = map(int, found.groups())
+            _add(stage, passed=passed + flaky, failed=failed)
+        elif found := _OF_VITEST.match(line):
+            _add(stage, passed=int(found[2]), failed=int(found[1] or 0))
+        elif line.startswith("  make ui UI_ARGS="):
+            stage.again.append(line.strip())
+
+
+def _plain(line: str) -> str:
+    return _COLOUR.sub("", line).rstrip()
+
+
+def _add(stage: Stage, **counts: int) -> None:
+    for name, number in counts.items():
+        stage.counts[name] = stage.counts.get(name, 0) + number
+
+
+def _read_junit(stage: Stage, path: Path) -> None:
+    """Add what pytest wrote down of every test."""
+    try:
+        cases = list(ET.parse(path).getroot().iter("testcase"))  # noqa: S314 - our own file
+    except ET.ParseError:  # it was ended before it was done, and says so itself
+        return
+    reasons: Counter[str] = Counter()
+    for case in cases:
+        kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
+        _add(stage, passed=int(not kinds))
+        for kind in kinds:
+            _add(stage, **{{"failure": "failed"}.get(kind, kind): 1})
+        if kinds - {"skipped"}:
+            stage.again.append(f"make test PYTEST_ARGS={_for_make(shlex.quote(node_id(case)))}")
+        elif (skip := case.find("skipped")) is not None:
+            reasons[_reason(skip)] += 1
+    stage.skipped = dict(reasons.most_common())
+
+
+def node_id(case: ET.Element) -> str:
+    """What pytest calls a test, of what it writes down: module, classes, name."""
+    module, classes = case.get("classname", "").split("."), list[str]()
+    while module and not (ROOT / Path(*module)).with_suffix(".py").exists():
+        classes.insert(0, module.pop())
+    if not module:  # a file that could not be imported goes by its dotted name alone
+        name = case.get("name", "")
+        file = Path(*name.split(".")).with_suffix(".py") if name else Path()
+        return file.as_posix() if (ROOT / file).is_file() else name
+    return "::".join([f"{'/'.join(module)}.py", *classes, case.get("name", "")])
+
+
+def _for_make(arguments: str) -> str:
+    """Arguments of pytest, for a shell that hands them to make as one value."""
+    return shlex.quote(arguments.replace("$", "$$"))
+
+
+def _reason(skip: ET.Element) -> str:
+    """Without what differs from one test to the next."""
+    text = (skip.get("message") or skip.text or "without a reason").strip()
+    return re.sub(r"^Skipped: ", "", text).splitlines()[0]
+
+
+def keep(name: str, stages: Sequence[Stage]) -> None:
+    """Write down what was counted, for `sum`."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    said = json.dumps([asdict(stage) for stage in stages])
+    (RESULTS / f"{name}.json").write_text(said, encoding="utf-8")
+
+
+def load(name: str) -> list[Stage]:
+    """What `keep` wrote down; one failure where nothing was, as it never ran to its end."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return [Stage(name, failed=True, counts={"error": 1})]
+    return [Stage(**stage) for stage in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def sum_of(stages: Sequence[Stage]) -> str:
+    """All counts in pytest's form: ``2 failed, 3000 passed, 85 skipped in 2400.00s``.
+
+    A check that failed counts as one failure: it has no tests that could.
+    """
+    total: Counter[str] = Counter()
+    for stage in stages:
+        total.update(stage.counts)
+        told = stage.counts.get("error") or stage.counts.get("failed")
+        if stage.failed and not stage.again and not told:
+            total["failed"] += 1
+    said = [
+        f"{total[name]} {name}" for name in ("failed", "passed", "skipped", "error") if total[name]
+    ]
+    return f"{', '.join(said) or 'no tests ran'} in {sum(one.seconds for one in stages):.2f}s"
+
+
+# --- what is said at the end --------------------------------------------------------------------
+
+
+def report(stages: Sequence[Stage], seconds: float, left_out: str) -> str:
+    """What failed and how to run it again, what was skipped, times, and what was left out."""
+    lines: list[str] = []
+    for stage in stages:
+        if stage.failed:
+            lines += ["", f"=== {stage.name} failed with:", stage.end.rstrip()]
+    again = [command for stage in stages for command in stage.again]
+    if again:
+        lines += ["", "Each of these runs one of the tests again that failed:"]
+        lines += [f"  {command}" for command in again]
+    lines += ["", *_table(stages), f"  {'all':<12} {_time(seconds):>10}"]
+    reasons: Counter[str] = Counter()
+    for stage in stages:
+        reasons.update(stage.skipped)
+    if reasons:
+        lines += ["", f"Skipped on this machine, {reasons.total():,} tests:"]
+        lines += [f"  {count:>5}  {why}" for why, count in reasons.most_common(_MOST_REASONS)]
+        if len(reasons) > _MOST_REASONS:
+            lines.append(f"         and {len(reasons) - _MOST_REASONS} more reasons")
+    failed = [stage.name for stage in stages if stage.failed]
+    lines += ["", left_out] if left_out else []
+    lines += ["", f"Failed: {', '.join(failed)}." if failed else "Everything passed."]
+    lines += [sum_of(stages)]
+    return "\n".join(lines)
+
+
+def _table(stages: Sequence[Stage]) -> list[str]:
+    return [
+        f"  {stage.name:<12} {_time(stage.seconds):>10}  {_outcome(stage)}".rstrip()
+        for stage in stages
+    ]
+
+
+def _outcome(stage: Stage) -> str:
+    said = ", ".join(f"{n:,} {name}" for name, n in stage.counts.items() if n)
+    return said or ("failed" if stage.failed else "passed")
+
+
+def _left_out(names: Sequence[str]) -> str:
+    """What the quick stages do not look at."""
+    if "quick" not in names or "rest" in names:
+        return ""
+    return (
+        "Left out: Python tests that start kernels, servers, ranks and compilers "
+        "(tests/integration, tests/server, tests/gpu) and all browser tests but the main journey: "
+        "make test-all runs both. Measurements: make bench. Fuzzing: make fuzz."
+    )
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What holds for every test: nothing is left behind."""
+"""What holds for every test: which are quick, in which order, and that nothing is left behind."""
 
 from __future__ import annotations
 
 import gc
 import os
+import random
+import signal
 import sys
 import threading
 import time
@@ -12,6 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
+
+# how long drawing an example and looking at it takes is the machine's, and who else uses it
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 # compiled kernels survive between test runs; set before torch is imported by any test
 os.environ.setdefault(
@@ -20,13 +29,62 @@ os.environ.setdefault(
 # a cold cache would have Inductor start a pool of threads, which outlives the test that filled it
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
-_GRACE_S = 20.0
+if threading.current_thread() is threading.main_thread() and (
+    signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+):
+    # a shell without job control has what it starts in the background ignore interrupts, and that
+    # is inherited: no process of a test could be interrupted
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_GRACE_S = 120.0
 """A first confusion matrix waits for matplotlib to be imported, on a machine that is busy."""
 _LASTING = ("workbench-hub",)
 """Threads that outlive a test on purpose: the hub's ends when the last view is gone."""
 _LASTING_PROCESSES = ("resource_tracker", "compile_worker", "gmain", "--type=utility")
 """Helpers of Python and of Inductor that a process starts once and keeps, and services that a
 browser starts when it likes while a module's fixture keeps it open; they end with it."""
+_ROOT = Path(__file__).parent
+_SLOW = ("integration", "server", "gpu")
+"""Folders whose tests start kernels, servers, ranks or compilers: `make test` leaves them out."""
+_LONGEST = (
+    "integration/test_notebooks.py",
+    "integration/parallel/test_toggles.py",
+    "integration/test_compare.py",
+    "integration/test_at_exit.py",
+    "integration/parallel",
+    "integration/out_of_memory",
+    "integration",
+)
+"""Begun first, so that no process is left alone with a long file at the end."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow, and put files in order: the longest first, or as WORKBENCH_ORDER says.
+
+    ``WORKBENCH_ORDER=7`` shuffles the files by that seed: no test may need another one before it.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+        is_slow = item.path.relative_to(_ROOT).parts[0] in _SLOW
+        if is_slow and item.get_closest_marker("quick") is None:
+            item.add_marker("slow")
+    order = sorted(files, key=_length)
+    if seed := os.environ.get("WORKBENCH_ORDER"):
+        random.Random(seed).shuffle(order)
+    items[:] = [item for path in order for item in files[path]]
+
+
+def pytest_report_header() -> str:
+    """The order of the files, where it was drawn."""
+    seed = os.environ.get("WORKBENCH_ORDER")
+    return f"files in random order: WORKBENCH_ORDER={seed}" if seed else ""
+
+
+def _length(path: Path) -> int:
+    name = path.relative_to(_ROOT).as_posix()
+    return next((at for at, one in enumerate(_LONGEST) if name.startswith(one)), len(_LONGEST))
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +105,10 @@ def _bare_experiments(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nothing_left_behind() -> Iterator[None]:
-    """Fail a test that leaves a thread it must have ended, or a child process."""
+    """Fail a test that leaves a thread it must have ended, a child process, or a zombie.
+
+    A zombie is a child that ended and that nobody waits for; in a kernel it stays for good.
+    """
     threads, children = set(threading.enumerate()), _children()
     yield
     deadline = time.monotonic() + _GRACE_S
@@ -73,17 +134,19 @@ def _children() -> set[int]:
 
 
 def _name(pid: int, before: set[int]) -> str:
-    """The command of a live child that must not be there, else ``""``.
+    """What is said of a child that must not be there, else ``""``.
 
     What a process of ``before`` has started is its own: a server that a fixture keeps for many
     tests keeps its kernels and dashboards.
     """
     try:
         process = psutil.Process(pid)
-        command = " ".join(process.cmdline())
-        is_theirs = any(parent.pid in before for parent in process.parents())
-        if is_theirs or process.status() == psutil.STATUS_ZOMBIE:
+        if any(parent.pid in before for parent in process.parents()):
             return ""
+        if process.status() == psutil.STATUS_ZOMBIE:
+            # a child of a child is waited for by it, or by init once that is gone
+            return f"zombie {pid} ({process.name()})" if process.ppid() == os.getpid() else ""
+        command = " ".join(process.cmdline())
     except psutil.Error:
         return ""
     return "" if any(word in command for word in _LASTING_PROCESSES) else f"{pid}: {command[:120]}"

@@ -24,7 +24,8 @@ interface Panned {
   moved: boolean;
 }
 
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 300_000;
+const DRAWINGS = 5;
 const host = document.querySelector<HTMLElement>('#host') as HTMLElement;
 let dispose: () => void = () => undefined;
 
@@ -76,6 +77,70 @@ async function pan(seconds: number): Promise<Panned> {
   return { frames, moved: canvas.toDataURL() !== before };
 }
 
+/** Milliseconds in which so many boxes are drawn on a plain canvas and read back, on average. */
+function drawPlainly(boxes: number): number {
+  const context = plainCanvas();
+  const start = performance.now();
+  for (let turn = 0; turn < DRAWINGS; turn += 1) {
+    drawBoxes(context, boxes, turn);
+    context.getImageData(0, 0, context.canvas.width, context.canvas.height);
+  }
+  return (performance.now() - start) / DRAWINGS;
+}
+
+/** Milliseconds between frames while a plain canvas moves, in place of the view's. */
+async function panPlainly(seconds: number, boxes: number): Promise<number[]> {
+  const context = plainCanvas();
+  Object.assign(context.canvas.style, { position: 'fixed', inset: '0' });
+  document.body.append(context.canvas);
+  const frames: number[] = [];
+  let last = await frame();
+  const end = last + seconds * 1000;
+  for (let turn = 0; last < end; turn += 1) {
+    drawBoxes(context, boxes, turn);
+    const now = await frame();
+    frames.push(now - last);
+    last = now;
+  }
+  context.canvas.remove();
+  return frames;
+}
+
+function plainCanvas(): CanvasRenderingContext2D {
+  const canvas = document.createElement('canvas');
+  canvas.width = innerWidth;
+  canvas.height = innerHeight;
+  return canvas.getContext('2d') as CanvasRenderingContext2D;
+}
+
+/** Boxes with a label each in rows that fill the canvas, and a curve from each to another. */
+function drawBoxes(context: CanvasRenderingContext2D, boxes: number, shift: number): void {
+  const { width, height } = context.canvas;
+  const columns = Math.ceil(Math.sqrt(boxes));
+  const place = (box: number): [number, number] => [
+    shift + ((box % columns) * width) / columns,
+    (Math.floor(box / columns) * height) / columns,
+  ];
+  context.clearRect(0, 0, width, height);
+  context.font = '12px sans-serif';
+  for (let box = 0; box < boxes; box += 1) {
+    const [x, y] = place(box);
+    context.fillStyle = '#ddd';
+    context.fillRect(x, y, 40, 16);
+    context.strokeRect(x, y, 40, 16);
+    context.fillStyle = '#000';
+    context.fillText(`node ${box}`, x, y + 12);
+  }
+  for (let box = 0; box < boxes; box += 1) {
+    const [x, y] = place(box);
+    const [toX, toY] = place((box * 7) % boxes);
+    context.beginPath();
+    context.moveTo(x, y);
+    context.bezierCurveTo(x, toY, toX, y, toX, toY);
+    context.stroke();
+  }
+}
+
 const drawing = (): HTMLCanvasElement | null => host.querySelector('canvas.wv-surface');
 
 const frame = (): Promise<number> => new Promise(requestAnimationFrame);
@@ -117,4 +182,4 @@ function watchAnswers(): () => Promise<number> {
   };
 }
 
-Object.assign(window, { graphPage: { open, pan } });
+Object.assign(window, { graphPage: { open, pan, drawPlainly, panPlainly } });

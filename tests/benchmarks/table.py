@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 
 def measure_interleaved(
@@ -61,5 +61,25 @@ def differences(values: Sequence[float], baseline: Sequence[float]) -> list[floa
     return [a - b for a, b in zip(values, baseline, strict=True)]
 
 
+def ratios(values: Sequence[float], reference: Sequence[float]) -> list[float]:
+    """Of what was measured in the same round."""
+    return [a / b for a, b in zip(values, reference, strict=True)]
+
+
+def ratio_line(name: str, values: Sequence[float], limit: float | None = None) -> str:
+    """Median and middle half of ratios, and at most what is asked for."""
+    low, high = quartiles(values)
+    judged = "" if limit is None else f", at most {limit:g}"
+    return f"{name}: {median(values):.2f} x ({low:.2f} .. {high:.2f}){judged}"
+
+
 def versions(*packages: str) -> str:
-    return ", ".join(f"{package} {version(package)}" for package in packages)
+    """Of those that are installed."""
+    return ", ".join(_version(package) for package in packages)
+
+
+def _version(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"no {package}"

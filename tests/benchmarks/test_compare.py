@@ -5,6 +5,8 @@ pytest -s -m benchmark tests/benchmarks/test_compare.py
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,15 @@ import torch
 from torch import nn
 
 import workbench as wb
+from tests.benchmarks import absent
+from tests.benchmarks.quiet import is_quiet
 from tests.models.resnet import ResNet
 from tests.models.vit import ViT
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.benchmark
 
 MODES = ["fp32", "bf16", "compile", "compile+bf16", "fsdp:2"]
-TRIALS, AT_LEAST = 20, 19
+TRIALS, WRONG = 20, 1
 BATCH = 16
 
 
@@ -60,7 +64,7 @@ class Planted(nn.Module):
 
 
 def bert_small() -> nn.Module:
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="pip install transformers")
     config = transformers.BertConfig(
         vocab_size=2000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4,
         intermediate_size=1024, num_labels=10,
@@ -89,15 +93,34 @@ def tokens() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randint(0, 2000, (256, 64)), torch.randint(0, 10, (256,))
 
 
+def modes_here() -> list[str]:
+    """Those of `MODES` that this machine can run."""
+    if any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "cl")):
+        return MODES
+    absent.note("a C++ compiler (apt-get install g++)", "arms that compile, of test_backbones")
+    return [mode for mode in MODES if "compile" not in mode]
+
+
 def test_equal_arms_are_a_tie(tmp_path: Path) -> None:
+    """Where others use the machine it may stay unclear; but none is said to be faster or slower."""
     exp = experiment(Planted, vectors(), tmp_path)
-    found = []
+    found, quiet = [], []
     for trial in range(TRIALS):
+        quiet_before = is_quiet()
         view = wb.compare(exp, ["fp32", "checkpoint:off"], seed=trial, show_progress=False)
+        quiet.append(quiet_before and is_quiet())
         arm = view.record.arms[1]
         found.append(arm.verdict)
-        print(f"{trial + 1:2d}: {arm.verdict}, {arm.speedup_low:.3f} .. {arm.speedup_high:.3f}")
-    assert found.count("tie") >= AT_LEAST
+        noise = "" if quiet[-1] else ", while others used the machine"
+        print(
+            f"{trial + 1:2d}: {arm.verdict}, {arm.speedup_low:.3f} .. {arm.speedup_high:.3f}{noise}"
+        )
+    assert sum(verdict not in ("tie", "unclear") for verdict in found) <= WRONG
+    alone = [verdict for verdict, was_quiet in zip(found, quiet, strict=True) if was_quiet]
+    print(f"{alone.count('tie')} ties of {len(alone)} while nobody else used the machine")
+    assert len(alone) - alone.count("tie") <= WRONG
+    if len(alone) < TRIALS // 2:
+        pytest.skip(f"others used the machine in {TRIALS - len(alone)} of {TRIALS} trials")
 
 
 def test_a_slowdown_of_two_is_found(tmp_path: Path) -> None:
@@ -124,7 +147,7 @@ def test_backbones(
     tmp_path: Path, name: str, model: Callable[[], nn.Module], data: Callable[[], Any]
 ) -> None:
     exp = experiment(model, data(), tmp_path)
-    view = wb.compare(exp, MODES, rounds=8, parity_samples=128, show_progress=False)
+    view = wb.compare(exp, modes_here(), rounds=8, parity_samples=128, show_progress=False)
     print(f"\n{name}, batches of {BATCH}\n{view}")
     assert all(arm.problem == "" for arm in view.record.arms), str(view)
     assert all(arm.verdict for arm in view.record.arms)

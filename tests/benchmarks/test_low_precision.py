@@ -33,7 +33,7 @@ from workbench.modes.low_precision import low_precision_layers
 pytestmark = [
     pytest.mark.benchmark,
     pytest.mark.skipif(
-        importlib.util.find_spec("torchao") is None, reason="torchao is not installed"
+        importlib.util.find_spec("torchao") is None, reason="needs torchao: pip install torchao"
     ),
 ]
 

@@ -9,20 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import loops
+from tests.benchmarks.absent import has_package
 from tests.benchmarks.loops import StepCost, Train, mean_of, step_cost
+from tests.benchmarks.quiet import QUIET
 from tests.benchmarks.reads import ReadCounter
-from tests.benchmarks.table import compare, differences, median, versions
+from tests.benchmarks.table import compare, median, ratio_line, ratios, versions
 from workbench.experiment import Experiment
 from workbench.experiment.events import Event, StatusChanged, StepDone
 from workbench.metrics import attach
 
 PEER_ROUNDS, ROUNDS = 5, 25
-TO_REACH_US, ON_PLAIN_US = 20, 140
-"""The figure to reach, and the plain loop's step on the machine it was set for: a machine on which
-that step takes twice as long does everything else in twice the time as well."""
-QUIET = 1.1
-"""Wall time over processor time of the plain loop, up to which wall times mean something."""
-
+STREAMED = 1.18
+"""Times a step of the plain loop: one of an experiment that streams to TensorBoard meanwhile."""
 
 PLAIN, OURS, STREAMING = "plain loop", "Workbench", "Workbench, streaming"
 
@@ -61,17 +59,14 @@ Costs = dict[str, list[float]]
 
 
 @pytest.mark.benchmark
-def test_a_step_costs_at_most_20_us_more_than_a_plain_loop(tmp_path: Path) -> None:
+def test_a_step_costs_little_more_than_one_of_a_plain_loop(
+    tmp_path: Path, one_thread: None
+) -> None:
     ours = {
         OURS: partial(loops.workbench, runs=tmp_path, stream=False),
         STREAMING: partial(loops.workbench, runs=tmp_path, stream=True),
     }
-    peers = {
-        "Fabric": loops.fabric,
-        "Accelerate": loops.accelerate,
-        "Lightning": partial(loops.lightning, log=False),
-        "Lightning, self.log": partial(loops.lightning, log=True),
-    }
+    peers = peers_present()
     title = f"One step of a tiny MLP, batch {loops.BATCH}"
     for measured in (Measured(ours | peers, PEER_ROUNDS), Measured(ours, ROUNDS)):
         wall, wall_beside = measured.columns(lambda cost: cost.wall_us)
@@ -82,10 +77,22 @@ def test_a_step_costs_at_most_20_us_more_than_a_plain_loop(tmp_path: Path) -> No
     print(versions("torch", "lightning", "accelerate"))
     quiet = median(wall[PLAIN]) <= QUIET * median(cpu[PLAIN])
     times, beside = (wall, wall_beside) if quiet else (cpu, cpu_beside)
-    extra = median(differences(times[STREAMING], beside[STREAMING]))
-    slowness = max(1.0, median(times[PLAIN]) / ON_PLAIN_US)
-    print(f"streaming: {extra:+.1f} µs a step, {extra / slowness:+.1f} on a {ON_PLAIN_US} µs step")
-    assert extra <= TO_REACH_US * slowness
+    over = ratios(times[STREAMING], beside[STREAMING])
+    judged = "the clock" if quiet else "processor time"
+    print(ratio_line(f"{STREAMING} over a {PLAIN}, {judged}", over, STREAMED))
+    assert median(over) <= STREAMED
+
+
+def peers_present() -> dict[str, Train]:
+    """Those that are installed; noted where one is not."""
+    peers: dict[str, Train] = {}
+    if has_package("lightning", "a step of Fabric and of Lightning beside ours"):
+        peers["Fabric"] = loops.fabric
+        peers["Lightning"] = partial(loops.lightning, log=False)
+        peers["Lightning, self.log"] = partial(loops.lightning, log=True)
+    if has_package("accelerate", "a step of Accelerate beside ours"):
+        peers["Accelerate"] = loops.accelerate
+    return peers
 
 
 class TrainingThreadReads:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.waiting import DEADLINE_S
 from workbench.experiment import Experiment
 from workbench.experiment.events import Event
 from workbench.records import MemoryChart
@@ -41,7 +42,7 @@ def chart(step: int) -> MemoryChart:
     )
 
 
-def reach(experiment: Experiment, step: int, timeout: float = 30) -> None:
+def reach(experiment: Experiment, step: int, timeout: float = DEADLINE_S) -> None:
     """Return once it has done so many steps."""
     done = threading.Event()
 
@@ -54,6 +55,12 @@ def reach(experiment: Experiment, step: int, timeout: float = 30) -> None:
         assert experiment.step_count >= step or done.wait(timeout), f"it is {experiment.status}"
     finally:
         unsubscribe()
+
+
+def our_threads() -> list[str]:
+    """Without the hub's, which ends some time after a panel of another test."""
+    names = (thread.name for thread in threading.enumerate())
+    return [name for name in names if name.startswith("workbench-") and name != "workbench-hub"]
 
 
 def weights(experiment: Experiment) -> list[torch.Tensor]:

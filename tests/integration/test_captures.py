@@ -25,10 +25,10 @@ class Counter(StepProbe):
 def test_a_capture_waited_for_right_after_another_never_hangs(exp: Experiment) -> None:
     exp.epochs = 1000
     for count in range(1, 101):
-        record = exp.capture(Counter()).wait(30)
+        record = exp.capture(Counter()).wait(120)
         assert isinstance(record, MemoryChart)
         assert record.step == count == exp.step_count or exp.status == "training"
-    exp.wait(30)
+    exp.wait(120)
     assert exp.step_count == 100
 
 
@@ -37,7 +37,7 @@ def test_captures_of_a_run_that_is_over_follow_each_other_and_train_nothing(
 ) -> None:
     exp.run(steps=3, wait=True)
     for _ in range(100):
-        assert getattr(exp.capture(Counter()).wait(30), "step", None) == 4
+        assert getattr(exp.capture(Counter()).wait(120), "step", None) == 4
     exp.run(steps=1, wait=True)
     assert exp.step_count == 4
 

@@ -17,6 +17,8 @@ from torch._inductor import config
 from torch.utils.data import Dataset
 
 import workbench as wb
+from tests.processes import children_running
+from tests.waiting import DEADLINE_S, wait_until
 from workbench.dynamo.ahead import ahead_of
 from workbench.panel.commands import execute
 from workbench.panel.state import describe
@@ -71,28 +73,28 @@ def experiment(folder: Path, model: Callable[[], nn.Module] = net) -> wb.Experim
     return wb.Experiment(model(), Slow(), optimizer="sgd", runs=folder, batch_size=16, name="exp")
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For temporary files: other processes of this machine may explain steps as well."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+
 @pytest.fixture
-def exp(tmp_path: Path) -> Iterator[wb.Experiment]:
+def exp(tmp_path: Path, own_folder: None) -> Iterator[wb.Experiment]:
+    before = folders()  # of other processes, which may have been killed
     made = experiment(tmp_path)
     yield made
     made.close()
-    until(lambda: not workers() and not folders())
+    wait_until(lambda: not workers() and folders() <= before)
 
 
 def workers() -> list[psutil.Process]:
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if "workbench.dynamo.explain_worker" in one.cmdline()]
+    return children_running("workbench.dynamo.explain_worker")
 
 
-def folders() -> list[Path]:
-    return list(Path(tempfile.gettempdir()).glob("workbench-explain-*"))
-
-
-def until(happened: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("workbench-explain-*"))
 
 
 def compile_state(exp: wb.Experiment) -> Any:
@@ -104,12 +106,12 @@ def test_a_run_goes_on_until_the_switch_and_after(exp: wb.Experiment, tmp_path: 
     begun = exp.step_count
     ahead = wb.compile_ahead(exp)
     assert (ahead.modes, ahead.status, exp.modes) == ("compile", "compiling", "fp32")
-    assert ahead.wait(300) == "switched"
+    assert ahead.wait(DEADLINE_S) == "switched"
     assert exp.step_count > begun
     assert ahead.problem == ""
-    until(lambda: exp.modes == "compile")
+    wait_until(lambda: exp.modes == "compile")
     switched = exp.step_count
-    until(lambda: exp.step_count > switched + 3)
+    wait_until(lambda: exp.step_count > switched + 3)
     run.pause()
     exp.wait()
     losses = exp.scalars.history()["train/loss"]["value"]
@@ -128,13 +130,13 @@ def test_what_does_not_compile_leaves_the_run_as_it_is(tmp_path: Path) -> None:
     run = exp.run(steps=10**6)
     ahead = wb.compile_ahead(exp, "compile:whole,fullgraph")
     with pytest.raises(RuntimeError, match=r"fullgraph the step fails: .*; nothing was switched"):
-        ahead.wait(300)
+        ahead.wait(DEADLINE_S)
     assert (exp.modes, exp.status, ahead.status) == ("fp32", "training", "failed")
     badge = compile_state(exp).badge
     assert (badge.kind, badge.text, badge.detail) == ("warn", "not switched", ahead.problem)
-    until(lambda: exp.message.endswith("compile:whole,fullgraph was not switched to"))
+    wait_until(lambda: exp.message.endswith("compile:whole,fullgraph was not switched to"))
     exp.modes = "bf16"
-    until(lambda: exp.modes == "bf16")
+    wait_until(lambda: exp.modes == "bf16")
     assert compile_state(exp).badge.text != "not switched", "of the modes that are left"
     run.stop()
     exp.close()
@@ -143,25 +145,25 @@ def test_what_does_not_compile_leaves_the_run_as_it_is(tmp_path: Path) -> None:
 def test_a_worker_that_is_killed_is_told(exp: wb.Experiment) -> None:
     exp.run(steps=10**6)
     ahead = wb.compile_ahead(exp)
-    until(workers)
+    wait_until(workers)
     workers()[0].kill()
     with pytest.raises(RuntimeError, match=r"ended from outside.*nothing was switched"):
-        ahead.wait(60)
+        ahead.wait(DEADLINE_S)
     assert (exp.modes, exp.status) == ("fp32", "training")
 
 
 def test_it_is_cancelled_by_hand_by_other_modes_and_by_closing(exp: wb.Experiment) -> None:
     exp.run(steps=10**6)
     by_hand = wb.compile_ahead(exp)
-    until(workers)
+    wait_until(workers)
     by_hand.cancel()
-    assert by_hand.wait(30) == "cancelled"
-    until(lambda: not workers())
+    assert by_hand.wait(DEADLINE_S) == "cancelled"
+    wait_until(lambda: not workers())
     replaced = wb.compile_ahead(exp)
     closed = wb.compile_ahead(exp, "compile:whole")
-    assert replaced.wait(30) == "cancelled"
+    assert replaced.wait(DEADLINE_S) == "cancelled"
     exp.close()
-    assert closed.wait(30) == "cancelled"
+    assert closed.wait(DEADLINE_S) == "cancelled"
     with pytest.raises(RuntimeError, match="closed"):
         wb.compile_ahead(exp)
 
@@ -169,9 +171,9 @@ def test_it_is_cancelled_by_hand_by_other_modes_and_by_closing(exp: wb.Experimen
 def test_modes_set_meanwhile_stay(exp: wb.Experiment) -> None:
     exp.run(steps=10**6)
     ahead = wb.compile_ahead(exp)
-    until(workers)
+    wait_until(workers)
     exp.modes = "bf16"
-    assert ahead.wait(300) == "cancelled"
+    assert ahead.wait(DEADLINE_S) == "cancelled"
     assert exp.modes == "bf16"
 
 
@@ -179,10 +181,10 @@ def test_what_cannot_leave_this_process_is_compiled_in_it(tmp_path: Path) -> Non
     exp = experiment(tmp_path, Held)
     exp.run(steps=10**6)
     ahead = wb.compile_ahead(exp)
-    assert ahead.wait(60) == "switched"
+    assert ahead.wait(DEADLINE_S) == "switched"
     assert "compiled in this process" in ahead.problem
     assert "lock" in ahead.problem
-    until(lambda: exp.modes == "compile")
+    wait_until(lambda: exp.modes == "compile")
     exp.close()
 
 
@@ -205,20 +207,20 @@ class TestFromThePanel:
         assert (state.value, state.pending) == ("off", "blocks")
         assert state.badge.text.startswith("compiling, ")
         execute(exp, "set_mode", {"mode": "precision", "value": "bf16"})
-        until(lambda: exp.modes == "bf16")
+        wait_until(lambda: exp.modes == "bf16")
         second = ahead_of(exp)
         assert second is not None
         assert second is not first
         assert second.modes == "compile+bf16"
         execute(exp, "set_mode", {"mode": "compile", "value": "off"})
-        assert (first.wait(30), second.wait(30)) == ("cancelled", "cancelled")
+        assert (first.wait(DEADLINE_S), second.wait(DEADLINE_S)) == ("cancelled", "cancelled")
         assert (exp.modes, compile_state(exp).pending) == ("bf16", "")
 
     def test_it_is_switched_to(self, exp: wb.Experiment) -> None:
         exp.run(steps=10**6)
         execute(exp, "set_mode", {"mode": "compile", "value": "whole"})
         assert exp.modes == "fp32"
-        until(lambda: exp.modes == "compile:whole", 300)
+        wait_until(lambda: exp.modes == "compile:whole")
         assert compile_state(exp).pending == ""
 
     def test_where_nothing_trains_it_is_at_once(self, exp: wb.Experiment) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import _thread
+import os
 import sys
 import threading
 import time
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import torch
 from torch import nn
@@ -21,9 +20,11 @@ from torch._inductor import config
 from torch.utils.data import Dataset
 
 import workbench as wb
+from tests.interrupts import Interrupted, interrupted
+from tests.processes import children_running
 from workbench.dynamo import watch
 
-STARTS_AFTER_S = 2.0
+WORKER = "workbench.dynamo.explain_worker"
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,24 @@ class Branching(nn.Module):
         return self.down(h)
 
 
+class Endless(Branching):
+    """In another process its forward says that it has begun, and never ends."""
+
+    def __init__(self, begun: Path) -> None:
+        super().__init__()
+        self.begun, self.home = begun, os.getpid()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.stay()
+        return super().forward(x)
+
+    @torch.compiler.disable
+    def stay(self) -> None:
+        if os.getpid() != self.home:
+            self.begun.touch()
+            threading.Event().wait()
+
+
 class Slow(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     """Takes a while, so that a run is long and has few steps."""
 
@@ -74,18 +93,13 @@ class Slow(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         return self.x[index], self.y[index]
 
 
-def experiment(folder: Path, modes: str = "") -> wb.Experiment:
+def experiment(folder: Path, model: nn.Module | None = None) -> wb.Experiment:
     torch.manual_seed(0)
     made = wb.Experiment(
-        Branching(), Slow(), modes=modes, optimizer="sgd", runs=folder, batch_size=16, name="exp"
+        model or Branching(), Slow(), optimizer="sgd", runs=folder, batch_size=16, name="exp"
     )
     watch(made)
     return made
-
-
-def explaining() -> list[psutil.Process]:
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if "workbench.dynamo.explain_worker" in one.cmdline()]
 
 
 @pytest.mark.usefixtures("as_in_a_notebook")
@@ -118,24 +132,20 @@ def test_a_run_goes_on_while_its_next_step_is_explained(tmp_path: Path) -> None:
     finally:
         exp.close()
         alike.close()
-    assert explaining() == []
+    assert children_running(WORKER) == []
 
 
 def test_an_interrupt_leaves_no_process(tmp_path: Path) -> None:
-    exp = experiment(tmp_path)
-    seen: list[int] = []
-
-    def interrupt() -> None:
-        seen.append(len(explaining()))
-        _thread.interrupt_main()
-
-    timer = threading.Timer(STARTS_AFTER_S, interrupt)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        wb.compile_report(exp, explain=True)
-    timer.join()
-    assert seen[0] >= 1
-    assert explaining() == []
+    begun = tmp_path / "begun"
+    exp = experiment(tmp_path, Endless(begun))
+    with pytest.raises(Interrupted):
+        interrupted(
+            lambda: begun.exists() and children_running(WORKER),
+            wb.compile_report,
+            exp,
+            explain=True,
+        )
+    assert children_running(WORKER) == []
     exp.run(steps=1, wait=True)
     exp.close()
 
@@ -171,12 +181,13 @@ def test_only_an_experiment_has_a_next_step() -> None:
 
 
 def test_a_loop_of_ones_own_has_a_report(tmp_path: Path) -> None:
+    torch.compiler.reset()  # what other tests compiled would be told of as compiled before
     torch.manual_seed(0)
     modes = wb.Modes("compile:whole")
     model = modes.prepare(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)))
     other = torch.compile(nn.Linear(8, 3), backend="eager")
     report = wb.compile_report(modes)
-    assert "ask before the first forward" in str(report)
+    assert "Nothing was compiled." in str(report)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     other(torch.ones(4, 8))
     with modes.forward():

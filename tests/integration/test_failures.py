@@ -43,7 +43,7 @@ def test_an_exception_shows_the_users_line_and_loses_nothing(tmp_path: Path) -> 
     model.broken = True
     run = exp.run(epochs=2)
     with pytest.raises(RunError, match="mat1 and mat2 shapes cannot be multiplied"):
-        run.wait(30)
+        run.wait(120)
     failure = exp.failure
     assert failure is not None
     assert exp.status == "exception"
@@ -63,7 +63,7 @@ def test_an_exception_shows_the_users_line_and_loses_nothing(tmp_path: Path) -> 
     assert same(before, weights(exp))
     assert torch.equal(running, model.norm.running_mean), "half a forward left its mark"
     model.broken = False
-    exp.resume_from_failure().wait(30)
+    exp.resume_from_failure().wait(120)
     assert exp.status == "finished"
     assert exp.step_count == 20
     exp.close()
@@ -86,14 +86,14 @@ def test_a_loader_that_raises_half_way(tmp_path: Path) -> None:
     loader = DataLoader(rows, batch_size=8)
     exp = Experiment(net(), loader, runs=tmp_path, device="cpu")
     with pytest.raises(RunError, match="sample 40 cannot be read"):
-        exp.run(epochs=1).wait(30)
+        exp.run(epochs=1).wait(120)
     failure = exp.failure
     assert failure is not None
     assert failure.scope == "Rows.__getitem__"
     assert "while the data was fetched for batch 6 of epoch 1" in failure.subtitle
     assert exp.step_count == 5
     rows.bad = False
-    exp.resume().wait(30)
+    exp.resume().wait(120)
     assert exp.step_count == 8, "the resume repeated or lost a batch"
     exp.close()
 
@@ -145,7 +145,7 @@ def test_nan_pauses_with_evidence_and_the_last_good_weights(tmp_path: Path) -> N
     assert any(label.startswith("Gradient norm") for label in facts)
     assert all(torch.isfinite(p).all() for p in model.state_dict().values())
     model.at = -1
-    exp.resume_from_failure(learning_rate=0.01).wait(30)
+    exp.resume_from_failure(learning_rate=0.01).wait(120)
     assert exp.status == "finished"
     assert exp.step_count == 11
     exp.close()
@@ -189,7 +189,7 @@ def test_a_compiled_step_that_is_not_finite_is_computed_without_compile(
     assert facts["Without compile"] == said
     model.always = False
     exp.modes = ""
-    exp.resume_from_failure().wait(30)
+    exp.resume_from_failure().wait(120)
     assert exp.status == "finished"
     exp.close()
 
@@ -209,10 +209,10 @@ class BadGradient(nn.Module):
 def test_gradients_that_are_not_finite_are_never_applied(tmp_path: Path) -> None:
     exp = Experiment(BadGradient(), batchless(), runs=tmp_path, device="cpu")
     before = weights(exp)
-    with pytest.raises(ArithmeticError, match="gradients are NaN"):
+    with pytest.raises(ArithmeticError, match="gradients are infinite"):
         exp.run(wait=True)
     assert exp.failure is not None
-    assert exp.failure.title == "Gradients became NaN at step 1"
+    assert exp.failure.title == "Gradients became infinite at step 1"
     assert same(before, weights(exp))
     exp.close()
 
@@ -221,7 +221,7 @@ def test_a_failure_holds_no_tensors(tmp_path: Path) -> None:
     exp = Experiment(Fails(), batchless(), runs=tmp_path, device="cpu")
     exp.model.broken = True
     with pytest.raises(RunError):
-        exp.run().wait(30)
+        exp.run().wait(120)
     gc.collect()
     inner = weakref.ref(exp.model)
     exp.close()
@@ -250,7 +250,7 @@ def test_closing_keeps_how_a_run_ended_and_ends_the_experiment(tmp_path: Path) -
     exp.subscribe(told.append)
     exp.run()
     with pytest.raises(RunError):
-        exp.wait(30)
+        exp.wait(120)
     exp.close()
     exp.close()
     assert exp.status == "exception"
@@ -263,7 +263,7 @@ def test_closing_keeps_how_a_run_ended_and_ends_the_experiment(tmp_path: Path) -
 
 def test_closing_a_paused_run_stops_it(tmp_path: Path) -> None:
     exp = Experiment(Fails(), batchless(), batch_size=16, runs=tmp_path, device="cpu")
-    exp.step(2).wait(30)
+    exp.step(2).wait(120)
     exp.close()
     assert exp.status == "stopped"
     assert json.loads((exp.path / "run.json").read_text())["status"] == "stopped"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
+from tests.integration.ranks import seen_by_ranks
+
 MODULES = {
     *("", "stem", "blocks", "head", "loss"),
     *(f"blocks.{block}" for block in (0, 1)),
@@ -38,21 +35,7 @@ wrapped = pytest.mark.parametrize("num_ranks", [1, 2])
 def run(kind: str, num_ranks: int) -> list[dict[str, Any]]:
     """What every rank saw."""
     with TemporaryDirectory() as folder:
-        command = [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *("--nproc-per-node", str(num_ranks), "-m", "tests.models.parallel_worker"),
-            *(kind, folder),
-        ]
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr[-6000:]
-        return [json.loads(path.read_text()) for path in sorted(Path(folder).iterdir())]
+        return seen_by_ranks(num_ranks, "tests.models.parallel_worker", kind, folder=Path(folder))
 
 
 def check(found: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ class Page:
         request = self.client.session.msg("create_subshell_request", {})
         self.client.control_channel.send(request)
         while True:
-            reply = self.client.get_control_msg(timeout=10)
+            reply = self.client.get_control_msg(timeout=120)
             if reply["parent_header"]["msg_id"] == request["header"]["msg_id"]:
                 return reply["content"]["subshell_id"]
 
@@ -321,7 +321,7 @@ def test_a_deleted_experiment_disappears_and_frees_its_model(kernel: BlockingKer
     run_cell(
         kernel,
         "del other\n"
-        "for _ in range(100):  # a thread that draws or publishes may be looking at it right now\n"
+        "for _ in range(2400):  # a thread that draws or publishes may be looking at it right now\n"
         "    gc.collect()\n"
         "    if freed.wait(0.05): break\n"
         "assert freed.is_set()",

@@ -192,8 +192,9 @@ def reachable_from(loss: torch.Tensor | None) -> Iterator[torch.Tensor]:
         # fake tensors have no memory, sparse ones no storage of their own
         if type(item) in (torch.Tensor, nn.Parameter) and item.layout == torch.strided:
             yield item
-            if item.grad_fn is None and item.grad is not None:
-                yield item.grad
+            grad = item.grad if item.grad_fn is None else None
+            if grad is not None and grad.layout == torch.strided:
+                yield grad
     nodes = [] if loss is None else [loss.grad_fn]
     seen = set(nodes)
     while nodes:

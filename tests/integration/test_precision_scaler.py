@@ -68,7 +68,8 @@ def test_there_is_no_such_fact_without_a_scaler(tmp_path: Path) -> None:
 def test_every_skip_is_logged_however_few_steps_are_sampled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measures, "PER_SECOND", 1e-3)  # the first step alone
+    monkeypatch.setattr(measures, "ALL_UNTIL", 1)
+    monkeypatch.setattr(measures, "EVERY", 1000)
     exp = experiment(tmp_path)
     exp.run(steps=20, wait=True)
     skipped = exp.modeset["precision"].scaler.num_skipped

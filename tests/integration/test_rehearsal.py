@@ -114,12 +114,12 @@ def test_a_finished_run_is_what_it_was(tmp_path: Path, options: dict[str, Any]) 
     exp.run(steps=STEPS, wait=True)
     before = everything(exp)
     graph, memory = exp.capture(GraphProbe()), exp.capture(MemoryProbe())
-    record = graph.wait(60)
+    record = graph.wait(120)
     assert everything(exp) == before
     assert exp.status == "finished"
     assert record.step == STEPS + 1
     assert any("not applied" in note for note in record.notes)
-    assert any("not applied" in note for note in memory.wait(60).notes)
+    assert any("not applied" in note for note in memory.wait(120).notes)
 
 
 def test_training_goes_on_as_if_nobody_had_looked(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_training_goes_on_as_if_nobody_had_looked(tmp_path: Path) -> None:
     for exp in (plain, watched):
         exp.run(steps=STEPS - 2, wait=True)
         if exp is watched:
-            exp.capture(GraphProbe()).wait(60)
+            exp.capture(GraphProbe()).wait(120)
             torch.rand(3)
-            exp.capture(MemoryProbe()).wait(60)
+            exp.capture(MemoryProbe()).wait(120)
         exp.run(steps=STEPS, wait=True)
     assert losses(watched) == losses(plain)
     assert watched.step_count == 2 * STEPS - 2
@@ -141,7 +141,7 @@ def test_random_numbers_of_cells_are_left_alone(tmp_path: Path) -> None:
     torch.manual_seed(11)
     expected = torch.rand(4)
     torch.manual_seed(11)
-    exp.capture(GraphProbe()).wait(60)
+    exp.capture(GraphProbe()).wait(120)
     assert torch.equal(torch.rand(4), expected)
 
 
@@ -164,7 +164,7 @@ def test_a_stream_that_cannot_be_read_again_loses_no_batch_to_it(tmp_path: Path)
         exp.model.body[2].p = 0.0  # a new pass over a loader draws a seed where dropout draws too
         exp.run(steps=1, wait=True)
         for _ in range(captures):
-            exp.capture(GraphProbe()).wait(60)
+            exp.capture(GraphProbe()).wait(120)
         exp.run(steps=2, wait=True)
         runs.append(losses(exp))
     assert runs[0] == runs[1]
@@ -177,13 +177,13 @@ def test_a_fault_in_it_is_told_and_changes_nothing(tmp_path: Path) -> None:
     before = everything(exp)
     exp.model.fails = True
     with pytest.raises(RuntimeError, match="no graph"):
-        exp.capture(GraphProbe()).wait(60)
+        exp.capture(GraphProbe()).wait(120)
     assert exp.message == "the step for a capture raised RuntimeError: the user's own fault"
     after = everything(exp)
     assert after[:2] == before[:2]
     assert (exp.status, exp.failure) == ("finished", None)
     exp.model.fails = False
-    assert exp.capture(GraphProbe()).wait(60)
+    assert exp.capture(GraphProbe()).wait(120)
     exp.run(steps=1, wait=True)
     assert exp.status == "finished"
 
@@ -192,7 +192,7 @@ def test_data_that_is_used_up_is_told_to_who_waits(tmp_path: Path) -> None:
     exp = experiment(tmp_path, train=DataLoader(Stream(1), batch_size=None))
     exp.run(steps=1, wait=True)
     with pytest.raises(RuntimeError, match="before it began"):
-        exp.capture(GraphProbe()).wait(60)
+        exp.capture(GraphProbe()).wait(120)
     assert "DataError" in exp.message
     assert exp.status == "finished"
 
@@ -204,7 +204,7 @@ def test_what_is_asked_for_meanwhile_waits(tmp_path: Path) -> None:
     exp.compute_captures()
     second = exp.capture(MemoryProbe())
     exp.compute_captures()
-    exp.step(2).wait(60)
+    exp.step(2).wait(120)
     assert exp.step_count == 4
     exp.run(steps=1, wait=True)
     assert first.wait(1).step == 3
@@ -215,7 +215,7 @@ def test_modes_chosen_since_are_those_it_is_computed_with(tmp_path: Path) -> Non
     exp = experiment(tmp_path)
     exp.run(steps=2, wait=True)
     exp.modes = "bf16"
-    record = exp.capture(GraphProbe()).wait(60)
+    record = exp.capture(GraphProbe()).wait(120)
     assert "bfloat16" in set(record.strings)
     assert exp.step_count == 2
     assert exp.model.head.weight.dtype is torch.float32

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.optim import lr_scheduler
 
+from tests.integration.support import our_threads
 from workbench.experiment import Experiment, RunError
 from workbench.experiment.data import to_device
 from workbench.experiment.guard import Guard, NonFiniteError
-from workbench.experiment.measures import correct
-from workbench.experiment.optimizers import scale_learning_rate
+from workbench.experiment.learning_rate import scale_learning_rate
+from workbench.experiment.losses import Loss
 from workbench.experiment.rundir import RunFolder
 from workbench.experiment.scalars import ScalarLog
 
@@ -42,9 +44,9 @@ def test_a_device_that_can_no_longer_be_read_does_not_leave_the_run_hanging(
     with monkeypatch.context() as patched:
         patched.setattr(ScalarLog, "flush", broken)
         exp.run(epochs=1)
-        exp.wait(20)
+        exp.wait(120)
     assert exp.status == "finished"
-    assert not any(t.name.startswith("workbench-") for t in threading.enumerate())
+    assert not our_threads()
     exp.run(epochs=1, wait=True)
     assert exp.step_count == 8
     assert len(exp.scalars.since("train/loss", 0)[0]) == 8
@@ -63,7 +65,7 @@ def test_the_users_error_is_told_where_putting_the_state_back_fails_too(
     monkeypatch.setattr(Guard, "restore", broken)
     exp.run(epochs=1)
     with pytest.raises(RunError, match="the user's own mistake"):
-        exp.wait(20)
+        exp.wait(120)
     assert exp.status == "exception"
     assert exp.failure is not None
     assert exp.failure.message == "the user's own mistake"
@@ -79,7 +81,7 @@ def test_a_nan_that_cannot_be_looked_into_still_pauses(
     exp = make(tmp_path, loss=lambda logits, labels: logits.mean() * float("nan"))
     exp.run(epochs=1)
     with pytest.raises(RunError, match="loss is NaN"):
-        exp.wait(20)
+        exp.wait(120)
     assert exp.status == "nan"
     assert exp.failure is not None
     assert exp.failure.message == "loss is NaN"
@@ -110,19 +112,31 @@ def test_a_repeated_validation_adds_no_step_past_the_end(tmp_path: Path) -> None
     exp = Experiment(Picky(6, 3), data(), val=data(), batch_size=16, runs=tmp_path, device="cpu")
     exp.run(epochs=1)
     with pytest.raises(RunError, match="not in eval mode"):
-        exp.wait(20)
+        exp.wait(120)
     assert exp.status == "exception"
     broken.clear()
     exp.resume_from_failure()
-    exp.wait(20)
+    exp.wait(120)
     assert exp.status == "finished"
     assert (exp.step_count, exp.epoch) == (4, 1)
 
 
-def test_a_scheduler_past_its_end_does_not_apply_a_batch_twice(tmp_path: Path) -> None:
-    exp = make(tmp_path, scheduler=lambda o: lr_scheduler.OneCycleLR(o, max_lr=1e-2, total_steps=5))
+class Ends(lr_scheduler.LambdaLR):
+    """A scheduler of the user's own that raises past its end."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(optimizer, lambda step: 0.9**step)
+
+    def step(self, epoch: int | None = None) -> None:
+        if self.last_epoch >= 5:
+            raise ValueError("no rate past step 5")
+        super().step(epoch)
+
+
+def test_a_scheduler_that_raises_does_not_apply_a_batch_twice(tmp_path: Path) -> None:
+    exp = make(tmp_path, scheduler=Ends, schedule_every="step")
     exp.run(steps=4, wait=True)
-    with pytest.raises(ValueError, match="specified number of total steps is 5"):
+    with pytest.raises(ValueError, match="no rate past step 5"):
         exp.run(steps=4, wait=True)
     moments = exp.optimizer.state[next(exp.model.parameters())]
     assert exp.step_count == int(moments["step"])  # what was applied is counted
@@ -173,12 +187,18 @@ def test_a_rate_set_by_hand_outlives_the_next_step_of_one_cycle() -> None:
 
 
 def test_labels_per_token_are_scored_and_other_shapes_are_left_alone(tmp_path: Path) -> None:
+    def own(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
     logits = torch.zeros(2, 4, 3)
     logits[..., 1] = 1
-    right = correct(logits, torch.ones(2, 4, dtype=torch.long))
-    assert right is not None
-    assert right.all()
-    assert correct(torch.zeros(2, 5, 3), torch.zeros(2, 7)) is None
+    labels = torch.ones(2, 4, dtype=torch.long)
+    loss = Loss(own)
+    loss.check(logits, labels)
+    answers = loss.answers.read(logits, labels)
+    assert answers is not None
+    assert [int(number) for number in answers.tally()] == [8, 8]
+    assert Loss("cross_entropy").answers.read(torch.zeros(2, 5, 3), torch.zeros(2, 7)) is None
 
     class Tokens(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -264,16 +284,16 @@ def test_an_experiment_is_collected_while_its_runner_holds_its_lock(tmp_path: Pa
     def hold() -> None:
         with gate:
             held.set()
-            let_go.wait(10)
+            let_go.wait(300)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert held.wait(10)
+    assert held.wait(120)
     collector = threading.Thread(target=collect)  # as the garbage collector may, on any thread
     collector.start()
-    collector.join(5)
+    collector.join(120)
     waited = collector.is_alive()
     let_go.set()
-    holder.join(10)
-    collector.join(10)
+    holder.join(120)
+    collector.join(120)
     assert not waited

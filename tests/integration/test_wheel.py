@@ -32,7 +32,7 @@ def run(*command: str | Path, **environment: str) -> str:
         cwd=Path(str(command[0])).parent,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=580,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -96,7 +96,7 @@ def test_a_source_distribution_builds_without_node(wheel: Path, tmp_path: Path) 
         env={**os.environ, "PATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=580,
     )
     assert done.returncode == 0, done.stderr
     (archive,) = tmp_path.glob("torch_workbench-*.tar.gz")

@@ -33,7 +33,7 @@ from workbench.records import RecordError
 
 FUZZ_S = 150
 """Of each of the five long runs."""
-LONGEST_S, LARGEST_BYTES = 30.0, 30_000_000
+LARGEST_BYTES = 30_000_000
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(
@@ -61,7 +61,6 @@ def verdict(path: Path, data: bytes) -> str | None:
     """None where ``data`` becomes a record, else its sentence; always within bounds."""
     path.write_bytes(data)
     tracemalloc.start()
-    started = time.monotonic()
     try:
         check_shown(decode.read(path))
         said = None
@@ -70,12 +69,12 @@ def verdict(path: Path, data: bytes) -> str | None:
     finally:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert time.monotonic() - started < LONGEST_S
     assert peak < LARGEST_BYTES
     if said is not None:
         assert said.isprintable(), said
         assert len(said) < 600
         assert "status" not in said, said
+        assert "takes longer" not in said, said
         assert "its reader gave" not in said, said
     return said
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,9 @@ import requests
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from tests.processes import children_of
+from tests.waiting import wait_until
 
 TOKEN = "a-token-of-the-tests"
 LOSSES = [2.5, 1.25, 0.625, 0.3125]
@@ -29,17 +31,6 @@ def write_events(run: Path, tag: str = "train/loss") -> None:
         summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
         writer.add_event(Event(step=step, wall_time=time.time(), summary=summary))
     writer.close()
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Poll until ``condition()`` is truthy and return what it gave."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 @dataclass
@@ -65,7 +56,7 @@ class Server:
             **kwargs.pop("headers", {}),
         }
         return self.session.request(
-            method, self.base + path, headers=headers, timeout=60, allow_redirects=False, **kwargs
+            method, self.base + path, headers=headers, timeout=120, allow_redirects=False, **kwargs
         )
 
     def start(self, logdir: str) -> dict[str, str]:
@@ -76,7 +67,7 @@ class Server:
 
     def tensorboards(self) -> list[psutil.Process]:
         """The dashboard processes and all they started."""
-        return psutil.Process(self.process.pid).children(recursive=True)
+        return children_of(psutil.Process(self.process.pid))
 
 
 def start_server(folder: Path, *flags: str, base_url: str = "/user/ada/") -> Server:
@@ -117,11 +108,11 @@ def stop_server(server: Server) -> None:
     """End it the way Ctrl-C twice does, and wait."""
     if server.process.poll() is None:
         server.process.terminate()
-        server.process.wait(20)
+        server.process.wait(120)
 
 
 def _answers(base: str) -> bool:
     try:
-        return requests.get(base + "api/runs", timeout=5).status_code == 403
-    except requests.ConnectionError:
+        return requests.get(base + "api/runs", timeout=10).status_code == 403
+    except (requests.ConnectionError, requests.Timeout):
         return False

@@ -53,7 +53,7 @@ def test_refused_without_a_login(server: Server, method: str, path: str) -> None
         json={"logdir": "runs"},
         headers={"Sec-Fetch-Site": "same-origin"},
         allow_redirects=False,
-        timeout=20,
+        timeout=120,
     )
     if answer.status_code == 302:
         assert "/login" in answer.headers["Location"]
@@ -70,7 +70,7 @@ def test_refused_with_a_wrong_token(server: Server, method: str, path: str) -> N
         json={"logdir": "runs"},
         headers={"Authorization": "token wrong", "Sec-Fetch-Site": "same-origin"},
         allow_redirects=False,
-        timeout=20,
+        timeout=120,
     )
     assert answer.status_code in {302, 403}
 
@@ -127,7 +127,7 @@ class TestProxyOrigin:
 
     def test_a_script_with_the_token_needs_no_referer(self, server: Server, path: str) -> None:
         headers = {"Authorization": f"token {TOKEN}"}
-        assert requests.get(server.base + path, headers=headers, timeout=20).status_code == 200
+        assert requests.get(server.base + path, headers=headers, timeout=120).status_code == 200
 
     def test_another_host_name_is_refused(self, server: Server, path: str) -> None:
         """A page that rebinds its own name to 127.0.0.1 is not this server."""
@@ -204,7 +204,7 @@ class TestPaths:
         address = urlsplit(server.base)
         key = server.start("runs")["id"]
         for tail in ("../../../api/status", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e/"):
-            connection = HTTPConnection(address.netloc, timeout=20)
+            connection = HTTPConnection(address.netloc, timeout=120)
             connection.putrequest("GET", f"{address.path}tb/{key}/{tail}", skip_host=False)
             connection.putheader("Authorization", f"token {TOKEN}")
             connection.endheaders()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import stat
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.processes import children_of, command_of, is_alive
 from tests.server.support import (
     LOSSES,
     Server,
@@ -108,6 +108,11 @@ class TestThroughTheProxy:
         assert "not running" in page.text
 
 
+def socket_of(process: psutil.Process) -> Path:
+    command = command_of(process)
+    return Path(command[command.index("--socket") + 1])
+
+
 @linux
 class TestProcesses:
     """What is left on the machine, and what is loaded."""
@@ -121,7 +126,7 @@ class TestProcesses:
         for process in boards:
             listening = [c for c in process.net_connections("inet") if c.status == "LISTEN"]
             assert listening == []
-        path = Path(boards[0].cmdline()[boards[0].cmdline().index("--socket") + 1])
+        path = socket_of(boards[0])
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -136,9 +141,9 @@ class TestProcesses:
         server = own_server()
         key = server.start("runs")["id"]
         (process,) = server.tensorboards()
-        folder = Path(process.cmdline()[process.cmdline().index("--socket") + 1]).parent
+        folder = socket_of(process).parent
         assert server.ask("DELETE", f"api/tensorboard/{key}").status_code == 204
-        assert not process.is_running()
+        assert not is_alive(process)
         assert not folder.exists()
         assert server.ask("GET", f"tb/{key}/").status_code == 404
         assert server.ask("DELETE", f"api/tensorboard/{key}").status_code == 404
@@ -150,19 +155,19 @@ class TestProcesses:
         server.start("runs")
         orphans = server.tensorboards()
         assert len(orphans) == (2 if data_server else 1)
-        folder = Path(orphans[0].cmdline()[orphans[0].cmdline().index("--socket") + 1]).parent
+        folder = socket_of(orphans[0]).parent
         server.process.kill()
-        server.process.wait(10)
-        wait_until(lambda: not any(process.is_running() for process in orphans))
-        assert not folder.exists()
+        server.process.wait(120)
+        wait_until(lambda: not any(map(is_alive, orphans)))
+        wait_until(lambda: not folder.exists())
 
     def test_nothing_is_left_after_a_normal_end(self, own_server) -> None:
         server = own_server("--WorkbenchServer.tensorboard_data_server=True")
         server.start("runs")
         children = server.tensorboards()
         server.process.send_signal(signal.SIGTERM)
-        server.process.wait(20)
-        wait_until(lambda: not any(process.is_running() for process in children), 5)
+        server.process.wait(120)
+        wait_until(lambda: not any(map(is_alive, children)))
 
     def test_idle_it_sleeps_and_the_next_request_wakes_it(self, own_server) -> None:
         server = own_server("--WorkbenchServer.tensorboard_idle_stop_s=1")
@@ -170,7 +175,7 @@ class TestProcesses:
         wait_until(lambda: not server.tensorboards())
         assert server.ask("GET", "api/tensorboard").json() == {"dashboards": []}
         assert server.ask("GET", f"tb/{key}/data/environment").status_code == 200
-        assert len(server.tensorboards()) == 1
+        assert len(server.tensorboards()) <= 1, "it may sleep again already"
 
     def test_a_crash_is_told_and_start_recovers(self, own_server) -> None:
         server = own_server()
@@ -248,14 +253,14 @@ class TestCap:
         asyncio.run(story())
 
     def test_a_start_that_takes_too_long_leaves_no_process(self, tmp_path: Path) -> None:
-        before = psutil.Process(os.getpid()).children()
+        before = set(children_of(psutil.Process(), recursive=False))
 
         async def story() -> None:
             await launch(logdir=tmp_path, path_prefix="/x", log=tmp_path / "log", timeout_s=0.05)
 
         with pytest.raises(DashboardFailedError, match=r"did not listen within 0.05 s"):
             asyncio.run(story())
-        assert psutil.Process(os.getpid()).children() == before
+        assert set(children_of(psutil.Process(), recursive=False)) <= before
 
 
 def test_an_id_is_stable(tmp_path: Path) -> None:

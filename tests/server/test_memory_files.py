@@ -9,15 +9,18 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import psutil
 import pytest
 import requests
 
-from tests.server.support import Server, start_server, stop_server, wait_until
+from tests.processes import children_of, children_running, command_of, is_alive
+from tests.server.support import TOKEN, Server, start_server, stop_server, wait_until
 from tests.unit.allocator.traces import path_of
 from workbench.memory import open_file
 from workbench.memory.files import selection
@@ -59,9 +62,7 @@ def write(file: Path, *traces: list[dict[str, Any]]) -> Path:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a snapshot of two thousand events, and one of two devices."""
-    running = start_server(
-        tmp_path_factory.mktemp("server"), "--WorkbenchServer.memory_idle_stop_s=4"
-    )
+    running = start_server(tmp_path_factory.mktemp("server"))
     write(running.root / "snapshot.pickle", trace(2000))
     write(running.root / "two.pickle", trace(400), trace(100, stride=3))
     write(running.root / "long.pickle", trace(selection.MOST_EVENTS + 1000))
@@ -96,14 +97,12 @@ def refusal(server: Server, path: Any, what: str = "record", **given: Any) -> tu
 
 def readers(server: Server) -> list[psutil.Process]:
     """The processes of files, not what they start themselves."""
-    found = []
-    for child in psutil.Process(server.process.pid).children():
-        try:
-            if "workbench.memory.files.file_process" in child.cmdline():
-                found.append(child)
-        except psutil.NoSuchProcess:
-            continue
-    return found
+    program = "workbench.memory.files.file_process"
+    return children_running(program, psutil.Process(server.process.pid), recursive=False)
+
+
+def readers_of(server: Server, name: str) -> list[psutil.Process]:
+    return [one for one in readers(server) if str(server.root / name) in command_of(one)]
 
 
 def test_a_snapshot_is_the_record_that_python_makes_of_it(server: Server) -> None:
@@ -129,9 +128,10 @@ def test_a_real_trace_is_opened_and_asked_about(server: Server, name: str) -> No
     }
     first = question(server, f"{name}.pickle", asked)
     assert first.status_code == 200, first.text
-    started = time.monotonic()
+    reader = readers_of(server, f"{name}.pickle")
     again = question(server, f"{name}.pickle", {"kind": "cards"})
-    assert time.monotonic() - started < 1.0
+    assert len(reader) == 1
+    assert readers_of(server, f"{name}.pickle") == reader, "it is not read once more"
     assert again.json()["answer"]
     recorded, _expandable = first.json()["answer"]["rows"]
     assert recorded["peak_bytes"] == int(found.reserved().max())
@@ -254,7 +254,8 @@ def test_a_malformed_body(server: Server, body: bytes) -> None:
     assert "path" in answer.json()["message"]
 
 
-def test_few_run_at_a_time_and_idle_ones_end(server: Server) -> None:
+def test_few_run_at_a_time_and_idle_ones_end(tmp_path: Path) -> None:
+    server = start_server(tmp_path, "--WorkbenchServer.memory_idle_stop_s=4")
     names = [f"file-{number}.pickle" for number in range(5)]
     for name in names:
         write(server.root / name, trace(50))
@@ -276,6 +277,7 @@ def test_few_run_at_a_time_and_idle_ones_end(server: Server) -> None:
     counter.join()
     assert 1 <= max(most) <= 2
     wait_until(lambda: not readers(server))
+    stop_server(server)
 
 
 def begin(server: Server, path: str) -> threading.Thread:
@@ -292,16 +294,20 @@ def begin(server: Server, path: str) -> threading.Thread:
 
 def working(server: Server) -> list[psutil.Process]:
     """A process that reads a file, and the one that unpickles it for it."""
-    families = [(one, *one.children()) for one in readers(server)]
+    families = [(one, *children_of(one, recursive=False)) for one in readers(server)]
     return [process for family in families if len(family) > 1 for process in family]
 
 
 def test_a_closed_tab_ends_the_work_for_it(server: Server) -> None:
-    headers = {"X-XSRFToken": server.session.cookies.get("_xsrf", default="")}
-    given = {"json": {"path": "long.pickle"}, "cookies": server.session.cookies, "timeout": 1.5}
-    with pytest.raises(requests.ReadTimeout):
-        requests.post(server.base + "api/memory/record", headers=headers, **given)
-    wait_until(lambda: not any("long" in " ".join(one.cmdline()) for one in readers(server)), 5)
+    address = urlsplit(server.base)
+    tab = HTTPConnection(address.netloc, timeout=120)
+    headers = {"Authorization": f"token {TOKEN}", "Content-Type": "application/json"}
+    given = json.dumps({"path": "long.pickle"})
+    tab.request("POST", f"{address.path}api/memory/record", given, headers)
+    (reader,) = wait_until(lambda: readers_of(server, "long.pickle"))
+    reader.suspend()  # it ends, but not by itself
+    tab.close()
+    wait_until(lambda: not is_alive(reader))
     assert len(record_of(server, "snapshot.pickle").event_kind) == 2000
 
 
@@ -314,8 +320,8 @@ def test_nothing_outlives_the_server(tmp_path: Path) -> None:
         found = wait_until(lambda: working(server))
         assert len(found) == 2
         server.process.kill()
-        thread.join(20)
-        wait_until(lambda: not any(process.is_running() for process in found), 10)
+        thread.join(120)
+        wait_until(lambda: not any(map(is_alive, found)))
     finally:
         server.process.kill()
         server.process.wait()
@@ -328,7 +334,7 @@ def test_an_orderly_end_leaves_nothing(tmp_path: Path) -> None:
     found = readers(server)
     assert len(found) == 1
     stop_server(server)
-    wait_until(lambda: not found[0].is_running(), 5)
+    wait_until(lambda: not is_alive(found[0]))
 
 
 def test_a_server_without_local_files_says_so(tmp_path: Path) -> None:

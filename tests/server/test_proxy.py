@@ -179,7 +179,7 @@ async def test_no_answer_is_told(url: str, jp_fetch: Any) -> None:
 
 async def test_a_short_answer_is_not_passed_off_as_whole(url: str, jp_fetch: Any) -> None:
     with pytest.raises(HTTPClientError) as caught:
-        await asyncio.wait_for(jp_fetch(url, "short", headers={**SAME}), 10)
+        await asyncio.wait_for(jp_fetch(url, "short", headers={**SAME}), 120)
     assert caught.value.code == 599  # tornado's own: the connection was closed
 
 
@@ -193,12 +193,10 @@ async def test_a_browser_that_leaves_ends_the_request(
     token = jp_serverapp.identity_provider.token
     head = [f"GET {board.url}big HTTP/1.1", "Host: 127.0.0.1", f"Authorization: token {token}"]
     writer.write("\r\n".join([*head, "", ""]).encode())
-    assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+    assert (await asyncio.wait_for(reader.readline(), 120)).startswith(b"HTTP/1.1 200")
     assert board.open_requests == 1
     writer.close()
-    for _ in range(100):
-        if board.open_requests == 0:
-            break
-        await asyncio.sleep(0.02)
-    assert board.open_requests == 0
+    async with asyncio.timeout(120):
+        while board.open_requests:
+            await asyncio.sleep(0.02)
     assert not [r for r in caplog.records if r.levelname in {"ERROR", "CRITICAL"} and r.exc_info]

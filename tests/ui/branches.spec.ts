@@ -2,8 +2,6 @@ import { expect, test } from '@jupyterlab/galata';
 import { activeCell, captured, cursorLine, drawing, fact, find, pixels } from './graph-view';
 import { backdrop, picture, setTheme } from './helpers';
 
-test.use({ actionTimeout: 20_000 });
-
 /** Leaves after the first exit when it is sure, which it never is; the test is in line 15. */
 const CELL = `import torch, workbench as wb
 from torch import nn
@@ -28,7 +26,6 @@ x, y = torch.randn(64, 16), torch.randint(0, 3, (64,))
 exp = wb.Experiment(Exit(), (x, y), batch_size=32, name="asked")`;
 
 test('A test that Python made of a tensor is a card with its line', async ({ page, tmpPath }) => {
-  test.setTimeout(300_000);
   const view = await captured(page, `${tmpPath}/exit.ipynb`, CELL);
   const details = view.getByRole('complementary', { name: 'Details' });
   const condition = 'early.softmax(1).amax(1).min() > 0.9';

@@ -4,6 +4,8 @@ import {
   experimentCode,
   experimentKnown,
   layoutSaved,
+  longExperimentCode,
+  PATIENT,
   picture,
   reloadPage,
   runNotebook,
@@ -33,9 +35,9 @@ test.describe('Captures in tabs', () => {
     await reloadPage(page);
     await expect(tab).toBeVisible();
     await tab.click();
-    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible({
-      timeout: 60_000,
-    });
+    await expect(page.locator('.jp-Workbench-document canvas:visible').first()).toBeVisible(
+      PATIENT,
+    );
   });
 
   test('two graphs are compared from the list of captures', async ({ page, tmpPath }) => {
@@ -70,8 +72,6 @@ test.describe('Captures in tabs', () => {
   });
 
   test('of two notebooks that train stay with their own kernel', async ({ page, tmpPath }) => {
-    test.setTimeout(300_000);
-    const patient = { timeout: 60_000 };
     await execute(page, 'workbench:show-side-panel');
     const side = page.locator('#workbench-side-panel');
     const bar = page.locator('.jp-Workbench-document:visible .wv-bar');
@@ -81,15 +81,17 @@ test.describe('Captures in tabs', () => {
         .locator('[data-capture]')
         .evaluateAll((rows) => rows.map((row) => row.getAttribute('data-capture')));
     for (const name of ['left', 'right']) {
-      await runNotebook(page, `${tmpPath}/${name}.ipynb`, [experimentCode(name, 4000)]);
-      await expect(side.getByRole('option')).toContainText(name, patient);
+      await runNotebook(page, `${tmpPath}/${name}.ipynb`, [longExperimentCode(name)]);
+      await expect(side.getByRole('option')).toContainText(name, PATIENT);
       await execute(page, 'workbench:toggle-training');
+      // A run captures graph and memory of its first step by itself.
+      await expect.poll(async () => (await held()).length, PATIENT).toBe(2);
       await execute(page, 'workbench:capture-graph');
-      await expect(tab(new RegExp(`^${name} · step [\\d,]+ · graph`))).toHaveCount(1);
+      await expect(tab(new RegExp(`^${name} · step [\\d,]+ · graph`))).toHaveCount(1, PATIENT);
+      await expect.poll(async () => (await held()).length, PATIENT).toBe(3);
     }
 
     const ofRight = await held();
-    expect(ofRight.length).toBeGreaterThan(0);
 
     // With a capture of the one in front, everything is about the one that it came from.
     await tab(/^left · step/).click();
@@ -100,7 +102,7 @@ test.describe('Captures in tabs', () => {
     expect((await held()).filter((id) => ofRight.includes(id))).toEqual([]);
     await bar.getByRole('button', { name: 'Compare' }).click();
     await page.getByRole('menuitem', { name: /^Step 1 · / }).click();
-    await expect(tab(/^left · [\d,]+ → [\d,]+ · diff/)).toBeVisible(patient);
+    await expect(tab(/^left · [\d,]+ → [\d,]+ · diff/)).toBeVisible(PATIENT);
     await expect(bar.locator('..').locator('.wv-sides')).toContainText(/A.*B/);
 
     // The side panel's captures follow the tab in front; nothing was added to the other's.

@@ -1,6 +1,6 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { execute, experimentCode, picture, runNotebook, setTheme } from './helpers';
+import { PATIENT, execute, experimentCode, picture, runNotebook, setTheme } from './helpers';
 
 // Galata's stand-in for the kernels' endpoint reads an answer to an interrupt, which has none.
 test.use({ kernels: null });
@@ -13,7 +13,6 @@ test('a comparison shows how far it is, and a button keeps what was measured', a
   page,
   tmpPath,
 }) => {
-  test.setTimeout(180_000);
   await runNotebook(page, `${tmpPath}/compare.ipynb`, [experimentCode('compared')]);
   await page.notebook.addCell('code', COMPARE);
   await page.notebook.selectCells(1);
@@ -23,10 +22,10 @@ test('a comparison shows how far it is, and a button keeps what was measured', a
 
   await test.step('progress names the round and the arm', async () => {
     await expect(cell.getByRole('progressbar', { name: 'comparison' })).toBeVisible();
-    await expect(cell.getByRole('status').first()).toContainText(/round \d+ of 100,?000: .*bf16/, {
-      timeout: 60_000,
-    });
-    await page.waitForTimeout(4_000); // some rounds
+    const status = cell.getByRole('status').first();
+    await expect(status).toContainText(/round \d+ of 100,?000: .*bf16/, PATIENT);
+    // A few rounds are measured before it is stopped.
+    await expect(status).toContainText(/round ([3-9]|\d{2,}) of 100,?000/, PATIENT);
     await page.screenshot({ path: picture('compare-under-way-light.png') });
     await setTheme(page, 'JupyterLab Dark');
     await page.screenshot({ path: picture('compare-under-way-dark.png') });
@@ -35,7 +34,7 @@ test('a comparison shows how far it is, and a button keeps what was measured', a
 
   await test.step('a button ends it with a table of what there is', async () => {
     await cell.getByRole('button', { name: 'Stop and keep what was measured' }).click();
-    await expect(view).toContainText(/Cancelled after \d+ rounds? on cpu/, { timeout: 60_000 });
+    await expect(view).toContainText(/Cancelled after \d+ rounds? on cpu/, PATIENT);
     await expect(cell.getByRole('progressbar')).toHaveCount(0);
     const rows = view.locator('tbody tr');
     await expect(rows).toHaveCount(3);

@@ -1,9 +1,7 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 import { activeCell, announced, cursorLine, isFocused } from './graph-view';
-import { execute, picture, runNotebook, setTheme } from './helpers';
-
-test.use({ actionTimeout: 20_000 });
+import { COMPILING, execute, picture, runNotebook, setTheme } from './helpers';
 
 /** Its forward asks its data in line 11, where one graph ends and the next begins. */
 const MODEL = `import torch, workbench as wb
@@ -40,7 +38,6 @@ test('a compile report leads to the cells, and shows what was generated', async 
   page,
   tmpPath,
 }) => {
-  test.setTimeout(300_000);
   await runNotebook(page, `${tmpPath}/compile.ipynb`, [MODEL, COMPILED, ASKING, EAGER]);
   const view = page.locator('.wv-compile').first();
   const findings = view.getByRole('region', { name: 'Breaks and recompiles' });
@@ -50,7 +47,7 @@ test('a compile report leads to the cells, and shows what was generated', async 
   await test.step('what it came to stands at the top', async () => {
     // The first compilation of a process runs the C++ compiler on a shared machine.
     const counts = view.getByRole('list', { name: 'Counts' });
-    await expect(counts).toContainText('1 graph break', { timeout: 120_000 });
+    await expect(counts).toContainText('1 graph break', COMPILING);
     await expect(counts).toContainText('1 region');
     await expect(counts).toContainText(/[1-9]\d* recompile/);
     await expect(view.getByRole('list', { name: /^Compiling took \d/ })).toContainText('g++');

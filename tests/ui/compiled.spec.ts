@@ -11,13 +11,10 @@ import {
 } from './graph-view';
 import { backdrop, picture, setTheme } from './helpers';
 
-test.use({ actionTimeout: 20_000 });
-
 test('a compiled model opens into what its backward runs, down to the line of the cell', async ({
   page,
   tmpPath,
 }) => {
-  test.setTimeout(300_000);
   const view = await captured(page, `${tmpPath}/compiled.ipynb`, COMPILED);
   const details = view.getByRole('complementary', { name: 'Details' });
 

@@ -1,9 +1,6 @@
 import { expect, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { execute, picture, runNotebook, setTheme } from './helpers';
-
-/** What a shared machine with two cores may need for what takes a second on a free one. */
-const PATIENT = { timeout: 60_000 };
+import { execute, picture, runNotebook, setTheme, PATIENT } from './helpers';
 
 /** A forward that runs its late branch for the first capture and leaves early for the second. */
 const MODEL = `import torch, workbench as wb
@@ -31,11 +28,8 @@ def captured(leave):
         nn.functional.cross_entropy(model(x, leave), y).backward()
     return view`;
 
-test.use({ actionTimeout: 20_000 });
-
 test.describe('The diff of two graphs', () => {
   test('is drawn in the output of a cell', async ({ page, tmpPath }) => {
-    test.setTimeout(300_000);
     const cells = [MODEL, 'captured(False).diff(captured(True))'];
     await runNotebook(page, `${tmpPath}/diff.ipynb`, cells);
     const view = page.locator('.jp-OutputArea .wv-diff');
@@ -77,7 +71,6 @@ test.describe('The diff of two graphs', () => {
     page,
     tmpPath,
   }) => {
-    test.setTimeout(300_000);
     await runNotebook(page, `${tmpPath}/save.ipynb`, [
       MODEL,
       'a, b = captured(False), captured(True)',

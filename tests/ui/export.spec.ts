@@ -1,10 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { expect, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { button, captured, drawing, PATIENT } from './graph-view';
-import { execute, picture, reloadPage, setTheme } from './helpers';
-
-test.use({ actionTimeout: 20_000 });
+import { button, captured, drawing } from './graph-view';
+import { execute, layoutSaved, picture, reloadPage, setTheme, PATIENT } from './helpers';
 
 /** What every entry of the Export menu writes, and how such a file begins. */
 const FILES: readonly [entry: string, ending: string, begins: RegExp][] = [
@@ -20,7 +18,6 @@ const FILES: readonly [entry: string, ending: string, begins: RegExp][] = [
 
 test.describe('The bar of a capture', () => {
   test('goes from capture to capture in one tab, compares and swaps', async ({ page, tmpPath }) => {
-    test.setTimeout(300_000);
     const view = await captured(page, `${tmpPath}/menus.ipynb`);
     const compare = button(view, 'Compare');
     await expect(compare).toHaveAttribute('aria-disabled', 'true');
@@ -90,9 +87,10 @@ test.describe('The bar of a capture', () => {
     await test.step('a reload of the page brings back what was shown last', async () => {
       await tab(page, 'asked · step 2 · graph').click();
       await drawing(view).focus();
+      const saved = layoutSaved(page, '"label":"step 1"');
       await page.keyboard.press('[');
       await expect(tab(page, 'asked · step 1 · graph')).toBeVisible(PATIENT);
-      await page.waitForTimeout(3000); // JupyterLab keeps its layout a moment after it changed
+      await saved;
       await reloadPage(page);
       await expect(tab(page, 'asked · step 1 · graph')).toBeVisible(PATIENT);
       await expect(tab(page, 'asked · step 2 · graph')).toHaveCount(0);
@@ -100,7 +98,6 @@ test.describe('The bar of a capture', () => {
   });
 
   test('saves every form that its menu offers', async ({ page, tmpPath }) => {
-    test.setTimeout(400_000);
     const view = await captured(page, `${tmpPath}/export.ipynb`);
     await menu(page, view, 'Export');
     await page.screenshot({ path: picture('export-menu-light.png') });
@@ -189,7 +186,6 @@ test.describe('The bar of a capture', () => {
   });
 
   test('of a memory recording chooses and exports, too', async ({ page, tmpPath }) => {
-    test.setTimeout(300_000);
     await captured(page, `${tmpPath}/memory.ipynb`);
     await execute(page, 'workbench:capture-memory');
     await expect(page.getByRole('tab', { name: /asked · .* memory/ })).toBeVisible(PATIENT);

@@ -1,31 +1,20 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from '@jupyterlab/galata';
-import {
-  PATIENT,
-  activeCell,
-  cursorLine,
-  drawing,
-  errors,
-  executed,
-  scrolledTo,
-} from './graph-view';
-import { picture, runNotebook } from './helpers';
+import { activeCell, cursorLine, drawing, errors, executed, scrolledTo } from './graph-view';
+import { COMPILING, picture, runNotebook, PATIENT } from './helpers';
 
 const stored = JSON.parse(
   readFileSync(path.resolve(__dirname, '../../notebooks/02_autograd_graphs.ipynb'), 'utf8'),
 ) as { cells: { cell_type: string; source: string | string[] }[] };
 
-test.use({ actionTimeout: 20_000 });
-
 test('the notebook about graphs is live from top to bottom', async ({ page, tmpPath }) => {
-  test.setTimeout(420_000);
   const cells = stored.cells
     .filter(({ cell_type: type }) => type === 'code')
     .map(({ source }) => [source].flat().join(''));
   await page.sidebar.close('left');
   await runNotebook(page, `${tmpPath}/02_autograd_graphs.ipynb`, cells);
-  await expect.poll(() => executed(page), { timeout: 360_000 }).toBe(cells.length);
+  await expect.poll(() => executed(page), COMPILING).toBe(cells.length);
   expect(await errors(page)).toEqual([]);
 
   const index = cells.findIndex((cell) => cell.endsWith('\nview'));

@@ -1,10 +1,7 @@
 /** The graph view in JupyterLab, as the browser tests see and use it. */
 import { expect, type IJupyterLabPageFixture } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { execute, experimentKnown, runNotebook } from './helpers';
-
-/** What a shared machine with two cores may need for what takes a second on a free one. */
-export const PATIENT = { timeout: 60_000 };
+import { execute, experimentKnown, PATIENT, runNotebook } from './helpers';
 
 /** `side` is trained by nothing: its output is detached, in line 14 of this cell. */
 const CELL = `import torch, workbench as wb
@@ -27,8 +24,14 @@ torch.manual_seed(0)
 x, y = torch.randn(64, 16), torch.randint(0, 3, (64,))
 exp = wb.Experiment(Net(), (x, y), batch_size=32, name="asked")`;
 
-/** The same model as one compiled region. */
-export const COMPILED = CELL.replace('Net(),', 'torch.compile(Net(), backend="aot_eager"),');
+/**
+ * The same model as one compiled region, in place, so that it keeps its backend: of
+ * `torch.compile(net)` an experiment makes its mode.
+ */
+export const COMPILED = CELL.replace(
+  'Net(),',
+  '(lambda net: net.compile(backend="aot_eager") or net)(Net()),',
+);
 
 /** Runs the cell, captures a step, and gives the view in its tab. */
 export async function captured(

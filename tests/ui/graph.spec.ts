@@ -16,11 +16,8 @@ import {
 } from './graph-view';
 import { backdrop, picture, setTheme } from './helpers';
 
-test.use({ actionTimeout: 20_000 });
-
 test.describe('The graph of a step', () => {
   test('answers a mouse', async ({ page, tmpPath }) => {
-    test.setTimeout(300_000);
     const view = await captured(page, `${tmpPath}/mouse.ipynb`);
     const canvas = drawing(view);
     const details = view.getByRole('complementary', { name: 'Details' });
@@ -123,7 +120,6 @@ test.describe('The graph of a step', () => {
     page,
     tmpPath,
   }) => {
-    test.setTimeout(300_000);
     const view = await captured(page, `${tmpPath}/why.ipynb`);
     const details = view.getByRole('complementary', { name: 'Details' });
 
@@ -161,7 +157,6 @@ test.describe('The graph of a step', () => {
   });
 
   test('needs no mouse', async ({ page, tmpPath }) => {
-    test.setTimeout(300_000);
     const view = await captured(page, `${tmpPath}/keys.ipynb`);
     const canvas = drawing(view);
     const heading = view.locator('.wv-inspector h2');

@@ -10,6 +10,11 @@ const checkout = path.resolve(__dirname, '../..');
 const venv = path.join(checkout, '.venv/bin/python');
 export const python = existsSync(venv) ? venv : 'python3';
 
+/** What a slow machine may need for what takes a second on a free one. */
+export const PATIENT = { timeout: 180_000 };
+/** A first step under torch.compile runs a C++ compiler for every kind of block. */
+export const COMPILING = { timeout: 600_000 };
+
 /** Where a screenshot is kept. */
 export function picture(name: string): string {
   const folder = path.join(checkout, 'artifacts/ui');
@@ -71,7 +76,23 @@ export function experimentCode(name: string, epochs = 3, samples = 512): string 
   ].join('\n');
 }
 
-/** A notebook with these code cells, opened and run to the end. Its path is returned. */
+/**
+ * Code of an experiment that trains until it is told to stop: 32,000 steps, each of which sleeps, so
+ * that a training in the background leaves the cores to what is tested.
+ */
+export function longExperimentCode(name: string): string {
+  const paced = [
+    'import time',
+    'class Paced(torch.nn.Sequential):',
+    '    def forward(self, x):',
+    '        time.sleep(0.01)',
+    '        return super().forward(x)',
+  ];
+  const [imports, ...others] = experimentCode(name, 2000).split('\n');
+  return [imports, ...paced, ...others].join('\n').replace('torch.nn.Sequential(t', 'Paced(t');
+}
+
+/** A notebook with these code cells, opened and told to run. Its path is returned. */
 export async function runNotebook(
   page: IJupyterLabPageFixture,
   path: string,
@@ -96,7 +117,14 @@ export async function runNotebook(
   return path;
 }
 
-/** Runs every cell of an open notebook and waits for the last one. */
+/** What the tests use of the kernel that a notebook is connected to. */
+interface Kernel {
+  readonly status: string;
+  readonly connectionStatus: string;
+  requestKernelInfo(): Promise<unknown>;
+}
+
+/** Runs every cell of an open notebook; does not wait for the last one. */
 export async function runAll(page: IJupyterLabPageFixture, path: string): Promise<void> {
   await page.evaluate(async (wanted) => {
     const { shell, commands } = window.jupyterapp;
@@ -104,19 +132,22 @@ export async function runAll(page: IJupyterLabPageFixture, path: string): Promis
       (one) => (one as unknown as { context?: { path: string } }).context?.path === wanted,
     ) as unknown as {
       id: string;
-      sessionContext: {
-        ready: Promise<void>;
-        session: { kernel: { status: string } | null } | null;
-      };
+      sessionContext: { ready: Promise<void>; session: { kernel: Kernel | null } | null };
     };
     shell.activateById(panel.id);
     await panel.sessionContext.ready;
-    // JupyterLab drops what is sent before a restarted kernel has settled.
-    for (let settled = 0; settled < 20;) {
-      const idle = panel.sessionContext.session?.kernel?.status === 'idle';
-      settled = idle ? settled + 1 : 0;
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
+    const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+    const isAnswering = async (): Promise<boolean> => {
+      const kernel = panel.sessionContext.session?.kernel;
+      if (kernel?.connectionStatus !== 'connected') return false;
+      const answer = kernel.requestKernelInfo().catch(() => undefined);
+      const answered = await Promise.race([answer, pause(5_000)]);
+      for (let waited = 0; waited < 100 && kernel.status !== 'idle'; waited += 1) await pause(20);
+      return answered !== undefined && kernel.status === 'idle';
+    };
+    // JupyterLab drops what is sent before a restarted kernel has settled: one that settled
+    // answers, and says on the other channel that it is idle again.
+    while (!(await isAnswering())) await pause(50);
     await commands.execute('notebook:run-all-cells');
   }, path);
 }
@@ -131,14 +162,17 @@ export async function layoutSaved(page: IJupyterLabPageFixture, what: string): P
       request.method() === 'PUT' &&
       request.url().includes('/api/workspaces/') &&
       (request.postData() ?? '').includes(what),
-    { timeout: 60_000 },
+    PATIENT,
   );
 }
 
-/** Loads the page again and waits for JupyterLab, whichever tabs come back. */
+/** Loads the page again, and waits until JupyterLab has put back what was open. */
 export async function reloadPage(page: IJupyterLabPageFixture): Promise<void> {
   const options = { waitForIsReady: false };
   await page.reload(options as Parameters<typeof page.reload>[0]);
+  // A side panel that is opened before is closed again by the layout that comes back.
+  await page.waitForFunction(() => window.jupyterapp !== undefined);
+  await page.evaluate(() => window.jupyterapp.restored);
 }
 
 /** Runs a command of JupyterLab's by its id. */

@@ -2,12 +2,16 @@ import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, galata, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { execute, openSidePanel, picture, reloadPage, runAll, setTheme } from './helpers';
-
-/** What a shared machine with two cores may need for what takes a second on a free one. */
-const PATIENT = { timeout: 60_000 };
-/** A first step under torch.compile runs a C++ compiler for every kind of block. */
-const COMPILING = { timeout: 120_000 };
+import {
+  COMPILING,
+  execute,
+  openSidePanel,
+  picture,
+  reloadPage,
+  runAll,
+  setTheme,
+  PATIENT,
+} from './helpers';
 
 interface Cell {
   readonly cell_type: string;
@@ -32,9 +36,8 @@ test.use({
   },
 });
 
-test.describe('The first classifier', () => {
+test.describe('The first classifier', { tag: '@journey' }, () => {
   test('is built, trained, watched and switched from the panel', async ({ page, tmpPath }) => {
-    test.setTimeout(360_000);
     const panel = await test.step('the cells up to the panel are run', async () => {
       await openCells(page, `${tmpPath}/first.ipynb`, upToPanel(stored.cells));
       const side = await openSidePanel(page);
@@ -140,11 +143,10 @@ test.describe('The first classifier', () => {
   });
 
   test('the stored notebook runs from top to bottom', async ({ page, tmpPath }) => {
-    test.setTimeout(360_000);
     await openCells(page, `${tmpPath}/01_first_classifier.ipynb`, stored.cells);
     // The last code cell asks for TensorBoard, which opens where the person looks.
     const last = page.locator('.jp-Notebook .jp-CodeCell').last();
-    await expect(last.locator('.jp-InputPrompt')).toHaveText(/\[\d+\]:/, { timeout: 300_000 });
+    await expect(last.locator('.jp-InputPrompt')).toHaveText(/\[\d+\]:/, COMPILING);
     await expect(page.locator('.jp-Notebook')).toContainText(
       /best validation accuracy (9[7-9]|100)\.\d%/,
     );
@@ -212,7 +214,7 @@ async function fillIn(panel: Locator, name: string, value: string): Promise<void
 
 async function choose(panel: Locator, mode: string, value: string): Promise<void> {
   await segment(panel, mode, value).click();
-  await expect(segment(panel, mode, value)).toBeChecked(PATIENT);
+  await expect(segment(panel, mode, value)).toBeChecked(COMPILING);
 }
 
 /** The first line of a mode's badge. */

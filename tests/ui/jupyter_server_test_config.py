@@ -6,6 +6,7 @@ Galata's helper switches every protection off. Tests only; `tests/server` checks
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ c: Any = get_config()  # type: ignore[name-defined]  # noqa: F821 - traitlets pr
 configure_jupyter_server(c)
 
 checkout = Path(__file__).resolve().parents[2]
+sys.path.append(str(Path(__file__).resolve().parent))
 labextension = checkout / "workbench" / "labextension"
 if not (labextension / "package.json").exists():
     raise SystemExit("the extension is not built: run `make lab` or `make ui` first")
@@ -33,3 +35,7 @@ c.ServerApp.ip = "127.0.0.1"
 c.ServerApp.allow_root = True
 python_path = [str(checkout), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, python_path))
+
+from warm_kernels import use_warm_kernels  # noqa: E402 - needs the path set above
+
+use_warm_kernels()

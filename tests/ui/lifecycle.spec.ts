@@ -3,16 +3,15 @@ import type { Locator } from '@playwright/test';
 import {
   execute,
   experimentCode,
+  longExperimentCode,
   openSidePanel,
   picture,
   reloadPage,
   runAll,
   runNotebook,
+  setTheme,
+  PATIENT,
 } from './helpers';
-
-const PATIENT = { timeout: 60_000 };
-// A control that cannot be pressed fails at once, not when the whole test's time is over.
-test.use({ actionTimeout: 20_000 });
 
 test.describe('The panel of a notebook', () => {
   test('is the same as the side panel, each following the other', async ({ page, tmpPath }) => {
@@ -30,7 +29,7 @@ test.describe('The panel of a notebook', () => {
 
   test('each of two notebooks has its own; the side panel follows', async ({ page, tmpPath }) => {
     const side = await openSidePanel(page);
-    const left = await runNotebook(page, `${tmpPath}/left.ipynb`, [experimentCode('left', 3000)]);
+    const left = await runNotebook(page, `${tmpPath}/left.ipynb`, [longExperimentCode('left')]);
     await press(panelOf(page, 'left'), 'Train');
     await expect(panelOf(page, 'left').getByRole('button', { name: 'Training' })).toBeVisible();
     await runNotebook(page, `${tmpPath}/right.ipynb`, [experimentCode('right')]);
@@ -47,8 +46,47 @@ test.describe('The panel of a notebook', () => {
     await press(panel, 'Stop');
   });
 
+  test('draws a schedule, scales it with a rate that is typed, and ends it', async ({
+    page,
+    tmpPath,
+  }) => {
+    const code = longExperimentCode('rates').replace(
+      'batch_size=32',
+      'batch_size=32, scheduler=lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 1e-2, total_steps=32_000)',
+    );
+    await runNotebook(page, `${tmpPath}/rates.ipynb`, [code]);
+    const panel = panelOf(page, 'rates');
+    const schedule = panel.getByRole('group', { name: 'Learning-rate schedule' });
+    await expect(schedule).toContainText('OneCycleLR, every step', PATIENT);
+    await expect(schedule).toContainText('highest 1.0e-2');
+    await expect(schedule).toContainText('last 4.0e-8', PATIENT);
+    await panel.scrollIntoViewIfNeeded();
+    await panel.screenshot({ path: picture('panel-schedule.png') });
+    await press(panel, 'Train');
+    await expect.poll(() => stepOf(panel)).toBeGreaterThan(20);
+    await setTheme(page, 'JupyterLab Dark');
+    await panel.screenshot({ path: picture('panel-schedule-dark.png') });
+    await setTheme(page, 'JupyterLab Light');
+
+    const field = panel.getByRole('textbox', { name: 'Learning rate value' });
+    await field.fill('1e-3');
+    await field.press('Enter');
+    await expect(
+      panel.getByText(/lr 1e-3, and OneCycleLR goes on at 2\.\d+ times/).first(),
+    ).toBeVisible();
+    await expect(schedule).toContainText(/highest( so far)? 2\.\de-2/);
+    await panel.screenshot({ path: picture('panel-schedule-scaled.png') });
+    await press(panel, 'Replace by a constant');
+    await expect(schedule).toBeHidden();
+    const kept = await field.inputValue();
+    const before = await stepOf(panel);
+    await expect.poll(() => stepOf(panel)).toBeGreaterThan(before + 20);
+    await expect(field).toHaveValue(kept);
+    await press(panel, 'Stop');
+  });
+
   test('goes on after a reload in the middle of a run', async ({ page, tmpPath }) => {
-    await runNotebook(page, `${tmpPath}/reload.ipynb`, [experimentCode('reload', 5000)]);
+    await runNotebook(page, `${tmpPath}/reload.ipynb`, [longExperimentCode('reload')]);
     const panel = panelOf(page, 'reload');
     await press(panel, 'Train');
     await expect.poll(() => stepOf(panel)).toBeGreaterThan(20);
@@ -87,9 +125,7 @@ test.describe('The panel of a notebook', () => {
   });
 
   test('keeps training while its notebook is closed', async ({ page, tmpPath }) => {
-    const file = await runNotebook(page, `${tmpPath}/closed.ipynb`, [
-      experimentCode('closed', 5000),
-    ]);
+    const file = await runNotebook(page, `${tmpPath}/closed.ipynb`, [longExperimentCode('closed')]);
     const side = await openSidePanel(page);
     const panel = panelOf(page, 'closed');
     await press(panel, 'Train');

@@ -1,7 +1,7 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { PATIENT } from './graph-view';
-import { picture, runNotebook, setTheme } from './helpers';
+
+import { picture, runNotebook, setTheme, PATIENT } from './helpers';
 
 /** A step that is recorded, the same predicted, and one that a card refuses. */
 const MODEL = `import torch, workbench as wb
@@ -40,7 +40,7 @@ async function shown(
   await page.sidebar.close('left');
   await runNotebook(page, `${folder}/cells.ipynb`, [MODEL, ...cells]);
   const view = page.locator('.jp-OutputArea .wv-memory');
-  await expect(view.locator('canvas.wv-timeline')).toBeVisible({ timeout: 120_000 });
+  await expect(view.locator('canvas.wv-timeline')).toBeVisible(PATIENT);
   await view.scrollIntoViewIfNeeded();
   return view;
 }
@@ -52,7 +52,6 @@ for (const theme of ['JupyterLab Light', 'JupyterLab Dark']) {
     page,
     tmpPath,
   }) => {
-    test.setTimeout(300_000);
     await setTheme(page, theme);
     const view = await shown(page, tmpPath, RECORDED);
     const row = view.getByRole('region', { name: 'What if?' });
@@ -84,7 +83,6 @@ for (const theme of ['JupyterLab Light', 'JupyterLab Dark']) {
     page,
     tmpPath,
   }) => {
-    test.setTimeout(300_000);
     await setTheme(page, theme);
     const view = await shown(page, tmpPath, PREDICTED);
     await expect(view.locator('.wv-peak')).toHaveText(/^Predicted peak .* reserved/);
@@ -101,7 +99,6 @@ for (const theme of ['JupyterLab Light', 'JupyterLab Dark']) {
     page,
     tmpPath,
   }) => {
-    test.setTimeout(300_000);
     await setTheme(page, theme);
     const view = await shown(page, tmpPath, REFUSED);
     await expect(view.locator('.wv-peak')).toHaveText(/^Out of memory in .* asked for/);
@@ -128,7 +125,6 @@ test('every control of a cell is reached by keyboard, and seen where it is', asy
   page,
   tmpPath,
 }) => {
-  test.setTimeout(300_000);
   await page.emulateMedia({ reducedMotion: 'reduce' });
   const view = await shown(page, tmpPath, PREDICTED);
   const row = view.getByRole('region', { name: 'What if?' });

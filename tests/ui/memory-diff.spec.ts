@@ -1,7 +1,3 @@
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 import {
@@ -10,15 +6,12 @@ import {
   experimentKnown,
   layoutSaved,
   picture,
-  python,
   reloadPage,
   runNotebook,
   setTheme,
+  PATIENT,
 } from './helpers';
-
-/** What a shared machine with two cores may need for what takes a second on a free one. */
-const PATIENT = { timeout: 60_000 };
-const checkout = path.resolve(__dirname, '../..');
+import { madeFile, put } from './snapshot-files';
 
 /** A step of a small network, recorded; the second time with a larger batch and a wider layer. */
 const RECORD = `
@@ -62,11 +55,8 @@ def snapshot(path, count):
         pickle.dump({"segments": segments, "device_traces": [trace]}, file, protocol=4)
 `;
 
-test.use({ actionTimeout: 20_000 });
-
 test.describe('The diff of two memory recordings', () => {
   test('is drawn in the output of a cell', async ({ page, tmpPath }) => {
-    test.setTimeout(300_000);
     const cells = [RECORD, 'step(256, 128).diff(step(1024, 256))'];
     await runNotebook(page, `${tmpPath}/diff.ipynb`, cells);
     const view = page.locator('.jp-OutputArea .wv-memory-diff');
@@ -89,7 +79,6 @@ test.describe('The diff of two memory recordings', () => {
     page,
     tmpPath,
   }) => {
-    test.setTimeout(300_000);
     await runNotebook(page, `${tmpPath}/captured.ipynb`, [experimentCode('compared')]);
     await experimentKnown(page);
     for (const step of [1, 2]) {
@@ -126,7 +115,6 @@ test.describe('The diff of two memory recordings', () => {
   });
 
   test('of two files opens from the file browser', async ({ page, tmpPath }) => {
-    test.setTimeout(300_000);
     await upload(page, tmpPath);
     await execute(page, 'filebrowser:go-to-path', { path: tmpPath });
     const item = (name: string) => page.locator('.jp-DirListing-item', { hasText: name });
@@ -193,7 +181,6 @@ test.describe('The diff of two memory recordings', () => {
     page,
     tmpPath,
   }) => {
-    test.setTimeout(300_000);
     await upload(page, tmpPath);
     await execute(page, 'filebrowser:go-to-path', { path: tmpPath });
     await execute(page, 'docmanager:open', { path: `${tmpPath}/snapshot_a.pickle` });
@@ -223,28 +210,21 @@ test.describe('The diff of two memory recordings', () => {
   });
 });
 
+const WRITE = [
+  'import sys',
+  RECORD,
+  SNAPSHOT,
+  'step(256, 128).save(sys.argv[1] + "/a.memory.safetensors")',
+  'step(1024, 256).save(sys.argv[1] + "/b.memory.safetensors")',
+  'snapshot(sys.argv[1] + "/snapshot_a.pickle", 4)',
+  'snapshot(sys.argv[1] + "/snapshot_b.pickle", 6)',
+].join('\n');
+
 /** Two records and two snapshots, made by torch here and put into a folder of the server. */
 async function upload(page: IJupyterLabPageFixture, folder: string): Promise<void> {
-  const here = mkdtempSync(path.join(tmpdir(), 'workbench-memory-diff-'));
-  const files = ['a.memory.safetensors', 'b.memory.safetensors'];
-  const code = [
-    'import sys',
-    RECORD,
-    SNAPSHOT,
-    'step(256, 128).save(sys.argv[1] + "/a.memory.safetensors")',
-    'step(1024, 256).save(sys.argv[1] + "/b.memory.safetensors")',
-    'snapshot(sys.argv[1] + "/snapshot_a.pickle", 4)',
-    'snapshot(sys.argv[1] + "/snapshot_b.pickle", 6)',
-  ];
-  try {
-    execFileSync(python, ['-c', code.join('\n'), here], { cwd: checkout });
-    for (const name of [...files, 'snapshot_a.pickle', 'snapshot_b.pickle']) {
-      const content = readFileSync(path.join(here, name)).toString('base64');
-      await page.contents.uploadContent(content, 'base64', `${folder}/${name}`);
-    }
-  } finally {
-    rmSync(here, { recursive: true });
-  }
+  const records = ['a.memory.safetensors', 'b.memory.safetensors'];
+  for (const name of [...records, 'snapshot_a.pickle', 'snapshot_b.pickle'])
+    await put(page, madeFile(name, WRITE), `${folder}/${name}`);
 }
 
 function rows(view: Locator): Locator {

@@ -1,9 +1,6 @@
 import { expect, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { execute, picture, runNotebook, setTheme } from './helpers';
-
-/** What a shared machine with two cores may need for what takes a second on a free one. */
-const PATIENT = { timeout: 60_000 };
+import { execute, picture, runNotebook, setTheme, PATIENT } from './helpers';
 
 /** Every step keeps another mebibyte of this process: a leak to be seen while it trains. */
 const LEAKS = `import time, torch, workbench as wb
@@ -36,7 +33,6 @@ async function resident(strip: Locator): Promise<number> {
 test.describe('Memory while it trains', () => {
   for (const theme of ['JupyterLab Light', 'JupyterLab Dark']) {
     test(`shows a leak as it grows, ${theme}`, async ({ page, tmpPath }) => {
-      test.setTimeout(180_000);
       await setTheme(page, theme);
       await runNotebook(page, `${tmpPath}/leaks.ipynb`, [LEAKS]);
       const strip = page.getByRole('figure', { name: /^Memory after step/ });

@@ -1,8 +1,8 @@
 import { copyFileSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from '@jupyterlab/galata';
-import { PATIENT, activeCell, cursorLine, errors, executed, scrolledTo } from './graph-view';
-import { picture, runNotebook, setTheme } from './helpers';
+import { activeCell, cursorLine, errors, executed, scrolledTo } from './graph-view';
+import { picture, runNotebook, setTheme, PATIENT } from './helpers';
 
 const stored = JSON.parse(
   readFileSync(path.resolve(__dirname, '../../notebooks/03_memory.ipynb'), 'utf8'),
@@ -18,13 +18,10 @@ function indexOf(lastLine: string): number {
   return found;
 }
 
-test.use({ actionTimeout: 20_000 });
-
 test('the notebook about memory is live from top to bottom', async ({ page, tmpPath }) => {
-  test.setTimeout(600_000);
   await page.sidebar.close('left');
   await runNotebook(page, `${tmpPath}/03_memory.ipynb`, cells);
-  await expect.poll(() => executed(page), { timeout: 480_000 }).toBe(cells.length);
+  await expect.poll(() => executed(page), { timeout: 800_000 }).toBe(cells.length);
   expect(await errors(page)).toEqual([]);
 
   const view = (await scrolledTo(page, indexOf('textbook'))).locator('.wv-memory');

@@ -1,9 +1,7 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { execute, picture, setTheme } from './helpers';
+import { execute, picture, setTheme, PATIENT } from './helpers';
 import { putSnapshot } from './snapshot-files';
-
-const PATIENT = { timeout: 20_000 };
 
 /** Opens the record of the snapshot in a tab; gives the view. */
 async function opened(page: IJupyterLabPageFixture, folder: string): Promise<Locator> {

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from '@jupyterlab/galata';
-import { PATIENT, errors, executed, scrolledTo } from './graph-view';
-import { picture, runNotebook, setTheme } from './helpers';
+import { errors, executed, scrolledTo } from './graph-view';
+import { picture, runNotebook, setTheme, PATIENT } from './helpers';
 
 const stored = JSON.parse(
   readFileSync(path.resolve(__dirname, '../../notebooks/04_modes.ipynb'), 'utf8'),
@@ -17,8 +17,6 @@ function indexOf(start: string): number {
   if (found < 0) throw new Error(`no cell of the notebook starts with ${start}`);
   return found;
 }
-
-test.use({ actionTimeout: 20_000 });
 
 test('the notebook about modes is live from top to bottom', async ({ page, tmpPath }) => {
   test.setTimeout(1_200_000);

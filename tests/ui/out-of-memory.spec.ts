@@ -1,8 +1,5 @@
 import { expect, test } from '@jupyterlab/galata';
-import { picture, runNotebook, setTheme } from './helpers';
-
-/** What a shared machine with two cores may need for what takes a second on a free one. */
-const PATIENT = { timeout: 120_000 };
+import { picture, runNotebook, setTheme, PATIENT } from './helpers';
 
 /** Runs on a card that has 40 MiB to give: the activations of a batch take more. */
 const TOO_MUCH = `import torch, workbench as wb
@@ -31,7 +28,6 @@ test.describe('Out of memory', () => {
       page,
       tmpPath,
     }) => {
-      test.setTimeout(300_000);
       await setTheme(page, theme);
       await runNotebook(page, `${tmpPath}/deep.ipynb`, [TOO_MUCH]);
       const alert = page.locator('.wb-panel .wb-msg[role=alert]').first();

@@ -6,7 +6,6 @@ test('a capture is saved beside its notebook, and opens without its kernel', asy
   page,
   tmpPath,
 }) => {
-  test.setTimeout(240_000);
   const view = await captured(page, `${tmpPath}/save.ipynb`);
   const label = (await page.locator('.jp-mod-current[role=tab]').textContent()) ?? '';
   await drawing(view).click({ button: 'right', position: { x: 60, y: 60 } });

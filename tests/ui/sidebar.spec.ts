@@ -2,7 +2,9 @@ import { expect, test } from '@jupyterlab/galata';
 import {
   execute,
   experimentCode,
+  longExperimentCode,
   openSidePanel,
+  PATIENT,
   picture,
   reloadPage,
   runAll,
@@ -61,7 +63,7 @@ test.describe('Side panel', () => {
     tmpPath,
   }) => {
     const panel = await openSidePanel(page);
-    await runNotebook(page, `${tmpPath}/train.ipynb`, [experimentCode('long', 2000)]);
+    await runNotebook(page, `${tmpPath}/train.ipynb`, [longExperimentCode('long')]);
     await expect(panel).toContainText('long');
     await execute(page, 'workbench:toggle-training');
     const status = page.locator('.jp-Workbench-status');
@@ -69,9 +71,7 @@ test.describe('Side panel', () => {
     await page.screenshot({ path: picture('side-panel-light.png') });
 
     await reloadPage(page);
-    await expect(status).toContainText(/training [\d,]+\/32,000/, {
-      timeout: 60_000,
-    });
+    await expect(status).toContainText(/training [\d,]+\/32,000/, PATIENT);
     await expect(await openSidePanel(page)).toContainText('long');
 
     await execute(page, 'workbench:toggle-training');

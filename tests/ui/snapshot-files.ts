@@ -3,7 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import type { IJupyterLabPageFixture } from '@jupyterlab/galata';
+import { expect, type IJupyterLabPageFixture } from '@jupyterlab/galata';
+import type { APIRequestContext } from '@playwright/test';
 import { python } from './helpers';
 
 const checkout = path.resolve(__dirname, '../..');
@@ -58,7 +59,7 @@ memory(sys.argv[1] + "/snapshot.pickle").save(sys.argv[1] + "/snapshot.memory.sa
 
 /** Blocks that come and go in waves, on as many devices as there are numbers of events. */
 const WRITE_LONG = `
-import base64, json, math, pickle, sys, urllib.request
+import math, pickle, sys
 
 MIB, BASE = 1 << 20, 0x7F0000000000
 
@@ -88,11 +89,28 @@ for device, count in enumerate(map(int, sys.argv[2:])):
     segments.append({"device": device, "address": BASE, "total_size": 64 * MIB, "stream": 0,
                      "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False,
                      "blocks": blocks})
-data = pickle.dumps({"segments": segments, "device_traces": traces}, protocol=4)
-body = {"type": "file", "format": "base64", "content": base64.b64encode(data).decode()}
-request = urllib.request.Request(sys.argv[1], json.dumps(body).encode(), method="PUT")
-urllib.request.urlopen(request).read()
+with open(sys.argv[1] + "/long.pickle", "wb") as file:
+    pickle.dump({"segments": segments, "device_traces": traces}, file, protocol=4)
 `;
+
+/** Folders of what was made, by the code and its arguments: each is made once by a worker. */
+const made = new Map<string, string>();
+
+/** Runs code that writes files into the folder that is its first argument; gives one of them. */
+export function madeFile(name: string, code: string, ...args: string[]): string {
+  const key = [code, ...args].join('\0');
+  let folder = made.get(key);
+  if (folder === undefined) {
+    folder = mkdtempSync(path.join(tmpdir(), 'workbench-made-'));
+    execFileSync(python, ['-c', code, folder, ...args], { cwd: checkout });
+    made.set(key, folder);
+  }
+  return path.join(folder, name);
+}
+
+process.once('exit', () => {
+  for (const folder of made.values()) rmSync(folder, { recursive: true });
+});
 
 /** Puts the snapshot, or as a file of that name its saved record, into a folder of the server. */
 export async function putSnapshot(
@@ -100,13 +118,7 @@ export async function putSnapshot(
   target: string,
   file: 'snapshot.pickle' | 'snapshot.memory.safetensors' = 'snapshot.pickle',
 ): Promise<void> {
-  const here = mkdtempSync(path.join(tmpdir(), 'workbench-snapshot-'));
-  try {
-    execFileSync(python, ['-c', WRITE, here], { cwd: checkout });
-    await put(page, path.join(here, file), target);
-  } finally {
-    rmSync(here, { recursive: true });
-  }
+  await put(page, madeFile(file, WRITE), target);
 }
 
 /** A step of a small experiment, whose batch is recorded. */
@@ -122,19 +134,20 @@ wb.memory(exp).save(sys.argv[1] + "/step.memory.safetensors")
 
 /** Puts the saved record of a step there. */
 export async function putStep(page: IJupyterLabPageFixture, target: string): Promise<void> {
-  const here = mkdtempSync(path.join(tmpdir(), 'workbench-step-'));
-  try {
-    execFileSync(python, ['-c', WRITE_STEP, here], { cwd: checkout });
-    await put(page, path.join(here, 'step.memory.safetensors'), target);
-  } finally {
-    rmSync(here, { recursive: true });
-  }
+  await put(page, madeFile('step.memory.safetensors', WRITE_STEP), target);
 }
 
 /** Puts a snapshot of so many events a device there; it is too long to pass through the page. */
-export function putLong(baseURL: string, target: string, ...events: number[]): void {
-  const url = `${baseURL}/api/contents/${target.split('/').map(encodeURIComponent).join('/')}`;
-  execFileSync(python, ['-c', WRITE_LONG, url, ...events.map(String)]);
+export async function putLong(
+  request: APIRequestContext,
+  target: string,
+  ...events: number[]
+): Promise<void> {
+  const file = madeFile('long.pickle', WRITE_LONG, ...events.map(String));
+  const content = readFileSync(file).toString('base64');
+  const url = `/api/contents/${target.split('/').map(encodeURIComponent).join('/')}`;
+  const data = { type: 'file', format: 'base64', content };
+  expect(await request.put(url, { data })).toBeOK();
 }
 
 /** A pickle that would run a program in whoever unpickles it carelessly. */

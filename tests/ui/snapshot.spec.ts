@@ -1,10 +1,17 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 import { existsSync } from 'node:fs';
-import { execute, layoutSaved, picture, reloadPage, runNotebook, setTheme } from './helpers';
+import {
+  execute,
+  layoutSaved,
+  picture,
+  reloadPage,
+  runNotebook,
+  setTheme,
+  PATIENT,
+} from './helpers';
 import { put, putHostile, putLong, putSnapshot, putStep, realTrace } from './snapshot-files';
 
-const PATIENT = { timeout: 60_000 };
 const THEMES = ['JupyterLab Light', 'JupyterLab Dark'] as const;
 
 /** A file in the browser on the left, which is shown there. */
@@ -37,7 +44,6 @@ for (const theme of THEMES) {
   const word = theme.split(' ')[1]?.toLowerCase() ?? '';
 
   test(`a snapshot opens by a double click and is explored, ${word}`, async ({ page, tmpPath }) => {
-    test.setTimeout(180_000);
     await setTheme(page, theme);
     const real = realTrace('transformer_training_step.pickle');
     if (real === null) await putSnapshot(page, `${tmpPath}/snapshot.pickle`);
@@ -70,7 +76,6 @@ for (const theme of THEMES) {
   });
 
   test(`what if is asked of a snapshot's file, ${word}`, async ({ page, tmpPath }) => {
-    test.setTimeout(180_000);
     await setTheme(page, theme);
     const real = realTrace('cnn_old_schema.pickle');
     if (real === null) await putSnapshot(page, `${tmpPath}/oom.pkl`);
@@ -93,7 +98,6 @@ for (const theme of THEMES) {
   });
 
   test(`what if moves the batch of a saved step, ${word}`, async ({ page, tmpPath }) => {
-    test.setTimeout(180_000);
     await setTheme(page, theme);
     await putStep(page, `${tmpPath}/step.memory.safetensors`);
     await (await fileItem(page, tmpPath, 'step.memory.safetensors')).dblclick();
@@ -116,18 +120,17 @@ for (const theme of THEMES) {
   test(`a long recording is opened stretch by stretch, ${word}`, async ({
     page,
     tmpPath,
-    baseURL,
+    request,
   }) => {
-    test.setTimeout(300_000);
     await setTheme(page, theme);
-    putLong(baseURL ?? '', `${tmpPath}/long_snapshot.pickle`, 2_100_000);
+    await putLong(request, `${tmpPath}/long_snapshot.pickle`, 2_100_000);
     await (await fileItem(page, tmpPath, 'long_snapshot.pickle')).dblclick();
     const reading = page.locator('.jp-Workbench-notice').filter({ hasText: 'Reading' });
     await expect(reading.getByRole('button', { name: 'Stop' })).toBeVisible();
     await wide(page);
     await page.screenshot({ path: picture(`snapshot-reading-${word}.png`) });
     const afar = chooser(page);
-    await expect(afar).toBeVisible({ timeout: 120_000 });
+    await expect(afar).toBeVisible(PATIENT);
     await expect(afar).toContainText('2,100,000 events over 23.1 s on cuda:0');
     await page.screenshot({ path: picture(`snapshot-range-${word}.png`) });
 
@@ -194,9 +197,9 @@ for (const theme of THEMES) {
 test('of several devices the busiest is shown, and another a choice away', async ({
   page,
   tmpPath,
-  baseURL,
+  request,
 }) => {
-  putLong(baseURL ?? '', `${tmpPath}/two_snapshot.pickle`, 3000, 1200);
+  await putLong(request, `${tmpPath}/two_snapshot.pickle`, 3000, 1200);
   await execute(page, 'docmanager:open', { path: `${tmpPath}/two_snapshot.pickle` });
   const view = memoryView(page);
   const device = view.getByRole('combobox', { name: 'Device' });
@@ -248,7 +251,6 @@ test('a kernel answers for a recording in a cell, and for a capture in a tab', a
   page,
   tmpPath,
 }) => {
-  test.setTimeout(240_000);
   await runNotebook(page, `${tmpPath}/asked.ipynb`, [STEP]);
   const cell = page.locator('.jp-OutputArea .wv-memory');
   await expect(cell.locator('canvas.wv-timeline')).toBeVisible(PATIENT);

@@ -1,13 +1,7 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { execute, picture, runNotebook } from './helpers';
+import { COMPILING, execute, picture, runNotebook, PATIENT } from './helpers';
 
-test.use({ actionTimeout: 20_000 });
-
-/** Steps for a badge, and a change of layout, on a shared machine with two cores. */
-const PATIENT = { timeout: 90_000 };
-/** A first step under torch.compile runs a C++ compiler for forward and backward. */
-const COMPILING = { timeout: 150_000 };
 /** What a badge says once there are enough steps on both sides, whatever this machine measured. */
 const MEASURED = /\d× faster|\d× slower|no clear effect/;
 
@@ -56,7 +50,7 @@ test('every toggle is pressed on a running experiment, and each says what it did
   page,
   tmpPath,
 }) => {
-  test.setTimeout(900_000);
+  test.setTimeout(1_800_000);
   await page.sidebar.close('left');
   await runNotebook(page, `${tmpPath}/toggles.ipynb`, [MODEL, REPORT]);
   const panel = page.getByRole('region', { name: /^Experiment digits/ });

@@ -41,6 +41,7 @@ from workbench.allocator.columns import Columns, columns_of
 from workbench.allocator.plain import RefusedError, settings_of, text
 from workbench.allocator.snapshot import Snapshot
 from workbench.allocator.unpickle import FAILED, MAGIC, REFUSED
+from workbench.processes import run_process
 from workbench.records import RecordError
 from workbench.records.file import LARGEST_BYTES
 
@@ -138,9 +139,7 @@ def _run(source: BinaryIO, answer: IO[bytes], size: int, device: int | None) -> 
     command = [sys.executable, "-I", "-S", "-c", _START, _ROOT, *map(str, numbers)]
     with tempfile.TemporaryFile() as said:
         try:
-            done = subprocess.run(  # noqa: S603 - our own program, no shell
-                command, stdin=source, stdout=answer, stderr=said, timeout=seconds, check=False
-            )
+            done = run_process(command, stdin=source, stdout=answer, stderr=said, timeout=seconds)
         except subprocess.TimeoutExpired:
             raise _EndedError(f"it takes longer than {seconds} s") from None
         said.seek(0)

@@ -7,6 +7,8 @@ import time
 from html import escape
 from typing import Any, Protocol
 
+from workbench.records.source import shell
+
 PROGRESS_MIME = "application/vnd.torch-workbench.progress+json"
 """Drawn by the JupyterLab extension, with a button that interrupts the kernel."""
 
@@ -74,9 +76,7 @@ class Bar:
 
 def progress() -> Progress:
     """What suits where this runs."""
-    ipython = sys.modules.get("IPython")
-    shell: Any = ipython.get_ipython() if ipython is not None else None
-    if shell is not None and hasattr(shell, "kernel"):
+    if hasattr(shell(), "kernel"):
         from IPython.display import display
 
         return Bar(display)

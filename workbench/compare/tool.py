@@ -85,7 +85,10 @@ def compare(
                 sets = [ModeSet.parse(text, experiment.device) for text in texts]
                 arms = [(modeset, _refusal(modeset, experiment)) for modeset in sets]
                 label = name if len(experiments) > 1 else ""
-                sessions.append(Session(label, _written_down(experiment), arms, plan, show))
+                session = Session(label, _written_down(experiment), arms, plan, show)
+                sessions.append(session)
+                for arm, modeset in zip(session.arms, sets, strict=True):
+                    arm.notes += modeset.notes(experiment.model)
             for session in sessions:
                 session.measure()
     except KeyboardInterrupt:

@@ -34,7 +34,6 @@ from workbench.experiment.events import Event, StepDone
 from workbench.experiment.losses import logits_of
 from workbench.experiment.step import call
 from workbench.experiment.training import Training
-from workbench.experiment.validation import evaluating
 from workbench.modes import ModeSet
 from workbench.parallel.folder import Folder, Job
 from workbench.parallel.payload import unpack
@@ -81,7 +80,7 @@ class Arm:
             training.seeded = True
             training.board.subscribe(self._counted, every_step=True)
             _warm_up(training)
-        training.model.train()
+        training.train_mode.set(training.optimizer)
         loader = getattr(self._train, "loader", None) if self._train.has_workers else None
         self._prefetched = 0 if loader is None else loader.num_workers * loader.prefetch_factor
         """Batches that worker processes get ready while other arms are measured."""
@@ -164,7 +163,7 @@ class Arm:
         source = self._train if self._val is None else self._val
         kept = Answers(self._parity_samples)
         try:
-            with evaluating(training.model), torch.no_grad():
+            with training.train_mode.evaluating(training.optimizer), torch.no_grad():
                 for batch in source.batches(0):
                     inputs, targets = split(batch)
                     with training.modeset.forward_context():
@@ -287,7 +286,7 @@ def _warm_up(training: Training) -> None:
     """
     training.guard.remember(exactly=True)
     try:
-        inputs = to_device(_few(split(training.cursor.preview())[0]), training.device)
+        inputs = to_device(_few(split(training.preview())[0]), training.device)
         logits_of(call(training.model, inputs)).float().sum().backward()
     except Exception:  # noqa: BLE001, S110 - see above
         pass

@@ -29,6 +29,7 @@ from workbench.dynamo.explain import (
     record_of,
     run_worker,
 )
+from workbench.experiment import at_exit
 from workbench.experiment.between_steps import refuse_if_closed
 from workbench.experiment.events import Closed, Event
 from workbench.modes import ModeSet
@@ -43,6 +44,7 @@ Status = Literal["compiling", "switched", "failed", "cancelled"]
 
 _CONTEXT_BYTES = 2**30
 """What a second process needs of a GPU before it holds a tensor: about 500 MB, and room."""
+_THREAD = "workbench-compile-ahead"
 _latest: weakref.WeakKeyDictionary[Experiment, CompileAhead] = weakref.WeakKeyDictionary()
 
 
@@ -109,9 +111,7 @@ class CompileAhead:
         self._turn = threading.Lock()
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._unsubscribe = experiment.subscribe(self._on_event)
-        self._thread = threading.Thread(
-            target=self._work, name="workbench-compile-ahead", daemon=True
-        )
+        self._thread = threading.Thread(target=self._work, name=_THREAD, daemon=True)
         self._thread.start()
 
     @property
@@ -227,3 +227,14 @@ def _refuse_where_two_have_no_room(device: torch.device) -> None:
             f"a second process needs about {needed / 2**30:.1f} GiB of {device}, "
             f"{free / 2**30:.1f} GiB are free"
         )
+
+
+def _cancel_all() -> None:
+    for made in list(_latest.values()):
+        made.cancel()
+    for thread in threading.enumerate():
+        if thread.name == _THREAD:
+            thread.join()
+
+
+at_exit.register(at_exit.Phase.PREPARATIONS, _cancel_all)

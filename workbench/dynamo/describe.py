@@ -23,7 +23,9 @@ NOTHING = (
     "call torch.compile(model) inside `with wb.compile_report() as report:`; the first forward "
     "after that compiles. What this process had compiled before is used again without a word."
 )
-"""Said of a record without compilations."""
+"""Said of a record without compilations, where none can have been missed."""
+UNSEEN = "No compilation was seen."
+"""Said where something may have been missed, before the note that says what."""
 _MOST_HINTS = 3
 
 
@@ -35,7 +37,7 @@ def heading(record: CompileRecord) -> str:
 def summary(record: CompileRecord) -> str:
     """Graphs, breaks, recompiles and time in one sentence."""
     if not record.regions:
-        return NOTHING
+        return f"{UNSEEN} {record.notes[0]}" if record.notes else NOTHING
     breaks = counted(len(record.breaks), "graph break") if record.breaks else "no breaks"
     parts = [counted(record.num_graphs, "graph"), breaks]
     if record.recompiles:
@@ -79,9 +81,14 @@ def describe(record: CompileRecord) -> str:
     lines += list(switch_lines(record))
     for row, region in enumerate(record.regions):
         lines += ["", *region_lines(record, row, region)]
-    if record.notes:
-        lines += ["", *(f"Note: {note}" for note in record.notes)]
+    if notes := more_notes(record):
+        lines += ["", *(f"Note: {note}" for note in notes)]
     return "\n".join(lines)
+
+
+def more_notes(record: CompileRecord) -> tuple[str, ...]:
+    """The notes that `summary` does not give."""
+    return record.notes if record.regions else record.notes[1:]
 
 
 def switch_lines(record: CompileRecord) -> Iterator[str]:

@@ -24,6 +24,7 @@ from workbench.dynamo.raw_trace import read_by_tlparse
 from workbench.experiment.between_steps import NextStep, between_steps
 from workbench.modes import ModeSet
 from workbench.parallel.payload import dump
+from workbench.processes import interrupts_deferred
 from workbench.records import CompileRecord
 
 if TYPE_CHECKING:
@@ -134,16 +135,17 @@ def run_worker(
     env = {**os.environ, "PYTHONPATH": path, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     if trace is not None:
         env["TORCH_TRACE"] = str(trace)
-    with (folder / LOG).open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=env,
-            start_new_session=True,
-        )
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with (folder / LOG).open("wb") as log, interrupts_deferred():
+            process = subprocess.Popen(  # noqa: S603 - our own program, no shell
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+            )
         while process.poll() is None:
             if is_given_up():
                 raise GivenUp
@@ -152,7 +154,8 @@ def run_worker(
             except subprocess.TimeoutExpired:
                 pass
     finally:
-        _end(process)
+        if process is not None:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

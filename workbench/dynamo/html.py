@@ -16,6 +16,7 @@ from workbench.dynamo.describe import (
     kernel_line,
     kernels_of,
     label,
+    more_notes,
     phase_names,
     recompiles_of,
     region_summary,
@@ -47,7 +48,7 @@ def report_html(record: CompileRecord) -> str:
         parts += _region(record, row, budget)
     if len(record.regions) > _MOST_REGIONS:
         parts.append(f"<p>{len(record.regions) - _MOST_REGIONS} more regions: print(report).</p>")
-    parts += [f"<p>Note: {escape(note)}</p>" for note in record.notes]
+    parts += [f"<p>Note: {escape(note)}</p>" for note in more_notes(record)]
     return "\n".join([*parts, "</div>"])
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from workbench.dynamo.torch_private import TRACE_LOGGER, trace_handler
+from workbench.processes import run_process
 
 PAGES = "tlparse"
 """Folder of tlparse's pages, in that of the trace."""
@@ -64,9 +65,7 @@ def read_by_tlparse(folder: Path) -> str:
     pages = folder / PAGES
     command = [found, "--overwrite", "--no-browser", "-o", str(pages), str(logs[0])]
     try:
-        done = subprocess.run(  # noqa: S603 - the program of that name, no shell
-            command, capture_output=True, text=True, timeout=_LONGEST_S, check=False
-        )
+        done = run_process(command, capture_output=True, text=True, timeout=_LONGEST_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{raw}; tlparse could not read it: {error}."
     if done.returncode or not (pages / "index.html").exists():

@@ -9,9 +9,11 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from workbench.dynamo.build import About, build_record
+from workbench.dynamo.describe import counted
 from workbench.dynamo.explain import explain_step
 from workbench.dynamo.raw_trace import read_by_tlparse, trace_folder, written_to
 from workbench.dynamo.recorder import listen, recorder, unlisten
+from workbench.dynamo.torch_private import num_compiled
 from workbench.dynamo.view import CompileView
 from workbench.dynamo.watching import (
     compilations_of,
@@ -38,12 +40,13 @@ class CompileRecording(CompileView):
         self._trace = trace
         self._writing = written_to(trace)
         self._first: int | None = None
+        self._num_before = 0
         self._final: CompileRecord | None = None
 
     def __enter__(self) -> Self:
         if self._first is not None:
             raise RuntimeError("this report is recorded already; call compile_report again")
-        self._first = listen().count
+        self._first, self._num_before = listen().count, num_compiled()
         self._writing.__enter__()
         return self
 
@@ -69,7 +72,9 @@ class CompileRecording(CompileView):
                 "code that compiles, or wb.compile_report(exp) for an Experiment"
             )
         kept = recorder()
-        return build_record(kept.compilations(self._first), About("this block"), kept)
+        found = kept.compilations(self._first)
+        notes = (_before_block(self._num_before),) if self._num_before and not found else ()
+        return build_record(found, About("this block", notes=notes), kept)
 
 
 @overload
@@ -146,6 +151,20 @@ def compile_report(
     )
 
 
+def _before_block(count: int) -> str:
+    return (
+        f"{counted(count, 'graph')} had been compiled by this process before this block began: "
+        "code that was compiled then is used again without a word; ask before it first runs."
+    )
+
+
+def _before(count: int) -> str:
+    return (
+        f"At least {counted(count, 'graph')} of its regions had been compiled before; they are "
+        "used again without a word."
+    )
+
+
 _LATE = (
     "Nobody listened before the first report was asked for, so what was compiled until then is not "
     "in it; wb.Experiment listens from the start."
@@ -158,9 +177,17 @@ _BY_RANKS = (
 )
 
 
+_EARLIER = (
+    "Listening began when this report was first asked for: what was compiled before is not in it, "
+    "so ask before the first forward."
+)
+
+
 def _of_experiment(experiment: Experiment) -> CompileRecord:
     late = experiment.step_count > 0 and not is_watched(experiment)
     found = compilations_of(experiment)
+    before = watch(experiment).num_before
+    missed = " ".join(filter(None, [_LATE if late else "", _before(before) if before else ""]))
     by_ranks = any(one.region is not None and one.region.where for one in found)
     about = About(
         title=experiment.name,
@@ -168,19 +195,14 @@ def _of_experiment(experiment: Experiment) -> CompileRecord:
         experiment=experiment.id,
         device=str(experiment.device),
         switches=watch(experiment).switches,
-        notes=((_LATE,) if late else ()) + ((_BY_RANKS,) if by_ranks else ()),
+        notes=tuple(filter(None, [missed, _BY_RANKS if by_ranks else ""])),
     )
     return build_record(found, about, recorder())
 
 
-_EARLIER = (
-    "Listening began when this report was first asked for: what was compiled before is not in it, "
-    "so ask before the first forward."
-)
-
-
 def _of_modes(modes: Modes) -> CompileView:
-    watch_modes(modes)
+    before = watch_modes(modes).num_before
+    notes = (f"{_EARLIER} {_before(before)}",) if before else ()
     this = weakref.ref(modes)
     last: list[CompileRecord] = []
 
@@ -190,7 +212,6 @@ def _of_modes(modes: Modes) -> CompileView:
             return last[0]
         found = compilations_of_modes(live)
         names = ", ".join(type(model).__name__ for model in live.models)
-        notes = () if found else (_EARLIER,)
         about = About(title=names or "wb.Modes", model=names, notes=notes)
         last[:] = [build_record(found, about, recorder())]
         return last[0]

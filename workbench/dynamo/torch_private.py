@@ -8,6 +8,8 @@
   function is being compiled: the code object and the locals of that function, and further out the
   functions that called it, up to the wrapper that `torch.compile` made.
 - The function that `torch.compile` was given, by the attribute of its wrapper.
+- What is kept of earlier compilations: Dynamo's list of the code that it made, and the variants of
+  one piece of code. Resetting the compiler empties both.
 
 ``tests/unit/dynamo/test_torch_private.py`` fails loudly when one of them moves.
 """
@@ -136,6 +138,23 @@ def region_name(module: nn.Module) -> str:
             code = getattr(getattr(call.func, _ORIGINAL, None), "__code__", None)
             return getattr(code, "co_name", "")
     return ""
+
+
+def num_compiled() -> int:
+    """Compiled pieces of code that this process keeps, of whatever region: graphs, as a rule."""
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    kept = getattr(getattr(dynamo, "output_codes", None), "seen", ())
+    return sum(1 for reference in list(kept) if reference() is not None)
+
+
+def num_variants(code: CodeType) -> int:
+    """Compiled variants that are kept of a piece of code; those behind its breaks not included."""
+    if "torch._dynamo.convert_frame" not in sys.modules:
+        return 0
+    import torch._C._dynamo.eval_frame as native
+
+    frames: Any = native
+    return len(frames._debug_get_cache_entry_list(code))
 
 
 @functools.cache

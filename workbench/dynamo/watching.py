@@ -10,13 +10,19 @@ from __future__ import annotations
 import time
 import weakref
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from workbench.dynamo.owners import id_of
 from workbench.dynamo.ranks import compilations_of_ranks
 from workbench.dynamo.recorder import Compilation, listen, recorder, unlisten
+from workbench.dynamo.torch_private import num_variants
 from workbench.experiment import Experiment
 from workbench.experiment.events import Event, ModesChanged
 from workbench.modes import Modes
+from workbench.modes.compile import regions_of
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _MOST_SWITCHES = 256
 
@@ -40,6 +46,8 @@ class Watch:
 
     first: int
     """Number of the first compilation after it was made."""
+    num_before: int = 0
+    """Graphs of its regions that had been compiled when it began."""
     switches: list[Switch] = field(default_factory=list[Switch])
 
     def switched(self, step: int, modes: str, *, compiled: bool) -> None:
@@ -49,7 +57,7 @@ class Watch:
             del self.switches[1]
 
 
-_firsts: weakref.WeakKeyDictionary[Modes, int] = weakref.WeakKeyDictionary()
+_of_modes: weakref.WeakKeyDictionary[Modes, Watch] = weakref.WeakKeyDictionary()
 _watches: weakref.WeakKeyDictionary[Experiment, Watch] = weakref.WeakKeyDictionary()
 
 
@@ -60,7 +68,7 @@ def watch(experiment: Experiment) -> Watch:
         return known
     listening = listen()
     weakref.finalize(experiment, unlisten).atexit = False
-    made = _watches[experiment] = Watch(listening.count)
+    made = _watches[experiment] = Watch(listening.count, _num_compiled(experiment.model))
     modeset = experiment.modeset
     made.switched(experiment.step_count, str(modeset), compiled=modeset.compiled)
     this = weakref.ref(experiment)
@@ -86,11 +94,12 @@ def compilations_of(experiment: Experiment) -> list[Compilation]:
     return sorted([*here, *ranks], key=lambda one: one.started)
 
 
-def watch_modes(modes: Modes) -> int:
-    """Listen while ``modes`` is alive; number of the first compilation since that began."""
-    known = _firsts.get(modes)
+def watch_modes(modes: Modes) -> Watch:
+    """Listen while ``modes`` is alive, from now on; the watch there is when called again."""
+    known = _of_modes.get(modes)
     if known is None:
-        known = _firsts[modes] = listen().count
+        before = sum(map(_num_compiled, modes.models))
+        known = _of_modes[modes] = Watch(listen().count, before)
         weakref.finalize(modes, unlisten).atexit = False
         id_of(modes)
     return known
@@ -98,7 +107,12 @@ def watch_modes(modes: Modes) -> int:
 
 def compilations_of_modes(modes: Modes) -> list[Compilation]:
     """What was compiled of its models since `watch_modes`, oldest first."""
-    return _owned(watch_modes(modes), id_of(modes))
+    return _owned(watch_modes(modes).first, id_of(modes))
+
+
+def _num_compiled(model: nn.Module) -> int:
+    """Graphs of the regions of ``model`` that this process has compiled; at least so many."""
+    return sum(map(num_variants, regions_of(model)))
 
 
 def _owned(first: int, own: str) -> list[Compilation]:

@@ -83,11 +83,7 @@ def at_step_boundary(
     refuse_if_closed(experiment)
     training = experiment._training  # pyright: ignore[reportPrivateUsage] - the same package
     runner = experiment._runner  # pyright: ignore[reportPrivateUsage] - the same package
-    if runner.is_current:
-        raise RuntimeError(
-            "asked from inside a step, on the thread that trains: ask from a cell or another "
-            "thread, or once the run has ended"
-        )
+    runner.refuse_inside()
     result: list[T] = []
     problem: list[BaseException] = []
     begun, done = threading.Event(), threading.Event()
@@ -159,5 +155,5 @@ def _next_step(training: Training) -> NextStep:
         is_attached=training.attached is training.modeset,
         clip_grad_norm=training.clip_grad_norm,
         device=training.device,
-        batch=training.cursor.preview(),
+        batch=training.preview(),
     )

@@ -10,10 +10,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+
+from workbench.experiment import at_exit
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -24,8 +28,14 @@ PERIOD_S = 30.0
 def snapshot(training: Training) -> dict[str, Any]:
     """Everything a resume needs, detached from the live tensors and on the CPU."""
     scheduler: Any = training.schedule.scheduler
+    with _weights_to_evaluate(training):
+        return _snapshot(training, scheduler)
+
+
+def _snapshot(training: Training, scheduler: Any) -> dict[str, Any]:
     state = {
         "model": training.model.state_dict(),
+        "loss": None if training.loss.module is None else training.loss.module.state_dict(),
         "optimizer": training.optimizer.state_dict(),
         "scheduler": scheduler.state_dict() if hasattr(scheduler, "state_dict") else None,
         "modes": {"text": training.modes, "state": training.modeset.state_dict()},
@@ -38,6 +48,27 @@ def snapshot(training: Training) -> dict[str, Any]:
         "torch_rng": torch.get_rng_state(),
     }
     return cast("dict[str, Any]", _on_cpu(state))
+
+
+@contextmanager
+def _weights_to_evaluate(training: Training) -> Generator[None]:
+    """The weights that are evaluated, where the optimizer trains others (a schedule-free one).
+
+    Those it trains come back to the last bit, which ``eval`` and ``train`` alone do not give.
+    """
+    optimizer: Any = training.optimizer
+    if not (callable(getattr(optimizer, "eval", None)) and training.seeded):
+        yield
+        return
+    kept = [(parameter, parameter.detach().clone()) for parameter in training.parameters]
+    optimizer.eval()
+    try:
+        yield
+    finally:
+        optimizer.train()
+        with torch.no_grad():
+            for parameter, values in kept:
+                parameter.copy_(values)
 
 
 class CheckpointWriter:
@@ -67,10 +98,13 @@ class CheckpointWriter:
         except Exception as error:  # noqa: BLE001 - a state_dict may be user code; the run goes on
             self.problem = f"no checkpoint was made: {type(error).__name__}: {error}"
             return
+        # no daemon: a program that ends waits until the file is whole
         self._thread = threading.Thread(
-            target=self._write, args=(state,), name="workbench-checkpoint", daemon=True
+            target=self._write, args=(state,), name="workbench-checkpoint", daemon=False
         )
-        self._thread.start()
+        if not at_exit.started(self._thread):
+            self._thread = None
+            self._write(state)
 
     def join(self, timeout: float = 60.0) -> None:
         """Wait until the file is whole."""

@@ -7,11 +7,15 @@ what is asked for while a run is under way is carried out at the next step bound
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, SupportsIndex
 
+from workbench.experiment import compile_settings
 from workbench.experiment.failure import without_own_frames
 from workbench.experiment.plan import Plan
 from workbench.experiment.probe import StepProbe
@@ -19,6 +23,8 @@ from workbench.experiment.probing import CaptureHandle, Probing
 from workbench.experiment.renew import renew_classes
 from workbench.experiment.run import Run, RunError
 from workbench.experiment.setup import whole
+from workbench.experiment.source import callers_level
+from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.tried import Tried
 from workbench.experiment.views import Delegates
 
@@ -26,6 +32,9 @@ if TYPE_CHECKING:
     from workbench.experiment.elsewhere import Stretch
     from workbench.experiment.runfile import RunFile
     from workbench.records import Remedy
+
+
+log = logging.getLogger("workbench")
 
 
 class Control(Delegates):
@@ -61,10 +70,13 @@ class Control(Delegates):
                 f"{self.name} is training already (step {self.step_count:,}{total}); pause or stop "
                 f"it first, or wait for it with run.wait()"
             )
-        if epochs is not None:
-            self.epochs = epochs
-        self._runner.plan = self._new_plan(steps)
-        self._start(keep_error=wait)
+
+        def plan() -> Plan:
+            if epochs is not None:
+                self.epochs = epochs
+            return self._new_plan(steps)
+
+        self._start(plan, keep_error=wait)
         if wait:
             self._wait_and_raise()
         return Run(self)
@@ -86,8 +98,7 @@ class Control(Delegates):
             return Run(self)
         if self.status not in ("paused", "exception", "nan"):
             raise RuntimeError(f"{self.name} is {self.status}, not paused; start it with run()")
-        self._runner.plan.halt_at = None
-        self._start()
+        self._start(lambda: replace(self._runner.plan, halt_at=None))
         return Run(self)
 
     def stop(self) -> None:
@@ -111,10 +122,13 @@ class Control(Delegates):
                 raise RuntimeError(f"{self.name} is training; pause it before single steps")
             self._runner.submit(lambda: self._step_on(steps), light=True)
             return Run(self)
-        if self.status in ("idle", "finished", "stopped"):
-            self._runner.plan = self._new_plan(None)
-        self._runner.plan.halt_at = self.step_count + steps
-        self._start()
+
+        def plan() -> Plan:
+            is_over = self.status in ("idle", "finished", "stopped")
+            before = self._new_plan(None) if is_over else self._runner.plan
+            return replace(before, halt_at=self.step_count + steps)
+
+        self._start(plan)
         return Run(self)
 
     def resume_from_failure(
@@ -171,16 +185,23 @@ class Control(Delegates):
         tried = Tried() if self.failure is None else self._training.tried
         tried.chosen(remedy, self.card).make(self)
 
-    def when_free(self, action: Callable[[], object]) -> None:
+    def when_free(self, action: Callable[[], object], *, ended: bool = False) -> None:
         """Do ``action`` once nothing is computed beside a run; at once where nothing is.
 
         For those who may not wait, as `run`, `resume` and `step` would for a capture of a run that
         is over or a prediction. Trials of remedies are ended for it. What ``action`` raises later
         is said in the status line.
+
+        Args:
+            action: what is to be done.
+            ended: whether it comes after a run, too, that has been told to pause or to stop, or
+                does single steps, as `run` does. A later `pause` or `stop` takes it back.
         """
         if self._runner.rehearsing:
             self._runner.cut_short()
             self._runner.submit(action)
+        elif ended and self._runner.ending:
+            self._runner.afterwards(action)
         else:
             action()
 
@@ -188,15 +209,18 @@ class Control(Delegates):
         """Wait until no step is being done any more: finished, stopped, paused or failed.
 
         A capture that is computed beside a run, and trials of what would help a step that ran out
-        of memory, are waited for as well.
+        of memory, are waited for as well, and that the scalars logged are in the event file; where
+        the disk does not take them within seconds, a warning says so.
 
         Raises:
             TimeoutError: it still does after ``timeout`` seconds.
+            RuntimeError: the training thread itself asked, from a callback of a step.
             RunError: user code raised, or the loss became non-finite. Its text is the user's own
                 traceback.
             KeyboardInterrupt: the kernel was interrupted; the run is paused.
         """
         self._await_end(timeout)
+        self._flush_metrics()
         failure = self.failure
         if failure is not None:
             raise RunError(f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip())
@@ -214,7 +238,10 @@ class Control(Delegates):
 
         def run_one_step() -> bool:
             experiment = this()
-            if experiment is None or experiment._runner.active:
+            if experiment is None:
+                return False
+            experiment._runner.refuse_inside()
+            if experiment._runner.active:
                 return False
             experiment.compute_captures()
             experiment._await_end()  # so that `exp.run()` may follow at once
@@ -235,7 +262,7 @@ class Control(Delegates):
             self._runner.submit(self._compute_late_captures)
         elif self.status in ("finished", "stopped"):
             self._refuse_if_closed()
-            self._runner.rehearse(self._context.copy())
+            self._runner.rehearse(self._context_of_run())
         else:
             self.step(1)
 
@@ -247,8 +274,7 @@ class Control(Delegates):
             plan: where the run ends.
             and_pause: whether the run is to stay where it is found, once it is home.
         """
-        self._runner.plan, self._runner.given = plan, stretch
-        self._start()
+        self._start(lambda: plan, given=stretch)
         if and_pause:
             self.pause()
 
@@ -256,6 +282,7 @@ class Control(Delegates):
 
     def _await_end(self, timeout: float | None = None) -> None:
         """`wait`, whatever became of the run."""
+        self._runner.refuse_inside()
         try:
             ended = self._runner.join(timeout)
         except KeyboardInterrupt:
@@ -266,6 +293,22 @@ class Control(Delegates):
             aside = "computes a capture, or tries what would help,"
             work = aside if self._runner.rehearsing else "trains"
             raise TimeoutError(f"{self.name} still {work} after {timeout} s")
+
+    def _flush_metrics(self) -> None:
+        """Wait until what was logged is where it is written to; else warn of it in the caller."""
+        try:
+            done = self.scalars.flush_sinks()
+        except Exception:
+            # after a CUDA assert nothing can be read any more; the run's own failure says so
+            log.exception("what %s logged last could not be read", self.name)
+            return
+        if not done:
+            warnings.warn(
+                f"the event file in {self.path} does not hold all that {self.name} has logged yet: "
+                "the disk is slow, full or gone. What waits is written once the disk takes it",
+                RuntimeWarning,
+                stacklevel=callers_level(),
+            )
 
     def _end_trials(self) -> None:
         """Wait for what is computed beside a run; trials of remedies end: somebody has chosen."""
@@ -288,19 +331,46 @@ class Control(Delegates):
         if not self._runner.active and self._training.probes:
             self.compute_captures()  # the last step was over before they could ride along
 
+    def _planned(self) -> tuple[int, int, int]:
+        """`Plan.length` of the run under way, or else of the next."""
+        is_over = self.status in ("idle", "finished", "stopped")
+        plan = self._new_plan(None) if is_over else self._runner.plan
+        return plan.length(self._training)
+
     def _new_plan(self, steps: int | None) -> Plan:
         if steps is not None:
             return Plan(until_step=self.step_count + whole(steps, "steps"))
         return Plan(until_epoch=self._training.cursor.epoch + self.epochs)
 
-    def _start(self, *, keep_error: bool = False) -> None:
+    def _start(
+        self,
+        make_plan: Callable[[], Plan],
+        *,
+        given: Stretch | None = None,
+        keep_error: bool = False,
+    ) -> None:
         self._refuse_if_closed()
+        asked_from = ThreadState.current(self._training.device)
+        self._runner.start(
+            self._context_of_run(),
+            make_plan,
+            given=given,
+            keep_error=keep_error,
+            asked_from=asked_from,
+        )
+
+    def _context_of_run(self) -> contextvars.Context:
+        """Its prints land in the cell that is running, or that ran last; its settings hold."""
         if threading.current_thread() is threading.main_thread():
-            self._context = contextvars.copy_context()  # prints land in the cell that is running
-        self._runner.start(self._context.copy(), keep_error=keep_error)
+            self._context = contextvars.copy_context()
+            return self._context.copy()
+        context = self._context.copy()
+        compile_settings.apply(context)
+        return context
 
     def _wait_and_raise(self) -> None:
         self._await_end()
+        self._flush_metrics()
         error, self._runner.error = self._runner.error, None
         if error is not None:
             self._note_remedies(error)

@@ -21,12 +21,20 @@ class Cursor:
         """Batches of this epoch whose steps went through."""
         self._last_epoch = 0
         """Batches of the last epoch, where it had to be counted."""
+        self.refuses_one = False
+        """Whether the model is taken to refuse a batch of one sample, which then is left out."""
+        self._left_out = 0
+        """Batches of this epoch that were left out for that."""
+        self._last_left_out = 0
+        """The same of the last epoch."""
         self._resized_at = 0
         """Batch of this epoch from which on they have their present size."""
         self._skip = 0
         """Samples of this epoch that were seen before that."""
         self._iterator: Iterator[Any] | None = None
         self._batch: Any = None
+        self._is_over = False
+        """Whether the loader has no further batch for this epoch."""
         self._taken = False
         """Whether the current batch was given to a step, and not only looked at."""
         self.fetching = False
@@ -36,11 +44,29 @@ class Cursor:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches of this epoch: as declared, or as many as the last had; 0 while nobody knows.
+        """Steps of this epoch; 0 while nobody knows.
 
-        Where their size changed within the epoch, batches of both sizes are counted.
+        They are its batches, as declared or as many as the last epoch had, without those that are
+        left out because the model refuses a batch of one. Where the batch size changed within the
+        epoch, batches of both sizes are counted.
         """
-        return self._last_epoch or self._declared
+        batches = self._batches
+        return max(batches - max(self._left_out, self._to_leave_out(self._skip)), 0)
+
+    @property
+    def left_out_per_epoch(self) -> int:
+        """Batches that a whole epoch leaves out, as far as it is known."""
+        return self._to_leave_out(0)
+
+    @property
+    def _batches(self) -> int:
+        expected = self._last_epoch or self._declared
+        return max(expected, self.index) if expected else 0
+
+    def _to_leave_out(self, skip: int) -> int:
+        if self.source.ends_in_one(skip):
+            return int(self.refuses_one)
+        return 0 if skip else self._last_left_out
 
     @property
     def samples_seen(self) -> int:
@@ -50,7 +76,8 @@ class Cursor:
     @property
     def at_end(self) -> bool:
         """Whether every batch of this epoch has been seen, as far as its length is known."""
-        return self.source.steps_per_epoch > 0 and self.index >= self._declared
+        exact = self.source.has_exact_length and self.source.steps_per_epoch > 0
+        return exact and self.index >= self._declared
 
     @property
     def _declared(self) -> int:
@@ -60,8 +87,12 @@ class Cursor:
 
     def steps_until(self, epoch: int) -> int:
         """Steps until so many epochs are completed; 0 while nobody knows."""
-        further = (epoch - self.epoch - 1) * (self._last_epoch or self.source.steps_per_epoch)
-        return self.steps_per_epoch - self.index + further if self.steps_per_epoch else 0
+        if not self._batches:
+            return 0
+        whole = (self._last_epoch or self.source.steps_per_epoch) - self.left_out_per_epoch
+        further = (epoch - self.epoch - 1) * whole
+        seen = self.index - self._left_out
+        return self.steps_per_epoch - seen + further
 
     def resize(self, source: DataSource) -> None:
         """Go on with ``source``, which has the same samples in batches of another size.
@@ -70,9 +101,9 @@ class Cursor:
         step failed is cut anew.
         """
         self._skip, self._resized_at = self.samples_seen, self.index
-        self.source, self._last_epoch = source, 0
+        self.source, self._last_epoch, self._last_left_out = source, 0, 0
         self._iterator = self._batch = None
-        self._taken = False
+        self._taken = self._is_over = False
 
     def position(self) -> dict[str, int]:
         """Where it is, for another cursor over the same samples (`go_to`)."""
@@ -82,15 +113,19 @@ class Cursor:
             "last_epoch": self._last_epoch,
             "resized_at": self._resized_at,
             "skip": self._skip,
+            "left_out": self._left_out,
+            "last_left_out": self._last_left_out,
+            "refuses_one": int(self.refuses_one),
         }
 
     def go_to(self, position: dict[str, int]) -> None:
         """Go on from the `position` of another cursor over the same samples."""
         self.epoch, self.index = position["epoch"], position["index"]
         self._last_epoch, self._resized_at = position["last_epoch"], position["resized_at"]
-        self._skip = position["skip"]
+        self._skip, self.refuses_one = position["skip"], bool(position["refuses_one"])
+        self._left_out, self._last_left_out = position["left_out"], position["last_left_out"]
         self._iterator = self._batch = None
-        self._taken = False
+        self._taken = self._is_over = False
 
     def take(self) -> Any:
         """The current batch, None at the end of the epoch.
@@ -105,7 +140,7 @@ class Cursor:
         return batch
 
     def _current(self) -> Any:
-        if self._batch is None:
+        if self._batch is None and not self._is_over:
             self.fetching = True
             try:
                 if self._iterator is None:
@@ -130,6 +165,17 @@ class Cursor:
         if self._taken:
             self.done()
 
+    def leave_out(self) -> None:
+        """Leave out the current batch, of one sample, which the model has refused."""
+        self._left_out += 1
+        self.refuses_one = True
+        self.done()
+
+    @property
+    def is_last_of_several(self) -> bool:
+        """Whether the current batch is not the first of its epoch, and the last as far as known."""
+        return 0 < self.index >= self._declared - 1
+
     def preview(self) -> Any:
         """The batch that the next step would get; the position stays.
 
@@ -144,11 +190,17 @@ class Cursor:
             batch = self._current()
             if batch is not None:
                 return batch
-        for rest in (self._rest, lambda: self.source.batches(self.epoch + 1)):
-            found = next(rest(), _END)
-            if found is not _END:
-                return found
-        raise self._no_batch()
+        found = _END if self._is_over else next(self._rest(), _END)
+        if found is _END:
+            found = self.source.peek(self.epoch + 1, _END)
+        if found is _END:
+            raise self._no_batch()
+        return found
+
+    @property
+    def holds_batch(self) -> bool:
+        """Whether the next step's batch has been fetched already, to be looked at or used."""
+        return self._batch is not None
 
     def first(self, size: int) -> Any:
         """The next ``size`` samples as one batch; the position stays.
@@ -163,19 +215,28 @@ class Cursor:
         """Begin the next epoch with its first batch."""
         if not self._skip:
             self._last_epoch = self.index or self._last_epoch
+            self._last_left_out = self._left_out
+        if self.source.ends_in_one(self._skip):
+            self.refuses_one = self._left_out > 0
         self.epoch += 1
-        self.index = self._resized_at = self._skip = 0
-        self._iterator = None
+        self.index = self._resized_at = self._skip = self._left_out = 0
+        self._iterator, self._is_over = None, False
 
-    def release(self) -> None:
-        """Let go of the loader's iterator and its worker processes; the position is kept."""
-        self._iterator = None
+    def release(self, *, for_good: bool = False) -> None:
+        """Let go of the loader's iterator and its worker processes; the position is kept.
+
+        In the middle of an epoch that cannot be had again, they are kept unless it is for good: the
+        next run goes on with the batches that are left.
+        """
+        if for_good or self.source.repeats or (self.index == 0 and self._batch is None):
+            self._iterator = None
 
     def _ended(self) -> None:
         self._iterator = None
         if self.index == 0:
             raise self._no_batch()
         self._last_epoch = 0 if self._skip else self.index
+        self._is_over = True  # asked again, a loader would begin anew, and draw for it
 
     def _rest(self) -> Iterator[Any]:
         """What is left of this epoch."""

@@ -8,7 +8,7 @@ batch never moves the global random state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -30,9 +30,19 @@ from workbench.experiment.sources import (
     length,
 )
 
+Order = Literal["workbench", "loader"]
+"""Whose order the samples of a `DataLoader` come in."""
+_ORDERS = ("workbench", "loader")
+
 
 def data_source(
-    data: Any, *, batch_size: int, seed: int, shuffle: bool, what: str = "train"
+    data: Any,
+    *,
+    batch_size: int,
+    seed: int,
+    shuffle: bool,
+    what: str = "train",
+    order: Order = "workbench",
 ) -> DataSource:
     """The `DataSource` of anything an experiment accepts.
 
@@ -43,12 +53,22 @@ def data_source(
         seed: of the order of samples.
         shuffle: whether the order changes with the epoch, where it is ours to choose.
         what: ``train`` or ``val``, for messages.
+        order: whose, where ``data`` is a `DataLoader`.
 
     Raises:
-        DataError: ``data`` is none of these, or is empty, or its arrays differ in length.
+        DataError: ``data`` is none of these, or is empty, or its arrays differ in length; or the
+            loader's own order is asked for and there is no loader.
     """
+    if order not in _ORDERS:
+        raise DataError(f"order is {order!r}; valid: {', '.join(map(repr, _ORDERS))}")
     if isinstance(data, DataLoader):
-        return _of_loader(data, seed, what)
+        return _of_loader(data, seed, what, order)
+    if order == "loader" and what == "train":
+        raise DataError(
+            f"order='loader' keeps the order of a DataLoader, and {what} is a "
+            f"{type(data).__name__}: give DataLoader({what}, batch_size, shuffle=True), or leave "
+            "order out"
+        )
     if _is_hugging_face(data):
         name = str(getattr(data, "builder_name", None) or type(data).__name__)
         ready = data if data.format["type"] is not None else data.with_format("torch")
@@ -103,10 +123,15 @@ def split(batch: Any) -> tuple[Any, Any]:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """Every tensor in a batch on ``device``; a tensor that is there already is not copied."""
+    """Every tensor in a batch on ``device``; a tensor that is there already is not copied.
+
+    An object that moves by itself (a `PackedSequence`, a graph) does.
+    """
     if isinstance(value, torch.Tensor):
         # the comparison is a quarter of what a `to` that has nothing to do costs
         return value if value.device == device else value.to(device, non_blocking=True)
+    if callable(move := getattr(value, "to", None)) and not isinstance(value, Mapping):
+        return move(device)
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
         return {key: to_device(item, device) for key, item in items}
@@ -152,8 +177,19 @@ def _of_list(
     inputs, targets = split(items[0])
     labels = _shape(targets)
     if labels and labels[0] == _leading(inputs):
-        return ForeignSource(items, "list", "a list of batches")
+        last = items[-1]
+        ends_in_one = len(items) > 1 and _is_batch(last) and batch_size_of(*split(last)) == 1
+        return ForeignSource(items, "list", "a list of batches", ends_in_one=ends_in_one)
     return _of_dataset(items, "list", batch_size, seed, shuffle=shuffle, what=what)
+
+
+def _is_batch(item: Any) -> bool:
+    """Whether `split` takes it; else its step says what is wrong with it."""
+    try:
+        split(item)
+    except DataError:
+        return False
+    return True
 
 
 def _of_dataset(
@@ -167,7 +203,7 @@ def _of_dataset(
     return LoaderSource(loader, seed, shuffle=shuffle, name=name)
 
 
-def _of_loader(loader: DataLoader[Any], seed: int, what: str) -> DataSource:
+def _of_loader(loader: DataLoader[Any], seed: int, what: str, order: Order) -> DataSource:
     name = type(cast(Any, loader.dataset)).__name__
     if isinstance(loader.dataset, IterableDataset):
         return ForeignSource(loader, name, "an IterableDataset")
@@ -178,11 +214,22 @@ def _of_loader(loader: DataLoader[Any], seed: int, what: str) -> DataSource:
     whole = not getattr(loader.sampler, "replacement", False) and (
         length(loader.sampler) == length(loader.dataset)
     )
-    ours = type(loader) is DataLoader and type(loader.batch_sampler) is BatchSampler
-    if plain and whole and ours:
+    # with a batch sampler of the user's own, `sampler` is a sequential one that nobody asks
+    made = loader.batch_size is not None and type(loader.batch_sampler) is BatchSampler
+    ours = type(loader) is DataLoader and made
+    if plain and whole and ours and order == "workbench":
         shuffle = isinstance(loader.sampler, RandomSampler)
-        return LoaderSource(loader, seed, shuffle=shuffle, name=name)
-    kept = loader.sampler if loader.batch_size is not None else loader.batch_sampler
+        source = LoaderSource(loader, seed, shuffle=shuffle, name=name)
+        if shuffle and (loader.generator or getattr(loader.sampler, "generator", None)) is not None:
+            source.note = (
+                f"{what} is shuffled by seed {seed}, so that a run goes on from anywhere, and not "
+                "by the loader's generator: order='loader' keeps the loader's own order"
+            )
+        return source
+    if plain and whole and ours:
+        return ForeignSource(loader, name, "")
+    own = loader.batch_size is None and loader.batch_sampler is not None
+    kept = loader.batch_sampler if own else loader.sampler
     why = type(kept).__name__ if type(loader) is DataLoader else type(loader).__name__
     return ForeignSource(loader, name, why)
 

@@ -61,6 +61,10 @@ class Stretch(Protocol):
         """Ask for its end at the next step boundary; said twice it is meant once."""
         ...
 
+    def leave(self) -> None:
+        """Follow it no longer: it goes on, for whoever takes it up."""
+        ...
+
     def come_home(self) -> None:
         """Take over its last state, and let go of its processes; by force if they still run."""
         ...
@@ -101,26 +105,40 @@ def send(training: Training, plan: Plan, folder: Path) -> Stretch:
     return _known[0](training, plan, folder)
 
 
-def follow(stretch: Stretch, plan: Plan, wanted: Callable[[], bool]) -> None:
+def follow(
+    stretch: Stretch, plan: Plan, wanted: Callable[[], bool], left: Callable[[], bool]
+) -> bool:
     """Follow ``stretch`` until it is over, and bring the training home.
 
     Args:
         stretch: that was begun.
         plan: where the run ends; may change meanwhile.
         wanted: asked again and again; whether the training is wanted here.
+        left: asked as often; whether it is to go on without being followed.
+
+    Returns:
+        Whether the training is home; False: it was left.
 
     Raises:
         NonFiniteError, ElsewhereError: as `Stretch.follow`; the training is home.
     """
+    here = True
     try:
         while stretch.follow():
+            if left():
+                here = False
+                break
             home = wanted()
             stretch.settle(plan)
             if home:
                 stretch.call_home()
             time.sleep(LOOK_S)
     finally:
-        stretch.come_home()
+        if here:
+            stretch.come_home()
+        else:
+            stretch.leave()
+    return here
 
 
 def capture_at_home(training: Training) -> None:

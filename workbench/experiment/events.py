@@ -75,6 +75,16 @@ class LearningRateChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleRemoved(Event):
+    """The schedule was taken away: the learning rate stays as it is."""
+
+    name: str
+    """Class of the scheduler."""
+    value: float
+    """The rate of the first group."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusChanged(Event):
     """The run's status (`workbench.records.panel.Status`) changed; ``message`` says why."""
 

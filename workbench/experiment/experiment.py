@@ -20,21 +20,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import nn
 
+from workbench.experiment import compile_settings
 from workbench.experiment.checkpoint import CheckpointWriter
 from workbench.experiment.control import Control
-from workbench.experiment.data import data_source
+from workbench.experiment.data import Order, data_source
+from workbench.experiment.evaluation import evaluate, predict
 from workbench.experiment.events import Closed, Observer
 from workbench.experiment.facts import facts, model_facts
 from workbench.experiment.losses import Loss
-from workbench.experiment.optimizers import Schedule, make_optimizer
+from workbench.experiment.optimizers import make_optimizer
 from workbench.experiment.rundir import RunFolder, remove_if_empty, slug
 from workbench.experiment.runfile import RunFile
 from workbench.experiment.runner import Runner
-from workbench.experiment.setup import check_model, find_device, move, positive, whole
+from workbench.experiment.schedule_forecast import ScheduleForecast
+from workbench.experiment.schedules import Every, Schedule
+from workbench.experiment.setup import check_model, find_device, move, positive, uncompiled, whole
 from workbench.experiment.training import Training
+from workbench.experiment.worker import quietly
 from workbench.modes import find_modes
+from workbench.modes.find import with_compile
 
 if TYPE_CHECKING:
+    from workbench.experiment.validation import Validation
     from workbench.records import Fact
 
 _live: weakref.WeakSet[Experiment] = weakref.WeakSet()
@@ -60,8 +67,9 @@ class Experiment(Control):
             cross entropy, or binary cross entropy for one logit or multi-label targets.
         optimizer: an instance, a callable that takes the parameters, a name, or None (AdamW).
         lr: learning rate of an optimizer given by name; that optimizer's default otherwise.
-        scheduler: an ``lr_scheduler``, or a callable that takes the optimizer
-            (`workbench.experiment.optimizers.Schedule` says when it steps).
+        scheduler: an ``lr_scheduler``, or a callable that takes the optimizer.
+        schedule_every: ``"step"`` or ``"epoch"``: after what the scheduler steps; None: what its
+            class, its functions and its length say (`workbench.experiment.schedules`).
         modes: ``"compile+bf16"``; may be changed at any time.
         name: of the experiment and its run directory; the model's class name by default.
         runs: folder of all run directories.
@@ -71,6 +79,9 @@ class Experiment(Control):
         batch_size: where the data does not say so itself.
         epochs: length of the next run.
         shuffle: whether samples come in a new order every epoch, where that is ours to choose.
+        order: of the samples of a `DataLoader`: ``"workbench"``, a function of ``seed`` and epoch
+            that goes on from anywhere, or ``"loader"``, the loader's own with its sampler and its
+            generator, as a plain loop has it after ``torch.manual_seed(seed)``.
         clip_grad_norm: clip the gradients' total norm to this before every update.
 
     Raises:
@@ -90,6 +101,7 @@ class Experiment(Control):
         optimizer: Any = None,
         lr: float | None = None,
         scheduler: Any = None,
+        schedule_every: Every | None = None,
         modes: str = "",
         name: str | None = None,
         runs: str | Path = "runs",
@@ -98,37 +110,49 @@ class Experiment(Control):
         batch_size: int = 64,
         epochs: int = 1,
         shuffle: bool = True,
+        order: Order = "workbench",
         clip_grad_norm: float | None = None,
     ) -> None:
+        given, model = model, uncompiled(model)
         check_model(model)
         size, place = whole(batch_size, "batch_size"), find_device(device)
-        sources = [
-            None
-            if data is None
-            else data_source(data, batch_size=size, seed=seed, shuffle=mixed, what=what)
-            for data, mixed, what in ((train, shuffle, "train"), (val, False, "val"))
-        ]
-        if sources[0] is None:
+        if train is None:
             raise ValueError("train is None; give a Dataset, a DataLoader or a pair of arrays")
-        modeset = find_modes(modes, place, model)
+        source = data_source(
+            train, batch_size=size, seed=seed, shuffle=shuffle, what="train", order=order
+        )
+        held_out = None
+        if val is not None:
+            # where the training's loader draws, a plain loop's draws for both in turn
+            own: Order = "loader" if source.draws else order
+            held_out = data_source(
+                val, batch_size=size, seed=seed, shuffle=False, what="val", order=own
+            )
+        modeset, note = find_modes(modes, place, model), ""
+        if given is not model:
+            modeset, note = with_compile(modeset)
         loss_of_batch = Loss(loss)
         loss_of_batch.to(place)
-        made = make_optimizer(optimizer, move(model, place), lr=lr)
+        made = make_optimizer(
+            optimizer, move(model, place), lr=lr, of_loss=loss_of_batch.parameters()
+        )
         self._introduce(whole(epochs, "epochs"))
         self._training = Training(
             name=name or type(model).__name__,
             model=model,
-            train=sources[0],
-            val=sources[1],
+            train=source,
+            val=held_out,
             loss=loss_of_batch,
             optimizer=made,
-            schedule=Schedule(scheduler, made),
+            schedule=Schedule(scheduler, made, schedule_every),
             modeset=modeset,
             seed=seed,
             clip_grad_norm=clip_grad_norm
             if clip_grad_norm is None
             else positive(clip_grad_norm, "clip_grad_norm"),
         )
+        self._training.note(note)
+        self._training.note_modes()
         self._open_folder(runs)
         self._settle()
 
@@ -138,6 +162,7 @@ class Experiment(Control):
         self = cls.__new__(cls)
         self._introduce(epochs=1)
         self._training = training
+        training.note_modes()
         self._folder = RunFolder.existing(path)
         self._settle()
         return self
@@ -156,7 +181,7 @@ class Experiment(Control):
         else:
             number = self._folder.path.name.removeprefix(slug(training.name))
             training.name += number  # "name" is taken: this one is "name-2", here as on disk
-        training.board.notes += [source.note for source in (training.cursor.source,) if source.note]
+        training.note(training.cursor.source.note)
         if training.board.notes:
             training.board.message = training.board.notes[0]
 
@@ -173,12 +198,20 @@ class Experiment(Control):
             if experiment is not None:
                 run_file.update(experiment)
 
+        def planned() -> tuple[int, int, int]:
+            experiment = this()
+            return (0, 0, 0) if experiment is None else experiment._planned()
+
         self._runner = Runner(self._training, checkpoints, beat)
+        self._forecast = ScheduleForecast(self._training, planned)
         self._context = contextvars.copy_context()
+        compile_settings.watch()
         self._facts: tuple[Any, str, str] = (None, "", "")
         self._closed = False
         self.dropped_points = 0
-        self._collected = weakref.finalize(self, _collected, self._runner, folder.path)
+        # weakly: subscribers hang on the runner, and one that knows the experiment would keep it
+        runner = weakref.ref(self._runner)
+        self._collected = weakref.finalize(self, _collected, runner, folder.path)
         self._collected.atexit = False
         _live.add(self)
         for hook in tuple(assembly_hooks):
@@ -187,20 +220,49 @@ class Experiment(Control):
     def close(self) -> None:
         """Stop, let go of worker processes, leave the model as it was given and every panel.
 
-        What was measured stays readable, here and on disk; to train on, make a new experiment.
+        What was measured stays readable, here and on disk, where all of it is written when this
+        returns; to train on, make a new experiment.
         """
         self._runner.halt("stop")
         self._await_end()
         if self.status == "paused":
             self._stop_paused()
-        self._training.cursor.release()
+        self._training.cursor.release(for_good=True)
         self._training.detach_modes()
         self._run_file.update(self)
-        self._folder.remove_if_empty()
+        quietly(self.scalars.flush)
         if not self._closed:
             self._closed = True
             self._training.board.emit(Closed(self.step_count))
+        self._folder.remove_if_empty()
         _live.discard(self)
+
+    def predict(self, inputs: Any) -> torch.Tensor:
+        """Logits of ``inputs``, on the CPU: in eval mode, without gradients, at any time.
+
+        Nothing of the training notices (`workbench.experiment.evaluation`), so nobody needs
+        ``exp.model.eval()``.
+
+        Args:
+            inputs: a tensor or an array ``[samples, ...]``, or whatever else the model takes.
+
+        Raises:
+            DataError: it is no input, or the model returns no logits.
+            RuntimeError: the experiment is closed, or asked on the training thread.
+        """
+        return predict(self, inputs)
+
+    def evaluate(self, data: Any) -> Validation:
+        """Loss, accuracy and confusion matrix over ``data``, as a validation has them; unlogged.
+
+        Args:
+            data: anything that ``val`` may be.
+
+        Raises:
+            DataError: it is no data, or empty.
+            RuntimeError: the experiment is closed, or asked on the training thread.
+        """
+        return evaluate(self, data)
 
     def subscribe(self, observer: Observer, *, every_step: bool = False) -> Callable[[], None]:
         """Hand every event to ``observer``, on the training thread; returns what ends it."""
@@ -217,7 +279,9 @@ class Experiment(Control):
         return facts(self._training, *self._facts[1:])
 
 
-def _collected(runner: Runner, folder: Path) -> None:
+def _collected(runner: weakref.ref[Runner], folder: Path) -> None:
     """The last reference to an experiment is gone: its run ends, an empty folder goes."""
-    runner.abandon()
+    at_work = runner()
+    if at_work is not None:  # the thread of a run holds it
+        at_work.abandon()
     remove_if_empty(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import torch
 import workbench
 from workbench.experiment.optimizers import describe_optimizer
 from workbench.records import Fact
+from workbench.records.source import shell
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -39,6 +39,10 @@ def facts(training: Training, model: str, memory: str) -> tuple[Fact, ...]:
         "Optimizer": describe_optimizer(training.optimizer),
         "Memory": memory,
     }
+    if schedule := training.schedule.describe():
+        rows["Schedule"] = schedule
+    if order := training.cursor.source.order:
+        rows["Order"] = order
     if training.scaler is not None:
         rows["Gradient scale"] = str(training.scaler)
     if training.card is not None:
@@ -85,9 +89,8 @@ def versions() -> dict[str, str]:
 
 def cells() -> list[str]:
     """Sources of the notebook cells run so far in this kernel, the newest where there are many."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    found = [] if shell is None else [str(cell) for cell in shell.user_ns.get("In", [])[1:]]
+    here = shell()
+    found = [] if here is None else [str(cell) for cell in here.user_ns.get("In", [])[1:]]
     kept: list[str] = []
     room = _MOST_CELL_CHARACTERS
     for cell in reversed(found):

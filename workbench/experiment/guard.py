@@ -1,10 +1,11 @@
 """The guard of a step: a step that goes wrong leaves no trace.
 
 Before every step it remembers the two things a forward changes besides gradients: the random state
-and the buffers (batch norm's running statistics). After a non-finite loss, non-finite gradients or
-an exception they are put back, the update has not been applied, and so the whole state is that of
-the last good step. Replaying the batch then computes what it would have computed the first time.
-(`StepState` names the one exception: a training that begins to draw random numbers late.)
+and what modules keep (batch norm's running statistics; `module_state` says what else, and what
+cannot be held). After a non-finite loss, non-finite gradients or an exception they are put back,
+the update has not been applied, and so the whole state is that of the last good step. Replaying the
+batch then computes what it would have computed the first time. (`StepState` names the one
+exception: a training that begins to draw random numbers late.)
 
 *Non-finite values* are looked for in the loss and in the gradients, because a finite loss can have
 gradients that are not (``sqrt`` at 0), and one such update would destroy the weights. The gradients
@@ -21,15 +22,14 @@ does the same. No logged scalar is ever read here.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from workbench.experiment.module_state import ModuleState
 from workbench.experiment.rng import StepState
-
-MAX_BUFFER_BYTES = 4 * 2**20
-"""Larger buffers are tables and masks, not running statistics, and are not remembered."""
 
 
 class NonFiniteError(ArithmeticError):
@@ -43,14 +43,26 @@ class NonFiniteError(ArithmeticError):
 
 
 class Guard:
-    """Remembers, checks and restores; one per model and device."""
+    """Remembers, checks and restores; one per model and device.
 
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
+    Args:
+        model: what is trained.
+        device: where.
+        parameters: whose gradients are looked at; the model's where it is None.
+        loss: where it is a module: its forward may change what it keeps too.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        parameters: Sequence[nn.Parameter] | None = None,
+        loss: nn.Module | None = None,
+    ) -> None:
         self._on_cpu = device.type == "cpu"
         self._random = StepState(device)
-        self._buffers = [b for b in model.buffers() if b.nbytes <= MAX_BUFFER_BYTES]
-        self._kept = [b.detach().clone() for b in self._buffers]
-        self._parameters = list(model.parameters())  # frozen ones too: they may be thawed
+        self._modules = ModuleState(model) if loss is None else ModuleState(model, loss)
+        self._parameters = list(model.parameters()) if parameters is None else parameters
         self._plain: bool | None = None
         """Whether one kernel can look at all gradients; known after the first backward."""
         self._flag = torch.zeros(1, device=device)
@@ -60,20 +72,21 @@ class Guard:
     def remember(self, *, exactly: bool = True) -> None:
         """Before a step; without ``exactly`` the random state is known as `StepState` says."""
         self._random.save_step(exactly=exactly)
-        if self._buffers:
-            torch._foreach_copy_(self._kept, self._buffers)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - one kernel for all of them; torch.optim uses the same
+        self._modules.remember(exactly=exactly)
 
     def drew_random_numbers(self) -> bool:
         """Whether anything since `remember` drew from torch's generators (dropout, say)."""
         return self._random.moved()
 
-    @torch.no_grad()
-    def restore(self) -> None:
-        """After a step that did not go through."""
+    def restore(self) -> tuple[str, ...]:
+        """After a step that did not go through.
+
+        Returns:
+            Names of the module tensors that it wrote and whose former values nobody has.
+        """
         self._random.restore()
-        for buffer, kept in zip(self._buffers, self._kept, strict=True):
-            buffer.copy_(kept)
         self._loss = None
+        return self._modules.restore()
 
     def check_loss(self, loss: torch.Tensor) -> float | torch.Tensor:
         """What to log of ``loss``: its value on the CPU, the detached tensor elsewhere.
@@ -103,7 +116,7 @@ class Guard:
                 self._look_at_gradients()
                 if self._flag.item():
                     self._flag.zero_()
-                    raise NonFiniteError("gradients", math.nan)
+                    raise NonFiniteError("gradients", self._worst())
             return
         loss, self._loss = self._loss, None
         if not scaled:
@@ -114,7 +127,7 @@ class Guard:
             self._flag.zero_()
             value = math.nan if loss is None else loss.item()
             good = math.isfinite(value)
-            raise NonFiniteError("gradients" if good else "loss", math.nan if good else value)
+            raise NonFiniteError("gradients" if good else "loss", self._worst() if good else value)
 
     def _look_at_gradients(self) -> None:
         """Raise the flag, which is down between steps, if a gradient is not finite."""
@@ -127,11 +140,21 @@ class Guard:
         groups: dict[Any, list[torch.Tensor]] = {}
         for gradient in gradients:
             dense = gradient.coalesce().values() if gradient.is_sparse else gradient
+            if dense.is_complex():
+                dense = torch.view_as_real(dense.resolve_conj())
             groups.setdefault((dense.dtype, dense.device), []).append(dense)
         for (_, device), group in groups.items():
             flag = torch.zeros(1, device=device)
             _flag_non_finite(group, flag, torch.ones((), device=device))
             self._flag += flag.to(self._flag.device)
+
+    def _worst(self) -> float:
+        """NaN where a gradient has one, else infinity; reads every gradient, once for all."""
+        dense = (g.coalesce().values() if g.is_sparse else g for g in self._gradients())
+        return math.nan if any(bool(g.isnan().any()) for g in dense) else math.inf
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [g for p in self._parameters if (g := p.grad) is not None]
 
     def _looked_at_once(self, gradients: list[torch.Tensor]) -> bool:
         """Look with one kernel; False if a new branch gave gradients of another kind."""
@@ -144,9 +167,11 @@ class Guard:
 
 
 def _alike(gradients: list[torch.Tensor]) -> bool:
-    """Whether one kernel can look at all of them: dense, of one type, on one device."""
+    """Whether one kernel can look at all of them: dense, real, of one type, on one device."""
     kinds = {(g.dtype, g.device, g.layout) for g in gradients}
-    return len(kinds) <= 1 and all(g.layout == torch.strided for g in gradients)
+    return len(kinds) <= 1 and all(
+        g.layout == torch.strided and not g.is_complex() for g in gradients
+    )
 
 
 def _flag_non_finite(gradients: list[torch.Tensor], flag: torch.Tensor, one: torch.Tensor) -> None:

@@ -6,6 +6,7 @@ so that a later step pays for none of them and a bad batch still gets one clear 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,12 +14,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import nn
 
+from workbench.experiment.answers import AnswerReader
 from workbench.experiment.data import DataError
+from workbench.experiment.loss_kinds import counted, look_up, register
 
 LossFunction = Callable[[torch.Tensor, Any], torch.Tensor]
-
-_IGNORE_INDEX = -100
-"""What `torch.nn.functional.cross_entropy` leaves out by default."""
 
 _NAMES: dict[str, LossFunction] = {
     "cross_entropy": F.cross_entropy,
@@ -47,35 +47,62 @@ class Loss:
         if loss is not None and not isinstance(loss, str) and not callable(loss):
             raise TypeError(f"loss is a {type(loss).__name__}; valid: a name or a function")
         chosen: Any = _NAMES[loss] if isinstance(loss, str) else loss
-        self.function: LossFunction | None = chosen
+        self._take(chosen)
+
+    def _take(self, function: LossFunction | None) -> None:
+        self.function = function
+        self.known = look_up(function)
+        """What is known of it; nothing before one is chosen."""
+        self.answers = AnswerReader(self.known)
+        """What the model answers, by what this loss compares."""
+        self.compares_samples: bool | None = None
+        """Whether it compares the samples of a batch; None until a validation has found out."""
 
     @property
     def name(self) -> str:
         """``cross entropy``; what will probably be chosen while nothing has run."""
-        function = self.function
+        function: Any = self.function
         if function is None:
             return "cross entropy"
+        while isinstance(function, functools.partial):
+            function = cast("functools.partial[Any]", function).func
         given = getattr(function, "__name__", type(function).__name__)
-        return _TITLES.get(function) or _TITLES.get(type(function)) or str(given)
+        by_type = _TITLES.get(type(function))
+        return (by_type or _TITLES.get(function) or str(given)) if callable(function) else given
 
     @property
     def ignore_index(self) -> int:
-        """The label for which nothing is computed: the loss module's own, else cross entropy's."""
-        found = getattr(self.function, "ignore_index", None)
-        return found if isinstance(found, int) else _IGNORE_INDEX
+        """The label for which nothing is computed: the loss's own, else cross entropy's."""
+        return self.known.ignore_index
 
     @property
     def sums(self) -> bool:
-        """Whether it is the sum over a batch, as far as the loss module says so; else a mean."""
-        return getattr(self.function, "reduction", "mean") == "sum"
+        """Whether it is the sum over a batch, as far as the loss says so; else a mean."""
+        return self.known.reduction == "sum"
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The loss where it is a module: it may have parameters and buffers."""
+        return self.function if isinstance(self.function, nn.Module) else None
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Those of a loss module, such as the class centres of ArcFace."""
+        return [] if self.module is None else list(self.module.parameters())
+
+    def buffers(self) -> list[torch.Tensor]:
+        """Those of a loss module, such as the weights of classes."""
+        return [] if self.module is None else list(self.module.buffers())
 
     def to(self, device: torch.device) -> None:
         """Move a loss module's weights to ``device``."""
-        if isinstance(self.function, nn.Module):
-            self.function.to(device)
+        if self.module is not None:
+            self.module.to(device)
 
-    def check(self, logits: Any, targets: Any) -> None:
+    def check(self, logits: Any, targets: Any) -> tuple[str, ...]:
         """Look at a first batch closely, and choose the loss where none was given.
+
+        Returns:
+            What a user should know of it, in sentences.
 
         Raises:
             DataError: the first thing found wrong, in one sentence.
@@ -83,13 +110,16 @@ class Loss:
         check_logits(logits)
         self.choose(logits, targets)
         problem = self._problem(logits, targets)
-        if problem:
+        if problem and self.known.per:  # one of the user's own may take what it likes
             raise DataError(problem)
+        self.answers.decide(logits, targets)
+        notes = self.answers.note, self._softmax_note(logits), self._broadcast_note(logits, targets)
+        return tuple(filter(None, notes))
 
     def choose(self, logits: torch.Tensor, targets: Any) -> None:
         """Choose the loss where none was given, by shapes and types alone."""
         if self.function is None:
-            self.function = _choose(logits, targets)
+            self._take(_choose(logits, targets))
 
     def __call__(self, logits: torch.Tensor, targets: Any) -> torch.Tensor:
         """The loss, a scalar with a graph."""
@@ -102,10 +132,35 @@ class Loss:
                 raise DataError(problem) from error
             raise
 
+    def _softmax_note(self, logits: torch.Tensor) -> str:
+        if self.name != "cross entropy" or logits.ndim < 2 or logits.shape[1] < 2:
+            return ""
+        # as they are: a cast of ours would count among those of the step that is looked at
+        values, off = logits.detach(), 8 * torch.finfo(logits.dtype).eps
+        if bool((values < 0).any()) or bool(((values.sum(1) - 1).abs() > max(off, 1e-3)).any()):
+            return ""
+        return (
+            "the model's outputs are probabilities (they add up to 1), and cross entropy takes "
+            "logits: leave out the softmax, or it is applied twice"
+        )
+
+    def _broadcast_note(self, logits: torch.Tensor, targets: Any) -> str:
+        is_tensor = isinstance(targets, torch.Tensor)
+        if not is_tensor or not self.known.broadcasts(logits, targets):
+            return ""
+        shape = list(torch.broadcast_shapes(logits.shape, targets.shape))
+        return (
+            f"the model returned {_shape(logits)} for labels {_shape(targets)}: {self.name} "
+            f"compares each output with every label, {shape}. Give labels of the outputs' shape "
+            "(labels[:, None]), or have the model return outputs of theirs (.squeeze(1))"
+        )
+
     def _problem(self, logits: torch.Tensor, targets: Any) -> str:
         """What keeps a built-in loss from taking this batch, or ``""``."""
         if not isinstance(targets, torch.Tensor):
-            return f"the labels are a {type(targets).__name__}; they must be a tensor"
+            is_torchs = bool(self.known.per)  # one of the user's own may take what it likes
+            said = f"the labels are a {type(targets).__name__}; they must be a tensor"
+            return said if is_torchs else ""
         if self.name == "cross entropy":
             return _cross_entropy_problem(logits, targets, self.ignore_index)
         if self.name == "binary cross entropy":
@@ -113,11 +168,6 @@ class Loss:
         if targets.ndim and logits.shape[0] != targets.shape[0]:
             return _sizes(logits, targets)
         return ""
-
-
-def counted(labels: torch.Tensor, ignore_index: int) -> torch.Tensor:
-    """Which of these integer labels count, as booleans."""
-    return labels.long() != ignore_index  # as uint8, -100 would be class 156
 
 
 def logits_of(output: Any) -> torch.Tensor:
@@ -178,6 +228,7 @@ def _binary(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 _TITLES[_binary] = "binary cross entropy"
+register(_binary, F.binary_cross_entropy_with_logits)
 
 
 def _cross_entropy_problem(logits: torch.Tensor, targets: torch.Tensor, ignore_index: int) -> str:
@@ -189,6 +240,11 @@ def _cross_entropy_problem(logits: torch.Tensor, targets: torch.Tensor, ignore_i
         return (
             f"the labels are {_shape(targets)}; cross entropy needs integer classes [batch]: "
             f"use labels.long()"
+        )
+    if targets.shape == logits.shape and targets.ndim > 1:
+        return (
+            f"the labels are {_shape(targets)}, one-hot integers: cross entropy takes classes "
+            f"[batch] (labels.argmax(1)), or probabilities as floats (labels.float())"
         )
     expected = (logits.shape[0], *logits.shape[2:])
     if targets.shape[:1] != logits.shape[:1]:
@@ -217,7 +273,10 @@ def _binary_problem(logits: torch.Tensor, targets: torch.Tensor) -> str:
         return _sizes(logits, targets)
     low, high = float(targets.min()), float(targets.max())
     if low < 0 or high > 1:
-        return f"the labels run from {low:g} to {high:g}; binary cross entropy needs 0..1"
+        return (
+            f"the labels run from {low:g} to {high:g}; binary cross entropy, which one logit and "
+            "float labels stand for, needs 0..1. For a regression give loss=torch.nn.MSELoss()"
+        )
     return ""
 
 

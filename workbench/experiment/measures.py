@@ -1,8 +1,11 @@
 """What is logged of a step: the loss always, all else on a sample of the steps.
 
-Accuracy, gradient norms, learning rate and throughput cost some 50 us together, as much as a third
-of a tiny model's step. They are logged for at most `PER_SECOND` steps a second: every step of a
-model that takes longer than that, a sample of the steps of a fast one.
+Gradient norms, learning rate and throughput cost some 50 us together, as much as a third of a tiny
+model's step. They are logged for the first `ALL_UNTIL` steps, for every `EVERY`-th up to
+`OFTEN_UNTIL` and for every `RARELY`-th from then on: by number, so that equal runs log equal steps.
+
+``train/accuracy`` is of every sample of the epoch so far (`workbench.experiment.epoch_accuracy`);
+the point of an epoch's last step is the whole epoch's.
 
 Gradients are measured after the step, except where they are clipped: then before that.
 """
@@ -11,21 +14,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
+from workbench.experiment.epoch_accuracy import EpochAccuracy
 from workbench.experiment.flow import FlowLog
-from workbench.experiment.losses import counted
 from workbench.experiment.step import StepResult
 
 if TYPE_CHECKING:
+    from workbench.experiment.answers import AnswerReader
     from workbench.experiment.experiment import Experiment
     from workbench.experiment.scalars import ScalarLog
     from workbench.experiment.training import Training
     from workbench.modes.scaler import GradientScaler
 
-PER_SECOND = 10
+ALL_UNTIL = 100
+"""The first steps of a training, which are all sampled."""
+EVERY, OFTEN_UNTIL = 10, 1000
+"""Of the steps after these one in so many, up to this one."""
+RARELY = 50
+"""Of later steps, one in so many."""
+_SPEED_S = 0.5
+"""Throughput is taken at least so often, where steps do not last longer."""
 _MEMORY_S = 2.0
 """Throughput is averaged over about so many seconds."""
 
@@ -41,8 +52,9 @@ class Measures:
         """What else is to be logged of a sampled step; called with its number, see `on_sample`."""
         self.samples_per_s: float | None = None
         self.steps_per_s: float | None = None
-        self._next = 0.0
-        self._sampled = False
+        self.accuracy = EpochAccuracy()
+        """Of the epoch under way."""
+        self._logged_at = -1
         self.restart()
 
     def restart(self) -> None:
@@ -63,8 +75,7 @@ class Measures:
 
     def before_clip(self, training: Training) -> None:
         """Gradients are about to be clipped: measure them now if the step is to be sampled."""
-        self._sampled = not training.rehearsing and time.perf_counter() >= self._next
-        if self._sampled:
+        if not training.rehearsing and is_sampled(training.step_count + 1):
             self._measure_gradients(training, training.step_count + 1)
 
     def refused(self, training: Training) -> None:
@@ -84,10 +95,35 @@ class Measures:
         self._samples += shape[0] if shape else 1
         if not result.applied:
             self._skipped(training)
+        reader = training.loss.answers
+        if reader.reads and isinstance(result.targets, torch.Tensor):
+            self._count_answers(training, reader, result.logits.detach(), result.targets)
         now = time.perf_counter()
-        if self._sampled if training.clip_grad_norm is not None else now >= self._next:
-            self._next = now + 1 / PER_SECOND
+        if is_sampled(training.step_count):
             self._log_details(training, result, now)
+        elif self._at is not None and now - self._at > _SPEED_S:
+            self.measure_speed(now)  # a panel shows it: fifty slow steps may take minutes
+
+    def _count_answers(
+        self,
+        training: Training,
+        reader: AnswerReader,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+    ) -> None:
+        cursor = training.cursor
+        if not cursor.source.repeats:
+            labels = labels.clone()  # a loader may fill its tensors again
+        if training.modeset.compiled and outputs.is_cuda:
+            outputs = outputs.clone()  # a CUDA graph writes the next step's over them
+        self.accuracy.add(cursor.epoch, reader, outputs, labels)
+
+    def log_accuracy(self, step: int) -> None:
+        """Log the accuracy of the epoch so far, once a step."""
+        value = self.accuracy.value() if step != self._logged_at else None
+        if value is not None:
+            self._logged_at = step
+            self._scalars.add("train/accuracy", step, value)
 
     def count(self, num_samples: int) -> None:
         """A step has gone through that `log` is not told of: for the throughput."""
@@ -100,12 +136,11 @@ class Measures:
 
     def _log_details(self, training: Training, result: StepResult, now: float) -> None:
         step = training.step_count
+        training.look_at_settings()
         self.measure_speed(now)
         if self.samples_per_s is not None:
             self._scalars.add("train/samples_per_s", step, self.samples_per_s)
-        accuracy = accuracy_of(result.logits.detach(), result.targets, training.loss.ignore_index)
-        if accuracy is not None:
-            self._scalars.add("train/accuracy", step, accuracy)
+        self.log_accuracy(step)
         norm = result.gradient_norm
         if norm is None:
             norm = self._measure_gradients(training, step)
@@ -142,11 +177,16 @@ class Measures:
         self._at, self._steps, self._samples = now, 0, 0
 
 
+def is_sampled(step: int) -> bool:
+    """Whether all is logged of this step, counted from 1."""
+    return step <= ALL_UNTIL or step % (EVERY if step <= OFTEN_UNTIL else RARELY) == 0
+
+
 def on_sample(experiment: Experiment, reader: Callable[[int], None]) -> Callable[[], None]:
     """Call ``reader`` with the number of every step whose details are logged; returns what ends it.
 
-    It runs on the training thread between two steps, at most `PER_SECOND` times a second: it must
-    be quick, read nothing off the device and raise nothing.
+    It runs on the training thread between two steps: it must be quick, read nothing off the device
+    and raise nothing.
     """
     readers = experiment._training.measures.readers  # pyright: ignore[reportPrivateUsage] - the same package
     readers.append(reader)
@@ -156,43 +196,6 @@ def on_sample(experiment: Experiment, reader: Callable[[int], None]) -> Callable
             readers.remove(reader)
 
     return remove
-
-
-def accuracy_of(logits: torch.Tensor, targets: Any, ignore_index: int) -> torch.Tensor | None:
-    """Share of right answers as a device scalar, None where the notion does not apply."""
-    found = count_right(logits, targets, ignore_index)
-    return None if found is None else found[0] / found[1]
-
-
-def count_right(
-    logits: torch.Tensor, targets: Any, ignore_index: int
-) -> tuple[torch.Tensor, torch.Tensor | int] | None:
-    """(right answers, answers) without labels of ``ignore_index``; reads nothing off the device."""
-    right = correct(logits, targets)
-    if right is None:
-        return None
-    if targets.is_floating_point() or targets.shape != right.shape:
-        return right.sum(), right.numel()
-    labelled = counted(targets, ignore_index)
-    return (right & labelled).sum(), labelled.sum()
-
-
-def correct(logits: torch.Tensor, targets: Any) -> torch.Tensor | None:
-    """Which answers are right, as booleans, None where the notion does not apply.
-
-    The largest logit is the answer; a single logit answers yes when it is positive, and so does
-    each logit of a multi-label target.
-    """
-    if not isinstance(targets, torch.Tensor):
-        return None
-    shape, wanted = tuple(logits.shape), tuple(targets.shape)
-    if len(shape) >= 2 and shape[1] > 1 and wanted == (shape[0], *shape[2:]):
-        return logits.argmax(1) == targets
-    if len(shape) >= 3 and shape[-1] > 1 and wanted == shape[:-1]:  # classes last, as for tokens
-        return logits.argmax(-1) == targets
-    if logits.numel() == targets.numel():
-        return (logits > 0) == (targets.reshape(logits.shape) > 0.5)
-    return None
 
 
 def _blend(old: float | None, new: float, weight: float) -> float:

@@ -1,14 +1,15 @@
-"""The optimizer and the scheduler: an instance, a callable, or a name."""
+"""The optimizer: an instance, a callable, or a name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import lr_scheduler
 
+from workbench.experiment.learning_rate import learning_rate, worded
 from workbench.experiment.setup import positive
 
 _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
@@ -20,27 +21,28 @@ _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 }
 DEFAULT = "adamw"
 
-_GROUP_RATES = {"initial_lr", "max_lr", "min_lr"}
-"""What schedulers start from and `OneCycleLR` moves between, in a parameter group."""
-_SCHEDULER_RATES = {"base_lrs", "max_lrs"}
-"""The same, of every scheduler and of `CyclicLR`, in the scheduler."""
-
 
 def make_optimizer(
-    optimizer: Any, model: nn.Module, *, lr: float | None = None
+    optimizer: Any,
+    model: nn.Module,
+    *,
+    lr: float | None = None,
+    of_loss: Sequence[nn.Parameter] = (),
 ) -> torch.optim.Optimizer:
-    """An optimizer over the trainable parameters of ``model``.
+    """An optimizer over the trainable parameters of ``model`` and of its loss.
 
     Args:
         optimizer: None (AdamW), a name, an instance made for this model, or a callable that takes
             the parameters.
         model: the model to train.
         lr: learning rate of an optimizer given by name; its default otherwise.
+        of_loss: parameters that the loss has.
 
     Raises:
         TypeError: something that is no optimizer.
         ValueError: an unknown name (the valid ones are listed), an instance that holds none of the
-            model's parameters, or a learning rate beside an optimizer that has one.
+            model's parameters or not those of the loss, one that needs a closure, or a learning
+            rate beside an optimizer that has one.
     """
     named = optimizer is None or isinstance(optimizer, str)
     if lr is not None and not named:
@@ -49,9 +51,10 @@ def make_optimizer(
             f"its own: set it there"
         )
     if isinstance(optimizer, torch.optim.Optimizer):
-        _check_instance(optimizer, model)
+        _check_instance(optimizer, model, of_loss)
         return optimizer
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    once = {id(p): p for p in (*model.parameters(), *of_loss)}  # a loss may hold the model too
+    parameters = [p for p in once.values() if p.requires_grad]
     if named:
         cls, settings = _by_name(optimizer or DEFAULT)
         rate: dict[str, Any] = {} if lr is None else {"lr": positive(lr, "lr")}
@@ -61,96 +64,8 @@ def make_optimizer(
     made = optimizer(parameters)
     if not isinstance(made, torch.optim.Optimizer):
         raise TypeError(f"the optimizer callable returned a {type(made).__name__}; {_valid()}")
+    _check_instance(made, model, of_loss)
     return made
-
-
-class Schedule:
-    """A learning-rate scheduler and when it steps.
-
-    An `lr_scheduler` made for a number of steps steps with every applied update: `OneCycleLR`,
-    `CyclicLR`, and anything given as ``("step", scheduler)``. All others step once per epoch, which
-    is how torch documents them; `ReduceLROnPlateau` then takes the validation loss, or the training
-    loss where there is no validation data.
-    """
-
-    def __init__(self, scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
-        """Accept None, an instance, a callable that takes the optimizer, or ``(when, either)``.
-
-        Raises:
-            ValueError: it is none of these.
-        """
-        when = None
-        if isinstance(scheduler, tuple) and len(scheduler) == 2:
-            when, scheduler = scheduler
-        if callable(scheduler) and not hasattr(scheduler, "step"):
-            scheduler = scheduler(optimizer)
-        if scheduler is not None and not hasattr(scheduler, "step"):
-            raise ValueError(
-                f"scheduler is a {type(scheduler).__name__}; valid: an lr_scheduler, a callable "
-                f"that takes the optimizer, or a pair of 'step' or 'epoch' and one of these"
-            )
-        if when not in (None, "step", "epoch"):
-            raise ValueError(f"a scheduler steps per {when!r}; valid: 'step', 'epoch'")
-        by_step = isinstance(scheduler, (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR))
-        self.scheduler: Any = scheduler
-        self.per_step = scheduler is not None and (when == "step" or (when is None and by_step))
-        self.per_epoch = scheduler is not None and not self.per_step
-
-    def after_epoch(self, epoch_loss: Callable[[], float | None]) -> None:
-        """Step a per-epoch scheduler; the epoch's loss is asked for only where it is needed."""
-        if not self.per_epoch:
-            return
-        if isinstance(self.scheduler, lr_scheduler.ReduceLROnPlateau):
-            loss = epoch_loss()
-            if loss is not None:
-                self.scheduler.step(loss)
-        else:
-            self.scheduler.step()
-
-    def rebind(self, optimizer: torch.optim.Optimizer) -> None:
-        """Go on with another optimizer, whose groups are those of the one before."""
-        for part in _parts(self.scheduler):
-            part.optimizer = optimizer
-
-
-def _parts(scheduler: Any) -> list[Any]:
-    """A scheduler and those it is made of: `SequentialLR` and `ChainedScheduler` keep a list."""
-    if scheduler is None:
-        return []
-    inner = getattr(scheduler, "_schedulers", ())
-    return [scheduler, *(part for one in inner for part in _parts(one))]
-
-
-def learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
-    """The learning rate of the first parameter group."""
-    rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
-    return None if rate is None else float(rate)
-
-
-def scale_learning_rate(optimizer: torch.optim.Optimizer, scheduler: Any, value: float) -> None:
-    """Set the first group's rate to ``value`` and keep the others' ratios to it.
-
-    What a scheduler starts from is scaled by the same factor: the ratios are part of the recipe.
-    """
-    first = learning_rate(optimizer)
-    factor = value / first if first else None
-    for index, group in enumerate(optimizer.param_groups):
-        new = value if index == 0 or factor is None else float(group["lr"]) * factor
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(new)
-        else:
-            group["lr"] = new
-    if factor is not None:
-        _scale_schedule(optimizer, scheduler, factor)
-
-
-def _scale_schedule(optimizer: torch.optim.Optimizer, scheduler: Any, factor: float) -> None:
-    for group in optimizer.param_groups:
-        for key in _GROUP_RATES & group.keys():
-            group[key] = float(group[key]) * factor
-    for part in _parts(scheduler):
-        for name in _SCHEDULER_RATES & vars(part).keys():
-            setattr(part, name, [rate * factor for rate in getattr(part, name)])
 
 
 def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
@@ -158,8 +73,7 @@ def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
     rate = learning_rate(optimizer)
     if rate is None:
         return type(optimizer).__name__
-    mantissa, exponent = f"{rate:.1e}".split("e")
-    return f"{type(optimizer).__name__}, learning rate {mantissa}e{int(exponent)}"
+    return f"{type(optimizer).__name__}, learning rate {worded(rate)}"
 
 
 def _by_name(name: str) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
@@ -169,13 +83,47 @@ def _by_name(name: str) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
     return found
 
 
-def _check_instance(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+def _check_instance(
+    optimizer: torch.optim.Optimizer, model: nn.Module, of_loss: Sequence[nn.Parameter]
+) -> None:
+    name = type(optimizer).__name__
+    if _needs_closure(optimizer):
+        raise ValueError(
+            f"{name} computes the loss several times in one step, from a closure; a step of an "
+            "experiment computes it once. Valid is any optimizer whose step() takes no closure: "
+            f"{', '.join(_OPTIMIZERS)} by name, or one of torch.optim; or train in a loop of your "
+            "own, with wb.Modes and wb.graph"
+        )
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     if not any(id(p) in held for p in model.parameters()):
         raise ValueError(
             "the optimizer holds none of the model's parameters; make it from "
             "model.parameters(), or give a callable: optimizer=lambda p: torch.optim.AdamW(p)"
         )
+    left_out = [p for p in of_loss if p.requires_grad and id(p) not in held]
+    if left_out:
+        raise ValueError(
+            f"the loss has {len(left_out)} trainable parameter{'s' if len(left_out) > 1 else ''} "
+            f"(of shape {list(left_out[0].shape)}) that {name} does not hold, so it would never "
+            "learn: make it from [*model.parameters(), *loss.parameters()], give a callable "
+            "(optimizer=lambda p: ...) that is handed both, or freeze the loss with "
+            "requires_grad_(False)"
+        )
+
+
+def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether ``step()`` cannot be called without a closure.
+
+    torch.optim's own makes it optional in all but LBFGS; elsewhere the signature says so.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        return True
+    try:
+        parameters = inspect.signature(type(optimizer).step).parameters
+    except (TypeError, ValueError):
+        return False
+    closure = parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def _valid() -> str:

@@ -37,6 +37,17 @@ class Plan:
         if self.until_epoch is not None:
             self.until_epoch = max(self.until_epoch + epochs, current + 1)
 
+    def length(self, training: Training) -> tuple[int, int, int]:
+        """(steps, epochs, batches) from the very first to its end; 0 steps and batches: not known.
+
+        Batches are those of its epochs, also what a model that refuses a batch of one leaves out.
+        """
+        steps, cursor = self.total_steps(training), training.cursor
+        epochs, per_epoch = self.until_epoch, cursor.steps_per_epoch
+        if epochs is None:
+            epochs = -(-steps // per_epoch) if per_epoch else 0
+        return steps, epochs, steps + epochs * cursor.left_out_per_epoch if steps else 0
+
     def total_steps(self, training: Training) -> int:
         """The step at which it ends; 0 while the length of an epoch is unknown."""
         cursor = training.cursor

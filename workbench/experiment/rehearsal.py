@@ -3,8 +3,8 @@
 A run that is over is not begun again because somebody wants to see its graph or its memory: the
 step that would come next is computed with everything in it, the optimizer's update included, and
 weights, buffers, gradients, optimizer, gradient scaler, random states and the position in the data
-are put back. Nothing of it is logged. (What a forward changes in Python objects of its own is the
-one thing that cannot be put back.)
+are put back, and so is what modules keep (`workbench.experiment.module_state`). Nothing of it is
+logged.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ def noted(record: Record) -> Record:
 
 def _step(training: Training) -> None:
     batch = training.cursor.preview()
+    if training.cursor.holds_batch:
+        training.random.save()  # it is the next step's too, and what drew its order has been drawn
     kept = StateCopy(training)
     training.guard.remember(exactly=True)
     training.rehearsing = True
@@ -94,4 +96,5 @@ def _step(training: Training) -> None:
             training.run_step(batch)
     finally:
         training.rehearsing = False
+        training.guard.restore()
         kept.restore()

@@ -105,6 +105,17 @@ class RandomState(TorchState):
             random.setstate(self._python)
             np.random.set_state(self._numpy)
 
+    def moved(self) -> bool:
+        """Whether anything was drawn since `save`, from any of them."""
+        if self._python is None:
+            return False
+        numpy: Any = np.random.get_state()
+        return (
+            super().moved()
+            or random.getstate() != self._python
+            or any(not np.array_equal(*pair) for pair in zip(numpy, self._numpy, strict=True))
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """What `save` remembered, to go on with elsewhere."""
         return {"torch": self._states, "python": self._python, "numpy": self._numpy}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.experiment import elsewhere
+from workbench.experiment import at_exit, elsewhere
 from workbench.experiment.elsewhere import ElsewhereError, Stretch
 from workbench.experiment.events import RunStarted
 from workbench.experiment.failure import failure_of
@@ -24,6 +24,7 @@ from workbench.experiment.nonfinite import nan_failure
 from workbench.experiment.out_of_memory import Trials, remedied, survive
 from workbench.experiment.plan import Plan
 from workbench.experiment.rehearsal import rehearse
+from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.tried import Tried
 from workbench.experiment.worker import Worker, quietly
 from workbench.records import Failure
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 _OUT_OF_MEMORY = "step {step:,}: out of memory; paused, step not applied, nothing lost"
+
+_NOTHING_SET = ThreadState()
 
 log = logging.getLogger("workbench")
 
@@ -55,6 +58,8 @@ class Runner(Worker):
         self._keep_error = False
         self._cut = False
         """Whether trials of remedies are to end."""
+        self._is_cut_off = False
+        """Whether it trained when the program ended."""
 
     @property
     def ending(self) -> bool:
@@ -66,30 +71,82 @@ class Runner(Worker):
         """End trials of remedies, if any are under way, at the next request for memory."""
         self._cut = True
 
-    def start(self, context: Context, *, keep_error: bool = False) -> None:
-        """Go on with `plan` on a new thread, whose prints go where ``context`` says.
+    def start(
+        self,
+        context: Context,
+        make_plan: Callable[[], Plan],
+        *,
+        given: Stretch | None = None,
+        keep_error: bool = False,
+        asked_from: ThreadState = _NOTHING_SET,
+    ) -> None:
+        """Go on to the end of a plan on a new thread, whose prints go where ``context`` says.
+
+        Args:
+            context: of the caller.
+            make_plan: gives the `plan`; called once it is sure that nobody else has begun a run.
+            given: steps that are being computed elsewhere already.
+            keep_error: whether somebody waits, and what is raised is to be raised there.
+            asked_from: what the caller's thread has set.
 
         Raises:
-            RuntimeError: it runs already.
+            RuntimeError: it runs already, or no thread can be started, or the program ends.
         """
+        at_exit.refuse_to_begin()
         with self._gate:
             if self._active:
                 raise RuntimeError("this experiment is training already; pause or stop it first")
+            plan_before, given_before = self.plan, self.given
+            self.plan, self.given = make_plan(), given
             self._occupy(aside=False)
             self._keep_error, self.error = keep_error, None
             self.training.tried = Tried()
-            step = self.training.step_count
-            self.training.board.change("training", "training", step)
-            self.training.board.emit(RunStarted(step, found=self.given is not None))
-            self._begin(context, self._attempt)
+            self.training.asked_from = asked_from
+            board, step = self.training.board, self.training.step_count
+            before = board.status, board.message, step, board.failure
+            board.change("training", "training", step)
+            board.emit(RunStarted(step, found=self.given is not None))
+            try:
+                self._begin(context, self._attempt)
+            except RuntimeError:
+                self.plan, self.given = plan_before, given_before
+                board.change(*before)
+                raise
 
     def rehearse(self, context: Context) -> None:
-        """Compute a step for the probes that wait, on a new thread, and undo it; status stays."""
+        """Compute a step for the probes that wait, on a new thread, and undo it; status stays.
+
+        Raises:
+            RuntimeError: no thread can be started, or the program ends.
+        """
+        at_exit.refuse_to_begin()
         with self._gate:
             if self._active:
                 return
             self._occupy(aside=True)
             self._begin(context, self._rehearse)
+
+    def ask_to_leave(self) -> None:
+        """`Worker.ask_to_leave`; trials of remedies end at once."""
+        self._is_cut_off = self._is_cut_off or (self.active and not self.rehearsing)
+        self.cut_short()
+        super().ask_to_leave()
+
+    def leave(self) -> None:
+        """`Worker.leave`, and say so where a script was to train on."""
+        training, in_a_script = self.training, not at_exit.in_a_kernel()
+        super().leave()
+        if self._is_cut_off and in_a_script and training.board.status == "stopped":
+            log.warning(
+                "%s was stopped at step %s because the program ended; to train to the end, let it "
+                "wait: run.wait(), or exp.run(wait=True)",
+                training.name,
+                f"{training.step_count:,}",
+            )
+
+    def doing(self) -> str:
+        """The step under way."""
+        return f"step {self.training.step_count + 1:,} of {self.training.name}"
 
     # -- the thread -------------------------------------------------------------------------
 
@@ -97,12 +154,17 @@ class Runner(Worker):
         """Do steps until something ends them."""
         training = self.training
         try:
-            training.begin()
-            status = self._do_steps()
-            training.end()
+            with training.asked_from.entered():
+                training.note(training.schedule.settle(*self.plan.length(training)))
+                training.begin()
+                status = self._do_steps()
+                training.end()
         except BaseException as error:  # noqa: BLE001 - user code may raise SystemExit as well
             quietly(training.end)
             self._failed(error)
+            return
+        if status == "training":
+            self._leave_it_there()
             return
         if status != "paused":
             quietly(training.cursor.release)
@@ -133,39 +195,63 @@ class Runner(Worker):
     def _do_steps(self) -> Status:
         training, plan = self.training, self.plan
         if self.given is not None:
-            self._do_steps_elsewhere()
+            if not self._do_steps_elsewhere():
+                return "training"
             if plan.reached(training):
                 return "finished"
-        while True:
-            if self._commands:
-                self._carry_out()
-            if self._halt:
-                return "paused" if self._halt == "pause" else "stopped"
-            if plan.reached(training):
-                return "finished"
-            if plan.halt_at is not None and training.step_count >= plan.halt_at:
-                return "paused"
+        while (status := self._at_a_boundary()) is None:
             epoch = training.cursor.epoch
-            if training.modeset.elsewhere:
-                self._do_steps_elsewhere()
-            else:
+            if not training.modeset.elsewhere:
                 training.advance()
+            elif not self._do_steps_elsewhere():
+                return "training"
             if training.cursor.epoch != epoch:
                 self._checkpoints.offer(training)
+        return status
 
-    def _do_steps_elsewhere(self) -> None:
-        """Have steps computed by others until the plan is fulfilled or the training is wanted."""
+    def _at_a_boundary(self) -> Status | None:
+        """Carry out what was asked for; how the run ends here, or None where it goes on."""
+        plan, training = self.plan, self.training
+        if self._commands:
+            self._carry_out()
+        if self._halt:
+            return "paused" if self._halt == "pause" else "stopped"
+        if plan.reached(training):
+            return "finished"
+        if plan.halt_at is not None and training.step_count >= plan.halt_at:
+            return "paused"
+        return None
+
+    def _do_steps_elsewhere(self) -> bool:
+        """Have steps computed by others until the plan is fulfilled or the training is wanted.
+
+        False: they go on, and this process ends.
+        """
         if self.training.probes:
             self._capture_at_home()
         stretch, self.given = self.given, None
         if stretch is None:
             folder = self._checkpoints.folder / "parallel"
             stretch = elsewhere.send(self.training, self.plan, folder)
-        elsewhere.follow(stretch, self.plan, self._is_wanted)
+        self.training.is_away = True
+        try:
+            return elsewhere.follow(stretch, self.plan, self._is_wanted, self._is_left)
+        finally:
+            self.training.is_away = False
 
     def _is_wanted(self) -> bool:
         """Carry out what needs no training; whether there is something that does."""
-        return not self._carry_out_light() or bool(self._halt)
+        wanted = not self._carry_out_light() or bool(self._halt)
+        return wanted and not self._is_left()  # asked in turn: it may be left meanwhile
+
+    def _is_left(self) -> bool:
+        """Whether this process ends and the steps go on: a kernel's do, for another kernel."""
+        return self._halt == "leave" and at_exit.in_a_kernel()
+
+    def _leave_it_there(self) -> None:
+        """The run goes on without this process, so nothing is said of an end."""
+        quietly(self.training.scalars.flush)
+        self._finish()
 
     def _capture_at_home(self) -> None:
         """A capture is of one process; its fault ends no run that it is not a part of."""
@@ -200,11 +286,12 @@ class Runner(Worker):
             failure = survive(training, error, failure)
             text = _OUT_OF_MEMORY.format(step=step)
         self._end(status, text, failure)
-        if failure.capture and self._halt != "stop":
-            self._look_for_remedies(failure)
+        if failure.capture and self._halt not in ("stop", "leave"):
+            quietly(lambda: self._look_for_remedies(failure))
 
     def _look_for_remedies(self, failure: Failure) -> None:
         """On a thread that begins when this one ends; the failure is told already."""
+        at_exit.refuse_to_begin()
         with self._gate:
             if self.training.board.failure is not failure:
                 return  # somebody has stopped or gone on meanwhile

@@ -51,9 +51,10 @@ class EpochSampler(Sampler[int]):
     def indices(self) -> torch.Tensor:
         """``[num_samples]`` int64, the whole epoch."""
         if not self.shuffle:
-            return torch.arange(self.num_samples)
-        generator = torch.Generator().manual_seed(mix(self.seed, self.epoch))
-        return torch.randperm(self.num_samples, generator=generator)
+            return torch.arange(self.num_samples, device="cpu")
+        generator = torch.Generator("cpu").manual_seed(mix(self.seed, self.epoch))
+        # a default device would be the generator's no more
+        return torch.randperm(self.num_samples, generator=generator, device="cpu")
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.indices()[self.start :].tolist())

@@ -24,6 +24,8 @@ Series = tuple[str, npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[
 """(name, steps, values, wall times in unix seconds)"""
 
 Sink = Callable[[list[Series]], None]
+Flush = Callable[[], bool]
+"""Waits until all that a sink was given is where it goes; False when that takes too long."""
 
 log = logging.getLogger("workbench")
 
@@ -49,6 +51,7 @@ class ScalarLog:
         self._pending: deque[tuple[str, int, float | torch.Tensor, float]] = deque()
         self._columns: dict[str, _Column] = {}
         self._sinks: list[Sink] = []
+        self._flushes: dict[Sink, Flush] = {}
         self._flushing = threading.RLock()
         """Held until the sinks have a batch: they get all in order. A sink may flush itself."""
 
@@ -56,13 +59,21 @@ class ScalarLog:
         """Log ``value``: a number, or a detached scalar tensor that is read at the next flush."""
         self._pending.append((name, step, value, time.time()))
 
-    def add_sink(self, sink: Sink) -> Callable[[], None]:
-        """Call ``sink`` with every flushed batch from now on; returns what removes it again."""
+    def add_sink(self, sink: Sink, flush: Flush | None = None) -> Callable[[], None]:
+        """Call ``sink`` with every flushed batch from now on; returns what removes it again.
+
+        Args:
+            sink: takes what was logged.
+            flush: for a sink that keeps it first: waits until it has passed all on.
+        """
         self._sinks.append(sink)
+        if flush is not None:
+            self._flushes[sink] = flush
 
         def remove() -> None:
             if sink in self._sinks:
                 self._sinks.remove(sink)
+            self._flushes.pop(sink, None)
 
         return remove
 
@@ -80,6 +91,12 @@ class ScalarLog:
                     # a sink is somebody's subscriber: its fault must not end the pulse or the run
                     log.exception("a scalar sink failed")
             return len(points)
+
+    def flush_sinks(self) -> bool:
+        """`flush`, then wait until sinks have passed all on; False where one takes too long."""
+        self.flush()
+        done = [flush() for flush in tuple(self._flushes.values())]
+        return all(done)
 
     def _store(self, points: list[tuple[str, int, float | torch.Tensor, float]]) -> list[Series]:
         # by columns: a loop over the points would hold the interpreter's lock, and with it the

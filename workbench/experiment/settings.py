@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from workbench.allocator.limit import CardLimit
-from workbench.experiment.events import LearningRateChanged, ModelSwapped, ModesChanged
-from workbench.experiment.optimizers import scale_learning_rate
+from workbench.experiment.events import (
+    LearningRateChanged,
+    ModelSwapped,
+    ModesChanged,
+    ScheduleRemoved,
+)
+from workbench.experiment.learning_rate import follow_learning_rate, scale_learning_rate, worded
 from workbench.experiment.out_of_memory import CardUse, play, refuse_what_cannot_begin
-from workbench.experiment.setup import check_model, positive, whole
+from workbench.experiment.schedule_copy import is_scalable, without_drawing
+from workbench.experiment.setup import check_model, positive, uncompiled, whole
 from workbench.experiment.sources import DataError
-from workbench.experiment.swap import swap
-from workbench.experiment.switch import describe_switch
+from workbench.experiment.swap import refusal, swap
+from workbench.experiment.swap_report import left_behind
+from workbench.experiment.switch import describe_idle, describe_switch
 from workbench.modes import find_modes
 from workbench.modes.effects import StepTimings
 
@@ -49,10 +56,12 @@ class Settings:
     @model.setter
     def model(self, value: nn.Module) -> None:
         self._refuse_if_closed()
-        model = check_model(value)
+        model = check_model(uncompiled(value))
         refused = self._training.modeset.refusal(model)
         if refused:
             raise ValueError(f"{refused}; change exp.modes first")
+        if model is not self.model and (refused := refusal(self._training.optimizer, self.model)):
+            raise ValueError(refused)
         self._submit(lambda: set_model(self._training, model))
 
     @property
@@ -132,7 +141,11 @@ class Settings:
 
     @property
     def learning_rate(self) -> float | None:
-        """Of the first parameter group; setting it keeps the other groups' ratios to it."""
+        """Of the first parameter group. What is set holds from the next step on.
+
+        Other groups keep their ratio to the first, and the rest of a schedule is scaled by the same
+        factor (`workbench.experiment.learning_rate`); ``exp.scheduler = None`` ends the schedule.
+        """
         return self._training.learning_rate
 
     @learning_rate.setter
@@ -140,6 +153,35 @@ class Settings:
         self._refuse_if_closed()
         rate = positive(value, "learning_rate")
         self._submit(lambda: set_learning_rate(self._training, rate), light=True)
+
+    @property
+    def lr(self) -> float | None:
+        """`learning_rate`."""
+        return self.learning_rate
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.learning_rate = value
+
+    @property
+    def scheduler(self) -> object | None:
+        """The learning-rate scheduler, if any; None takes it away, and the rate stays as it is.
+
+        Raises:
+            ValueError: it is set to anything but None.
+        """
+        return self._training.schedule.scheduler
+
+    @scheduler.setter
+    def scheduler(self, value: None) -> None:
+        self._refuse_if_closed()
+        if value is not None:
+            raise ValueError(
+                f"exp.scheduler is set to a {type(value).__name__}; valid is None, which keeps the "
+                "learning rate as it is now. A schedule is given where the experiment is made: "
+                "wb.Experiment(..., scheduler=...)"
+            )
+        self._submit(lambda: remove_schedule(self._training), light=True)
 
     @property
     def epochs(self) -> int:
@@ -180,10 +222,11 @@ def set_modes(training: Training, modeset: ModeSet) -> None:
         return
     modeset.load_state_dict(before.state_dict())
     training.modeset = modeset
+    training.note_modes()
     text = describe_switch(before, modeset)
     _mark(training, text)
     training.board.emit(ModesChanged(training.step_count, str(before), str(modeset)))
-    _say(training, f"next step runs with {text}")
+    _say(training, f"next step runs with {text}{describe_idle(modeset, training.model)}")
 
 
 def set_card(training: Training, limit: CardLimit | None) -> None:
@@ -223,30 +266,64 @@ def set_validation(training: Training, val: DataSource) -> None:
 
 
 def set_learning_rate(training: Training, value: float) -> None:
-    """Set the rate of the next step; other groups keep their ratio to the first."""
-    scale_learning_rate(training.optimizer, training.schedule.scheduler, value)
-    mantissa, exponent = f"{value:.1e}".split("e")
-    text = f"lr {mantissa.removesuffix('.0')}e{int(exponent)}"
+    """Set the rate of the next step, and scale what is to come of a schedule with it."""
+    text, schedule = _rate_text(value), training.schedule
+    if training.is_away:  # whoever computes the steps scales the schedule
+        follow_learning_rate(training.optimizer, value)
+        schedule.num_changes += 1
+        effect = f", and {schedule.name} goes on scaled with it" if schedule.scheduler else ""
+    else:
+        with without_drawing(training.device):
+            scalable = is_scalable(schedule, training.optimizer)
+        factor = scale_learning_rate(training.optimizer, schedule.scheduler, value)
+        effect = schedule.scaled(factor, scalable)
     training.board.mark(training.step_count, text)
     training.board.emit(LearningRateChanged(training.step_count, value))
-    _say(training, text)
+    _say(training, f"{text}{effect}")
+
+
+def remove_schedule(training: Training) -> None:
+    """Go on without a schedule, at the rate of the next step."""
+    schedule, rate = training.schedule, training.learning_rate
+    if schedule.scheduler is None or rate is None:
+        return
+    name = schedule.name
+    schedule.end()
+    training.board.mark(training.step_count, f"constant {_rate_text(rate)}")
+    training.board.emit(ScheduleRemoved(training.step_count, name, rate))
+    _say(training, f"constant {_rate_text(rate)} in the place of {name}")
 
 
 def set_model(training: Training, model: nn.Module) -> None:
-    """Swap the model; parameters and optimizer state that fit by name and shape carry over."""
+    """Swap the model; parameters and optimizer state that fit by name and shape carry over.
+
+    The optimizer stays the object it is. What does not carry over is in the notes. The same model
+    again is taken as it is now: with the modes that its modules are in.
+    """
+    if model is training.model:
+        training.take_train_mode()
+        return
     training.detach_modes()
-    training.optimizer, training.carried = swap(
-        training.model, model, training.optimizer, training.device
-    )
-    training.schedule.rebind(training.optimizer)
+    before, kept = training.model, training.train_mode.kept_in_eval
+    training.carried = swap(before, model, training.optimizer, training.device)
+    for note in left_behind(before, model, training.optimizer, kept):
+        training.note(note)
     training.adopt(model)
+    training.note_modes()
     training.timings = StepTimings()  # those of another model compare with nothing
     text = f"new {type(model).__name__}"
     training.board.mark(training.step_count, text)
     training.board.emit(ModelSwapped(training.step_count, training.carried))
-    kept = sum(row.outcome == "carried" for row in training.carried)
-    total = sum(row.outcome != "dropped" for row in training.carried)
-    _say(training, f"{text}: {kept:,} of {total:,} parameters carried over")
+    rows = [row for row in training.carried if row.kind == "parameter"]
+    carried = sum(row.outcome == "carried" for row in rows)
+    total = sum(row.outcome != "dropped" for row in rows)
+    _say(training, f"{text}: {carried:,} of {total:,} parameters carried over")
+
+
+def _rate_text(rate: float) -> str:
+    """``lr 5e-1``."""
+    mantissa, exponent = worded(rate).split("e")
+    return f"lr {mantissa.removesuffix('.0')}e{exponent}"
 
 
 def _mark(training: Training, text: str) -> None:

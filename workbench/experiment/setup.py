@@ -36,6 +36,14 @@ def check_model(model: Any) -> nn.Module:
     return model
 
 
+def uncompiled(model: Any) -> Any:
+    """The module inside what ``torch.compile(module)`` gives; anything else as it is."""
+    kind = type(model)  # by name: importing Dynamo takes a second
+    if (kind.__module__, kind.__name__) != ("torch._dynamo.eval_frame", "OptimizedModule"):
+        return model
+    return uncompiled(model._orig_mod)
+
+
 def find_device(device: str | torch.device) -> torch.device:
     """The device called ``device``; ``"auto"`` is this machine's accelerator, else the CPU.
 

@@ -31,6 +31,17 @@ def is_own_file(filename: str) -> bool:
     return os.path.realpath(filename).startswith(_own_folder())
 
 
+def callers_level() -> int:
+    """The ``stacklevel`` with which `warnings.warn`, where this is called, names the caller's line.
+
+    That is the innermost frame that is not this package's.
+    """
+    frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage] - `inspect.stack` reads source files
+    while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 @lru_cache(maxsize=1)
 def _own_folder() -> str:
     return os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep  # noqa: PTH120 - string prefixes are compared, a Path per frame would be slow

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, cast
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 
 from workbench.experiment.sampler import EpochSampler, mix
 
@@ -29,11 +29,18 @@ class DataSource:
     batch_size: int | None = None
     num_samples: int | None = None
     steps_per_epoch: int = 0
-    """0 when it is not known before the epoch has ended."""
+    """Batches, of which the last may be left out (`ends_in_one`); 0 when it is not known before the
+    epoch has ended."""
+    order: str = ""
+    """Whose order of samples it is, where a loader was given that has one too."""
     note: str = ""
     """What is not guaranteed about the order, in one sentence, or ``""``."""
     repeats: bool = True
     """Whether the same epoch gives the same batches when it is asked for again."""
+    has_exact_length: bool = True
+    """Whether an epoch has `steps_per_epoch` batches for certain; else it ends by its end."""
+    draws: bool = False
+    """Whether a pass draws from torch's global generator, as a loader's own order does."""
     has_workers: bool = False
     """Whether worker processes fetch. Those that persist serve one pass: a second one resets it."""
 
@@ -47,6 +54,10 @@ class DataSource:
         """
         raise NotImplementedError(f"{type(self).__name__} must give batches")
 
+    def peek(self, epoch: int, default: Any) -> Any:
+        """The first batch of an epoch that has not begun, or ``default``; it is given once more."""
+        return next(self.batches(epoch), default)
+
     def steps_after(self, skip: int) -> int:
         """Batches of an epoch without its first ``skip`` samples; 0 when that is not known."""
         if not skip:
@@ -54,6 +65,14 @@ class DataSource:
         if self.num_samples is None or not self.batch_size:
             return 0
         return -(-max(0, self.num_samples - skip) // self.batch_size)
+
+    def ends_in_one(self, skip: int = 0) -> bool:
+        """Whether the last of several batches of an epoch has one sample, as far as that is known.
+
+        Args:
+            skip: samples of the epoch that are left out first.
+        """
+        return _ends_in_one(self.num_samples or 0, self.batch_size, skip)
 
     def first(self, epoch: int, skip: int, size: int) -> Any:
         """One batch of ``size`` samples (or as many as are left) after the first ``skip``.
@@ -130,6 +149,7 @@ class LoaderSource(DataSource):
         dataset = cast(Any, loader.dataset)
         self.sampler = EpochSampler(len(dataset), seed, shuffle=shuffle)
         self.generator = torch.Generator()
+        self.order = f"shuffled by seed {seed}, not by the loader" if shuffle else ""
         self.batch_size = loader.batch_size
         self.num_samples = len(dataset)
         self.has_workers = loader.num_workers > 0
@@ -139,6 +159,7 @@ class LoaderSource(DataSource):
     def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
         """The loader's own batches, from the ``start``-th on."""
         self.sampler.set_epoch(epoch, skip + start * (self.batch_size or 1))
+        _set_epoch(epoch, self.loader.dataset)
         self.generator.manual_seed(mix(self.seed, epoch, stream=1))
         return iter(self.loader)
 
@@ -149,11 +170,16 @@ class LoaderSource(DataSource):
         short = bool(self.loader.drop_last and left % (self.batch_size or 1))
         return steps - (short and steps > 0 and skip > 0)
 
+    def ends_in_one(self, skip: int = 0) -> bool:
+        """Not with ``drop_last``."""
+        return not self.loader.drop_last and super().ends_in_one(skip)
+
     def first(self, epoch: int, skip: int, size: int) -> Any:
         """Fetched and collated as the loader would, in this process."""
         self.sampler.set_epoch(epoch)
         rows = self.sampler.indices()[skip : skip + size].tolist()
         dataset = cast(Any, self.loader.dataset)
+        _set_epoch(epoch, dataset)
         if callable(getattr(dataset, "__getitems__", None)):
             samples = dataset.__getitems__(rows)
         else:
@@ -173,27 +199,65 @@ class LoaderSource(DataSource):
 
 
 class ForeignSource(DataSource):
-    """An iterable whose order is its own: used as it is."""
+    """An iterable whose order is its own: used as it is.
+
+    What shuffles by ``set_epoch`` (a loader, its samplers, its dataset) is told the epoch. An epoch
+    ends when the iterable does, whatever length it declares: a loader over an `IterableDataset`
+    with workers may give more batches than its ``len``.
+    """
 
     repeats = False
 
-    def __init__(self, loader: Any, name: str, why: str) -> None:
+    def __init__(self, loader: Any, name: str, why: str, *, ends_in_one: bool = False) -> None:
         self.name = name
         self.loader = loader
+        self._ends_in_one = ends_in_one
         self.batch_size = getattr(loader, "batch_size", None)
         self.steps_per_epoch = length(loader)
         self.num_samples = length(getattr(loader, "dataset", None)) or None
-        self.note = f"order of samples is the loader's own ({why}): a resume cannot repeat it"
+        self.has_exact_length = isinstance(loader, (list, tuple))
+        self.draws = isinstance(loader, DataLoader)
+        self.order = "the loader's own" if self.draws else ""
+        self.note = (
+            f"order of samples is the loader's own{f' ({why})' if why else ''}: a resume cannot "
+            "repeat it"
+        )
 
     def batches(
         self,
-        epoch: int,  # noqa: ARG002 - its own order
+        epoch: int,
         start: int = 0,
         *,
         skip: int = 0,  # noqa: ARG002 - of a size that never changes
     ) -> Iterator[Any]:
         """A new pass over the loader; ``start`` batches are fetched and left out."""
+        parts = (getattr(self.loader, name, None) for name in ("sampler", "batch_sampler"))
+        parts = [part for part in parts if part is not None]
+        inner = [getattr(part, "sampler", None) for part in parts]
+        _set_epoch(epoch, self.loader, *parts, *inner, getattr(self.loader, "dataset", None))
         return islice(iter(self.loader), start, None)
+
+    def ends_in_one(self, skip: int = 0) -> bool:
+        """As it was said, or as torch's batch sampler cuts what its sampler gives."""
+        cut = getattr(self.loader, "batch_sampler", None)
+        if type(cut) is not BatchSampler or cut.drop_last:
+            return self._ends_in_one
+        return _ends_in_one(length(cut.sampler), cut.batch_size, skip)
+
+    def peek(self, epoch: int, default: Any) -> Any:
+        """As ever; generators of the loader are where they were."""
+        parts = [
+            self.loader,
+            *(getattr(self.loader, at, None) for at in ("sampler", "batch_sampler")),
+        ]
+        parts += [getattr(part, "sampler", None) for part in parts]
+        found = (getattr(part, "generator", None) for part in parts)
+        kept = [(one, one.get_state()) for one in found if isinstance(one, torch.Generator)]
+        try:
+            return super().peek(epoch, default)
+        finally:
+            for generator, state in kept:
+                generator.set_state(state)
 
     def with_batch_size(self, size: int) -> ForeignSource:
         """As it is, where its batches have that size.
@@ -204,6 +268,19 @@ class ForeignSource(DataSource):
         if size != self.batch_size:
             raise self._not_ours(size)
         return self
+
+
+def _ends_in_one(samples: int, size: int | None, skip: int) -> bool:
+    left = samples - skip
+    return size is not None and size > 1 and left > 1 and left % size == 1
+
+
+def _set_epoch(epoch: int, *parts: Any) -> None:
+    """Tell the epoch, from 0, to everything that has a ``set_epoch``, each once."""
+    for part in {id(part): part for part in parts}.values():
+        tell = getattr(part, "set_epoch", None)
+        if callable(tell):
+            tell(epoch)
 
 
 def _rebuilt(

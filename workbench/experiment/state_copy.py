@@ -12,6 +12,9 @@ import logging
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch.nn.parameter import is_lazy
+
+from workbench.experiment.step import clear_gradients
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -31,14 +34,16 @@ class StateCopy:
         self._training = training
         optimizer = training.optimizer
         groups: list[dict[str, Any]] = optimizer.param_groups
-        trained = [parameter for group in groups for parameter in group["params"]]
-        self._parameters = list({id(p): p for p in [*training.parameters, *trained]}.values())
+        training.find_parameters()
+        # one without a shape yet, of a lazy module that was put in, has no values to copy
+        self._parameters = [p for p in training.parameters if not is_lazy(p)]
         self._gradients = [
             None if p.grad is None or not gradients else _copy(p.grad) for p in self._parameters
         ]
         settings = [{key: group[key] for key in group if key != "params"} for group in groups]
         found: dict[int, torch.Tensor] = {
-            id(tensor): tensor for tensor in (*self._parameters, *training.model.buffers())
+            id(tensor): tensor
+            for tensor in (*self._parameters, *training.model.buffers(), *training.loss.buffers())
         }
         self._optimizer = _containers(dict(optimizer.state), found)
         self._settings = _containers(settings, found)
@@ -74,10 +79,14 @@ def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
 def undo(training: Training, kept: StateCopy | None) -> None:
     """Back to before the step; what was raised in it stays the error that is reported."""
     try:
-        training.guard.restore()
+        if lost := training.guard.restore():
+            training.note(
+                f"step {training.step_count + 1:,} was undone, but for what it wrote into "
+                f"{', '.join(lost)}: nobody had the former values"
+            )
         if kept is not None:
             kept.restore()
-        training.optimizer.zero_grad()
+        clear_gradients(training.optimizer, training.parameters)
     except Exception:
         # after a CUDA assert every call into the device raises
         log.exception("the state before step %d could not be restored", training.step_count + 1)

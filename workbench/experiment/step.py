@@ -5,17 +5,25 @@ The three parts are apart so that a step with probes (`probed_step`) is made of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
-from workbench.experiment.data import split, to_device
+from workbench.experiment.data import DataError, split, tensors_in, to_device
 from workbench.experiment.losses import check_loss, logits_of
 
 if TYPE_CHECKING:
     from workbench.experiment.probing import Probing
     from workbench.experiment.training import Training
+
+_NAMED = {
+    torch.float64: re.compile(r"(?i)\b(double|float64|doubletensor)\b|mixed dtype"),
+    torch.uint8: re.compile(r"(?i)\b(byte|uint8|bytetensor|unsigned char)\b|mixed dtype"),
+}
+"""How torch's own messages name a type that does not fit."""
 
 
 class StepResult:
@@ -81,11 +89,20 @@ def forward(
     training: Training, model: torch.nn.Module, inputs: Any, targets: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits of ``model`` and loss, under the modes' contexts and nothing else."""
-    clear_gradients(training.optimizer)
-    with training.modeset.forward_context():
-        logits = logits_of(call(model, inputs))
+    clear_gradients(training.optimizer, training.parameters)
+    with training.forward_context():
+        try:
+            output = call(model, inputs)
+        except RuntimeError as error:
+            if said := training.modeset.explain(error):
+                raise RuntimeError(said) from error
+            if problem := _of_another_type(training.parameters, inputs, str(error)):
+                raise DataError(problem) from error
+            raise
+        logits = logits_of(output)
         if not training.checked:
-            training.loss.check(logits, targets)
+            for note in training.loss.check(logits, targets):
+                training.note(note)
         loss = training.loss(logits, targets)
     if not training.checked:
         check_loss(loss)
@@ -98,11 +115,19 @@ def backward(training: Training, loss: torch.Tensor) -> float | torch.Tensor:
     value = training.guard.check_loss(loss)
     training.modeset.backward(loss)
     training.modeset.before_clip(training.optimizer)
+    if training.scaler is not None and training.beside:
+        training.scaler.unscale_more(training.beside)
     return value
 
 
 def update(training: Training) -> tuple[torch.Tensor | None, bool]:
-    """Clip, check, apply; gives the gradient norm where it was needed, and whether it applied."""
+    """Clip, check, apply; gives the gradient norm where it was needed, and whether it applied.
+
+    Raises:
+        ChangedInStepError: a module went into another mode in the meantime.
+        NonFiniteError: a gradient is not finite.
+    """
+    training.train_mode.hold()
     norm = None
     if training.clip_grad_norm is not None:
         training.measures.before_clip(training)
@@ -111,25 +136,57 @@ def update(training: Training) -> tuple[torch.Tensor | None, bool]:
     return norm, training.modeset.optimizer_step(training.optimizer)
 
 
-def clear_gradients(optimizer: torch.optim.Optimizer) -> None:
-    """Set every gradient to None, as ``zero_grad()`` does, without the profiler range it opens.
+def clear_gradients(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
+    """Set the gradient of every parameter to None, as ``zero_grad()`` does.
 
-    The range costs 5 of the call's 6 us. An optimizer with a ``zero_grad`` of its own keeps it.
+    ``zero_grad`` opens a range for profilers, which costs 5 of its 6 us; so it is called only where
+    an optimizer has one of its own. What the optimizer does not hold is cleared too: gradients of
+    a step are those of its batch.
     """
     if type(optimizer).zero_grad is not torch.optim.Optimizer.zero_grad:
         optimizer.zero_grad()
-        return
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = None
+        groups: list[dict[str, Any]] = optimizer.param_groups
+        held = {id(parameter) for group in groups for parameter in group["params"]}
+        parameters = [parameter for parameter in parameters if id(parameter) not in held]
+    for parameter in parameters:
+        parameter.grad = None
+
+
+def _of_another_type(parameters: Sequence[nn.Parameter], inputs: Any, said: str) -> str:
+    """What a user can do where a forward raised and its inputs are not what its weights are.
+
+    Only where torch ``said`` that it is about that type: a model may convert its inputs and then
+    fail of something else. Indices of an embedding are to be whole numbers, and torch says so.
+    """
+    wanted = {p.dtype for p in parameters if p.is_floating_point()}
+    for tensor in tensors_in(inputs):
+        named = _NAMED.get(tensor.dtype)
+        if named is None or not named.search(said) or "'indices'" in said:
+            continue
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        weights = ", ".join(sorted(str(one).removeprefix("torch.") for one in wanted))
+        if tensor.dtype == torch.float64 and wanted and torch.float64 not in wanted:
+            return (
+                f"the inputs are {dtype} {list(tensor.shape)} and the model's weights {weights}: "
+                "give x.float() (NumPy's default is float64), or make the model .double()"
+            )
+        if tensor.dtype == torch.uint8 and tensor.ndim >= 3:
+            return (
+                f"the inputs are {dtype} {list(tensor.shape)}, images as bytes it seems, and the "
+                f"model's weights are {weights}: give x.float() / 255"
+            )
+    return ""
 
 
 def call(model: torch.nn.Module, inputs: Any) -> Any:
-    """Call a model with a batch's inputs: a mapping by name, a tuple by position."""
+    """Call a model with a batch's inputs: a mapping by name, a tuple or list by position.
+
+    A named tuple is one input, as a `PackedSequence` is.
+    """
     if isinstance(inputs, torch.Tensor):
         return model(inputs)
     if isinstance(inputs, dict):
         return model(**inputs)
-    if isinstance(inputs, (tuple, list)):
+    if isinstance(inputs, (tuple, list)) and not hasattr(inputs, "_fields"):
         return model(*inputs)
     return model(inputs)

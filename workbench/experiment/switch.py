@@ -19,6 +19,8 @@ from workbench.experiment.losses import logits_of
 from workbench.experiment.step import StepResult, call
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from workbench.experiment.training import Training
     from workbench.modes import Mode, ModeSet
 
@@ -58,6 +60,12 @@ def describe_switch(before: ModeSet, after: ModeSet) -> str:
     return " + ".join(changed)
 
 
+def describe_idle(modes: ModeSet, model: nn.Module) -> str:
+    """`` (checkpoint has no effect: model has no blocks)``; empty where every mode may have one."""
+    idle = [f"{token} has no effect: {why}" for token, why in modes.without_effect(model).items()]
+    return f" ({'; '.join(idle)})" if idle else ""
+
+
 def _words(mode: Mode) -> str:
     return mode.value if mode.bare else f"{mode.name} {mode.value}"
 
@@ -65,6 +73,7 @@ def _words(mode: Mode) -> str:
 def _report(training: Training, leaving: ModeSet, seconds: float) -> None:
     step = training.step_count + 1
     text = describe_switch(leaving, training.modeset)
+    text += describe_idle(training.modeset, training.model)
     figure = f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
     training.board.say(f"step {step:,}: switched to {text}; first step took {figure}", step)
 

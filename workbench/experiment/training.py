@@ -7,6 +7,8 @@ otherwise (`workbench.experiment.runner` sees to that). It knows nothing of thre
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,25 +17,32 @@ from torch import nn
 from workbench.experiment.board import Board
 from workbench.experiment.captures import CaptureStore
 from workbench.experiment.cursor import Cursor
-from workbench.experiment.data import DataSource
+from workbench.experiment.data import DataError, DataSource, batch_size_of, split
 from workbench.experiment.events import Captured, EpochDone, StepDone
+from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
+from workbench.experiment.learning_rate import learning_rate
 from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
-from workbench.experiment.optimizers import Schedule, learning_rate
 from workbench.experiment.probing import Probing
 from workbench.experiment.rehearsal import noted
 from workbench.experiment.rng import RandomState
 from workbench.experiment.scalars import ScalarLog
+from workbench.experiment.schedules import Schedule
 from workbench.experiment.state_copy import copy_at_risk, undo
 from workbench.experiment.step import StepResult, probed_step, train_step
 from workbench.experiment.switch import first_step
+from workbench.experiment.thread_state import ThreadState
+from workbench.experiment.train_mode import ChangedInStepError, TrainMode
 from workbench.experiment.tried import Tried
 from workbench.experiment.validation import validate, validated
 from workbench.modes import ModeSet
 from workbench.modes.effects import StepTimings
 from workbench.modes.precision import Precision
 from workbench.records import CarryRow
+
+_BATCH_NORM = "Expected more than 1 value per channel when training"
+"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`)."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +73,7 @@ class Training:
         self.val = val
         self.loss = loss
         self.optimizer = optimizer
+        self._foreign_steps = ForeignSteps(optimizer)
         self.schedule = schedule
         self.modeset = modeset
         self.attached: ModeSet | None = None
@@ -84,19 +94,26 @@ class Training:
         self.validate: Callable[[Training, DataSource], Validation] = validate
         """How the end of an epoch validates."""
         self.step_count = 0
+        self.steps_in_epoch = 0
+        """Steps of this epoch; batches that were left out are not counted."""
         self.seeded = False
         self.validating = False
         """Whether validation was at work when something was raised."""
         self.rehearsing = False
         """Whether the step under way is undone afterwards (`workbench.experiment.rehearsal`)."""
+        self.is_away = False
+        """Whether its steps are being computed elsewhere (`workbench.experiment.elsewhere`)."""
         self.card: CardPlayer | None = None
         """Plays a card that steps and validations run on; None: they run on what is there."""
         self.tried = Tried()
         """What was tried on the step that ran out of memory, since the last start."""
         self.failed_under: tuple[object, ...] = ()
         """The `out_of_memory.conditions` of that step."""
+        self.asked_from = ThreadState()
+        """What the thread has set that started the run."""
         self.staying_modes: str | None = None
         """What `modes` says while others are tried, which are undone."""
+        self._notes_on_modes: list[str] = []
         self._epoch_over: Any = None
         """Position of a cursor whose epoch is being ended; None where none is."""
         self.adopt(model)
@@ -104,13 +121,91 @@ class Training:
     def adopt(self, model: nn.Module) -> None:
         """Train ``model`` from now on; what is remembered about a model starts anew."""
         self.model = model
-        if self.seeded:
-            model.train()
-        self.parameters = list(self.model.parameters())  # frozen ones too: they may be thawed
-        self.guard = Guard(self.model, self.device)
+        self.take_train_mode()
+        self.parameters: list[nn.Parameter] = []
+        self.find_parameters()
+        self._trainable = {id(p): p.requires_grad for p in self.parameters}
+        self._dtype = torch.get_default_dtype()
+        self.cursor.refuses_one = _refuses_one(model)
+        self.guard = Guard(self.model, self.device, self.parameters, self.loss.module)
         self.measures.flow.forget_model()
         self.checked = False
         """Whether a batch has passed the full checks."""
+
+    def take_train_mode(self) -> None:
+        """Keep the modules of the model in the modes in which they are now."""
+        self.train_mode = TrainMode(self.model)
+        if self.seeded:
+            self.note(self.train_mode.begin(self.optimizer))
+
+    def find_parameters(self) -> None:
+        """Find the parameters whose gradients are cleared, measured, clipped and checked.
+
+        They are the model's, frozen ones too (they may be thawed), those of a loss that has some,
+        and whatever else the optimizer trains.
+        """
+        groups: list[dict[str, Any]] = self.optimizer.param_groups
+        trained = [p for group in groups for p in group["params"]]
+        found = chain(self.model.parameters(), self.loss.parameters(), trained)
+        self.parameters[:] = {id(p): p for p in found}.values()
+        held = set(map(id, trained))
+        self.beside = [p for p in self.parameters if id(p) not in held]
+        """Those of them that the optimizer does not hold."""
+        self._num_groups = len(groups)
+
+    def look_at_settings(self) -> None:
+        """Report what a cell has set that steps go by: parameters, default dtype, weights."""
+        before = self._trainable
+        changed = [p for p in self.parameters if before.get(id(p)) is (not p.requires_grad)]
+        if changed:
+            self.note(self._on_trainable(changed))
+            self._trainable = {id(p): p.requires_grad for p in self.parameters}
+        self.note(self._foreign_steps.note(self.step_count + 1))
+        dtype = torch.get_default_dtype()
+        if dtype is not self._dtype:
+            self._dtype = dtype
+            self.note(
+                f"torch's default dtype is {str(dtype).removeprefix('torch.')} from step "
+                f"{self.step_count + 1:,} on, as a cell has set it: what the model creates in its "
+                "forward is of that type"
+            )
+
+    def _on_trainable(self, changed: list[nn.Parameter]) -> str:
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        not_held = set(map(id, self.beside))
+        said: list[str] = []
+        for frozen in (True, False):
+            these = [p for p in changed if p.requires_grad is not frozen]
+            if not these:
+                continue
+            first = ", ".join(names.get(id(p), "one of the loss") for p in these[:3])
+            more = f" and {len(these) - 3:,} more" if len(these) > 3 else ""
+            verb = "frozen" if frozen else "trained"
+            said.append(
+                f"{first}{more}: {verb} from step {self.step_count + 1:,} on, as a cell has set "
+                "requires_grad"
+            )
+            beside = [p for p in these if id(p) in not_held]
+            if beside and not frozen:
+                said.append(
+                    f"{len(beside):,} of them not held by the optimizer and so not updated: "
+                    "exp.optimizer.add_param_group({'params': ...}) adds them"
+                )
+        return "; ".join(said)
+
+    def note(self, text: str) -> None:
+        """Keep a sentence that the user should read, once."""
+        if text and text not in self.board.notes:
+            self.board.notes.append(text)
+
+    def note_modes(self) -> None:
+        """Say which modes have no effect on the model, in place of what was said of others."""
+        for said in self._notes_on_modes:
+            if said in self.board.notes:
+                self.board.notes.remove(said)
+        self._notes_on_modes = self.modeset.notes(self.model)
+        for text in self._notes_on_modes:
+            self.note(text)
 
     @property
     def scaled(self) -> bool:
@@ -134,6 +229,11 @@ class Training:
         precision = value["precision"]
         self.scaler = precision.scaler if isinstance(precision, Precision) else None
 
+    def forward_context(self) -> AbstractContextManager[Any]:
+        """Entered around forward and loss: the modes', inside of an autocast of the caller's."""
+        context = self._modeset.forward_context()
+        return self.asked_from.around(context) if self.asked_from.autocasts else context
+
     # -- one step ---------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -143,16 +243,45 @@ class Training:
         if not self.seeded:
             self.seeded = True
             torch.manual_seed(self.seed)
-            if not self.model.training:
-                self.model.train()
-                self.board.notes.append("the model was in eval mode and was switched to train mode")
         else:
             self.random.restore()
+        self.note(self.train_mode.begin(self.optimizer))
+        for note in self.asked_from.notes:
+            self.note(note)
+        self.note(self._foreign_steps.begin(self.step_count + 1))
+        self.find_parameters()
+        self.look_at_settings()
         self.measures.restart()
 
     def end(self) -> None:
         """After the last step of a stretch: put the random state away."""
         self.random.save()
+        self._foreign_steps.end()
+
+    def preview(self) -> Any:
+        """The batch that the next step would get; for a look, while no step is under way.
+
+        A loader's own order is drawn from the run's random state, and so is this batch: where it
+        stays the next step's, so does what was drawn for it.
+
+        Raises:
+            DataError: there is none.
+            Exception: whatever the loader raises.
+        """
+        outside = RandomState(self.device)
+        outside.save()
+        try:
+            if self.seeded:
+                self.random.restore()
+            else:
+                torch.manual_seed(self.seed)
+            batch = self.cursor.preview()
+            if self.cursor.holds_batch:
+                self.random.save()
+                self.seeded = True
+        finally:
+            outside.restore()
+        return batch
 
     def advance(self) -> bool:
         """Do the next step; False when the data of the epoch turned out to be over instead.
@@ -169,17 +298,79 @@ class Training:
             self.end_epoch()
             return False
         started = time.perf_counter()
+        if len(self.optimizer.param_groups) != self._num_groups:
+            self.find_parameters()
+        try:
+            result = self._attempt_as_set(batch, started)
+        except ValueError as error:
+            if not self._leaves_out(batch, error):
+                raise
+            return False
+        self.cursor.done()
+        self.step_count += 1
+        self.steps_in_epoch += 1
+        self.measures.log(self, result)
+        if result.applied and self.schedule.scheduler is not None:
+            # a scheduler of the user's own may raise: the update has been applied and logged
+            self.note(self.schedule.after_step())
+        if self.board.step_observers:
+            self._tell_step(result, time.perf_counter() - started)
+        if self.cursor.at_end:
+            self._epoch_over = self.cursor.position()
+            self.end_epoch()
+        return True
+
+    def _leaves_out(self, batch: Any, error: ValueError) -> bool:
+        """Leave out a last batch of one sample, which batch norm cannot train on; say so once.
+
+        Raises:
+            DataError: it is not the last of several batches.
+        """
+        if _BATCH_NORM not in str(error) or batch_size_of(*split(batch)) != 1:
+            return False
+        size = self.cursor.source.batch_size
+        # a stream that workers cut has a last batch of each
+        if self.cursor.source.num_samples == 1 or not (
+            self.cursor.is_last_of_several if size is None else size > 1
+        ):
+            raise DataError(
+                "batch norm cannot train on a batch of one sample, which has no variance: give "
+                "more samples in a batch, or keep batch norm in eval mode "
+                "(exp.model.<its name>.eval())"
+            ) from error
+        by = f", one sample left over by batches of {size:,}," if size else " has one sample and"
+        self.note(
+            f"the last batch of an epoch{by} is left out: batch norm cannot train on a batch of "
+            "one. Another batch size, or drop_last=True of a DataLoader or a BatchSampler, avoids "
+            "it"
+        )
+        self.cursor.leave_out()
+        if self.cursor.at_end:
+            self._epoch_over = self.cursor.position()
+            self.end_epoch()
+        return True
+
+    def _attempt_as_set(self, batch: Any, started: float) -> StepResult:
+        """Do the step, in the modes that are set for its modules."""
+        try:
+            return self._attempt(batch, started)
+        except ChangedInStepError:
+            return self._attempt_again(batch, started)
+
+    def _attempt(self, batch: Any, started: float) -> StepResult:
+        """Do the step; undo it where it raises."""
         switching = self.attached is not self._modeset
         self.guard.remember(exactly=switching or self.card is not None)
-        kept = copy_at_risk(self, switching=switching)
+        kept = None
+        if switching or self.card is not None:
+            kept = copy_at_risk(self, switching=switching)
         try:
             if switching:
-                result = first_step(self, batch)
-            elif self.probes or self.card is not None:
-                result = self.run_step(batch)
-            else:
-                result = train_step(self, batch)
-                self.timings.add(self._modes, time.perf_counter() - started)
+                return first_step(self, batch)
+            if self.probes or self.card is not None:
+                return self.run_step(batch)
+            result = train_step(self, batch)
+            self.timings.add(self._modes, time.perf_counter() - started)
         except NonFiniteError:
             self.measures.refused(self)
             undo(self, kept)
@@ -187,20 +378,22 @@ class Training:
         except BaseException:
             undo(self, kept)
             raise
-        self.cursor.done()
-        self.step_count += 1
+        return result
+
+    def _attempt_again(self, batch: Any, started: float) -> StepResult:
+        """Do a step anew in whose course modules changed their mode.
+
+        Another thread has changed them, and they are put back; or, where it happens again, the
+        model's own forward does, and they stay.
+        """
+        note = self.train_mode.put_back(self.optimizer)
         try:
-            # a scheduler that is past its last step raises: the update itself has been applied
-            if result.applied and self.schedule.per_step:
-                self.schedule.scheduler.step()
-        finally:
-            self.measures.log(self, result)
-        if self.board.step_observers:
-            self._tell_step(result, time.perf_counter() - started)
-        if self.cursor.at_end:
-            self._epoch_over = self.cursor.position()
-            self.end_epoch()
-        return True
+            result = self._attempt(batch, started)
+        except ChangedInStepError:
+            self.train_mode.accept()
+            return self._attempt(batch, started)
+        self.note(note)
+        return result
 
     def run_step(self, batch: Any) -> StepResult:
         """One step, probed or plain, on the card that is played."""
@@ -238,25 +431,35 @@ class Training:
         self.board.emit(Captured(step, capture_id))
 
     def _tell_step(self, result: StepResult, seconds: float) -> None:
-        loss = torch.as_tensor(result.loss)
+        loss = result.loss
+        if not isinstance(loss, torch.Tensor):
+            loss = torch.tensor(loss, device="cpu")
         event = StepDone(self.step_count, loss, seconds, self.measures.num_samples(result))
         self.board.emit(event, to_step_observers=True)
 
     def end_epoch(self) -> None:
         """Validate, step a scheduler that goes by epochs, and begin the next one."""
+        self.measures.log_accuracy(self.step_count)
         confusion = None
         if self.val is not None:
             confusion = validated(self, self.val).confusion
-        self.schedule.after_epoch(self._epoch_loss)
-        self._epoch_over = None
+        self.note(self.schedule.after_epoch(self._epoch_measure))
+        self._epoch_over, self.steps_in_epoch = None, 0
         self.cursor.next_epoch()
+        if self.val is None:  # a validation has set it
+            self.train_mode.set(self.optimizer)
         self.board.emit(EpochDone(self.step_count, self.cursor.epoch, confusion))
 
-    def _epoch_loss(self) -> float | None:
+    def _epoch_measure(self) -> float | None:
+        """What a schedule goes by: the epoch's loss, or its accuracy; of validation where it is."""
+        wanted = "accuracy" if self.schedule.wants_accuracy else "loss"
         if self.val is not None and self.last_validation is not None:
-            return self.last_validation.loss
+            found = self.last_validation
+            return found.accuracy if wanted == "accuracy" else found.loss
         self.scalars.flush()
-        recent = self.scalars.last("train/loss", max(1, self.cursor.index))
+        # an accuracy is of the epoch so far already, a loss of one step
+        count = 1 if wanted == "accuracy" else max(1, self.steps_in_epoch)
+        recent = self.scalars.last(f"train/{wanted}", count)
         return sum(recent) / len(recent) if recent else None
 
     # -- commands ---------------------------------------------------------------------------
@@ -290,3 +493,16 @@ class Training:
     def learning_rate(self) -> float | None:
         """The rate of the first parameter group."""
         return learning_rate(self.optimizer)
+
+
+def _refuses_one(model: nn.Module) -> bool:
+    """Whether it will probably refuse a batch of one sample: batch norm over features does.
+
+    Over features of a sequence it does not, and over pixels it does where there is but one. The
+    first epoch shows how it is (`workbench.experiment.cursor`).
+    """
+    return any(
+        isinstance(module, nn.BatchNorm1d)
+        and (module.training or not model.training or not module.track_running_stats)
+        for module in model.modules()
+    )

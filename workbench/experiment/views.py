@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
     from workbench.experiment.captures import CaptureStore
     from workbench.experiment.rundir import RunFolder
     from workbench.experiment.scalars import ScalarLog
+    from workbench.experiment.schedule_forecast import ScheduleForecast
     from workbench.modes import ModeSet
     from workbench.modes.effects import StepTimings
-    from workbench.records import CarryRow, Failure, Marker
+    from workbench.records import CarryRow, Failure, Marker, ScheduleState
     from workbench.records.panel import Status
 
 
@@ -24,6 +26,7 @@ class Delegates(Settings):
     """What can be read of an experiment at any time; what can be set as well is in `Settings`."""
 
     _folder: RunFolder
+    _forecast: ScheduleForecast
     dropped_points: int
     """Metric points lost because the disk was slow or full."""
     created_at: float
@@ -38,13 +41,16 @@ class Delegates(Settings):
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer; a new one after a hot swap."""
+        """The optimizer; a hot swap gives it the parameters of the new model."""
         return self._training.optimizer
 
     @property
-    def scheduler(self) -> object | None:
-        """The learning-rate scheduler, if any."""
-        return self._training.schedule.scheduler
+    def schedule(self) -> ScheduleState | None:
+        """The learning-rate schedule with the rates to come; None without one.
+
+        The rates are computed between steps, a few at a time, while this is asked for.
+        """
+        return self._forecast.look(self._look_ahead)
 
     @property
     def modeset(self) -> ModeSet:
@@ -110,7 +116,7 @@ class Delegates(Settings):
 
     @property
     def carried(self) -> tuple[CarryRow, ...]:
-        """What became of every parameter in the last hot swap."""
+        """What became of every parameter and buffer in the last hot swap."""
         return self._training.carried
 
     @property
@@ -127,7 +133,7 @@ class Delegates(Settings):
 
     @property
     def steps_per_epoch(self) -> int:
-        """0 while unknown."""
+        """Steps of an epoch, without a last batch that the model refuses; 0 while unknown."""
         return self._training.cursor.steps_per_epoch
 
     @property
@@ -164,6 +170,10 @@ class Delegates(Settings):
     def started_at(self) -> float | None:
         """Unix time of the last start, seconds."""
         return self._training.board.started_at
+
+    def _look_ahead(self, work: Callable[[], object]) -> None:
+        if not self._closed:
+            self._runner.submit(work, light=True)
 
     def summary(self) -> str:
         """A few readable lines."""

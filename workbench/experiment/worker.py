@@ -17,11 +17,20 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Literal, NamedTuple
 
+from workbench.experiment import at_exit
 from workbench.experiment.openmp import release_team
 
 PULSE_S = 0.1
+_THREAD = "workbench-runner"
+_LONG_S = 5.0
+"""A step that takes longer is said to be waited for."""
+_SOON_S = 0.1
+"""After so long a run that is waited for is asked to end again."""
 
 log = logging.getLogger("workbench")
+
+_at_work: dict[threading.Event, Worker] = {}
+"""By what is set when a thread is done, whose it is: the interpreter must not end before it."""
 
 
 class _Stretch(NamedTuple):
@@ -64,7 +73,9 @@ class Worker:
         self._say = say
         self._gate = threading.RLock()
         self._commands: deque[Callable[[], object]] = deque()
-        self._halt: Literal["", "pause", "stop"] = ""
+        self._afterwards: deque[Callable[[], object]] = deque()
+        """What begins anew once the work under way is over."""
+        self._halt: Literal["", "pause", "stop", "leave"] = ""
         self._active = False
         self._aside = False
         self._stretch: _Stretch | None = None
@@ -100,6 +111,29 @@ class Worker:
             else:
                 command()
 
+    def afterwards(self, command: Callable[[], object]) -> None:
+        """Carry out ``command`` once the work under way is over; at once where there is none.
+
+        A later `halt` takes it back.
+        """
+        with self._gate:
+            if self._active:
+                self._afterwards.append(command)
+            else:
+                command()
+
+    def refuse_inside(self) -> None:
+        """Who is about to wait for the work must not be the thread that does it.
+
+        Raises:
+            RuntimeError: it is (in a callback of a step): it would wait for itself.
+        """
+        if self.is_current:
+            raise RuntimeError(
+                "asked from inside a step, on the thread that trains: ask from a cell or another "
+                "thread, or once the run has ended"
+            )
+
     def attend(self, work: Callable[[], None]) -> None:
         """Do ``work``, which takes long, at the next step boundary; else at once, on this thread.
 
@@ -127,12 +161,34 @@ class Worker:
     def halt(self, how: Literal["pause", "stop"]) -> None:
         """Pause or stop at the next step boundary; nothing happens where nothing runs."""
         with self._gate:
-            if self._active and self._halt != "stop":
+            self._afterwards.clear()
+            if self._active and self._halt not in ("stop", "leave"):
                 self._halt = how
 
     def abandon(self) -> None:
         """`halt` for a finalizer: it may run on any thread, inside any lock, and so takes none."""
         self._halt = "stop"
+
+    def ask_to_leave(self) -> None:
+        """Stop at the next step boundary because the interpreter ends.
+
+        Steps that are computed elsewhere for a kernel go on there.
+        """
+        self._halt = "leave"
+
+    def leave(self) -> None:
+        """`ask_to_leave`, and wait until that is done."""
+        began, is_said = time.monotonic(), False
+        while self._active or not self.join(0):
+            self.ask_to_leave()  # again: a run that began at the same moment has not heard of it
+            self.join(_SOON_S)
+            if not is_said and time.monotonic() - began > _LONG_S:
+                is_said = True
+                log.warning("waiting for %s to end; an interrupt ends without it", self.doing())
+
+    def doing(self) -> str:
+        """What is waited for, in a sentence."""
+        return "what runs in the background"
 
     def go_on(self) -> bool:
         """Forget a pause that has not happened yet; False where nothing runs any more."""
@@ -163,17 +219,28 @@ class Worker:
         self._active, self._halt, self._aside = True, "", aside
 
     def _begin(self, context: Context, work: Callable[[], None]) -> None:
-        """Do ``work`` on a new thread, whose prints go where ``context`` says. Held: the gate."""
+        """Do ``work`` on a new thread, whose prints go where ``context`` says. Held: the gate.
+
+        Raises:
+            RuntimeError: the system starts no thread; nothing is under way then.
+        """
         release_team()
         over, before = threading.Event(), self._stretch
         thread = threading.Thread(
             target=context.run,
             args=(self._work, work, before, over),
-            name="workbench-runner",
+            name=_THREAD,
             daemon=True,
         )
         self._stretch = _Stretch(thread, over, is_ours=True)
-        thread.start()
+        _at_work[over] = self
+        if not at_exit.started(thread):
+            del _at_work[over]
+            self._stretch, self._active, self._aside = before, False, False
+            raise RuntimeError(
+                f"no thread can be started: this process has {threading.active_count():,}, and the "
+                "system allows no more (or the program ends)"
+            )
 
     def _work(
         self, work: Callable[[], None], before: _Stretch | None, over: threading.Event
@@ -184,13 +251,15 @@ class Worker:
         pulse = threading.Thread(
             target=_pulse, args=(ended, self._beat), name="workbench-pulse", daemon=True
         )
-        pulse.start()
+        beats = at_exit.started(pulse)
         try:
             work()
         finally:
             ended.set()
-            pulse.join()
+            if beats:
+                pulse.join()
             quietly(self._beat)
+            _at_work.pop(over, None)
             over.set()
 
     def _carry_out(self) -> None:
@@ -230,12 +299,16 @@ class Worker:
                 self._occupy(aside=True)
                 return self._commands.popleft()
             self._after_the_end(self._commands.popleft())
+        while self._afterwards and not self._active:
+            self._after_the_end(self._afterwards.popleft())
         return None
 
     def _after_the_end(self, command: Callable[[], object]) -> None:
         """Carry out a command that came too late for a step; its fault is said, not raised."""
         try:
             command()
+        except at_exit.EndingError:
+            pass  # who asked for it asked for a run, and there is nobody to tell
         except Exception as error:
             log.exception("a command failed after the run had ended")
             self._say(f"{type(error).__name__}: {error}")
@@ -245,6 +318,8 @@ def quietly(action: Callable[[], object]) -> None:
     """Do what may fail (after a CUDA assert everything does) without leaving a run half ended."""
     try:
         action()
+    except at_exit.EndingError:
+        pass
     except Exception:
         log.exception(
             "%s failed while a run was under way", getattr(action, "__qualname__", action)
@@ -254,3 +329,18 @@ def quietly(action: Callable[[], object]) -> None:
 def _pulse(ended: threading.Event, beat: Callable[[], None]) -> None:
     while not ended.wait(PULSE_S):
         quietly(beat)
+
+
+def _leave_all() -> None:
+    """End every run of this process, and wait for its threads."""
+    while workers := list(_at_work.values()):
+        for worker in workers:
+            worker.ask_to_leave()  # all of them, before the first is waited for
+        for worker in workers:
+            worker.leave()
+    for thread in threading.enumerate():
+        if thread.name == _THREAD and thread is not threading.current_thread():
+            thread.join()
+
+
+at_exit.register(at_exit.Phase.RUNS, _leave_all)

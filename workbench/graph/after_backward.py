@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,16 +28,13 @@ _COMPILED = (
 
 
 @without_collections()
-def with_gradients(
-    record: GraphRecord, watch: GradientWatch, *, unscale: bool = False
-) -> GraphRecord:
+def with_gradients(record: GraphRecord, watch: GradientWatch) -> GraphRecord:
     """``record`` with the gradient columns of the backward that ``watch`` saw.
 
     Args:
         record: of the same graph as the watch.
-        watch: a backward, as far as it has run; one that has not begun changes nothing.
-        unscale: whether the gradient that the loss got is a gradient scaler's scale, to be divided
-            out of norms and magnitudes.
+        watch: a backward, as far as it has run; one that has not begun changes nothing. The scale
+            of its gradient scaler is divided out of norms and magnitudes.
     """
     if watch.is_compiled:
         return dataclasses.replace(record, notes=(*record.notes, _COMPILED))
@@ -44,21 +42,21 @@ def with_gradients(
         faults = _faults(watch)
         return dataclasses.replace(record, notes=(*record.notes, *faults)) if faults else record
     found = watch.statistics()
-    scale = _scale(found.get(record.root))
-    columns = _columns(len(record.node_type), found, scale if unscale else 1.0)
+    columns = _columns(len(record.node_type), found, watch.scale)
+    weight = _weight(found.get(record.root)) / watch.scale
     return dataclasses.replace(
         record,
         **columns,
         **_bins(found),
         gradients=True,
         non_finite=record.non_finite or first_in_backward(record, watch),
-        notes=(*record.notes, *_notes(record, watch, scale, unscale=unscale)),
+        notes=(*record.notes, *_notes(record, watch, weight)),
     )
 
 
-def _scale(loss: Statistics | None) -> float:
-    """The gradient of a scalar loss, where that is a usable number; 1 otherwise."""
-    return 1.0 if loss is None or loss.size != 1 else usable(loss.largest)
+def _weight(loss: Statistics | None) -> float:
+    """The gradient of a scalar loss, where that is a usable number; NaN otherwise."""
+    return math.nan if loss is None or loss.size != 1 else loss.largest
 
 
 def _columns(size: int, found: dict[int, Statistics], scale: float) -> dict[str, Any]:
@@ -97,7 +95,8 @@ def _narrow(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         return column.astype(np.float32)
 
 
-def _notes(record: GraphRecord, watch: GradientWatch, scale: float, *, unscale: bool) -> list[str]:
+def _notes(record: GraphRecord, watch: GradientWatch, weight: float) -> list[str]:
+    """What must be said; ``weight`` is the gradient that a scalar loss got, without a scale."""
     found: list[str] = []
     num_idle = watch.order().count(-1)
     if not watch.done:
@@ -110,12 +109,13 @@ def _notes(record: GraphRecord, watch: GradientWatch, scale: float, *, unscale: 
             f"{plural(num_idle, 'node')} did not run in backward, which was asked for some "
             "gradients only (torch.autograd.grad, or inputs=)."
         )
-    if scale != 1.0 and unscale:
-        found.append(f"Gradients are divided by the gradient scaler's {scale:,.6g}.")
-    elif scale != 1.0:
+    if watch.scale != 1.0:
+        found.append(f"Gradients are divided by the gradient scaler's {watch.scale:,.6g}.")
+    if usable(weight) == weight and not math.isclose(weight, 1.0, rel_tol=1e-6):
+        factor = "" if watch.scale != 1.0 else "a gradient scaler's scale, or "
         found.append(
             "Gradients are as backward computed them: it gave this loss a gradient of "
-            f"{scale:,.6g} (a gradient scaler's scale, or the weight of the loss)."
+            f"{weight:,.6g} ({factor}the weight of the loss)."
         )
     return found + _faults(watch)
 

@@ -23,7 +23,7 @@ from workbench.graph import torch_private
 from workbench.graph.branch_code import COMPARE, Number, Test, asked, asked_of_number, value_of
 from workbench.graph.branches import Asked, BranchesSeen, Repeated
 from workbench.graph.lines import shows_model_code
-from workbench.graph.names import has_own_storage
+from workbench.graph.tensor_memory import has_own_storage
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from workbench.graph.names import Leaves, ModelNames
 from workbench.graph.owners import NOWHERE, OUTSIDE, owners_by_parameters, owners_by_sequence
 from workbench.graph.reentrant import has_reentrant, recomputed_names, recomputed_notes
 from workbench.graph.saved import SavedBytes, count_saved
+from workbench.graph.torch_private import without_functions
 from workbench.graph.trace_result import trace_notes
 from workbench.graph.unreached import explain, reached_names, unreached_rows
 from workbench.records import NODE_KINDS, GraphModule, GraphRecord
@@ -85,9 +87,15 @@ def build_record(
     Raises:
         NoGraphError: ``loss`` has no graph.
     """
+    with without_functions():  # a tensor's class may have a look at it raise
+        return _build_record(loss, origin, graph or walk(root_of(loss)), read_loss=read_loss)
+
+
+def _build_record(
+    loss: torch.Tensor, origin: Origin, graph: Walk, *, read_loss: bool
+) -> GraphRecord:
     import torch
 
-    graph = graph or walk(root_of(loss))
     outputs = read_outputs(graph.nodes)
     types = node_types(graph.nodes)
     names = ModelNames.of(origin.models)
@@ -119,7 +127,14 @@ def build_record(
         device=str(loss.device),
         torch_version=str(torch.__version__),
         captured_at=time.time(),
-        notes=(*notes, *saved.notes(), *trace_notes(origin.trace), *branches.notes, *inside.notes),
+        notes=(
+            *notes,
+            *outputs.notes(),
+            *saved.notes(),
+            *trace_notes(origin.trace),
+            *branches.notes,
+            *inside.notes,
+        ),
         modules=table.modules,
         sources=sources,
         node_type=strings.rows(types),
@@ -142,6 +157,11 @@ def build_record(
         unreached=unreached,
         strings=tuple(strings.items),
     )
+
+
+def with_notes(record: GraphRecord, *notes: str) -> GraphRecord:
+    """``record`` with further notes."""
+    return dataclasses.replace(record, notes=(*record.notes, *notes)) if notes else record
 
 
 def _edge_columns(graph: Walk, outputs: Outputs) -> dict[str, Any]:
@@ -169,11 +189,10 @@ def _saved_columns(saved: SavedBytes, strings: Table[str]) -> dict[str, Any]:
 
 
 def _value(loss: torch.Tensor) -> float | None:
-    if loss.numel() != 1 or loss.is_complex():
-        return None
     try:
-        return float(loss.detach())
-    except RuntimeError:  # a meta or a fake tensor, which has no value
+        is_number = loss.numel() == 1 and not loss.is_complex()
+        return float(loss.detach()) if is_number else None
+    except Exception:  # noqa: BLE001 - a class of the user's, or a fake tensor: it has no value
         return None
 
 

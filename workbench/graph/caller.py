@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from workbench.graph.lines import TORCH_AND_OURS
-from workbench.graph.names import plain_tensors
-from workbench.graph.torch_private import storage_key
+from workbench.graph.tensor_memory import memory_of
+from workbench.graph.torch_private import without_functions
+from workbench.graph.torch_private_tensors import is_leaf, requires_grad
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -85,12 +86,13 @@ def held_tensors(variables: Mapping[str, Any]) -> tuple[dict[int, str], dict[int
     """
     storages: dict[int, str] = {}
     leaves: dict[int, str] = {}
-    for name, tensor in _tensors(variables):
-        if not tensor.requires_grad:
-            for part in plain_tensors(tensor):
-                storages.setdefault(storage_key(part)[0], name)
-        elif tensor.is_leaf:
-            leaves.setdefault(id(tensor), name)
+    with without_functions():
+        for name, tensor in _tensors(variables):
+            if not requires_grad(tensor):
+                for memory in memory_of(tensor) or ():
+                    storages.setdefault(memory.key, name)
+            elif is_leaf(tensor):
+                leaves.setdefault(id(tensor), name)
     return storages, leaves
 
 

@@ -7,7 +7,6 @@ its wrapper lives. What comes out holds numbers and strings only.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +16,15 @@ import numpy as np
 
 from workbench.graph.dismantle import protect
 from workbench.graph.order import Ints, topological_order
-from workbench.graph.torch_private import node_sequence, node_type, output_metadata
+from workbench.graph.torch_private import (
+    has_functorch_wrapper,
+    node_sequence,
+    node_type,
+    output_metadata,
+    without_functions,
+)
+from workbench.graph.torch_private_tensors import known_size, output_sizes, unwrapped
+from workbench.graph.wording import plural
 
 if TYPE_CHECKING:
     import torch
@@ -47,15 +54,26 @@ class Walk:
     """Which forward output of ``edge_from`` flowed along the edge."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outputs:
     """Shapes, dtypes and sizes of what each node's forward returned."""
 
     shape: list[str]
     dtype: list[str]
     num_bytes: list[tuple[int, ...]]
-    """Per row, bytes of every output."""
+    """Per row, bytes of every output; 0 where they are not known."""
     device: list[str]
+    num_unknown: int = 0
+    """Nodes with an output of unknown size."""
+
+    def notes(self) -> list[str]:
+        """What is not known of them, in a sentence."""
+        if not self.num_unknown:
+            return []
+        return [
+            f"{plural(self.num_unknown, 'node')} gave a tensor whose size torch does not tell, as "
+            "one with ragged rows (nested); its output counts as 0 bytes."
+        ]
 
 
 def root_of(loss: torch.Tensor) -> Node:
@@ -64,7 +82,15 @@ def root_of(loss: torch.Tensor) -> Node:
     Raises:
         NoGraphError: ``loss`` has no ``grad_fn``; the sentence says which of the reasons it is.
     """
+    with without_functions():
+        return _root_of(loss)
+
+
+def _root_of(loss: torch.Tensor) -> Node:
     node = loss.grad_fn
+    while node is None and has_functorch_wrapper(loss):  # `vmap` works on a graph further out
+        loss = unwrapped(loss)
+        node = loss.grad_fn
     if node is not None:
         return node
     if loss.requires_grad:
@@ -150,13 +176,14 @@ def read_outputs(nodes: Sequence[Node]) -> Outputs:
     names: dict[Any, str] = {}
     for node in nodes:
         metadata = output_metadata(node)
-        sizes = [() if one.is_nested_tensor else one.shape for one in metadata]
+        sizes = [output_sizes(one) for one in metadata]
         first = metadata[0] if metadata else None
-        nested = first is not None and first.is_nested_tensor
-        result.shape.append("nested" if nested else shape_text(sizes[0]) if sizes else "")
+        result.shape.append(shape_text(sizes[0]) if sizes else "")
         result.dtype.append(_cached_name(names, getattr(first, "dtype", "")))
         result.device.append(_cached_name(names, getattr(first, "device", "")))
-        result.num_bytes.append(tuple(map(_num_bytes, metadata, sizes)))
+        num_bytes = list(map(_num_bytes, metadata, sizes))
+        result.num_bytes.append(tuple(size or 0 for size in num_bytes))
+        result.num_unknown += None in num_bytes
     return result
 
 
@@ -167,8 +194,10 @@ def _cached_name(names: dict[Any, str], value: Any) -> str:
     return found
 
 
-def shape_text(shape: tuple[int, ...]) -> str:
-    """``8×3×224×224``."""
+def shape_text(shape: tuple[Any, ...] | None) -> str:
+    """``8×3×224×224``, ``8×*×224`` with ragged rows; ``nested`` where torch tells no sizes."""
+    if shape is None:
+        return "nested"
     try:
         return _shape_text(shape)
     except TypeError:  # a size that is not known yet has no hash
@@ -176,15 +205,21 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _shape_text(shape: tuple[int, ...]) -> str:
+def _shape_text(shape: tuple[Any, ...]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
-def _num_bytes(metadata: Any, shape: Sequence[int]) -> int:
-    if metadata.is_nested_tensor:
-        return 0
-    num_values = math.prod(map(int, shape))
-    return num_values * metadata.dtype.itemsize
+def _num_bytes(metadata: Any, sizes: Sequence[Any] | None) -> int | None:
+    """None where a size is not known."""
+    if sizes is None:
+        return None
+    found: int = metadata.dtype.itemsize
+    for size in sizes:
+        known = known_size(size)
+        if known is None:
+            return None
+        found *= known
+    return found
 
 
 def edge_bytes(graph: Walk, outputs: Outputs) -> Ints:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from workbench.graph.holders import KEPT_FOR_CHECKPOINT, split_by_holder
+from workbench.graph.holders import KEPT_BY_POLICY, KEPT_FOR_CHECKPOINT, split_by_holder
 from workbench.graph.module_rows import inside_module, module_row
 from workbench.graph.operations import VIEWS, operations_of
 from workbench.graph.wording import byte_size, duration, plural
@@ -56,6 +56,8 @@ class CheckpointSaving:
     is_checkpointed: bool = False
     """Whether all that the module's nodes hold is what a non-reentrant checkpoint around them
     keeps: there is nothing more to free."""
+    has_policy: bool = False
+    """Whether it keeps results by a policy (selective activation checkpointing)."""
 
     @property
     def freed_bytes(self) -> int:
@@ -73,10 +75,11 @@ class CheckpointSaving:
     def __str__(self) -> str:
         name = f"`{self.module}`" if self.module else "the whole model"
         if self.is_checkpointed:
+            kept = " and what its policy keeps" if self.has_policy else ""
             return (
                 f"{name[0].upper()}{name[1:]} is checkpointed already: its nodes hold nothing but "
-                f"what its region was given, and {plural(self.num_operations, 'operation')} will "
-                "be computed again in backward."
+                f"what its region was given{kept}, and {plural(self.num_operations, 'operation')} "
+                "will be computed again in backward."
             )
         gain = byte_size(abs(self.freed_bytes))
         verb = "would free" if self.freed_bytes >= 0 else "would cost"
@@ -111,18 +114,21 @@ def checkpoint_saving(record: GraphRecord, module_path: str) -> CheckpointSaving
         shared_bytes=int(record.storage_bytes[shared].sum()),
         forward_s=record.modules[row].forward_s,
         is_checkpointed=_is_checkpointed(record, inside),
+        has_policy=bool((inside[record.hold_node] & _is_named(record, KEPT_BY_POLICY)).any()),
     )
 
 
 def _is_checkpointed(record: GraphRecord, inside: npt.NDArray[np.bool_]) -> bool:
     """Whether nodes ``inside`` hold what a region keeps, and nothing else that could be freed."""
     held = inside[record.hold_node]
-    kept = np.array(
-        [record.strings[row] == KEPT_FOR_CHECKPOINT for row in record.hold_name.tolist()],
-        dtype=bool,
-    )
+    kept = _is_named(record, KEPT_FOR_CHECKPOINT, KEPT_BY_POLICY)
     frees = record.storage_kind[record.hold_storage] == STORAGE_KINDS.index("activation")
     return bool((held & kept).any() and not (held & frees & ~kept).any())
+
+
+def _is_named(record: GraphRecord, *names: str) -> npt.NDArray[np.bool_]:
+    """One flag per saved tensor."""
+    return np.array([record.strings[row] in names for row in record.hold_name.tolist()], dtype=bool)
 
 
 def _is_leaf(record: GraphRecord) -> npt.NDArray[np.bool_]:

@@ -13,11 +13,12 @@ handed to a thread that drops the nodes from the root down, each while the next 
 
 from __future__ import annotations
 
-import atexit
 import sys
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
+
+from workbench.experiment import at_exit
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
@@ -106,7 +107,7 @@ class _Dismantler:
 
 
 _dismantler = _Dismantler()
-atexit.register(_dismantler.close)
+at_exit.register(at_exit.Phase.GRAPHS, _dismantler.close)
 
 
 class _Ladder:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.graph.nonfinite import from_parameters_only, place_of, said_of
-from workbench.graph.statistics import is_finite, non_finite_rows
+from workbench.graph.statistics import has_rows, is_finite, non_finite_rows
+from workbench.graph.tensor_memory import NoValuesError, has_own_storage
 from workbench.graph.torch_private import (
     node_type,
     raw_slots,
@@ -25,6 +26,7 @@ from workbench.graph.torch_private import (
     without_dispatch,
     without_functions,
 )
+from workbench.graph.torch_private_tensors import has_memory
 from workbench.records import NODE_KINDS, NonFinite
 
 if TYPE_CHECKING:
@@ -53,15 +55,13 @@ def with_forward_trail(
         loss: what they computed; it is read, which waits for its device.
         batch_size: length of the first dimension of tensors with one row per sample.
     """
-    if loss.is_meta:
-        return record
     said = "Whether the loss is finite could not be told"
     try:
         with without_functions(), without_dispatch(), torch.no_grad():
-            if is_finite(loss.detach()):
+            if loss.is_meta or is_finite(loss):
                 return record
             said = "The loss is not finite; where it became so could not be told"
-            found = _Trail(record, graph, batch_size).find(loss.detach())
+            found = _Trail(record, graph, batch_size).find(loss)
     except Exception as error:  # noqa: BLE001 - a second look must not end the user's step
         text = f"{said}: {error}".split("\n", 1)[0]
         return dataclasses.replace(record, notes=(*record.notes, text))
@@ -116,12 +116,12 @@ class _Trail:
         for row, node in enumerate(self._graph.nodes):
             leaf = getattr(node, "variable", None)
             if leaf is not None:
-                self._note(row, leaf.detach())
+                self._note(row, leaf)
             names = slots.setdefault(type(node), raw_slots(type(node)))
             for name, value in _saved(node, names):
                 maker = row if name in _OWN_OUTPUT else self._maker(value)
                 if maker is not None:
-                    self._note(maker, value.detach())
+                    self._note(maker, value)
                 elif not name.startswith(_MADE_INSIDE) and self._is_bad_input(value):
                     self._bad_inputs.setdefault(row, self._rows_in(row, value))
             again = _again(node, names)
@@ -133,20 +133,23 @@ class _Trail:
 
     def _is_bad_input(self, value: Tensor) -> bool:
         """Whether a saved tensor that nothing in the graph made is not finite."""
-        given = value.is_leaf and not value.requires_grad
-        return given and value.is_floating_point() and not is_finite(value)
+        given = value.is_leaf and not value.requires_grad and value.is_floating_point()
+        return given and _is_finite(value) is False
 
     def _note(self, row: int, value: Tensor) -> None:
         if self._finite.get(row) is not None:
             return
         if not (value.is_floating_point() or value.is_complex()):
             return
-        self._finite[row] = is_finite(value)
-        if not self._finite[row]:
+        finite = _is_finite(value)
+        if finite is None:
+            return
+        self._finite[row] = finite
+        if not finite:
             self._rows[row] = self._rows_in(row, value)
 
     def _rows_in(self, row: int, value: Tensor) -> tuple[int, ...]:
-        if not value.dim() or value.shape[0] != self._batch_size:
+        if not has_rows(value, self._batch_size):
             return ()
         return () if row in from_parameters_only(self._record) else non_finite_rows(value)
 
@@ -173,10 +176,22 @@ def _saved(node: Node, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor]]:
                 yield name, value
 
 
+def _is_finite(value: Tensor) -> bool | None:
+    """None where its values cannot be read."""
+    try:
+        return is_finite(value)
+    except NoValuesError:
+        return None
+
+
 def _again(node: Node, names: tuple[str, ...]) -> Tensor | None:
     """The output of ``node`` computed again from what it saved, where that is one cheap call."""
     op = node_type(node).rstrip("0123456789").removesuffix("Backward").lower()
-    saved: dict[str, Any] = {name.removeprefix("_raw_saved_"): v for name, v in _saved(node, names)}
+    saved: dict[str, Any] = {
+        name.removeprefix("_raw_saved_"): value
+        for name, value in _saved(node, names)
+        if has_own_storage(value) and has_memory(value)
+    }
     if op in _OF_SELF and "self" in saved:
         return getattr(torch, op)(saved["self"].detach())
     if op == "div" and "other" in saved:

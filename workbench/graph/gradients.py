@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.graph.collector import without_collections
 from workbench.graph.handing_on import doubtful, givers
-from workbench.graph.histogram import Histograms
+from workbench.graph.histogram import Histograms, usable
+from workbench.graph.loss_scale import scales_of
 from workbench.graph.node_hooks import NodeHooks, Slots, look
 from workbench.graph.pending import Pending
 from workbench.graph.small import SmallGradients
@@ -37,16 +38,20 @@ from workbench.graph.statistics import (
     is_plain,
     measure,
     parts_of,
-    unit_of,
 )
+from workbench.graph.tensor_memory import NoValuesError
 from workbench.graph.torch_private import (
     at_end_of_backward,
     current_backward,
     version_of,
 )
+from workbench.modes.scaled_backward import listen, listen_no_more
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from torch import Tensor
+    from torch.amp import GradScaler
 
     from workbench.graph.capture import Walk
 
@@ -58,17 +63,27 @@ class GradientWatch:
         graph: a live graph; nothing of it is kept.
         batch_size: length of the first dimension of tensors that have one row per sample, where
             it is known; rows with non-finite values are looked for in these.
-        unscale: whether the gradient that the loss gets is a gradient scaler's scale, by which the
-            magnitudes of the histograms are divided.
+        scale: what a gradient scaler multiplied the loss with, where that is known.
+        scalers: whose scale it is if the loss gets just that as its gradient. One of Workbench
+            tells its own while the backward runs.
     """
 
     def __init__(
-        self, graph: Walk, batch_size: int | None = None, *, unscale: bool = False
+        self,
+        graph: Walk,
+        batch_size: int | None = None,
+        *,
+        scale: float | None = None,
+        scalers: Sequence[weakref.ref[GradScaler]] = (),
     ) -> None:
         self._hooks = NodeHooks(weakref.ref(self))
         self._backward = -1
         self._batch_size = batch_size
-        self._unscale = unscale
+        self._given, self._scalers = scale, scalers
+        self._told: tuple[int, Callable[[], float]] | None = None
+        """A backward that carries a scale, and what gives it."""
+        self.scale = 1.0
+        """Of the gradient scaler of this backward; what was measured carries it."""
         self._root = len(graph.nodes) - 1
         self._size = len(graph.nodes)
         self.begun = False
@@ -87,13 +102,19 @@ class GradientWatch:
                 self._hooks.before(node, row)
             for row, slots in doubtful(graph).items():
                 self._hooks.after(graph.nodes[row], row, slots)
+        listen(self)
 
     def __del__(self) -> None:
         self.stop()
 
     def stop(self) -> None:
         """Take the hooks off; what was measured stays."""
+        listen_no_more(self)
         self._hooks.take_off()
+
+    def scaled_by(self, scale: Callable[[], float]) -> None:
+        """The backward that runs now, of whichever loss, carries a scale."""
+        self._told = current_backward(), scale
 
     def order(self) -> list[int]:
         """Per row, the how manieth it ran in the backward; -1 where it did not run."""
@@ -131,13 +152,26 @@ class GradientWatch:
             self.begun, self.is_compiled = True, False
             watch: weakref.ref[GradientWatch] = weakref.ref(self)
             at_end_of_backward(lambda: look(watch, row, GradientWatch.end))
-            self._small.unit = self._histograms.unit = unit_of(gradients) if self._unscale else 1.0
+            self.scale = usable(self._scale_of(gradients))
+            self._small.unit = self._histograms.unit = self.scale
         if self._backward != current_backward() or self.is_compiled or self._order[row] >= 0:
             return
         self._order[row] = next(self._count)
         for gradient in gradients:
             if gradient is not None:
                 self._measure(row, gradient)
+
+    def _scale_of(self, gradients: tuple[Tensor | None, ...]) -> float:
+        """The scale on ``gradients``, which the root was handed; 1 where there is none."""
+        if self._told is not None and self._told[0] == self._backward:
+            return self._told[1]()
+        if self._given is not None:
+            return self._given
+        (gradient,) = gradients if len(gradients) == 1 else (None,)
+        if not self._scalers or gradient is None or gradient.numel() != 1:
+            return 1.0
+        factor = float(gradient.detach())
+        return factor if factor in scales_of(self._scalers) else 1.0
 
     def see_compiled(self, row: int) -> None:
         """Compiled autograd is about to run a node, with gradients that may have no values."""
@@ -161,7 +195,8 @@ class GradientWatch:
 
     def fault(self, error: Exception) -> None:
         """Something of ours failed; the user's backward goes on."""
-        text = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        is_told = isinstance(error, NoValuesError)
+        text = (str(error) if is_told else f"{type(error).__name__}: {error}").split("\n", 1)[0]
         if text not in self.faults:
             self.faults.append(text)
 
@@ -209,7 +244,7 @@ class GradientWatch:
         self._histograms.read()
         for row, found in self._small.read():
             self._found[row].append(found)
-        for key, found in self._pending.read(self._root if self._unscale else None):
+        for key, found in self._pending.read(self.scale):
             if isinstance(key, int):
                 self._found[key].append(found)
             else:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 KEPT_FOR_CHECKPOINT = "checkpointed input"
 """Among the names of saved tensors: what a region of non-reentrant checkpointing was given."""
+KEPT_BY_POLICY = "kept by a policy"
+"""And a result that it keeps, by the policy of selective checkpointing."""
 _ACTIVATION = STORAGE_KINDS.index("activation")
 
 
@@ -31,7 +33,8 @@ class HeldStorage:
     """Row in the record's ``storage_*`` columns."""
     names: tuple[str, ...]
     """torch's names of the saved tensors that lie in it (``input``, ``result1``); of what an
-    activation checkpoint keeps to compute them again, ``checkpointed input``."""
+    activation checkpoint keeps to compute them again, ``checkpointed input``, and of what its
+    policy keeps so that it is not computed again, ``kept by a policy``."""
     shapes: tuple[str, ...]
     """Of each of ``names``, ``128×64×16×16``."""
     num_bytes: int

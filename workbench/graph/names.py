@@ -15,11 +15,9 @@ import numpy as np
 import torch
 
 from workbench.graph.owners import NOWHERE, OUTSIDE
-from workbench.graph.torch_private import (
-    gathered_parameters,
-    has_functorch_wrapper,
-    storage_key,
-)
+from workbench.graph.tensor_memory import memory_of, plain_tensors
+from workbench.graph.torch_private import gathered_parameters, without_functions
+from workbench.graph.torch_private_tensors import requires_grad
 from workbench.records import GraphModule
 
 if TYPE_CHECKING:
@@ -121,8 +119,8 @@ class ModelNames:
                 self._add_storage(buffer, "buffer")
 
     def _add_storage(self, tensor: torch.Tensor, kind: str) -> None:
-        for part in plain_tensors(tensor):
-            self.storages.setdefault(storage_key(part)[0], kind)
+        for memory in memory_of(tensor) or ():
+            self.storages.setdefault(memory.key, kind)
 
 
 def _class_name(module: nn.Module) -> str:
@@ -149,36 +147,6 @@ def wrapped_module(module: nn.Module) -> nn.Module | None:
     return None
 
 
-def has_own_storage(value: Any) -> bool:
-    """Whether ``value`` is an ordinary tensor over one storage, as nearly all are."""
-    kind = type(value)
-    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
-        return False
-    return value.layout is torch.strided and not has_functorch_wrapper(value)
-
-
-def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors that own memory behind ``tensor``: itself, or the parts of a subclass.
-
-    Empty for layouts without storages (sparse compressed, mkldnn), for the parameters of a lazy
-    module that has not run, and for what stands for a tensor inside `torch.func.grad` or `vmap`.
-    """
-    if has_own_storage(tensor):
-        return [tensor]
-    if torch.nn.parameter.is_lazy(tensor) or has_functorch_wrapper(tensor):
-        return []
-    flatten = getattr(type(tensor), "__tensor_flatten__", None)
-    if flatten is not None:
-        inner: list[str] = flatten(tensor)[0]
-        values = [getattr(tensor, name) for name in inner]  # a DTensor names its mesh as well
-        return [part for v in values if isinstance(v, torch.Tensor) for part in plain_tensors(v)]
-    if tensor.layout is torch.strided:  # a subclass that keeps its memory the plain way
-        return [tensor]
-    if tensor.layout is torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    return []
-
-
 def weak_storages(values: Any) -> list[Any]:
     """Weak references to the storages of every tensor in a tree of arguments.
 
@@ -188,12 +156,13 @@ def weak_storages(values: Any) -> list[Any]:
     from torch.utils import _pytree
 
     tensors = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-    return [
-        StorageWeakRef(part.untyped_storage())
-        for tensor in tensors
-        if not tensor.requires_grad
-        for part in plain_tensors(tensor)
-    ]
+    with without_functions():
+        return [
+            StorageWeakRef(part.untyped_storage())
+            for tensor in tensors
+            if not requires_grad(tensor)
+            for part in plain_tensors(tensor)
+        ]
 
 
 def _join(path: str, name: str) -> str:
@@ -225,8 +194,8 @@ class Leaves:
             found.kind[row] = "parameter" if is_parameter else "input"
             found.name[row] = known[0] if known else extra.get(id(variable), "")
             found.owner[row] = known[1] if known else NOWHERE
-            for part in plain_tensors(variable):
-                found.storages.setdefault(storage_key(part)[0], found.kind[row])
+            for memory in memory_of(variable) or ():
+                found.storages.setdefault(memory.key, found.kind[row])
         return found
 
     def place(self, owner: Ints, graph: Walk) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.graph.histogram import Bins, bins_of_each, filled, usable
+from workbench.graph.histogram import Bins, bins_of_each, filled
 from workbench.graph.samples import NUM_SAMPLES, sample_of
 from workbench.graph.statistics import (
     MOST_ROWS,
@@ -80,18 +80,18 @@ class Pending:
         later = _Later(key, (count, repeat, implicit), scalars, sample, rows)
         self._waiting[values.device].append(later)
 
-    def read(self, unit_of: Any = None) -> list[tuple[Any, Statistics]]:
+    def read(self, unit: float = 1.0) -> list[tuple[Any, Statistics]]:
         """(key, statistics) of everything that was added; one transfer per device.
 
         Args:
-            unit_of: key of the scalar by which the magnitudes of the histograms are divided.
+            unit: what the magnitudes of the histograms are divided by.
         """
         waiting, self._waiting = self._waiting, defaultdict(list)
         self._num_samples = 0
-        return [found for group in waiting.values() for found in _read_group(group, unit_of)]
+        return [found for group in waiting.values() for found in _read_group(group, unit)]
 
 
-def _read_group(group: list[_Later], unit_of: Any) -> Iterator[tuple[Any, Statistics]]:
+def _read_group(group: list[_Later], unit: float) -> Iterator[tuple[Any, Statistics]]:
     on_mps = group[0].scalars[0].device.type == "mps"  # which has no float64
     dtype = torch.float32 if on_mps else torch.float64
     parts = [torch.stack([later.scalars[i].to(dtype) for later in group]) for i in range(4)]
@@ -101,9 +101,6 @@ def _read_group(group: list[_Later], unit_of: Any) -> Iterator[tuple[Any, Statis
     numbers = torch.cat(parts).cpu()
     table = numbers[: 4 * len(group)].view(4, -1).t().tolist()
     at = 4 * len(group)
-    unit = usable(
-        dict(zip((later.key for later in group), table, strict=True)).get(unit_of, _ONE)[1]
-    )
     histograms = _histograms(group, numbers[len(numbers) - num_samples :] / unit)
     for later, (norm, largest, num_other, num_bad), bins in zip(
         group, table, histograms, strict=True
@@ -126,9 +123,6 @@ def _read_group(group: list[_Later], unit_of: Any) -> Iterator[tuple[Any, Statis
                 bins=filled(bins, (num_other - num_bad) * repeat),
             ),
         )
-
-
-_ONE = [1.0] * 4
 
 
 def _histograms(group: list[_Later], samples: Tensor) -> list[Bins]:

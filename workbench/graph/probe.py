@@ -26,9 +26,7 @@ class GraphProbe(StepProbe):
     """Rides along with the next step and returns the `GraphRecord` of its loss.
 
     Compiled regions are watched from outside only (see `workbench.graph.trace`), so a capture
-    never makes Dynamo compile again. The loss of an experiment is the root of its backward, so the
-    only factor its gradients can carry is a gradient scaler's, and that is divided out. Of a run's
-    very first step no module times are kept.
+    never makes Dynamo compile again. Of a run's very first step no module times are kept.
 
     Args:
         gradients: whether to watch the backward too.
@@ -74,7 +72,7 @@ class GraphProbe(StepProbe):
         record = build_record(loss, origin, graph=graph)
         self._record = with_forward_trail(record, graph, loss, rows)
         if self._gradients:
-            self._watch = GradientWatch(graph, rows, unscale=True)
+            self._watch = GradientWatch(graph, rows)
 
     def finish(self) -> GraphRecord:
         """The record; nothing of the step is kept.
@@ -94,4 +92,4 @@ class GraphProbe(StepProbe):
         if watch is None:
             return record
         watch.stop()
-        return with_gradients(record, watch, unscale=True)
+        return with_gradients(record, watch)

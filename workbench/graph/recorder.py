@@ -17,6 +17,7 @@ from workbench.graph.callsite import CallSites, below_caller
 from workbench.graph.cut_recorder import CutRecorder
 from workbench.graph.lines import LineFinder, Place, applied_function, op_name
 from workbench.graph.look import Made, TorchCall
+from workbench.graph.loss_scale import ScaledProduct, scaled_product
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class CallRecorder(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.calls: list[Call] = []
+        self.products: list[ScaledProduct] = []
+        """Multiplications by gradient scalers."""
         self._on_backward = on_backward
         self._cuts = cuts
         self._branches = branches
@@ -126,6 +129,9 @@ class CallRecorder(TorchFunctionMode):
         detached = self._cuts.before(call)
         self._branches.before(func)
         result = self._called(func, args, kwargs or {})
+        product = scaled_product(func, args, result)
+        if product is not None:
+            self.products.append(product)
         after = torch_private.current_sequence()
         made = None
         if after > before:

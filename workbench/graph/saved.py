@@ -4,30 +4,32 @@ A ``SavedTensor`` is looked at without unpacking it. Unpacking would run the use
 non-reentrant checkpointing the hook is the forward itself; what a region keeps for that is held by
 the nodes inside. Storages that would live anyway (parameters, buffers, inputs) are totalled apart:
 freeing the graph would not free them.
+
+A Python number in an operation (``x * 2.0``) is kept too, as a scalar in host memory, whatever the
+device of ``x``. It is not counted: torch hands it to no saved-tensor hook, and what is counted is
+what hooks see.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from workbench.graph.capture import shape_text
 from workbench.graph.checkpoint_inputs import CheckpointInputs
-from workbench.graph.holders import KEPT_FOR_CHECKPOINT
-from workbench.graph.names import has_own_storage, plain_tensors
-from workbench.graph.torch_private import (
-    forward_class,
-    is_freed,
-    raw_slots,
-    raw_values,
-    storage_key,
-)
+from workbench.graph.tensor_memory import Memory, memory_of
+from workbench.graph.tensors_within import Search
+from workbench.graph.torch_private import forward_class, is_freed, raw_slots, raw_values
 from workbench.graph.torch_private_checkpoint import is_holder
+from workbench.graph.torch_private_tensors import is_wrapped_number
+from workbench.graph.wording import plural
 from workbench.records import STORAGE_KINDS
 
 if TYPE_CHECKING:
-    import torch
     from torch.autograd.graph import Node
 
 _KIND_ROW = {kind: row for row, kind in enumerate(STORAGE_KINDS)}
@@ -68,8 +70,16 @@ class SavedBytes:
     """Values that activation checkpointing will compute again, and what it keeps for that."""
     num_packed: int = 0
     """Values a pack hook turned into something that holds no visible tensor."""
-    num_unsized: int = 0
-    """Saved tensors whose layout has no storage to measure."""
+    num_virtual: int = 0
+    """Storages that take no memory, being of meta or fake tensors."""
+    unsized: Counter[str] = field(default_factory=Counter[str])
+    """Kind of tensor whose memory cannot be found -> how many are saved."""
+    closed: Counter[str] = field(default_factory=Counter[str])
+    """Class of what custom Functions keep and lets nobody look into it -> how many are kept."""
+    num_cut_short: int = 0
+    """Things that custom Functions keep of which not all was looked through."""
+    faults: list[str] = field(default_factory=list[str])
+    """Why nodes could not be looked at."""
 
     def notes(self) -> list[str]:
         """One sentence for each thing that could not be counted."""
@@ -82,12 +92,38 @@ class SavedBytes:
                 f"{self.num_packed} saved values were packed by a saved-tensor hook into something "
                 "other than a tensor; their bytes are not counted."
             )
-        if self.num_unsized:
+        if self.num_virtual:
             found.append(
-                f"{self.num_unsized} saved tensors have a layout without a storage; their bytes "
-                "are not counted."
+                "Meta and fake tensors take no memory; the bytes of "
+                f"{plural(self.num_virtual, 'saved storage')} are what real ones would take."
+            )
+        if self.unsized:
+            found.append(
+                "Where the memory of these saved tensors is could not be found, so their bytes are "
+                f"not counted: {_counted(self.unsized)}."
+            )
+        if self.closed:
+            found.append(
+                "What these objects hold, which custom Functions keep on their ctx, could not be "
+                f"looked into, so bytes may be missing: {_counted(self.closed)}."
+            )
+        if self.num_cut_short:
+            found.append(
+                "Custom Functions keep so many objects on their ctx that not all were looked "
+                "through; bytes may be missing."
+            )
+        if self.faults:
+            found.append(
+                f"What {plural(len(self.faults), 'node')} saved could not be read, so bytes are "
+                f"missing ({self.faults[0]})."
             )
         return found
+
+
+def _counted(found: Mapping[str, int]) -> str:
+    """``3 of Hidden, 1 of Other``; the first four."""
+    said = [f"{count:,} of {name}" for name, count in list(found.items())[:4]]
+    return ", ".join(said) + (f" and {len(found) - 4} kinds more" if len(found) > 4 else "")
 
 
 def count_saved(nodes: Sequence[Node], held_anyway: Mapping[int, str]) -> SavedBytes:
@@ -97,108 +133,106 @@ def count_saved(nodes: Sequence[Node], held_anyway: Mapping[int, str]) -> SavedB
         nodes: live nodes.
         held_anyway: storage identity -> ``parameter``, ``buffer`` or ``input``.
     """
-    result = SavedBytes([0] * len(nodes), [0] * len(nodes))
-    slots: dict[type, tuple[str, ...]] = {}
-    seen: dict[int, int] = {}
-    for row, node in enumerate(nodes):
-        names = slots.get(type(node))
-        if names is None:
-            names = slots[type(node)] = raw_slots(type(node))
-        if names:
-            _count_node(result, row, _held(result, node, names), seen, held_anyway)
-    result.regions.let_go()
-    return result
+    return _Count(held_anyway, [0] * len(nodes)).of(nodes)
 
 
-def _count_node(
-    result: SavedBytes,
-    row: int,
-    tensors: Iterable[tuple[str, torch.Tensor]],
-    seen: dict[int, int],
-    held_anyway: Mapping[int, str],
-) -> None:
-    """Count what ``row`` holds; ``seen`` is storage identity -> row in the table of storages."""
-    own: set[int] = set()
-    holds = result.holds
-    for name, tensor in tensors:
-        key, size = storage_key(tensor)
-        kind = held_anyway.get(key, "activation")
-        storage = seen.get(key)
-        is_first = storage is None
-        if storage is None:
-            storage = seen[key] = len(holds.storage_bytes)
-            holds.storage_bytes.append(size)
-            holds.storage_kind.append(_KIND_ROW[kind])
-        holds.node.append(row)
-        holds.storage.append(storage)
-        holds.name.append(name)
-        holds.shape.append(shape_text(tensor.shape))
-        if key in own:
-            continue
-        own.add(key)
-        if kind != "activation":
-            result.totals[kind] += size if is_first else 0
-        elif is_first:
-            result.first[row] += size
-        else:
-            result.shared[row] += size
+class _Count:
+    """One count; holds nothing of the graph once it is done."""
 
+    def __init__(self, held_anyway: Mapping[int, str], none_yet: list[int]) -> None:
+        self._result = SavedBytes(none_yet, list(none_yet))
+        self._held_anyway = held_anyway
+        self._seen: dict[int, int] = {}
+        """Identity of a storage -> row in the table of storages."""
+        self._search = Search()
 
-def _held(
-    result: SavedBytes, node: Node, slots: tuple[str, ...]
-) -> Iterable[tuple[str, torch.Tensor]]:
-    """Tensors ``node`` holds, by name, with what cannot be counted noted in ``result``."""
-    others: list[Any] = []
-    empty = ""
-    for slot in slots:
-        name = slot[len("_raw_saved_") :]
-        for value in raw_values(node, slot):
-            if value is None:
-                empty = empty or slot
-            elif has_own_storage(value):
-                yield name, value
+    def of(self, nodes: Sequence[Node]) -> SavedBytes:
+        """The whole of it."""
+        slots: dict[type, tuple[str, ...]] = {}
+        result = self._result
+        for row, node in enumerate(nodes):
+            names = slots.get(type(node))
+            if names is None:
+                names = slots[type(node)] = raw_slots(type(node))
+            if not names:
+                continue
+            try:
+                self._count_node(row, self._held(node, names))
+            except Exception as error:  # noqa: BLE001 - no tensor may break a capture
+                result.faults.append(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        result.regions.let_go()
+        return result
+
+    def _count_node(self, row: int, held: Iterable[tuple[str, Memory]]) -> None:
+        own: set[int] = set()
+        result, holds = self._result, self._result.holds
+        for name, (key, size, shape, is_virtual) in held:
+            kind = self._held_anyway.get(key, "activation")
+            storage = self._seen.get(key)
+            is_first = storage is None
+            if storage is None:
+                storage = self._seen[key] = len(holds.storage_bytes)
+                holds.storage_bytes.append(size)
+                holds.storage_kind.append(_KIND_ROW[kind])
+                result.num_virtual += is_virtual
+            holds.node.append(row)
+            holds.storage.append(storage)
+            holds.name.append(name)
+            holds.shape.append(shape_text(shape))
+            if key in own:
+                continue
+            own.add(key)
+            if kind != "activation":
+                result.totals[kind] += size if is_first else 0
+            elif is_first:
+                result.first[row] += size
             else:
-                others.append(value)
-                for tensor in _parts(result, value):
-                    yield name, tensor
-    for tensor in result.regions.kept_by(others) if others else ():
-        yield KEPT_FOR_CHECKPOINT, tensor
-    if empty and is_freed(node, empty):
-        result.num_freed += 1
-    if forward_class(node) is not None:
-        yield from _on_context(result, node)
+                result.shared[row] += size
 
+    def _held(self, node: Node, slots: tuple[str, ...]) -> Iterable[tuple[str, Memory]]:
+        """Memory that ``node`` holds, by name, with what cannot be counted noted."""
+        packed: list[Any] = []
+        empty = ""
+        for slot in slots:
+            name = slot[len("_raw_saved_") :]
+            for value in raw_values(node, slot):
+                if value is None:
+                    empty = empty or slot
+                elif isinstance(value, torch.Tensor):
+                    if not is_wrapped_number(value):
+                        yield from self._memory(name, value)
+                else:
+                    packed.append(value)
+                    yield from self._packed(name, value)
+        for name, tensor in self._result.regions.kept_by(packed) if packed else ():
+            yield from self._memory(name, tensor)
+        if empty and is_freed(node, empty):
+            self._result.num_freed += 1
+        if forward_class(node) is not None:
+            yield from self._on_context(node)
 
-def _on_context(result: SavedBytes, node: Node) -> Iterable[tuple[str, torch.Tensor]]:
-    """What a custom Function keeps on its ``ctx``, apart from what it saved for backward."""
-    for name, value in list(vars(node).items()):
-        for tensor in _stashed(result, value):
-            yield f"ctx.{name}", tensor
+    def _memory(self, name: str, tensor: torch.Tensor) -> Iterable[tuple[str, Memory]]:
+        found = memory_of(tensor)
+        if found is None:
+            self._result.unsized[type(tensor).__name__] += 1
+            return
+        for one in found:
+            yield name, one
 
+    def _on_context(self, node: Node) -> Iterable[tuple[str, Memory]]:
+        """What a custom Function keeps on its ``ctx``, apart from what it saved for backward."""
+        for name, value in list(vars(node).items()):
+            found = self._search.within(value)
+            self._result.closed.update(found.closed)
+            self._result.num_cut_short += not found.is_complete
+            for tensor in found.tensors:
+                yield from self._memory(f"ctx.{name}", tensor)
 
-def _stashed(result: SavedBytes, value: Any) -> Iterable[torch.Tensor]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield from _parts(result, value)
-    elif isinstance(value, (tuple, list, dict)):
-        items: Iterable[Any] = value.values() if isinstance(value, dict) else value
-        for item in items:
-            if isinstance(item, torch.Tensor):
-                yield from _parts(result, item)
-
-
-def _parts(result: SavedBytes, value: Any) -> Iterable[torch.Tensor]:
-    """The tensors with storages behind one raw saved value."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        parts = plain_tensors(value)
-        result.num_unsized += not parts
-        yield from parts
-    elif not is_holder(
-        value
-    ):  # what a pack hook returned: save_on_cpu, for one, returns (device, tensor)
-        found = list(_stashed(result, value))
-        result.num_packed += not found
-        yield from found
+    def _packed(self, name: str, value: Any) -> Iterable[tuple[str, Memory]]:
+        """Of what a pack hook returned: save_on_cpu, for one, returns (device, tensor)."""
+        if is_holder(value):
+            return
+        found = self._search.within(value)
+        self._result.num_packed += not found.tensors
+        for tensor in found.tensors:
+            yield from self._memory(name, tensor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree
 
-from workbench.graph.names import plain_tensors
-from workbench.graph.torch_private import storage_key
+from workbench.graph.tensor_memory import memory_keys, memory_of
 
 
 @dataclass
@@ -44,9 +43,9 @@ def saved_in_forward(model: nn.Module, step: Callable[[], torch.Tensor]) -> int:
 
     def note_inputs(_: nn.Module, args: Any, kwargs: Any) -> None:
         leaves = _pytree.tree_leaves((args, kwargs))
-        anyway.update(_keys(leaf for leaf in leaves if isinstance(leaf, torch.Tensor)))
+        anyway.update(memory_keys(leaf for leaf in leaves if isinstance(leaf, torch.Tensor)))
 
-    anyway.update(_keys([*model.parameters(), *model.buffers()]))
+    anyway.update(memory_keys([*model.parameters(), *model.buffers()]))
     hook = model.register_forward_pre_hook(note_inputs, prepend=True, with_kwargs=True)
     try:
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, _unpack):
@@ -58,9 +57,8 @@ def saved_in_forward(model: nn.Module, step: Callable[[], torch.Tensor]) -> int:
     sizes: dict[int, int] = {}
     for held in (reference() for reference in saved):
         if held is not None:
-            for part in plain_tensors(held.tensor):
-                key, size = storage_key(part)
-                sizes[key] = size
+            for memory in memory_of(held.tensor) or ():
+                sizes[memory.key] = memory.num_bytes
     if saved and not sizes:
         raise ValueError("step() has freed what it saved: it must not call backward")
     return sum(size for key, size in sizes.items() if key not in anyway)
@@ -68,7 +66,3 @@ def saved_in_forward(model: nn.Module, step: Callable[[], torch.Tensor]) -> int:
 
 def _unpack(held: _Held) -> torch.Tensor:
     return held.tensor
-
-
-def _keys(tensors: Iterable[torch.Tensor]) -> set[int]:
-    return {storage_key(part)[0] for tensor in tensors for part in plain_tensors(tensor)}

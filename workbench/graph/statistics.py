@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from workbench.graph.histogram import Bins, Histograms, added, usable
-from workbench.graph.names import plain_tensors
+from workbench.graph.histogram import Bins, Histograms, added
 from workbench.graph.samples import EXACT_ZEROS, NUM_SAMPLES, evenly_spaced, is_dense
+from workbench.graph.tensor_memory import has_own_storage, values_of
+from workbench.graph.torch_private_tensors import has_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,32 +81,36 @@ def combine(found: Sequence[Statistics]) -> Statistics:
     )
 
 
-def is_strided(gradient: Tensor) -> bool:
-    """Whether its values lie in one block of memory with a stride for each dimension."""
-    return gradient.layout is torch.strided and not gradient.is_nested
-
-
 def is_plain(gradient: Tensor) -> bool:
     """Whether it is an ordinary tensor in this machine's memory."""
-    return gradient.is_cpu and type(gradient) is torch.Tensor and is_strided(gradient)
+    return gradient.is_cpu and type(gradient) is torch.Tensor and has_own_storage(gradient)
 
 
 def has_rows(gradient: Tensor, batch_size: int | None) -> bool:
     """Whether its first dimension is the batch, of ``batch_size`` samples where that is known."""
-    return batch_size is not None and is_strided(gradient) and gradient.shape[:1] == (batch_size,)
+    return (
+        batch_size is not None and has_own_storage(gradient) and gradient.shape[:1] == (batch_size,)
+    )
 
 
 def parts_of(gradient: Tensor) -> Iterator[Part]:
-    """``gradient`` as real strided tensors without repeats, cut off from any graph."""
-    if gradient.requires_grad:  # backward with create_graph=True
-        gradient = gradient.detach()
-    if type(gradient) is not torch.Tensor and hasattr(type(gradient), "__tensor_flatten__"):
-        for inner in plain_tensors(gradient):
+    """``gradient`` as real strided tensors without repeats, cut off from any graph.
+
+    Raises:
+        NoValuesError: its values cannot be read.
+    """
+    if not has_own_storage(gradient) or not has_memory(gradient):
+        for inner in values_of(gradient):
             if inner.is_floating_point() or inner.is_complex():  # not the offsets of a jagged one
-                yield from parts_of(inner)
-    elif gradient.is_nested:
+                yield from _parts_of(inner)
+    else:
+        yield from _parts_of(gradient.detach() if gradient.requires_grad else gradient)
+
+
+def _parts_of(gradient: Tensor) -> Iterator[Part]:
+    if gradient.is_nested:
         for inner in gradient.unbind():
-            yield from parts_of(inner)
+            yield from _parts_of(inner)
     elif gradient.layout is torch.strided:
         yield _strided(gradient)
     else:
@@ -163,17 +168,14 @@ def measure(part: Part, histograms: Histograms, rows_of: Tensor | None = None) -
     return Statistics(norm, largest, zeros + implicit, num_bad, total, rows, bins)
 
 
-def unit_of(gradients: Sequence[Tensor | None]) -> float:
-    """What a gradient scaler multiplied with: the gradient of a scalar loss, on the CPU; else 1."""
-    (gradient,) = gradients if len(gradients) == 1 else (None,)
-    if gradient is None or gradient.device.type != "cpu" or gradient.numel() != 1:
-        return 1.0
-    return usable(abs(float(gradient.detach())))
-
-
 def is_finite(gradient: Tensor) -> bool:
-    """Whether every value is finite; one pass where it is. Reads the device."""
+    """Whether every value is finite; one pass where it is. Reads the device.
+
+    Raises:
+        NoValuesError: its values cannot be read.
+    """
     is_summable = is_plain(gradient) and gradient.dtype in FLOATS and not gradient.requires_grad
+    is_summable = is_summable and has_memory(gradient)
     if is_summable and math.isfinite(gradient.sum().item()):  # what overflows is looked at again
         return True
     for values, _, _ in parts_of(gradient):

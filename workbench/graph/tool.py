@@ -12,13 +12,14 @@ from torch import nn
 from workbench.experiment import Experiment
 from workbench.experiment.flow import flow_source
 from workbench.graph.batches import held_batch_size
-from workbench.graph.build import Origin, build_record
+from workbench.graph.build import Origin, build_record, with_notes
 from workbench.graph.caller import caller_variables, held_tensors, models_of
-from workbench.graph.capture import root_of, walk
+from workbench.graph.capture import walk
 from workbench.graph.compiled import watch_compiler
 from workbench.graph.diff_view import GraphDiffView
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
+from workbench.graph.loss_scale import held_scalers, scale_notes, unscaled
 from workbench.graph.probe import GraphProbe
 from workbench.graph.tracing import TracedGraph, trace_of
 from workbench.graph.view import GraphView
@@ -93,8 +94,10 @@ def _flow_of(target: object) -> Callable[[], GradientFlow] | None:
 
 
 def _of_loss(loss: torch.Tensor, model: nn.Module | None, *, gradients: bool) -> GraphView:
-    live = walk(root_of(loss))
     variables = caller_variables()
+    scalers = held_scalers(variables)
+    root, loss, scale = unscaled(loss, (), scalers)
+    live = walk(root)
     models = None if model is None else {"": model}
     traced = trace_of(live, models)
     if models is None and traced is not None:
@@ -105,9 +108,13 @@ def _of_loss(loss: torch.Tensor, model: nn.Module | None, *, gradients: bool) ->
     inputs, leaves = held_tensors(variables)
     origin = Origin(models, traced.result if traced is not None else None, inputs, leaves)
     record = build_record(loss, origin, graph=live)
+    if scale is None:
+        record = with_notes(record, *scale_notes(live))
     num_samples = held_batch_size(record)
     record = with_forward_trail(record, live, loss, num_samples)
-    return GraphView(record, GradientWatch(live, num_samples) if gradients else None)
+    if not gradients:
+        return GraphView(record)
+    return GraphView(record, GradientWatch(live, num_samples, scale=scale, scalers=scalers))
 
 
 def open_file(path: str | Path) -> GraphRecord:

@@ -94,12 +94,6 @@ def is_freed(node: Node, slot: str) -> bool:
     return False
 
 
-def storage_key(tensor: torch.Tensor) -> tuple[int, int]:
-    """(identity, bytes) of the storage behind ``tensor``; the identity holds while it lives."""
-    storage = tensor.untyped_storage()
-    return storage._cdata, storage.nbytes()
-
-
 has_functorch_wrapper: Callable[[torch.Tensor], bool] = cast(
     Any, torch._C
 )._functorch.is_functorch_wrapped_tensor

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +32,8 @@ from workbench.graph.trace_result import TraceResult
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from workbench.graph.loss_scale import ScaledProduct
 
 
 class Trace:
@@ -128,6 +130,10 @@ class Trace:
             branches=self._branches.seen() if self._branches is not None else BranchesSeen(),
             compiled=frozenset(self._paths[row] for row in self._compiled),
         )
+
+    def products(self) -> Sequence[ScaledProduct]:
+        """The multiplications by gradient scalers that were seen so far."""
+        return self._calls.products if self._calls is not None else ()
 
     def _running_module(self) -> str | None:
         return self._paths[self._stack[-1][0]] if self._stack else None

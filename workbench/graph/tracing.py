@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import weakref
 from collections import deque
@@ -12,11 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from workbench.graph.batches import held_batch_size
-from workbench.graph.build import Origin, build_record
+from workbench.graph.build import Origin, build_record, with_notes
 from workbench.graph.caller import caller_variables, held_tensors, models_of, uses
-from workbench.graph.capture import NoGraphError, root_of, walk
+from workbench.graph.capture import NoGraphError, walk
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
+from workbench.graph.loss_scale import held_scalers, scale_notes, unscaled
 from workbench.graph.owners import owners_by_sequence
 from workbench.graph.torch_private import node_sequence
 from workbench.graph.trace import Trace, TraceResult
@@ -140,26 +140,29 @@ class TracedGraph(GraphView):
             self._trace.let_go()
             return
         try:
-            self._take(self._model, self._trace.result(), backward)
+            self._take(self._model, self._trace, backward)
         except NoGraphError:
             pass  # backward itself will tell the user
         except Exception as error:  # noqa: BLE001 - the user's backward goes on
             self._fault = f"{type(error).__name__}: {error}"
 
-    def _take(self, model: nn.Module, seen: TraceResult, backward: BackwardCall) -> None:
-        loss = backward.roots[0]
-        graph = walk(root_of(loss))
+    def _take(self, model: nn.Module, trace: Trace, backward: BackwardCall) -> None:
+        seen, products, variables = trace.result(), trace.products(), caller_variables()
+        root, loss, scale = unscaled(backward.roots[0], products, held_scalers(variables))
+        graph = walk(root)
         self._is_final = not backward.is_grad
-        variables = caller_variables()
         inputs, leaves = held_tensors(variables)
         models, seen = _models_and_trace(model, seen, graph, variables)
         origin = Origin(models, seen, inputs, leaves)
         record = build_record(loss, origin, graph=graph)
         if len(backward.roots) > 1:
-            record = dataclasses.replace(record, notes=(*record.notes, _of_several(backward)))
+            record = with_notes(record, _of_several(backward))
+        if scale is None:
+            record = with_notes(record, *scale_notes(graph, products))
         num_samples = held_batch_size(record)
         record = with_forward_trail(record, graph, loss, num_samples)
-        self.show(record, GradientWatch(graph, num_samples) if self._gradients else None)
+        watch = GradientWatch(graph, num_samples, scale=scale) if self._gradients else None
+        self.show(record, watch)
 
 
 def _models_and_trace(

@@ -11,7 +11,11 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from workbench.experiment import at_exit
+
 T = TypeVar("T")
+
+_THREAD = "workbench-aside"
 
 log = logging.getLogger("workbench")
 
@@ -38,4 +42,16 @@ def aside(
             error = str(reason) or type(reason).__name__
         done(made, error)
 
-    threading.Thread(target=run, name="workbench-aside", daemon=True).start()
+    thread = threading.Thread(target=run, name=_THREAD, daemon=True)
+    if not at_exit.started(thread):
+        run()
+
+
+def _wait_for_all() -> None:
+    for thread in threading.enumerate():
+        if thread.name == _THREAD:
+            thread.join()
+
+
+# after runs: what is made may wait for a step to end
+at_exit.register(at_exit.Phase.WRITERS, _wait_for_all)

@@ -1,4 +1,4 @@
-"""The gradient flow of a run as a picture for TensorBoard, drawn on the writer thread."""
+"""The gradient flow of a run as a picture for TensorBoard, drawn on the thread for pictures."""
 
 from __future__ import annotations
 

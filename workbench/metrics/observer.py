@@ -3,7 +3,7 @@
 All scalars come through the `ScalarLog` as they are flushed, on the pulse thread. Events add what
 is no scalar: a text that says what runs, its hyper-parameters, each change of modes, and per epoch
 a confusion matrix and a picture of the gradient flow. Events arrive on the training thread, so only
-plain values are taken there; texts and pictures are made on the writer thread.
+plain values are taken there; texts are made on the writer thread, pictures on one of their own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.experiment.events import (
+    Closed,
     EpochDone,
     Event,
     LearningRateChanged,
     ModelSwapped,
     ModesChanged,
     RunStarted,
+    ScheduleRemoved,
     StatusChanged,
 )
 from workbench.experiment.flow import flow_source
@@ -56,12 +58,12 @@ class TensorBoardObserver:
         self._described = False
         self._ends = [
             experiment.subscribe(self.on_event),
-            experiment.scalars.add_sink(self.writer.write),
+            experiment.scalars.add_sink(self.writer.write, flush=self.writer.flush_points),
         ]
         weakref.finalize(experiment, self.writer.finish)
 
     def detach(self) -> None:
-        """Stop following, and write what waits (at most 5 s)."""
+        """Stop following, and write what waits; a disk that refuses is waited for at most 5 s."""
         for end in self._ends:
             end()
         self._ends.clear()
@@ -77,6 +79,8 @@ class TensorBoardObserver:
             self._epoch_done(event)
         elif isinstance(event, StatusChanged) and event.status != "training":
             self._settle(event)
+        elif isinstance(event, Closed):
+            self.detach()
         elif (line := _line(event)) is not None:
             self._text("changes", event.step, line)
 
@@ -138,6 +142,8 @@ def _line(event: Event) -> str | None:
         return f"modes {event.before} → {event.after}"
     if isinstance(event, LearningRateChanged):
         return f"learning rate {event.value:.3g}"
+    if isinstance(event, ScheduleRemoved):
+        return f"learning rate {event.value:.3g}, constant in the place of {event.name}"
     if isinstance(event, ModelSwapped):
         carried = sum(row.outcome == "carried" for row in event.rows)
         return f"model swapped, {carried:,} of {len(event.rows):,} parameters carried over"

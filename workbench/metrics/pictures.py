@@ -1,4 +1,4 @@
-"""Pictures for TensorBoard, made on the writer thread and not so often that it would be felt."""
+"""Pictures for TensorBoard, drawn on a thread for that and not so often that it would be felt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRAWING_SHARE = 0.05
 drawn, the last one always is."""
 
 Draw = Callable[[], tuple[bytes, tuple[int, int]]]
-"""Gives PNG bytes and (width, height) in pixels; called on the writer thread."""
+"""Gives PNG bytes and (width, height) in pixels; called on the thread that draws."""
 
 
 class Pictures:
@@ -27,8 +27,6 @@ class Pictures:
         self._last: tuple[int, Draw] | None = None
         self._offered = -1
         self._not_before = 0.0
-        self._drops = 0
-        """What the writer had dropped when a picture was queued last."""
 
     def hold(self, seconds: float) -> None:
         """Draw nothing for so long, unless it is the last one."""
@@ -40,20 +38,16 @@ class Pictures:
             return
         self._offered = step
         self._last = (step, draw)
-        if time.monotonic() >= self._not_before or self._was_dropped():
+        if time.monotonic() >= self._not_before:
             self.draw_last()
-
-    def _was_dropped(self) -> bool:
-        """Whether the picture that is waited for may never be drawn: its place was given up."""
-        return math.isinf(self._not_before) and self._writer.dropped != self._drops
 
     def draw_last(self) -> None:
         """Queue the latest one that was not drawn yet."""
         if self._last is None:
             return
         (step, draw), self._last = self._last, None
-        self._not_before, self._drops = math.inf, self._writer.dropped  # until this one is done
-        self._writer.summary(step, lambda: self._drawn(draw))
+        self._not_before = math.inf  # until this one is done
+        self._writer.picture(step, lambda: self._drawn(draw))
 
     def _drawn(self, draw: Draw) -> Any:
         from workbench.metrics.protos import image_summary

@@ -5,11 +5,13 @@ for microseconds; the writer thread takes them out, encodes and writes them. A d
 full or gone fills the queue; then the newest points are dropped and counted, and the count is shown
 to the person. The thread keeps trying, so writing goes on when the disk does. It starts with
 the first point and ends by itself when there has been nothing to write for a while.
+
+Pictures are drawn on a second thread: the first one must write points whenever somebody waits for
+them (`EventWriter.flush_points`), and drawing takes up to seconds.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 import threading
@@ -20,6 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.experiment import at_exit
 from workbench.experiment.scalars import Series
 from workbench.metrics.encoding import encode_series, merged
 from workbench.metrics.eventfile import EventFile
@@ -35,6 +38,10 @@ _GIVE_UP_S = 10.0
 """How long a disk may refuse after a run is over before what waits is counted as dropped."""
 _IDLE_S = 5.0
 """How long the thread stays without work."""
+_DRAWN_S = 60.0
+"""How long a writer that is closed waits for pictures: importing matplotlib alone takes seconds."""
+_AT_ONCE_S = 1.0
+"""How long a program whose end is interrupted waits for points to be written."""
 _SCALARS_EVERY_S = 1.0
 """At least so long from one encoding of scalars to the next; what came meanwhile goes together.
 Encoding costs a fixed half millisecond, during which it holds the interpreter's lock that the
@@ -64,6 +71,8 @@ class EventWriter:
         """Points lost so far."""
         self.error = ""
         """Why the last write failed; empty while the disk is fine."""
+        self.folder = folder
+        """Where the event files are."""
         self._file = EventFile(folder)
         self._capacity = capacity
         self._on_drop = on_drop
@@ -71,8 +80,12 @@ class EventWriter:
         self._waiting = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._drawings: deque[Callable[[], bytes]] = deque()
+        self._num_undrawn = 0
+        self._drawing_thread: threading.Thread | None = None
         self._finishing = False
         self._flushing = 0
+        self._num_refusals = 0
         self._scalars_due = 0.0
         """From this time on (`time.monotonic`) scalars may be encoded again."""
         _open_writers.add(self)
@@ -82,9 +95,20 @@ class EventWriter:
         self._put(sum(len(series[1]) for series in batch), list(batch))
 
     def summary(self, step: int, make: MakeSummary) -> None:
-        """Queue any other summary; ``make`` builds it on the writer thread."""
-        at = time.time()
-        self._put(1, lambda: record(summary_event(max(step, 0), make(), at)))
+        """Queue any other summary that is quickly made; ``make`` builds it on the writer thread."""
+        self._put(1, _encoder(step, make))
+
+    def picture(self, step: int, make: MakeSummary) -> None:
+        """Queue a summary that takes its time; ``make`` builds it on a thread for these alone."""
+        with self._changed:
+            self._drawings.append(_encoder(step, make))
+            self._num_undrawn += 1
+            if self._drawing_thread is None:
+                self._drawing_thread = threading.Thread(
+                    target=self._draw, name="workbench-drawing", daemon=True
+                )
+                if not at_exit.started(self._drawing_thread):
+                    self._drawing_thread = None
 
     def start(self) -> None:
         """A run begins: from now on the thread waits for more instead of ending when it can."""
@@ -101,32 +125,78 @@ class EventWriter:
             self._changed.notify_all()
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until all is on disk; False when that took longer than ``timeout`` seconds."""
+        """Wait until all is drawn and on disk; False when that took longer than ``timeout`` s."""
+        deadline = time.monotonic() + timeout
         with self._changed:
-            self._flushing += 1
-            self._changed.notify_all()
-            try:
-                return self._changed.wait_for(lambda: self._waiting == 0, timeout)
-            finally:
-                self._flushing -= 1
+            drawn = self._changed.wait_for(lambda: not self._num_undrawn, timeout)
+            return drawn and self._write_now(deadline - time.monotonic())
+
+    def flush_points(self, timeout: float = 5.0) -> bool:
+        """Wait until all but pictures is on disk, as whoever waits for a run does.
+
+        False when that took longer than ``timeout`` seconds, or where the disk refuses.
+        """
+        self._write_without_thread()
+        with self._changed:
+            refusals = self._num_refusals
+            return self._write_now(timeout, lambda: self._num_refusals > refusals)
+
+    def _write_now(self, timeout: float, given_up: Callable[[], bool] = lambda: False) -> bool:
+        """Hurry the thread, and wait until nothing waits or that is given up. Held: the lock."""
+        self._flushing += 1
+        self._changed.notify_all()
+        try:
+            self._changed.wait_for(lambda: self._waiting == 0 or given_up(), timeout)
+        finally:
+            self._flushing -= 1
+        return self._waiting == 0
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Write what waits and end the thread; False when the disk did not let it in time.
+        """Draw and write what waits, end the threads; False when the disk did not let it in time.
 
-        What is still waiting then counts as dropped.
+        What is still waiting ``timeout`` seconds after the last picture was drawn counts as
+        dropped.
         """
         self.finish()
-        done = self.flush(timeout)
+        dropped = self.dropped
+        self._draw_without_thread()
+        self._write_without_thread()
         with self._changed:
-            lost, self._waiting = self._waiting, 0
+            drawn = self._changed.wait_for(lambda: not self._num_undrawn, _DRAWN_S)
+            done = self._write_now(timeout) and drawn and self.dropped == dropped
+            lost, self._waiting = self._waiting + len(self._drawings), 0
+            self._num_undrawn -= len(self._drawings)
+            self._drawings.clear()
             self._items.clear()
-            thread = self._thread
+            threads = self._drawing_thread, self._thread
             self._changed.notify_all()
         if lost:
             self._drop(lost)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout if done else 0.0)
+        for thread in threads:
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(timeout if done else 0.0)
         return done
+
+    def _draw_without_thread(self) -> None:
+        """Draw what waits on this thread, where none could be started for it."""
+        with self._changed:
+            if self._drawing_thread is not None or not self._drawings:
+                return
+            self._drawing_thread = threading.current_thread()
+        self._draw()
+
+    def _write_without_thread(self) -> None:
+        """Write what waits on this thread, where none could be started for it."""
+        with self._changed:
+            if self._thread is not None or not self._items:
+                return
+            self._thread = threading.current_thread()  # nobody else writes meanwhile
+            waited_for, self._finishing = self._finishing, True
+        try:
+            self._run()
+        finally:
+            with self._changed:
+                self._finishing = waited_for
 
     def _put(self, count: int, content: _Scalars | Callable[[], bytes]) -> None:
         if count == 0:
@@ -151,7 +221,22 @@ class EventWriter:
     def _ensure_thread(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
-            self._thread.start()
+            if not at_exit.started(self._thread):
+                self._thread = None
+
+    def _draw(self) -> None:
+        while True:
+            with self._changed:
+                if not self._drawings:
+                    self._drawing_thread = None
+                    return
+                make = self._drawings.popleft()
+            records = _encoded(make)
+            if records:
+                self._put(1, lambda records=records: records)
+            with self._changed:
+                self._num_undrawn -= 1
+                self._changed.notify_all()
 
     def _run(self) -> None:
         while True:
@@ -203,6 +288,8 @@ class EventWriter:
         records, refused_since = _encoded(encode), time.monotonic()
         while records and not self._write(records):
             with self._changed:
+                self._num_refusals += 1
+                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._waiting == 0, _RETRY_S)
                 if self._waiting == 0:  # closed: these points were counted as dropped
                     return
@@ -240,8 +327,30 @@ def _encoded(encode: Callable[[], bytes]) -> bytes:
         return b""
 
 
-@atexit.register
+def _encoder(step: int, make: MakeSummary) -> Callable[[], bytes]:
+    at = time.time()
+    return lambda: record(summary_event(max(step, 0), make(), at))
+
+
 def _close_all() -> None:
-    """The thread is a daemon: give it a moment before the interpreter stops it mid-file."""
     for writer in list(_open_writers):
-        writer.close(timeout=2.0)
+        before = writer.dropped
+        if writer.close():
+            continue
+        lost = writer.dropped - before
+        log.warning(
+            "%s of a run %s not written to %s: %s",
+            f"{lost:,} points" if lost else "a picture",
+            "were" if lost else "was",
+            writer.folder,
+            writer.error or ("the disk takes too long" if lost else "it takes too long to draw"),
+        )
+
+
+def _write_what_waits() -> None:
+    for writer in list(_open_writers):
+        writer.flush_points(_AT_ONCE_S)
+
+
+at_exit.register_for_interrupts(_write_what_waits)
+at_exit.register(at_exit.Phase.WRITERS, _close_all)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from workbench.modes import backward
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -104,16 +106,21 @@ class Mode:
         """Entered around forward and loss, and nothing else."""
         return _NO_CONTEXT
 
+    def explain(self, error: BaseException) -> str:  # noqa: ARG002 - for subclasses
+        """What ``error``, raised by a forward under this mode, has to do with it, or ``""``."""
+        return ""
+
     def backward(self, loss: torch.Tensor) -> None:
         """Run backward from ``loss`` (a scaler scales it first)."""
-        loss.backward()
+        backward.run(loss)
 
-    def before_clip(self, optimizer: torch.optim.Optimizer) -> None:
+    def before_clip(self, *optimizers: torch.optim.Optimizer) -> None:
         """Called before gradients are read, clipped or measured (a scaler unscales here)."""
 
-    def optimizer_step(self, optimizer: torch.optim.Optimizer) -> bool:
+    def optimizer_step(self, *optimizers: torch.optim.Optimizer) -> bool:
         """Apply the update; False when it was skipped (non-finite scaled gradients)."""
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         return True
 
     def state_dict(self) -> dict[str, Any]:

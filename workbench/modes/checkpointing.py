@@ -22,6 +22,7 @@ import types
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -67,7 +68,14 @@ class Checkpoint(Mode):
         offered = paths[:_MOST_CONTAINERS] if len(paths) > 1 else []
         if self.value not in (*self.values, *offered):
             offered.append(self.value)
-        return *self.choices(self.device), *(ModeChoice(value=path) for path in offered)
+        off, auto = self.choices(self.device)
+        if not find_blocks(model):
+            auto = replace(
+                auto,
+                why=f"{type(model).__name__} has no blocks: nothing would be computed again.",
+                remedy="Put layers that follow each other into a module of their own.",
+            )
+        return off, auto, *(ModeChoice(value=path) for path in offered)
 
     def refusal(self, model: nn.Module) -> str:
         """Why ``model`` cannot be run under it: there is no such module, or nothing to gain."""
@@ -89,12 +97,26 @@ class Checkpoint(Mode):
             f"layers with a forward of its class; containers of blocks are: {known}"
         )
 
+    def explain(self, error: BaseException) -> str:
+        """Torch's function transforms take no hooks on saved tensors; this mode is made of them."""
+        if "support saved tensor hooks" not in str(error):
+            return ""
+        return (
+            f"mode checkpoint ({self.value}) computes blocks a second time by hooks on saved "
+            "tensors, and a block here uses torch.func (grad, vjp, jacrev, hessian), which takes "
+            "none: leave checkpoint out of exp.modes for this model"
+        )
+
     def no_effect_reason(self, model: nn.Module) -> str:
         """``model has no blocks`` where there is nothing to put it around."""
-        return "" if containers(model) or find_blocks(model) else "model has no blocks"
+        if not find_blocks(model):
+            return "model has no blocks"
+        if self.value == "auto" and not self.targets(model):
+            return "its blocks have a forward that is not their class's"
+        return ""
 
     def targets(self, model: nn.Module) -> list[nn.Module]:
-        """The modules that are computed twice, those whose ``forward`` was replaced left out."""
+        """The modules that are computed twice; those with a ``forward`` of the user's left out."""
         if self.value == self.default:
             return []
         if self.value == "auto":
@@ -102,7 +124,7 @@ class Checkpoint(Mode):
         else:
             module = model.get_submodule(self.value)
             found = blocks_in(module)
-        return [module for module in found if "forward" not in module.__dict__]
+        return [module for module in found if not _has_forward_of_its_own(module)]
 
     def attach(self, model: nn.Module) -> None:
         """Give every target a ``forward`` that checkpoints the one of its class."""
@@ -152,6 +174,13 @@ def _forward_for(again: Contexts) -> Callable[..., Any]:
 
 _PLAIN = _forward_for(())
 """One for all models: compiled code that has seen it is found again."""
+
+
+def _has_forward_of_its_own(module: nn.Module) -> bool:
+    """Whether the ``forward`` of its class was replaced, other than by this mode."""
+    forward = module.__dict__.get("forward")
+    code = getattr(getattr(forward, "__func__", None), "__code__", None)
+    return forward is not None and code is not _PLAIN.__code__
 
 
 def _contexts(

@@ -141,6 +141,11 @@ _regions: weakref.WeakKeyDictionary[nn.Module, dict[Any, types.FunctionType]] = 
 _numbers = itertools.count(1)
 
 
+def regions_of(model: nn.Module) -> list[types.CodeType]:
+    """The code of every region of ``model`` that compile was switched on for, now or before."""
+    return [function.__code__ for function in _regions.get(model, {}).values()]
+
+
 def _call(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
     """The frame at which Dynamo starts: hooks and forward of ``module``."""
     return module._call_impl(*args, **kwargs)  # pyright: ignore[reportPrivateUsage] - what nn.Module.compile compiles

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from workbench.modes.compile import Compile
 from workbench.modes.modeset import ModeSet
 from workbench.modes.tenancy import refuse_prepared
 
@@ -46,3 +47,17 @@ def check_modes(modeset: ModeSet, model: nn.Module) -> None:
     problem = modeset.unavailable() or modeset.refusal(model)
     if problem:
         raise ValueError(problem)
+
+
+def with_compile(modeset: ModeSet) -> tuple[ModeSet, str]:
+    """``modeset`` for a model that was given compiled, and a sentence on what becomes of that."""
+    compiled, said = modeset, "as it has been chosen here"
+    if not modeset.compiled:
+        compiled = modeset.with_value(Compile.name, "whole")
+        said = "with the default backend and options; exp.modes has others"
+    problem = compiled.unavailable()
+    if problem:
+        return modeset, f"the model was given compiled and is trained without: {problem}"
+    return compiled, (
+        f"the model was given compiled: its own module is trained, under {compiled}, {said}"
+    )

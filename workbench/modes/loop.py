@@ -15,6 +15,7 @@ else writes: the numbers are an experiment's to the last bit.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from workbench.modes.loop_blocks import ForwardBlock, UpdateBlock
+from workbench.modes.loop_blocks import ForwardBlock, UpdateBlock, check_optimizers
 from workbench.modes.loop_state import READY, Loop
 
 M = TypeVar("M", bound=nn.Module)
@@ -62,6 +63,7 @@ class Modes:
             RuntimeError: it, or a part of it, is prepared already, or an experiment trains it.
         """
         self._loop.prepare(model)
+        self._warn_of_no_effect(model)
         return model
 
     def forward(self) -> AbstractContextManager[None]:
@@ -92,9 +94,13 @@ class Modes:
     def backward(self, loss: torch.Tensor) -> None:
         """Add the gradients of ``loss``, to be applied by `step`: gradient accumulation.
 
+        Under fp16 they are multiplied by the scale until `unscale` or `step` divides them; until
+        then no optimizer may step on them, and its ``step()`` raises RuntimeError.
+
         Raises:
             TypeError: it is no tensor.
-            RuntimeError: it has no graph, or the call is out of its place.
+            RuntimeError: it has no graph, its gradients were added to divided ones, or the call is
+                out of its place.
         """
         self._loop.backward(loss)
 
@@ -107,6 +113,24 @@ class Modes:
         """
         return UpdateBlock(self._loop, "step", None, optimizers)
 
+    def unscale(self, *optimizers: torch.optim.Optimizer) -> None:
+        """Make gradients true before `step`: to clip or log them there, or to move weights by them.
+
+        Under fp16 the gradients that `backward` has gathered are divided by the scale, in place,
+        and looked at: `overflowed` says what was found, and a `step` that follows does not divide
+        them again. Under other modes they are true already and nothing is done. Gather all
+        gradients first; after ``optimizer.zero_grad()`` others may be gathered, and `step` (or
+        another `unscale`) divides these.
+
+        Raises:
+            TypeError: what was given is no optimizer.
+            ValueError: an optimizer twice, or gradients in float16.
+            RuntimeError: nothing was gathered, it was divided already, or the call is out of its
+                place.
+        """
+        check_optimizers(optimizers, "unscale")
+        self._loop.unscale(optimizers)
+
     def set(self, modes: str) -> None:
         """Go on under other modes, between two steps; the scale of an fp16 scaler is carried.
 
@@ -115,6 +139,7 @@ class Modes:
             RuntimeError: in the middle of a step, or while gathered gradients wait for `step`.
         """
         self._loop.switch(modes)
+        self._warn_of_no_effect(*self.models)
 
     def remove(self) -> None:
         """Leave every model as it was given; others, or the same, may be prepared after it.
@@ -139,6 +164,16 @@ class Modes:
         """Whether the last update was skipped: gradients had overflowed in fp16."""
         return self._loop.skipped
 
+    @property
+    def overflowed(self) -> bool:
+        """Whether divided gradients are not finite in fp16: `step` will skip them.
+
+        Of those that `unscale`, or the block that is open, has divided; reads the device where a
+        fused optimizer decides there.
+        """
+        scaled = self._loop.scaled
+        return scaled is not None and scaled.scaler.overflowed()
+
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must not lose: the scale of an fp16 scaler. Read it between steps."""
         return dict(self._loop.modeset.state_dict())
@@ -148,10 +183,15 @@ class Modes:
 
         Raises:
             TypeError: it is no mapping.
+            RuntimeError: gradients wait that carry the scale of now.
         """
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
             raise TypeError(f"state is a {type(state).__name__}; give what state_dict() returned")
-        self._loop.modeset.load_state_dict(state)
+        self._loop.load_state_dict(state)
+
+    def _warn_of_no_effect(self, *models: nn.Module) -> None:
+        for note in dict.fromkeys(n for model in models for n in self._loop.modeset.notes(model)):
+            warnings.warn(f"{note}; it can be left out", RuntimeWarning, stacklevel=3)
 
     def __str__(self) -> str:
         return self.text

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 import torch
 
@@ -49,7 +48,7 @@ class ForwardBlock:
 class UpdateBlock:
     """Entering runs backward and unscales; leaving applies the update, unless something raised."""
 
-    __slots__ = ("_loop", "_loss", "_optimizer", "_untouched")
+    __slots__ = ("_loop", "_loss", "_optimizers", "_untouched")
 
     def __init__(
         self,
@@ -60,8 +59,8 @@ class UpdateBlock:
     ) -> None:
         if loop.stage or loop.open:
             loop.refuse(what)
-        single = len(optimizers) == 1 and isinstance(optimizers[0], torch.optim.Optimizer)  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
-        self._optimizer = optimizers[0] if single else _as_one(optimizers, what)
+        check_optimizers(optimizers, what)
+        self._optimizers = optimizers
         self._loop, self._loss = loop, loss
         if loss is None and not loop.pending:
             raise RuntimeError(
@@ -78,11 +77,11 @@ class UpdateBlock:
         if loss is not None:
             loop.backward(loss)
         self._untouched = False
-        if loop.modeset.scales:
+        if loop.scaled is not None:
             # torch's scaler has nothing to say about an optimizer that got no gradient, and raises
-            self._untouched = not _has_gradients(self._optimizer)
+            self._untouched = not any(map(_has_gradients, self._optimizers))
             if not self._untouched:
-                loop.modeset.before_clip(self._optimizer)
+                loop.scaled.divide(self._optimizers, block=True)
         loop.stage = UPDATING
 
     def __exit__(
@@ -94,38 +93,27 @@ class UpdateBlock:
         loop = self._loop
         loop.stage, loop.pending = READY, 0
         if kind is not None:
+            if loop.scaled is not None:
+                loop.scaled.give_up(self._optimizers)
             return
-        if self._untouched:
-            self._optimizer.step()
+        if loop.scaled is None:
+            loop.skipped = not loop.modeset.optimizer_step(*self._optimizers)
+        elif self._untouched:
             loop.skipped = False
+            loop.scaled.pass_over(self._optimizers)
         else:
-            loop.skipped = not loop.modeset.optimizer_step(self._optimizer)
+            loop.skipped = not loop.scaled.apply(self._optimizers)
 
 
-class _Together(torch.optim.Optimizer):
-    """Several optimizers that apply the gradients of the same backward passes.
+def check_optimizers(optimizers: Sequence[torch.optim.Optimizer], what: str) -> None:
+    """Refuse what ``modes.what(...)`` cannot be given as its optimizers.
 
-    A scaler divides, checks and decides once per update: one optimizer that steps on a loss on
-    which another overflowed would leave a state that no step of either has. So they are one to it.
+    Raises:
+        TypeError: none, or no optimizer.
+        ValueError: one of them twice.
     """
-
-    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        parameters = {
-            id(parameter): parameter
-            for optimizer in optimizers
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-        }
-        super().__init__(list(parameters.values()), {})
-        self._optimizers = optimizers
-
-    def step(self, closure: Any = None) -> Any:
-        """One step of each."""
-        for optimizer in self._optimizers:
-            optimizer.step(closure)
-
-
-def _as_one(optimizers: Sequence[torch.optim.Optimizer], what: str) -> torch.optim.Optimizer:
+    if len(optimizers) == 1 and isinstance(optimizers[0], torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
+        return
     for optimizer in optimizers:
         if not isinstance(optimizer, torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
             raise TypeError(
@@ -136,7 +124,6 @@ def _as_one(optimizers: Sequence[torch.optim.Optimizer], what: str) -> torch.opt
         raise TypeError(f"modes.{what}(...) needs the optimizer that applies the gradients")
     if len({id(optimizer) for optimizer in optimizers}) < len(optimizers):
         raise ValueError(f"modes.{what}(...) was given an optimizer twice; name each once")
-    return _Together(optimizers)
 
 
 def _has_gradients(optimizer: torch.optim.Optimizer) -> bool:

@@ -9,6 +9,7 @@ stands, and every call out of its place is refused with a sentence that says whe
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,6 +18,8 @@ from torch import nn
 
 from workbench.modes.find import check_modes, read_modes
 from workbench.modes.modeset import ModeSet
+from workbench.modes.precision import Precision
+from workbench.modes.scaled_gradients import ScaledGradients
 from workbench.modes.tenancy import device_of, leave, take
 
 EMPTY, GIVEN, READY, UPDATING = 2, 1, 0, -1
@@ -35,6 +38,13 @@ class Loop:
         self.pending = 0
         """Backward passes since the last update."""
         self.skipped = False
+        self.scaled: ScaledGradients | None = None
+        """Of fp16; None where nothing is scaled."""
+        self._unscaled: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = (
+            weakref.WeakKeyDictionary()
+        )
+        """Those that `unscale` was called with -> how many backward passes there had been."""
+        self._num_passes = 0
         self._models: list[tuple[weakref.ref[nn.Module], weakref.ref[nn.Module], str]] = []
         """Each with the module and the name of one tensor in it, which tells where it lies."""
 
@@ -75,6 +85,7 @@ class Loop:
         self._models = [kept for kept in self._models if kept[0]() is not None]
         self._models.append((weakref.ref(model), *_first_tensor(model)))
         self.stage = READY
+        self._watch_gradients()
 
     def switch(self, text: Any) -> None:
         """Go on under the modes of ``text``; a scaler's scale is carried."""
@@ -85,7 +96,8 @@ class Loop:
             check_modes(modeset, model)
         if modeset == self.modeset:
             return
-        self._refuse_waiting(models)
+        self._refuse_waiting(models, "switch")
+        self.pending = 0
         modeset.load_state_dict(self.modeset.state_dict())
         self._detach(models)
         before, self.modeset = self.modeset, modeset
@@ -96,6 +108,7 @@ class Loop:
             self.modeset = before
             self._attach(models)
             raise
+        self._watch_gradients()
 
     def remove(self) -> None:
         """Leave every model as it was given."""
@@ -110,6 +123,9 @@ class Loop:
             leave(model)
         self._models.clear()
         self.stage, self.pending = EMPTY, 0
+        if self.scaled is not None:
+            self.scaled.stop()
+            self.scaled = None
 
     def _attach(self, models: list[nn.Module]) -> None:
         for model in models:
@@ -134,8 +150,54 @@ class Loop:
             )
         if self.modeset.changes:
             self._refuse_moved()
-        self.modeset.backward(loss)
+        self._num_passes += 1
+        if self.scaled is None:
+            self.modeset.backward(loss)
+        else:
+            self.scaled.backward(loss)
         self.pending += 1
+
+    def unscale(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Make the gradients of ``optimizers`` true before their update."""
+        if self.stage == UPDATING:
+            raise RuntimeError(
+                "gradients are divided already inside modes.update(...) and modes.step(...); "
+                "modes.unscale(optimizer) comes between modes.backward(loss) and modes.step(...)"
+            )
+        if self.stage or self.open:
+            self.refuse("unscale")
+        if not self.pending:
+            raise RuntimeError(
+                "modes.unscale(...) has no gradients to divide: modes.backward(loss) runs backward "
+                "first"
+            )
+        for optimizer in optimizers:
+            if self._unscaled.get(optimizer) == self._num_passes:
+                raise RuntimeError(
+                    f"modes.unscale(...) was given a {type(optimizer).__name__} whose gradients "
+                    "it has divided already; once is enough until the next modes.backward(loss): "
+                    "go on with `with modes.step(optimizer): ...`"
+                )
+        if self.scaled is not None:
+            self.scaled.divide(optimizers, block=False)
+        self._unscaled.update(dict.fromkeys(optimizers, self._num_passes))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the state of the modes; not while gradients carry another scale."""
+        if self.scaled is not None:
+            self._refuse_waiting(self.models(), "load a state")
+        self.modeset.load_state_dict(state)
+
+    def _watch_gradients(self) -> None:
+        """Have a scaler's gradients looked after, as the modes and models are now."""
+        precision = self.modeset[Precision.name]
+        scaler = precision.scaler if isinstance(precision, Precision) else None
+        if self.scaled is not None and self.scaled.scaler is not scaler:
+            self.scaled.stop()
+            self.scaled = None
+        if scaler is not None:
+            self.scaled = self.scaled or ScaledGradients(scaler)
+            self.scaled.start(self.models())
 
     def refuse(self, what: str) -> None:
         """Raise for a call of ``what`` where the loop stands now.
@@ -174,14 +236,13 @@ class Loop:
                     "call modes.remove(), then modes.prepare(model) again"
                 )
 
-    def _refuse_waiting(self, models: list[nn.Module]) -> None:
-        """Scaled gradients would be applied as they are under modes that do not scale."""
+    def _refuse_waiting(self, models: list[nn.Module], what: str) -> None:
+        """Scaled gradients would be applied as they are, or divided by another scale."""
         if self.pending and any(p.grad is not None for m in models for p in m.parameters()):
             raise RuntimeError(
-                f"the gradients of {self.pending} backward passes wait to be applied; switch after "
+                f"the gradients of {self.pending} backward passes wait to be applied; {what} after "
                 "`with modes.step(optimizer)`, or after optimizer.zero_grad()"
             )
-        self.pending = 0
 
 
 def _first_tensor(model: nn.Module) -> tuple[weakref.ref[nn.Module], str]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from workbench.modes import backward
 from workbench.modes.base import Mode
 from workbench.modes.checkpointing import Checkpoint
 from workbench.modes.compile import Compile
@@ -29,10 +30,10 @@ class ModeSet:
 
     backward: Callable[[torch.Tensor], None]
     """Run backward from a loss."""
-    before_clip: Callable[[torch.optim.Optimizer], None]
-    """Called before gradients are read, clipped or measured."""
-    optimizer_step: Callable[[torch.optim.Optimizer], bool]
-    """Apply the update; False when it was skipped."""
+    before_clip: Callable[..., None]
+    """Called with the optimizers before their gradients are read, clipped or measured."""
+    optimizer_step: Callable[..., bool]
+    """Apply the update of the optimizers it is given; False when it was skipped."""
     forward_context: Callable[[], AbstractContextManager[Any]]
     """One context manager, to be entered around forward and loss and nothing else."""
 
@@ -51,7 +52,7 @@ class ModeSet:
         self.changes = bool(acting)
         """Whether any mode is not at its default."""
         self.forward_context = _forward_context(acting)
-        self.backward = _last(acting, "backward") or _plain_backward
+        self.backward = _last(acting, "backward") or backward.run
         self.before_clip = _last(acting, "before_clip") or _nothing
         self.optimizer_step = _last(acting, "optimizer_step") or _plain_step
         self.scales = self.before_clip is not _nothing
@@ -148,6 +149,24 @@ class ModeSet:
     def refusal(self, model: nn.Module) -> str:
         """Why ``model`` cannot run under the set, in one sentence, or ``""``."""
         return next(filter(None, (mode.refusal(model) for mode in self)), "")
+
+    def without_effect(self, model: nn.Module) -> dict[str, str]:
+        """What is chosen and cannot matter for ``model`` -> why: ``model has no blocks``."""
+        acting = (mode for mode in self if mode.value != mode.default)
+        reasons = {_token(mode, mode.value): mode.no_effect_reason(model) for mode in acting}
+        return {token: reason for token, reason in reasons.items() if reason}
+
+    def notes(self, model: nn.Module) -> list[str]:
+        """What a person should know of the set on ``model``, one sentence each."""
+        return [
+            f"mode {token} has no effect on {type(model).__name__}: {reason}"
+            for token, reason in self.without_effect(model).items()
+        ]
+
+    def explain(self, error: BaseException) -> str:
+        """Which mode made a forward raise ``error``, and what to do, or ``""``."""
+        acting = (mode for mode in self if mode.value != mode.default)
+        return next(filter(None, (mode.explain(error) for mode in acting)), "")
 
     def _tell_checkpoint(self, acting: list[Mode]) -> None:
         """What was chosen for a forward is chosen for the second too; torch replays autocast."""
@@ -251,14 +270,11 @@ def _no_context() -> AbstractContextManager[Any]:
     return _NO_CONTEXT
 
 
-def _plain_backward(loss: torch.Tensor) -> None:
-    loss.backward()
-
-
-def _nothing(optimizer: torch.optim.Optimizer) -> None:
+def _nothing(*optimizers: torch.optim.Optimizer) -> None:
     """No mode acts here."""
 
 
-def _plain_step(optimizer: torch.optim.Optimizer) -> bool:
-    optimizer.step()
+def _plain_step(*optimizers: torch.optim.Optimizer) -> bool:
+    for optimizer in optimizers:
+        optimizer.step()
     return True

@@ -107,20 +107,20 @@ class Precision(Mode):
             self.scaler.backward(loss)
         elif self.value == "tf32":
             with tf32_products():
-                loss.backward()
+                super().backward(loss)
         else:
-            loss.backward()
+            super().backward(loss)
 
-    def before_clip(self, optimizer: torch.optim.Optimizer) -> None:
+    def before_clip(self, *optimizers: torch.optim.Optimizer) -> None:
         """Divide the gradients by the scale, in place."""
         if self.scaler is not None:
-            self.scaler.unscale(optimizer)
+            self.scaler.unscale(*optimizers)
 
-    def optimizer_step(self, optimizer: torch.optim.Optimizer) -> bool:
+    def optimizer_step(self, *optimizers: torch.optim.Optimizer) -> bool:
         """Update, unless scaled gradients overflowed; then lower the scale and return False."""
         if self.scaler is None:
-            return super().optimizer_step(optimizer)
-        return self.scaler.step(optimizer)
+            return super().optimizer_step(*optimizers)
+        return self.scaler.step(*optimizers)
 
     def state_dict(self) -> dict[str, Any]:
         """The scaler's state and counts; carried unread while another precision is chosen."""

@@ -17,19 +17,30 @@ updates are counted on the device, and no parameter is named.
 Nothing is counted before the update, and what the scaler had noted of that step is dropped, so the
 scale goes on as if the step had not been tried.
 
+*Several optimizers* that step together are one to the scaler: an overflow in any skips all of them,
+for one that steps on a loss on which another overflowed would leave a state that no step of either
+has. They may be unscaled one by one, and wait for each other.
+
 Source of the rules: ``torch/amp/grad_scaler.py``. Its private notes of a step are touched in this
-file alone (`_noted`, `GradientScaler.give_up`); a test fails loudly when they move.
+file alone (`_noted`, `GradientScaler.unscale`, `forget`, `give_up`); a test fails loudly when they
+move.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
+
+from workbench.modes.scaled_backward import backward
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 @dataclass(frozen=True)
@@ -46,14 +57,21 @@ class Overflow:
 
 
 class GradientScaler:
-    """A `torch.amp.GradScaler` for one optimizer that counts what it skips, and knows where."""
+    """A `torch.amp.GradScaler` that counts what it skips, and knows where."""
+
+    keeps_unscaled: bool = False
+    """Whether gradients that are divided may wait while another loss runs backward; otherwise such
+    a backward begins a new step, and the one before is given up."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._torch = torch.amp.GradScaler(device.type)
         self._model: weakref.ref[nn.Module] | None = None
-        self._unscaled = False
-        self._overflowed = False
+        self._found: weakref.WeakKeyDictionary[torch.optim.Optimizer, bool | list[torch.Tensor]] = (
+            weakref.WeakKeyDictionary()
+        )
+        """Those whose gradients are divided -> whether they overflowed; not read yet: one scalar
+        per device."""
         self._where = ""
         self._skipped: int | torch.Tensor = 0
         self._scale: float | None = self._torch.get_scale()
@@ -81,47 +99,126 @@ class GradientScaler:
 
     def backward(self, loss: torch.Tensor) -> None:
         """Backward from the scaled ``loss``."""
-        if self._unscaled:
+        if not self.keeps_unscaled and len(self._found):
             self.give_up()
-        self._torch.scale(loss).backward()
+        backward(self._torch.scale(loss), lambda: self.scale)
 
-    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+    def unscale(self, *optimizers: torch.optim.Optimizer, done: Collection[int] = ()) -> None:
         """Divide gradients by the scale, in place, and see whether they are finite.
+
+        Args:
+            optimizers: whose gradients; a parameter that several of them hold is divided once.
+            done: ``id`` of parameters whose gradients are divided already.
 
         Raises:
             ValueError: gradients are float16, which happens where parameters are.
         """
-        self._torch.unscale_(optimizer)
-        self._unscaled = True
-        self._overflowed, self._where = False, ""
-        if not self._decides_on_device(optimizer):
-            self._overflowed = any(bool(found) for found in _noted(self._torch, optimizer))
-            if self._overflowed:
-                self._where = self._first_non_finite()
+        if len(optimizers) == 1 and not done and not _has_shards(optimizers[0]):
+            self._torch.unscale_(optimizers[0])
+            found = _noted(self._torch, optimizers[0])
+        else:
+            found = self._unscale_together(optimizers, done)
+        if len(optimizers) == 1 and self._decides_on_device(optimizers[0]):
+            self._found[optimizers[0]] = found
+            return
+        overflowed = any(bool(one) for one in found)
+        self._found.update(dict.fromkeys(optimizers, overflowed))
+        if overflowed:
+            self._where = self._first_non_finite()
 
-    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+    def _unscale_together(
+        self, optimizers: tuple[torch.optim.Optimizer, ...], done: Collection[int]
+    ) -> list[torch.Tensor]:
+        """Unscale as one; what was found is noted of each, with what was found of ``done``.
+
+        Gradients that lie over ranks in different ways are unscaled apart: torch looks at the first
+        of a list alone to see which ranks must agree on what was found, and takes no list in which
+        one lies over ranks and another does not.
+        """
+        own = {id(p): p for one in optimizers for g in one.param_groups for p in g["params"]}
+        sharing = [
+            other
+            for other in list(self._found)
+            if done and any(id(p) in own for g in other.param_groups for p in g["params"])
+        ]
+        before = [one for other in sharing for one in _noted(self._torch, other)]
+        alike: dict[Any, list[torch.Tensor]] = {}
+        for key, parameter in own.items():
+            if key not in done:
+                alike.setdefault(_layout(parameter), []).append(parameter)
+        found = before
+        states = self._torch._per_optimizer_states  # pyright: ignore[reportPrivateUsage] - GradScaler has no public way to unscale parameters
+        state: dict[str, Any] = {}
+        for parameters in alike.values() or ([],):
+            held: Any = _Held(parameters)
+            self._torch.unscale_(held)
+            found += _noted(self._torch, held)
+            state = states.pop(id(held))
+        by_device: dict[torch.device, torch.Tensor] = {}
+        for one in found:
+            by_device[one.device] = by_device.get(one.device, 0) + one
+        if len(alike) > 1:
+            _agree(by_device.values(), {layout[0] for layout in alike if layout is not None})
+        found = list(by_device.values())
+        for optimizer in optimizers:
+            states[id(optimizer)] = {**state, "found_inf_per_device": dict(by_device)}
+        return found
+
+    def has_unscaled(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the gradients of ``optimizer`` are divided."""
+        return optimizer in self._found
+
+    def unscaled(self) -> list[torch.optim.Optimizer]:
+        """Those whose gradients are divided and wait for their step."""
+        return list(self._found)
+
+    def overflowed(self, *optimizers: torch.optim.Optimizer) -> bool:
+        """Whether divided gradients are not finite, of any of these or, without, of any at all.
+
+        Reads the device where a fused optimizer decides there.
+        """
+        found = [self._found.get(one, False) for one in optimizers or list(self._found)]
+        return any(any(map(bool, one)) if isinstance(one, list) else one for one in found)
+
+    def unscale_more(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Divide the gradients of parameters that no optimizer holds, which `unscale` left out."""
+        scale = self.scale
+        with torch.no_grad():
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad.div_(scale)
+
+    def step(self, *optimizers: torch.optim.Optimizer) -> bool:
         """Update, unless gradients overflowed, and adapt the scale; False when it was skipped.
 
-        A fused optimizer on an accelerator decides by itself; its update is reported as applied.
+        An overflow in any of ``optimizers`` skips all. A single fused optimizer on an accelerator
+        decides by itself; its update is reported as applied.
         """
-        if not self._unscaled:
-            self.unscale(optimizer)
-        on_device = self._decides_on_device(optimizer)
-        if on_device:
-            self._torch.step(optimizer)
-            self._scale = None
-            for found in _noted(self._torch, optimizer):
+        if missing := [one for one in optimizers if one not in self._found]:
+            self.unscale(*missing)
+        first = optimizers[0]
+        overflowed = False
+        if len(optimizers) == 1 and isinstance(self._found[first], list):
+            self._torch.step(first)
+            for found in _noted(self._torch, first):
                 self._skipped = self._skipped + found
-        elif not self._overflowed:
-            optimizer.step()
-        self._torch.update()
-        self._follow_scale()
-        self._unscaled = False
+        else:
+            overflowed = self.overflowed(*optimizers)
+            for optimizer in () if overflowed else optimizers:
+                optimizer.step()
+        if any(_noted(self._torch, one) for one in optimizers):
+            counted = [one for one in self._found if _noted(self._torch, one)]
+            self._torch.update()
+            self._follow_scale(counted)
+        else:  # no gradient at all, in which nothing overflowed: torch would refuse
+            self._torch._per_optimizer_states.clear()  # pyright: ignore[reportPrivateUsage] - as in `give_up`
+        for optimizer in optimizers:
+            del self._found[optimizer]
         self.num_steps += 1
-        if self._overflowed:
+        if overflowed:
             self._skipped = self._skipped + 1
             self._remember(Overflow(self.num_steps, self._where))
-        return not self._overflowed
+        return not overflowed
 
     def happened_at(self, step: int) -> None:
         """The update that was skipped last belongs to ``step`` of the run."""
@@ -134,7 +231,12 @@ class GradientScaler:
     def give_up(self) -> None:
         """Forget a step that got no further than its gradients; the scale stays as it is."""
         self._torch._per_optimizer_states.clear()  # pyright: ignore[reportPrivateUsage] - GradScaler has no public way to drop a step
-        self._unscaled = self._overflowed = False
+        self._found.clear()
+
+    def forget(self, optimizer: torch.optim.Optimizer) -> None:
+        """Forget that gradients of ``optimizer`` were divided: it has gathered new ones."""
+        self._torch._per_optimizer_states.pop(id(optimizer), None)  # pyright: ignore[reportPrivateUsage] - as in `give_up`
+        self._found.pop(optimizer, None)
 
     def scalars(self) -> dict[str, float | torch.Tensor]:
         """Name -> value of what is logged; on an accelerator on the device, and not read."""
@@ -183,11 +285,16 @@ class GradientScaler:
         self.first = Overflow(*first) if first else None
         self.last = Overflow(*last) if last else None
 
-    def _follow_scale(self) -> None:
-        """What ``GradScaler.update`` has just done on the device, by the same rule."""
-        if self._scale is None:
+    def _follow_scale(self, counted: list[torch.optim.Optimizer]) -> None:
+        """What ``GradScaler.update`` has just done on the device, by the same rule.
+
+        Args:
+            counted: whose gradients were divided since the last update, which all have a say.
+        """
+        if self._scale is None or any(isinstance(self._found[one], list) for one in counted):
+            self._scale = None
             return
-        if self._overflowed:
+        if self.overflowed(*counted):
             self._scale *= self._torch.get_backoff_factor()
             self._good_steps = 0
             return
@@ -215,6 +322,36 @@ class GradientScaler:
                 if parameter.grad is not None and not _is_finite(parameter.grad):
                     return name
         return ""
+
+
+class _Held:
+    """As much of an optimizer as ``GradScaler.unscale_`` looks at."""
+
+    def __init__(self, parameters: list[torch.Tensor]) -> None:
+        self.param_groups = [{"params": parameters}]
+
+
+def _layout(parameter: torch.Tensor) -> Any:
+    """How it lies over ranks; None where it does not."""
+    if not hasattr(parameter, "_local_tensor"):
+        return None
+    sharded: Any = parameter
+    return sharded.device_mesh, tuple(sharded.placements)
+
+
+def _agree(found: Iterable[torch.Tensor], meshes: Iterable[DeviceMesh]) -> None:
+    """Make ranks whose shards are updated together find the same: what any of them has found."""
+    for one in found:
+        for mesh in meshes:
+            for dim in range(mesh.ndim):
+                dist.all_reduce(one, dist.ReduceOp.MAX, group=mesh.get_group(dim))
+
+
+def _has_shards(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a parameter of ``optimizer`` lies over ranks."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return False
+    return any(_layout(p) is not None for g in optimizer.param_groups for p in g["params"])
 
 
 def _noted(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

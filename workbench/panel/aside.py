@@ -19,7 +19,7 @@ from workbench.panel.questions import Answer
 class Task:
     """What is to be made; what can be refused at once was refused before."""
 
-    make: Callable[[], Answer]
+    make: Callable[[], Answer | None]
     turn: threading.Lock
     """Held while it is made: of those that share it one at a time."""
 

@@ -7,13 +7,13 @@ TensorBoard writer, a place in the hub, a panel as its display, and the first ca
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from workbench import experiment as _experiment
 from workbench.experiment import Experiment, elsewhere, out_of_memory
 from workbench.experiment.openmp import release_team
 from workbench.panel.hub import hub
+from workbench.records.source import shell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,10 +66,9 @@ def _publish(experiment: Experiment) -> None:
 
 def _free_the_cores_after_cells() -> None:
     """Let no team of OpenMP threads that a cell leaves behind slow a run in the background."""
-    ipython = sys.modules.get("IPython")
-    shell: Any = ipython.get_ipython() if ipython is not None else None
-    if shell is not None:
-        shell.events.register("post_run_cell", _after_cell)
+    here = shell()
+    if here is not None:
+        here.events.register("post_run_cell", _after_cell)
 
 
 def _after_cell(_result: object = None) -> None:

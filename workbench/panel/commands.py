@@ -7,12 +7,11 @@ input. A command returns nothing or raises with one clear sentence, which become
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
-    from workbench.records import GraphRecord
 
 MAX_EPOCHS = 1_000_000
 MAX_STEPS = 1_000_000_000
@@ -35,7 +34,7 @@ def execute(experiment: Experiment, name: str, args: dict[str, Any]) -> None:
     if command is None:
         raise CommandError(f"unknown command {name[:64]!r}; valid: {', '.join(sorted(_COMMANDS))}")
     if name in _BEGINNING:  # all experiments are served by the thread that asks: it may not wait
-        experiment.when_free(lambda: command(experiment, args))
+        experiment.when_free(lambda: command(experiment, args), ended=name == "run")
     else:
         command(experiment, args)
 
@@ -58,45 +57,31 @@ def _step(experiment: Experiment, args: dict[str, Any]) -> None:
 
 
 def _set_modes(experiment: Experiment, args: dict[str, Any]) -> None:
-    experiment.modes = _text(args, "modes")
+    experiment.modes = text_of(args, "modes")
 
 
 def _set_mode(experiment: Experiment, args: dict[str, Any]) -> None:
     from workbench.panel.switching import switch
 
-    switch(experiment, _text(args, "mode"), _text(args, "value"))
+    switch(experiment, text_of(args, "mode"), text_of(args, "value"))
 
 
 def _set_learning_rate(experiment: Experiment, args: dict[str, Any]) -> None:
     experiment.learning_rate = _positive(args, "value")
 
 
+def _remove_scheduler(experiment: Experiment, _args: dict[str, Any]) -> None:
+    experiment.scheduler = None
+
+
 def _capture(experiment: Experiment, args: dict[str, Any]) -> None:
-    what = _text(args, "what")
+    what = text_of(args, "what")
     kinds = ("graph", "memory") if what == "both" else (what,)
     probes = [_probe(kind) for kind in kinds]
     for probe in probes:
         experiment.capture(probe)
     if experiment.status != "training":
         experiment.compute_captures()
-
-
-def _compare(experiment: Experiment, args: dict[str, Any]) -> None:
-    """Keep the diff of two graphs that the experiment holds as one more capture."""
-    from workbench.graph.diff import diff_records
-
-    captures = experiment.captures
-    graphs = {info.id: info for info in captures.infos() if info.kind == "graph"}
-    a, b = (_text(args, key) for key in ("a", "b"))
-    for wanted in (a, b):
-        if wanted not in graphs:
-            held = ", ".join(graphs) or "none"
-            raise CommandError(f"no graph {wanted[:64]!r} is held any more; held are: {held}")
-    if a == b:
-        raise CommandError(f"graph {a!r} was to be compared with itself; a and b must differ")
-    diff = diff_records(cast("GraphRecord", captures.get(a)), cast("GraphRecord", captures.get(b)))
-    steps = graphs[a].step, graphs[b].step
-    captures.add("diff", steps[1], diff, diff.sentence, against_step=steps[0])
 
 
 def _probe(kind: str) -> Any:
@@ -113,7 +98,7 @@ def _probe(kind: str) -> Any:
 
 def _resume_from_failure(experiment: Experiment, args: dict[str, Any]) -> None:
     rate = _positive(args, "learning_rate") if args.get("learning_rate") is not None else None
-    modes = _text(args, "modes") if args.get("modes") is not None else None
+    modes = text_of(args, "modes") if args.get("modes") is not None else None
     experiment.resume_from_failure(modes=modes, learning_rate=rate)
 
 
@@ -142,8 +127,8 @@ _COMMANDS: dict[str, Callable[[Experiment, dict[str, Any]], object]] = {
     "set_modes": _set_modes,
     "set_mode": _set_mode,
     "set_learning_rate": _set_learning_rate,
+    "remove_scheduler": _remove_scheduler,
     "capture": _capture,
-    "compare": _compare,
     "resume_from_failure": _resume_from_failure,
     "apply_remedy": _apply_remedy,
     "probe_modes": _probe_modes,
@@ -167,7 +152,12 @@ def _positive(args: dict[str, Any], key: str) -> float:
     return float(value or 0)
 
 
-def _text(args: dict[str, Any], key: str) -> str:
+def text_of(args: Mapping[str, Any], key: str) -> str:
+    """The text that a browser sent as ``key``.
+
+    Raises:
+        CommandError: it is none.
+    """
     value = args.get(key)
     if not isinstance(value, str):
         raise CommandError(f"{key} must be text, got {value!r}")

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from workbench.experiment import at_exit
 from workbench.experiment.events import Closed
 from workbench.panel import aside, commands, state
 from workbench.panel.asking import ask
 from workbench.panel.channel import PROTOCOL, Client, Sender, comm_sender, listen
+from workbench.panel.comparing import compare
 from workbench.panel.exports import export
 from workbench.panel.publication import changes
 from workbench.panel.questions import QUESTIONS, Answer
@@ -35,8 +37,10 @@ IDLE_S = 1.0
 ASLEEP_AFTER_S = 300.0
 """A view that has not been heard of for so long is sent nothing until it speaks again: pages that
 were closed without a goodbye would be sent to for ever."""
+_ENDING_S = 5.0
+"""How long the end of the interpreter waits for what is being sent."""
 
-TASKS = {"export": export, "ask": ask}
+TASKS = {"export": export, "ask": ask, "compare": compare}
 """Commands that take their time, and are replied to when their work is done."""
 
 log = logging.getLogger("workbench")
@@ -64,6 +68,7 @@ class Hub:
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
         self._listening = False
+        self._ending = False
 
     # -- what the kernel's side calls -------------------------------------------------------
 
@@ -135,10 +140,19 @@ class Hub:
             self._start()
             self._wake.notify()
 
+    def end(self) -> None:
+        """End the thread for good: the interpreter ends."""
+        with self._wake:
+            self._ending = True
+            thread = self._thread
+            self._wake.notify()
+        if thread is not None:
+            thread.join(_ENDING_S)
+
     # -- the thread -------------------------------------------------------------------------
 
     def _start(self) -> None:
-        if self._thread is None:
+        if self._thread is None and not self._ending:
             self._thread = threading.Thread(target=self._loop, name="workbench-hub", daemon=True)
             self._thread.start()
 
@@ -146,7 +160,7 @@ class Hub:
         published = 0.0
         while True:
             with self._wake:
-                if not (self._clients or self._joined or self._requests):
+                if self._ending or not (self._clients or self._joined or self._requests):
                     self._thread = None
                     return
                 if not (self._requests or self._joined or self._dirty or self._removed):
@@ -251,6 +265,7 @@ class Hub:
 
     def _hand_over(self, client: Client | None, made: aside.Done) -> None:
         answer = made.answer
+        self._dirty.add(made.experiment)  # it may hold one more capture
         if answer is not None and answer.kind == "answer":  # several may be awaited at once
             answer = replace(answer, fields={**answer.fields, "id": made.request})
         self._answer(client, made.experiment, answer)
@@ -262,6 +277,8 @@ class Hub:
         while self._dirty:  # emptied in place: `touch` may be adding to this very set
             dirty.add(self._dirty.pop())
         training = {one.id for one in self._living() if one.status == "training"}
+        # asked before anything is sent: what becomes known meanwhile is sent the next time
+        ahead = {one.id for one in self._living() if self._clients and _is_looking_ahead(one)}
         asleep_before = time.monotonic() - ASLEEP_AFTER_S
         for client in list(self._clients.values()):
             if self._heard.get(client.id, 0.0) < asleep_before:
@@ -273,6 +290,7 @@ class Hub:
                 self._send(client, "removed", experiment=key)
             for key in dirty | training:
                 self._publish_to(client, key)
+        self._dirty |= ahead
 
     def _publish_to(self, client: Client, key: str) -> None:
         experiment = self._experiments.get(key)
@@ -294,6 +312,12 @@ class Hub:
         self.touch(key)
 
 
+def _is_looking_ahead(experiment: Experiment) -> bool:
+    """Whether the rates to come of its schedule are being computed, which needs to be asked for."""
+    schedule = experiment.schedule
+    return schedule is not None and not schedule.is_whole
+
+
 _hub: Hub | None = None
 
 
@@ -303,3 +327,11 @@ def hub() -> Hub:
     if _hub is None:
         _hub = Hub()
     return _hub
+
+
+def _end() -> None:
+    if _hub is not None:
+        _hub.end()
+
+
+at_exit.register(at_exit.Phase.PREPARATIONS, _end)

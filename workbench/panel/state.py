@@ -29,6 +29,7 @@ def describe(experiment: Experiment) -> ExperimentState:
         samples_per_s=_rounded(experiment.samples_per_s),
         seconds_left=_rounded(experiment.seconds_left),
         learning_rate=experiment.learning_rate,
+        schedule=experiment.schedule,
         loss_name=experiment.loss_name,
         best_accuracy=experiment.best_accuracy,
         started_at=experiment.started_at,

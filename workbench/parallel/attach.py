@@ -55,6 +55,8 @@ def attach(run: str | os.PathLike[str]) -> Experiment:
     training.random.save()
     training.seeded = True
     History.load(folder.history).give_to(training)
+    if any(command["do"] == "constant" for command in Follower(folder.control).new()):
+        training.schedule.end()
     plan = _plan(folder)
     stretch = WorkersStretch(training, away, (plan.until_step, plan.until_epoch))
     stretch.catch_up(_followed(folder))

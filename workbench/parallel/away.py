@@ -136,7 +136,7 @@ class Away:
         return self._workers.pid
 
     def command(self, what: str, **arguments: Any) -> None:
-        """Tell the workers: ``home``, ``learning_rate``, ``plan``."""
+        """Tell the workers: ``home``, ``learning_rate``, ``constant``, ``plan``."""
         self._control.write({"do": what, **arguments})
         self.commands_sent += 1
 
@@ -171,6 +171,11 @@ class Away:
     def close(self) -> None:
         """End the workers, if they are still there, and let go of the files."""
         self._workers.end()
+        self._control.close()
+
+    def leave(self) -> None:
+        """Let go of the files; the workers go on."""
+        self._workers.leave()
         self._control.close()
 
     def wait(self, timeout: float | None = None) -> int:

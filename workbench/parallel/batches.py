@@ -56,7 +56,7 @@ class RankSource(DataSource):
             )
         self._whole, self._rank, self._world = source, rank, world_size
         self._size = source.batch_size or 1  # batches of none are never ours
-        self.name, self.note = source.name, source.note
+        self.name, self.note, self.order = source.name, source.note, source.order
         self.batch_size, self.num_samples = source.batch_size, source.num_samples
         self.steps_per_epoch = source.steps_per_epoch
         self.has_workers = source.has_workers
@@ -74,6 +74,10 @@ class RankSource(DataSource):
     def steps_after(self, skip: int) -> int:
         """As many as there are whole batches."""
         return self._whole.steps_after(skip)
+
+    def ends_in_one(self, skip: int = 0) -> bool:
+        """As that of whole batches does."""
+        return self._whole.ends_in_one(skip)
 
     def _bounds(self, rows: int) -> tuple[int, int]:
         """First and last row (exclusive) of this rank in a batch of so many."""

@@ -17,13 +17,16 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from workbench.experiment import at_exit
 from workbench.parallel.folder import Folder
+from workbench.processes import interrupts_deferred
 
 MEETING = "WORKBENCH_MEETING"
 """The environment's name for the folder that launcher and ranks meet in."""
@@ -65,23 +68,29 @@ class Workers:
             "--log-dir", str(folder.path / "launcher"),
         ]  # fmt: skip
         command = [sys.executable, *(launcher if world_size else ()), *program]
-        with folder.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={
-                    **_environment(max(world_size, 1)),
-                    MEETING: self._meeting,
-                    **(variables or {}),
-                },
-                start_new_session=True,
-            )
+        environment = {
+            **_environment(max(world_size, 1)),
+            MEETING: self._meeting,
+            **(variables or {}),
+        }
         try:
+            with folder.log.open("ab") as log, interrupts_deferred():
+                self._process = subprocess.Popen(  # noqa: S603 - our own program, no shell
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,
+                )
+                # an interrupt may come before whoever asked for them has them
+                self._dropped = weakref.finalize(self, _kill, self._process, self._meeting)
+                self._dropped.atexit = False  # they outlive a kernel that ends
+                _owned.add(self)
             _introduce(self._process.pid, folder.launcher, world_size, self._meeting)
         except BaseException:
-            self.end()
+            if hasattr(self, "_process"):
+                self.end()
             raise
 
     @property
@@ -105,12 +114,31 @@ class Workers:
         """End all of them, by force where a request is not enough."""
         if self._process.poll() is None:
             self._process.terminate()  # the launcher passes it on
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()  # ranks end by themselves when it is gone
-                self._process.wait()
-        _leave(self._meeting)
+        _kill(self._process, self._meeting)
+
+    def leave(self) -> None:
+        """Let them go on, whatever becomes of this object."""
+        self._dropped.detach()
+        _owned.discard(self)
+
+    def kill(self) -> None:
+        """End all of them by force, at once."""
+        _kill(self._process, self._meeting)
+
+
+_owned: weakref.WeakSet[Workers] = weakref.WeakSet()
+"""Those that nobody was to look after once this process is gone."""
+
+
+def _kill_all() -> None:
+    if not at_exit.in_a_kernel():  # those of a kernel go on, for another one
+        for workers in list(_owned):
+            workers.kill()
+
+
+at_exit.register_for_interrupts(_kill_all)
 
 
 class FoundWorkers:
@@ -158,6 +186,17 @@ class FoundWorkers:
                 self._process.kill()
                 self._process.wait()
         _leave(self._meeting)
+
+    def leave(self) -> None:
+        """Let them go on."""
+
+
+def _kill(launcher: subprocess.Popen[bytes], meeting: str) -> None:
+    """End what is left of them by force; ranks end by themselves when their launcher is gone."""
+    if launcher.poll() is None:
+        launcher.kill()
+        launcher.wait()
+    _leave(meeting)
 
 
 def _leave(meeting: str) -> None:

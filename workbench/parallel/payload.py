@@ -36,7 +36,7 @@ from workbench.parallel.folder import ARRAY
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
-    from workbench.experiment.optimizers import Schedule
+    from workbench.experiment.schedules import Schedule
     from workbench.experiment.sources import DataSource
 
 _LARGE_BYTES = 2**20
@@ -169,6 +169,10 @@ def _training(parts: dict[str, Any], settings: dict[str, Any], device: torch.dev
     )
 
 
+_UNNAMED = "<dynamic-code>"
+"""The file of all code, to cloudpickle."""
+
+
 class _Pickler(cloudpickle.Pickler):
     """Leaves tensors out: (kind, number, shape, stride, dtype, whether it is trained).
 
@@ -195,7 +199,15 @@ class _Pickler(cloudpickle.Pickler):
         return kind, number, shape, stride, obj.dtype, obj.requires_grad
 
     def reducer_override(self, obj: Any) -> Any:
-        """As cloudpickle, but for parametrized modules: each has a class that torch made for it."""
+        """As cloudpickle, but for parametrized modules: each has a class that torch made for it.
+
+        And code keeps the name of its file, by which a failure there is told as the cell's line:
+        cloudpickle >= 3.1.3 names all code of a cell alike.
+        """
+        reduce_code: Any = self.dispatch_table.get(types.CodeType)
+        if isinstance(obj, types.CodeType) and reduce_code is not None:
+            make, arguments = reduce_code(obj)
+            return make, tuple(obj.co_filename if one == _UNNAMED else one for one in arguments)
         if isinstance(obj, nn.Module) and parametrize.is_parametrized(obj):
             state = (dict(vars(obj)), list(cast("Any", obj).parametrizations))
             own_class = type(obj).__bases__[0]

@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 
 from workbench.experiment.guard import NonFiniteError
-from workbench.experiment.optimizers import scale_learning_rate
+from workbench.experiment.learning_rate import scale_learning_rate
+from workbench.experiment.measures import is_sampled
 from workbench.experiment.plan import Plan
 from workbench.experiment.sampler import mix
 from workbench.experiment.sources import ArraySource, LoaderSource
@@ -61,6 +62,7 @@ class Rank:
         self._waiting = Follower(folder.control)
         """Counts commands, which `_commands` reads."""
         self._obey = 0
+        """How many commands are to be carried out before the next step."""
         self._ended = ""
         self._saved, self._save_took = time.monotonic(), 0.0
         self._reporter = Reporter(folder.report(dist.get_rank()), dist.get_rank(), training.device)
@@ -85,7 +87,9 @@ class Rank:
             training.val = RankBatches(training.val, rank, dist.get_world_size())
             training.validate = validate_together
         training.adopt(training.model)
-        training.guard = RankGuard(training.model, training.device)
+        training.guard = RankGuard(
+            training.model, training.device, training.parameters, training.loss.module
+        )
         ranks = dist.get_world_size()
         self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
 
@@ -100,7 +104,7 @@ class Rank:
                 self._ended = "finished"
             else:
                 self.advance()
-        self._teller.position(self._obey)
+        self._teller.position(self._commands.count)
         self._save()
         self._teller.tell("end", how=self._ended, checkpoint=self.folder.last.name)
 
@@ -140,14 +144,15 @@ class Rank:
         training.cursor.done()
         training.step_count += 1
         self._obey = done.obey
-        if done.applied and training.schedule.per_step:
-            training.schedule.scheduler.step()
+        training.steps_in_epoch += 1
         self._log(done)
+        if done.applied:
+            training.note(training.schedule.after_step())
         self._reporter.count(training.step_count, part.num_samples)
-        self._teller.step(time.perf_counter() - started, done.samples, self._obey)
+        self._teller.step(time.perf_counter() - started, done.samples, self._commands.count)
         if self._is_first:
             self._is_first = False
-            self._teller.position(self._obey)
+            self._teller.position(self._commands.count)
             if (difference := self._look.difference(done.logits)) is not None:
                 self._teller.tell("logits", difference=difference)
         if done.save and not training.cursor.at_end:
@@ -158,8 +163,9 @@ class Rank:
         training = self.training
         step = training.step_count
         training.scalars.add("train/loss", step, done.loss)
-        if done.accuracy is not None:
-            training.scalars.add("train/accuracy", step, done.accuracy)
+        training.measures.accuracy.add_counted(training.cursor.epoch, done.right, done.answers)
+        if is_sampled(step):
+            training.measures.log_accuracy(step)
         if done.gradient_norm is not None:
             training.scalars.add("train/gradient_norm", step, done.gradient_norm)
         if training.learning_rate is not None:
@@ -169,7 +175,7 @@ class Rank:
         _same_buffers(self.training)
         with self._teller.at_work("ends an epoch"):
             self.training.end_epoch()
-        self._teller.position(self._obey)
+        self._teller.position(self._commands.count)
         # asked of rank 0's clock: all save or none does
         if _agreed(self._time_to_save):
             self._try_to_save()
@@ -218,10 +224,12 @@ class Rank:
 
     def _do(self, command: Message) -> None:
         training, what = self.training, command["do"]
-        if what == "learning_rate":
+        if what in ("learning_rate", "constant"):
             scale_learning_rate(
                 training.optimizer, training.schedule.scheduler, float(command["value"])
             )
+            if what == "constant":
+                training.schedule.end()
         elif what == "plan":
             self.plan = Plan(command["until_step"], command["until_epoch"])
         elif what == "home":
@@ -230,7 +238,7 @@ class Rank:
             raise ValueError(f"unknown command {what!r}; valid: {', '.join(COMMANDS)}")
 
 
-COMMANDS = ("learning_rate", "plan", "home")
+COMMANDS = ("learning_rate", "constant", "plan", "home")
 
 
 def _same_buffers(training: Training) -> None:

@@ -31,6 +31,7 @@ from workbench.modes.layout import reshard
 from workbench.parallel.folder import REST
 
 if TYPE_CHECKING:
+    from workbench.experiment.schedules import Schedule
     from workbench.experiment.training import Training
 
 
@@ -173,26 +174,39 @@ def _rest(training: Training) -> dict[str, Any]:
     training.random.save()
     return {
         "groups": [{key: group[key] for key in group if key != "params"} for group in groups],
+        "has_scheduler": scheduler is not None,
         "scheduler": scheduler.state_dict() if hasattr(scheduler, "state_dict") else None,
         "modes": training.modeset.state_dict(),
         "step": training.step_count,
         "position": cursor.position(),
         "random": training.random.state_dict(),
         "training": training.model.training,
+        "steps_in_epoch": training.steps_in_epoch,
+        "answers": training.measures.accuracy.state(),
     }
 
 
 def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     for group, settings in zip(training.optimizer.param_groups, rest["groups"], strict=True):
         group.update(settings)
-    if rest["scheduler"] is not None:
-        training.schedule.scheduler.load_state_dict(rest["scheduler"])
+    _take_schedule(training.schedule, rest)
     training.modeset.load_state_dict(rest["modes"])
-    training.step_count = rest["step"]
+    training.step_count, training.steps_in_epoch = rest["step"], rest["steps_in_epoch"]
     training.cursor.go_to(rest["position"])
     training.random.load_state_dict(rest["random"])
     training.random.restore()
-    training.model.train(rest["training"])
+    training.measures.accuracy.load_state(rest["answers"])
+    if rest["training"]:
+        training.train_mode.set(training.optimizer)
+
+
+def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:
+    """Its state; one that was taken away, there or meanwhile here, does not come back."""
+    if schedule.is_removed or (schedule.scheduler is not None and not rest["has_scheduler"]):
+        schedule.end()
+    elif rest["scheduler"] is not None:
+        scheduler: Any = schedule.scheduler
+        scheduler.load_state_dict(rest["scheduler"])
 
 
 @contextmanager

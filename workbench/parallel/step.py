@@ -20,8 +20,6 @@ from torch.distributed.tensor import DTensor
 
 from workbench.experiment.data import batch_size_of, split, to_device
 from workbench.experiment.guard import Guard, NonFiniteError
-from workbench.experiment.losses import counted
-from workbench.experiment.measures import count_right
 from workbench.experiment.step import forward
 from workbench.parallel.branches import reached, zero_for
 
@@ -40,7 +38,10 @@ class Summed(NamedTuple):
 
     loss: float
     """Of the whole batch."""
-    accuracy: float | None
+    right: float
+    """Right answers in it."""
+    answers: float
+    """Answers in it; 0 where the notion does not apply."""
     gradient_norm: float | None
     """Before clipping; None where nothing is clipped."""
     obey: int
@@ -82,7 +83,7 @@ def rank_step(
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
     logits, loss = forward(training, called, inputs, targets)
-    weight = averaged_over(training.loss, inputs, targets) if part.num_samples else 0.0
+    weight = averaged_over(training.loss, logits, inputs, targets) if part.num_samples else 0.0
     own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
     told = [float(obey), float(save)] if dist.get_rank() == 0 else [0.0, 0.0]
     here = reached(training.model, loss) if fill else []
@@ -99,12 +100,13 @@ def rank_step(
     if sharded:
         _average_numbers(training.model)
     training.modeset.before_clip(training.optimizer)
+    if training.scaler is not None and training.beside:
+        training.scaler.unscale_more(training.beside)
     norm = _clipped(training)
     training.guard.check_gradients(scaled=training.scaled)
     applied = training.modeset.optimizer_step(training.optimizer)
-    accuracy = sums[2] / sums[3] if sums[3] else None
     obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])
-    return Summed(value, accuracy, norm, obeyed, saves, applied, samples, logits.detach())
+    return Summed(value, sums[2], sums[3], norm, obeyed, saves, applied, samples, logits.detach())
 
 
 class RankGuard(Guard):
@@ -118,28 +120,30 @@ class RankGuard(Guard):
                 continue
             sharded = sharded or isinstance(gradient, DTensor)
             own = gradient.to_local() if isinstance(gradient, DTensor) else gradient
-            values = own.coalesce().values() if own.is_sparse else own
-            self._flag += ~values.isfinite().all()
+            self._flag += ~_values(own).isfinite().all()
         if sharded:  # averaged ones are the same everywhere
             dist.all_reduce(self._flag)
 
+    def _worst(self) -> float:
+        own = [g.to_local() if isinstance(g, DTensor) else g for g in self._gradients()]
+        found = torch.zeros_like(self._one)
+        found += float(any(bool(_values(g).isnan().any()) for g in own))
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return math.nan if found else math.inf
 
-def averaged_over(loss: Loss, inputs: Any, targets: Any) -> float:
+
+def _values(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+def averaged_over(loss: Loss, logits: torch.Tensor, inputs: Any, targets: Any) -> float:
     """What the mean in a loss divides by: samples, labels that count, or their classes' weights.
 
     For a loss of the user's own it is the number of samples; that it is a mean over them cannot be
     checked.
     """
-    samples = float(batch_size_of(inputs, targets))
-    if loss.name != "cross entropy" or not isinstance(targets, torch.Tensor):
-        return samples
-    if targets.is_floating_point():
-        return samples
-    labels = targets[counted(targets, loss.ignore_index)]
-    weights = getattr(loss.function, "weight", None)
-    if isinstance(weights, torch.Tensor):
-        return float(weights[labels].sum())
-    return float(labels.numel())
+    found = loss.known.divisor(logits, targets)
+    return float(batch_size_of(inputs, targets) if found is None else found)
 
 
 def _mean(loss: Loss, sums: list[float], weight: float) -> tuple[float, float]:
@@ -163,8 +167,11 @@ def _right(
     training: Training, logits: torch.Tensor, targets: Any, weight: float
 ) -> tuple[float, float]:
     """(right answers, answers) of this rank; none where the notion does not apply."""
-    found = count_right(logits.detach(), targets, training.loss.ignore_index) if weight else None
-    return (0.0, 0.0) if found is None else (float(found[0]), float(found[1]))
+    found = training.loss.answers.read(logits.detach(), targets) if weight else None
+    if found is None:
+        return 0.0, 0.0
+    right, answers = found.tally()
+    return float(right), float(answers)
 
 
 def _summed(own: list[float], device: torch.device) -> list[float]:

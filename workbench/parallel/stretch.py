@@ -21,7 +21,7 @@ import torch
 from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.events import EpochDone, StepDone
 from workbench.experiment.guard import NonFiniteError
-from workbench.experiment.optimizers import scale_learning_rate
+from workbench.experiment.learning_rate import follow_learning_rate, scale_learning_rate
 from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
@@ -97,6 +97,8 @@ class WorkersStretch:
         self._heard_at = self._progress_at = time.monotonic()
         self._rate = training.learning_rate
         """Of the first group, as the workers have it or were told."""
+        self._is_scheduled = self._scheduled
+        """Whether the workers have a schedule, as far as they were told."""
         self._set_here: float | None = None
         """The rate that was last set here."""
         self._obeyed_at = math.inf
@@ -130,7 +132,7 @@ class WorkersStretch:
         return True
 
     def settle(self, plan: Plan) -> None:
-        """Tell them where the run ends now, and a rate that was set here.
+        """Tell them where the run ends now, a rate that was set here, and of the schedule's end.
 
         Once they are called home they obey nothing that comes after it: a rate waits for the end.
         """
@@ -139,16 +141,27 @@ class WorkersStretch:
         if (ends := _ends(plan)) != self._ends:
             self._ends = ends
             self._away.command("plan", until_step=ends[0], until_epoch=ends[1])
-        rate = self._training.learning_rate
-        if rate is not None and rate != self._rate:
+        rate, has_ended = self._training.learning_rate, self._is_scheduled and not self._scheduled
+        if rate is not None and (rate != self._rate or has_ended):
             self._set(rate)
-            self._away.command("learning_rate", value=rate)
+            self._is_scheduled = self._scheduled
+            self._away.command("constant" if has_ended else "learning_rate", value=rate)
+
+    @property
+    def _scheduled(self) -> bool:
+        """Whether the training has a schedule here, which a person may have taken away."""
+        return self._training.schedule.scheduler is not None
 
     def call_home(self) -> None:
         """Ask for their end at the next step boundary."""
         if self._called_at is None:
             self._called_at = time.monotonic()
             self._away.command("home")
+
+    def leave(self) -> None:
+        """Let them go on without being followed; `workbench.parallel.attach` takes them up."""
+        self._write_down_what_was_followed()
+        self._away.leave()
 
     def come_home(self) -> None:
         """Take over their last state, and let go of them."""
@@ -171,7 +184,7 @@ class WorkersStretch:
     def _take_home(self) -> None:
         """Load the last state; where that cannot be done, this is as it was when it left."""
         training, rate = self._training, self._training.learning_rate
-        if rate is not None and rate != self._rate:
+        if rate is not None and (rate != self._rate or self._is_scheduled != self._scheduled):
             self._set(rate)
         try:
             self._away.come_home(training)
@@ -285,7 +298,7 @@ class WorkersStretch:
     def _take_rate(self, rate: float | None) -> None:
         training = self._training
         if rate is not None and rate != training.learning_rate:
-            scale_learning_rate(training.optimizer, None, rate)
+            follow_learning_rate(training.optimizer, rate)
         self._rate = training.learning_rate
 
     def _now_and_then(self) -> None:
@@ -293,8 +306,7 @@ class WorkersStretch:
         if now - self._reported_at < _REPORT_S:
             return
         self._reported_at = now
-        with contextlib.suppress(OSError):  # a full disk ends no run by itself
-            self._away.folder.followed.write_text(str(self._away.heard), encoding="ascii")
+        self._write_down_what_was_followed()
         training = self._training
         reports = self._reports.newest()
         mode = training.modeset["parallel"]
@@ -302,6 +314,10 @@ class WorkersStretch:
             mode.told = self._reports.text
             for name, step, value in self._reports.scalars():
                 training.scalars.add(name, step, value)
+
+    def _write_down_what_was_followed(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk ends no run by itself
+            self._away.folder.followed.write_text(str(self._away.heard), encoding="ascii")
 
     def _lose_patience(self) -> None:
         if self._called_at is None:

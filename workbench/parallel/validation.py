@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from workbench.experiment.data import DataError, DataSource
-from workbench.experiment.validation import Tally, Validation, evaluate, evaluating
+from workbench.experiment.validation import Tally, Validation, evaluate
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -21,15 +21,16 @@ def validate_together(training: Training, source: DataSource) -> Validation:
         DataError: the source gave no batch.
         Exception: whatever the user's code raised.
     """
-    ignored = training.loss.ignore_index
-    tally, nobodys = (Tally(training.device, ignored) for _ in range(2))
-    with evaluating(training.model), torch.no_grad():
+    tally, nobodys = Tally(training), Tally(training)
+    with training.train_mode.evaluating(training.optimizer), torch.no_grad():
         for part in source.batches(0):
             evaluate(training, part.batch, tally if part.num_samples else nobodys)
-    tally.pool(_summed, _largest)
-    if tally.num_samples == 0:
-        raise DataError(f"val gave no batch ({source.name}); give at least one, or leave val out")
-    return tally.result()
+        tally.pool(_summed, _largest, _gathered)
+        if tally.num_samples == 0:
+            raise DataError(
+                f"val gave no batch ({source.name}); give at least one, or leave val out"
+            )
+        return tally.result()
 
 
 def _summed(tensor: torch.Tensor) -> torch.Tensor:
@@ -41,3 +42,9 @@ def _largest(number: int) -> int:
     found = torch.tensor(number)
     dist.all_reduce(found, dist.ReduceOp.MAX)
     return int(found)
+
+
+def _gathered(own: Any) -> list[Any]:
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, own)
+    return found

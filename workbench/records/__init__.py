@@ -47,6 +47,7 @@ from workbench.records.panel import (
     ModeChoice,
     ModeState,
     RunSummary,
+    ScheduleState,
 )
 from workbench.records.plain import to_json
 from workbench.records.remedy import Remedy
@@ -102,6 +103,7 @@ __all__ = [
     "RecordError",
     "Remedy",
     "RunSummary",
+    "ScheduleState",
     "SourceLine",
     "Unreached",
     "read_record",

@@ -133,12 +133,42 @@ class CaptureInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CarryRow:
-    """One parameter of a hot swap: ``carried``, ``new``, ``reshaped`` or ``dropped``."""
+    """A parameter or buffer of a hot swap: ``carried``, ``new``, ``reshaped`` or ``dropped``."""
 
     name: str
     outcome: Literal["carried", "new", "reshaped", "dropped"]
     old_shape: str = ""
     new_shape: str = ""
+    kind: Literal["parameter", "buffer"] = "parameter"
+    note: str = ""
+    """What the outcome alone does not say, such as that a buffer is not persistent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleState:
+    """The learning-rate schedule: its name, what it counts, and the rates to come.
+
+    Point ``i`` stands for the steps (or epochs) after ``start + i * size`` are done, ``size`` of
+    them: the lowest and the highest rate that they have.
+    """
+
+    name: str
+    """Class of the scheduler."""
+    every: Literal["step", "epoch"]
+    """After what it steps, and what is counted here."""
+    effect: str
+    """What a rate that is set does, one sentence."""
+    start: int = 0
+    """Steps or epochs done where the curve begins."""
+    end: int = 0
+    """Those after which the planned run is over; 0 where there is no curve."""
+    size: int = 1
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    is_whole: bool
+    """Whether nothing of it is still being computed."""
+    why: str = ""
+    """Why there is no curve (``by metric``), or where and why it ends early."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +190,7 @@ class ExperimentState:
     samples_per_s: float | None
     seconds_left: float | None
     learning_rate: float | None
+    schedule: ScheduleState | None
     loss_name: str
     best_accuracy: float | None
     started_at: float | None

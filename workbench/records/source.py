@@ -51,12 +51,12 @@ def cell_number(filename: str) -> int | None:
 
     Not cached: running an unchanged cell again gives its file name a new count.
     """
-    shell = _shell()
-    found = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    found = getattr(getattr(shell(), "compile", None), "_filename_map", {})
     number = found.get(filename)
     return number if isinstance(number, int) else None
 
 
-def _shell() -> Any:
+def shell() -> Any:
+    """IPython's, where this is a notebook or a terminal of it; None elsewhere."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None

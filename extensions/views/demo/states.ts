@@ -1,9 +1,11 @@
 import type {
   Badge,
+  CarryRow,
   ExperimentState,
   ModeChoice,
   ModeState,
   RunSummary,
+  ScheduleState,
 } from '@torch-workbench/records';
 import type { ExperimentModel, KernelModel } from '../src/kernel';
 import { lossCurve, memory, memoryCurves, valCurve } from './curves';
@@ -13,6 +15,11 @@ import { EXCEPTION, NAN, OUT_OF_MEMORY } from './failures';
 
 function choice(value: string, change: Partial<ModeChoice> = {}): ModeChoice {
   return { value, available: true, why: '', remedy: '', commands: [], ...change };
+}
+
+function carry(name: string, outcome: CarryRow['outcome'], [before, now]: string[]): CarryRow {
+  const shapes = { old_shape: before ?? '', new_shape: now ?? '' };
+  return { name, outcome, ...shapes, kind: 'parameter', note: '' };
 }
 
 function badge(kind: Badge['kind'], text: string, detail = '', tooltip = ''): Badge {
@@ -93,6 +100,7 @@ const BASE: ExperimentState = {
   samples_per_s: 1900,
   seconds_left: 48,
   learning_rate: 1e-3,
+  schedule: null,
   loss_name: 'cross entropy',
   best_accuracy: 0.549,
   started_at: 1_795_000_000,
@@ -141,10 +149,56 @@ function experiment(
   return { state, curves, chart: state.step > 0 ? memory(true) : null, ...extra };
 }
 
+const SCALED =
+  'A rate set here holds from the next step on and scales the rest of the schedule with it.';
+
+/** Warm-up and cosine over the whole run, or a plateau's; a point stands for 12 steps. */
+function schedule(change: Partial<ScheduleState> = {}): ScheduleState {
+  const rates = Array.from({ length: 113 }, (_, i) =>
+    i < 34 ? 4e-5 + 9.6e-4 * (i / 34) : 5e-4 * (1 + Math.cos((Math.PI * (i - 34)) / 79)),
+  );
+  return {
+    name: 'OneCycleLR',
+    every: 'step',
+    effect: SCALED,
+    start: 0,
+    end: 1350,
+    size: 12,
+    low: rates,
+    high: rates,
+    is_whole: true,
+    why: '',
+    ...change,
+  };
+}
+
+const NO_CURVE = { low: [], high: [], start: 0, end: 0, size: 1 };
+const BAND = {
+  low: Array<number>(113).fill(1e-4),
+  high: Array.from({ length: 113 }, (_, i) => 1e-3 * 0.985 ** i),
+};
+
 const EVIL = `<script>alert(1)</script>\n${'very_long_name_'.repeat(700)}`;
 
 export const EXPERIMENTS: Readonly<Record<string, ExperimentModel>> = {
   training: experiment({}),
+  schedule: experiment({ schedule: schedule() }),
+  cycles: experiment({ schedule: schedule({ name: 'CyclicLR', ...BAND }) }),
+  metric: experiment({
+    schedule: schedule({
+      name: 'ReduceLROnPlateau',
+      every: 'epoch',
+      why: 'by metric',
+      ...NO_CURVE,
+    }),
+  }),
+  'no copy': experiment({
+    schedule: schedule({
+      name: 'LambdaLR',
+      why: "no curve: the schedule cannot be copied (cannot pickle 'generator' object)",
+      ...NO_CURVE,
+    }),
+  }),
   idle: experiment({
     status: 'idle',
     step: 0,
@@ -162,9 +216,14 @@ export const EXPERIMENTS: Readonly<Record<string, ExperimentModel>> = {
     markers: [],
     message: 'finished 3 epochs in 2 min 11 s; best accuracy 78.4 %',
     carried: [
-      { name: 'stem.0.weight', outcome: 'carried', old_shape: '64×3×3×3', new_shape: '64×3×3×3' },
-      { name: 'head.weight', outcome: 'reshaped', old_shape: '10×512', new_shape: '100×512' },
-      { name: 'gate.weight', outcome: 'new', old_shape: '', new_shape: '1×64' },
+      carry('stem.0.weight', 'carried', ['64×3×3×3', '64×3×3×3']),
+      carry('head.weight', 'reshaped', ['10×512', '100×512']),
+      carry('gate.weight', 'new', ['', '1×64']),
+      {
+        ...carry('rotary.table', 'new', ['512×64', '512×64']),
+        kind: 'buffer',
+        note: "not persistent: the new model's value",
+      },
     ],
   }),
   stopped: experiment({ status: 'stopped', message: 'step 412: stopped' }, { chart: null }),

@@ -73,9 +73,20 @@ export function uniqueId(prefix: string): string {
   return `wb-${prefix}-${ids}`;
 }
 
+export interface PerFrame {
+  ask: () => void;
+  /** Draws at once what was asked for and is not drawn yet. */
+  now: () => void;
+  cancel: () => void;
+}
+
 /** Calls `draw` once per frame, however often it is asked; `cancel` ends it. */
-export function perFrame(draw: () => void): { ask: () => void; cancel: () => void } {
+export function perFrame(draw: () => void): PerFrame {
   let frame = 0;
+  const cancel = (): void => {
+    cancelAnimationFrame(frame);
+    frame = 0;
+  };
   return {
     ask: () => {
       frame ||= requestAnimationFrame(() => {
@@ -83,7 +94,12 @@ export function perFrame(draw: () => void): { ask: () => void; cancel: () => voi
         draw();
       });
     },
-    cancel: () => cancelAnimationFrame(frame),
+    now: () => {
+      if (frame === 0) return;
+      cancel();
+      draw();
+    },
+    cancel,
   };
 }
 

@@ -250,7 +250,7 @@ describe('the view', () => {
     );
     const columns = Object.keys(RECORD).filter((name) => name.startsWith('compilation_'));
     const none = Object.fromEntries(columns.map((name) => [name, new Int32Array(0)]));
-    const lists = { regions: [], breaks: [], recompiles: [], kernels: [], switches: [] };
+    const lists = { regions: [], breaks: [], recompiles: [], kernels: [], switches: [], notes: [] };
     const empty = { ...RECORD, ...none, ...lists } as CompileRecord;
     set({ error: null, record: empty });
     expect(view.textContent).toContain('Compile is off');
@@ -258,6 +258,11 @@ describe('the view', () => {
     expect(view.textContent).toContain('The first forward of a model');
     set({ record: { ...empty, experiment: null, model: '' } });
     expect(view.textContent).toContain('Nothing was compiled in this block');
+    const late = 'At least 3 graphs of its regions had been compiled before.';
+    set({ record: { ...empty, experiment: null, notes: [late] } });
+    expect(view.textContent).toContain('No compilation was seen');
+    expect(view.textContent).toContain(late);
+    expect(view.textContent).not.toContain('Nothing was compiled');
     const on = { step: 0, modes: 'compile', compiled: true, num_compilations: 0 };
     set({ record: { ...empty, switches: [on] } });
     expect(view.textContent).toContain('the next step compiles');

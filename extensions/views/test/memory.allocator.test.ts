@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { mount } from '../src/memory';
 import { layMap } from '../src/memory/map-layout';
 import { LiveBlocks } from '../src/memory/live';
@@ -305,6 +305,25 @@ describe('the view of an allocator', () => {
     expect(text).toContain('Holes of 4.0 MiB and 4.0 MiB stay pinned');
     expect(text).toContain('Beforefree, 4.0 MiB');
     expect(text).toContain('Free asked for2.0 ms, event 2');
+  });
+
+  it('walks over the moment that was asked for, also before it is drawn', () => {
+    const frames = vi.spyOn(window, 'requestAnimationFrame').mockReturnValue(1);
+    try {
+      const host = shown({ ...CUDA, oom_event: [] });
+      const walk = (key: string): void => {
+        const how = { key, bubbles: true };
+        host.querySelector('canvas.wv-map')?.dispatchEvent(new KeyboardEvent('keydown', how));
+      };
+      const chosen = (): string => host.querySelector('.wv-inspector')?.textContent ?? '';
+      walk('ArrowRight');
+      expect(chosen()).toContain('block 1 of 2');
+      press(host, 'Home'); // where the second block is not there yet, nor drawn away
+      walk('ArrowRight');
+      expect(chosen()).toContain('block 1 of 1');
+    } finally {
+      frames.mockRestore();
+    }
   });
 
   it('has no empty boxes for a recording without segments', () => {

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from tests.integration.out_of_memory.support import MIB, record_of_failure
+from tests.waiting import wait_until
 from workbench.allocator.cards import CONTEXT_BYTES
 from workbench.experiment import Experiment, RunError
 from workbench.experiment.events import Event, StatusChanged
@@ -20,26 +21,46 @@ from workbench.memory import memory
 from workbench.memory.cards import remedies
 
 
-class Slow(nn.Module):
-    """Takes a while at every layer."""
+class Layers(nn.Module):
+    """Says when it is through a layer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(256, 256)) for _ in range(8)))
         self.head = nn.Linear(256, 10)
-        self.pause_s = 0.03
+        self.through: Callable[[], object] = int
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
             x = torch.relu(layer(x))
-            time.sleep(self.pause_s)
+            self.through()
         return self.head(x)
 
 
-def slow(folder: Path) -> Experiment:
+class Held:
+    """Keeps the first trial of a remedy at its first layer for as long as it may not go on."""
+
+    def __init__(self, exp: Experiment, may_go_on: Callable[[], bool]) -> None:
+        self.begun = threading.Event()
+        self.layers_since = 0
+        """That were computed in trials since they could go on."""
+        self._training, self._may_go_on = exp._training, may_go_on
+        exp.model.through = self._through
+
+    def _through(self) -> None:
+        if not self._training.rehearsing:
+            return
+        if self.begun.is_set():
+            self.layers_since += 1
+        else:
+            self.begun.set()
+            wait_until(self._may_go_on)
+
+
+def made(folder: Path) -> Experiment:
     torch.manual_seed(0)
     data = torch.randn(4096, 256), torch.arange(4096) % 10
-    exp = Experiment(Slow(), data, batch_size=2048, device="cpu", runs=folder)
+    exp = Experiment(Layers(), data, batch_size=2048, device="cpu", runs=folder)
     exp.card = CONTEXT_BYTES + 40 * MIB
     return exp
 
@@ -61,23 +82,27 @@ def fail(exp: Experiment) -> threading.Event:
     failed = when(exp, lambda told: told.status == "exception")
     trying = when(exp, lambda told: "trying" in told.message)
     exp.run(epochs=1)
-    assert failed.wait(60)
+    assert failed.wait(120)
     assert exp.failure is not None
     return trying
 
 
 def test_the_failure_is_told_before_anything_is_tried(tmp_path: Path) -> None:
-    exp = slow(tmp_path)
+    exp = made(tmp_path)
+    may_go_on = threading.Event()
+    held = Held(exp, may_go_on.is_set)
     trying = fail(exp)
+    assert held.begun.wait(120)
     assert exp.status == "exception"
     assert exp.failure is not None
     assert not exp.failure.remedies
     record = record_of_failure(exp)
     assert len(record.oom_event) == 1
     assert not record.remedies
-    assert trying.wait(60)
+    assert trying.wait(120)
+    may_go_on.set()
     with pytest.raises(RunError, match="Out of memory"):
-        exp.wait(60)
+        exp.wait(120)
     assert exp.failure.remedies
     assert "It would fit with" in exp.message
     assert record_of_failure(exp).remedies
@@ -85,7 +110,7 @@ def test_the_failure_is_told_before_anything_is_tried(tmp_path: Path) -> None:
 
 
 def test_who_stops_as_the_failure_is_told_has_nothing_tried(tmp_path: Path) -> None:
-    exp = slow(tmp_path)
+    exp = made(tmp_path)
     said: list[str] = []
 
     def stop(event: Event) -> None:
@@ -96,7 +121,7 @@ def test_who_stops_as_the_failure_is_told_has_nothing_tried(tmp_path: Path) -> N
 
     exp.subscribe(stop)
     exp.run(epochs=1)
-    exp.wait(60)
+    exp.wait(120)
     assert (exp.status, exp.failure) == ("stopped", None)
     assert not any("trying" in message for message in said)
     exp.close()
@@ -105,21 +130,21 @@ def test_who_stops_as_the_failure_is_told_has_nothing_tried(tmp_path: Path) -> N
 def ended(exp: Experiment) -> None:
     """Nothing is done any more, whatever became of the run."""
     with suppress(RunError):
-        exp.wait(60)
+        exp.wait(120)
 
 
 @pytest.mark.parametrize("what", ["stop", "close", "resume", "run", "step", "pause"])
 def test_who_acts_meanwhile_does_not_wait(tmp_path: Path, what: str) -> None:
-    exp = slow(tmp_path)
-    assert fail(exp).wait(60)
+    exp = made(tmp_path)
+    held = Held(exp, lambda: bool(exp._runner._halt) or exp._runner._cut)
+    assert fail(exp).wait(120)
+    assert held.begun.wait(120)
     if what in ("resume", "run", "step"):
         exp.batch_size = 128
-        exp.model.pause_s = 0.0
-    started = time.monotonic()
     getattr(exp, what)()
     if what in ("stop", "pause"):
         ended(exp)
-    assert time.monotonic() - started < 5, "the trial under way is given up"
+    assert held.layers_since <= 1, "the trial under way is given up"
     ended(exp)
     wanted = {"stop": "stopped", "close": "exception", "pause": "exception", "step": "paused"}
     assert exp.status == wanted.get(what, "finished")
@@ -128,7 +153,7 @@ def test_who_acts_meanwhile_does_not_wait(tmp_path: Path, what: str) -> None:
 
 
 def test_modes_that_are_tried_are_not_those_of_the_experiment(tmp_path: Path) -> None:
-    exp = slow(tmp_path)
+    exp = made(tmp_path)
     tried: list[tuple[str, str]] = []
 
     def note(*_: object) -> None:
@@ -144,8 +169,8 @@ def test_modes_that_are_tried_are_not_those_of_the_experiment(tmp_path: Path) ->
 
 
 def test_who_applies_a_remedy_meanwhile_waits_for_them(tmp_path: Path) -> None:
-    exp = slow(tmp_path)
-    assert fail(exp).wait(60)
+    exp = made(tmp_path)
+    assert fail(exp).wait(120)
     exp.apply_remedy()
     assert exp.failure is not None
     assert exp.failure.remedies
@@ -153,19 +178,23 @@ def test_who_applies_a_remedy_meanwhile_waits_for_them(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_changes_meanwhile_ends_the_trials(tmp_path: Path) -> None:
-    exp = slow(tmp_path)
-    assert fail(exp).wait(60)
+    exp = made(tmp_path)
+    are_others = threading.Event()
+    held = Held(exp, are_others.is_set)
+    assert fail(exp).wait(120)
+    assert held.begun.wait(120)
     exp.modes = "bf16"
+    are_others.set()
     with pytest.raises(RunError, match="Out of memory"):
-        exp.wait(60)
+        exp.wait(120)
     assert exp.modes == "bf16"
     assert any(note.startswith("Not tried: ") for note in record_of_failure(exp).notes)
     exp.close()
 
 
 def test_who_looks_at_the_step_meanwhile_gets_it_with_what_helps(tmp_path: Path) -> None:
-    exp = slow(tmp_path)
-    assert fail(exp).wait(60)
+    exp = made(tmp_path)
+    assert fail(exp).wait(120)
     record = memory(exp).record
     assert record.title == record_of_failure(exp).title
     assert record.remedies == record_of_failure(exp).remedies != ()
@@ -176,11 +205,11 @@ def test_what_there_was_no_time_for_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remedies, "BUDGET_S", 0.2)
-    exp = slow(tmp_path)
-    started = time.monotonic()
+    exp = made(tmp_path)
+    held = Held(exp, lambda: time.sleep(0.3) is None)
     with pytest.raises(RunError):
-        exp.run(epochs=1).wait(60)
-    assert time.monotonic() - started < 20
+        exp.run(epochs=1).wait(120)
+    assert held.layers_since <= 1, "the trial under way is given up"
     record = record_of_failure(exp)
     said = [note for note in record.notes if note.startswith("Not tried: ")]
     assert len(said) == 1

@@ -61,7 +61,7 @@ def test_what_a_model_raises_under_a_change_is_said_with_it(tmp_path: Path) -> N
     assert not smaller.fits
     assert "RuntimeError: shape" in smaller.basis
     exp.card = None
-    exp.resume().wait(60)
+    exp.resume().wait(120)
     assert exp.status == "finished"
     exp.close()
 

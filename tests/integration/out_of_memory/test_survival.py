@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from tests.integration.out_of_memory.support import MIB, experiment, refused
+from tests.integration.support import our_threads
 from workbench.allocator.cards import CONTEXT_BYTES
 from workbench.experiment import Experiment
 from workbench.memory import MemoryProbe, memory
@@ -33,7 +34,7 @@ def test_nothing_of_the_failed_step_or_of_the_trials_is_kept(tmp_path: Path) -> 
     card.ledger.next_step()
     own = sum(p.nbytes for p in exp.model.parameters())
     assert card.ledger.allocated < 4 * own + MIB, "weights, gradients, moments at most"
-    assert not [thread for thread in threading.enumerate() if "workbench" in thread.name]
+    assert not our_threads()
     exp.close()
 
 
@@ -150,6 +151,6 @@ def test_a_card_that_cannot_be_is_refused_in_a_sentence(
     with pytest.raises(error, match=said):
         exp.card = bad
     assert exp.card is None
-    exp.step(1).wait(60)
+    exp.step(1).wait(120)
     assert exp.status == "paused"
     exp.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from tests.waiting import wait_until
 from workbench.experiment import Experiment, Run, elsewhere
 from workbench.experiment.plan import Plan
 from workbench.modes.layout import Layout
@@ -143,14 +143,6 @@ def moments(experiment: Experiment) -> dict[tuple[str, str], Any]:
     }
 
 
-def wait_for(found: Callable[[], object], what: str) -> None:
-    """Ask again and again until there is something; workers tell it in files."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not found():
-        assert time.monotonic() < deadline, f"{what} within {DEADLINE_S} s"
-        time.sleep(0.02)
-
-
 def until_told(away: Away, kind: str, heard: list[Message]) -> Message:
     """Listen until the workers tell something of this kind; all that is told is added."""
     found: list[Message] = []
@@ -163,5 +155,5 @@ def until_told(away: Away, kind: str, heard: list[Message]) -> Message:
                 break
         return bool(found)
 
-    wait_for(listen, f"{kind!r} of the workers that write to {away.folder.log}")
+    wait_until(listen, f"{kind!r} of the workers that write to {away.folder.log}")
     return found[0]

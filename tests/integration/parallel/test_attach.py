@@ -14,13 +14,15 @@ import pytest
 import torch
 from torch import nn
 
-from tests.integration.parallel.support import losses, made, wait_for
+from tests.integration.parallel.support import losses, made
+from tests.waiting import wait_until
 from workbench.parallel.attach import attach
 
 ROOT = Path(__file__).resolve().parents[3]
 
 KERNEL = """
 import os, sys, time
+from pathlib import Path
 import torch
 from torch import nn
 from tests.integration.parallel.support import rows
@@ -30,7 +32,13 @@ class Cell(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(16, 5)
+        self.calls, self.go_on = 0, Path(sys.argv[4])
     def forward(self, x):
+        if "RANK" in os.environ and not self.go_on.exists():
+            self.calls += 1
+            time.sleep(0.15)  # ranks tell ten times a second where they are
+            while self.calls > 15 and not self.go_on.exists():
+                time.sleep(0.01)
         return self.layer(x)
 
 torch.manual_seed(0)
@@ -40,6 +48,7 @@ exp.run(steps=20, wait=True)
 exp.modes = "ddp:2"
 exp.run(steps=int(sys.argv[2]))
 while exp.step_count < 30:
+    assert exp.failure is None, exp.failure
     time.sleep(0.02)
 if sys.argv[3] == "stay":
     print("here", flush=True)
@@ -59,7 +68,7 @@ while len(seen) < 8:
     seen.add(exp.step_count)
     time.sleep(0.02)
 exp.pause()
-exp.wait(60)
+exp.wait(120)
 print(*sorted(one.name for one in (exp.path / "parallel").iterdir()), exp.status, exp.modes)
 exp.close()
 """
@@ -76,11 +85,12 @@ class Cell(nn.Module):
         return self.layer(x)
 
 
-def kernel(tmp_path: Path, steps: int, then: str) -> subprocess.Popen[str]:
+def kernel(tmp_path: Path, steps: int, then: str, go_on: Path = ROOT) -> subprocess.Popen[str]:
+    """One that dies or stays at step 30; its ranks do no step 40 until there is ``go_on``."""
     script = tmp_path / "kernel.py"
     script.write_text(textwrap.dedent(KERNEL))
     return subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "runs"), str(steps), then],
+        [sys.executable, str(script), str(tmp_path / "runs"), str(steps), then, str(go_on)],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
@@ -93,18 +103,18 @@ def as_if_it_had_stayed(tmp_path: Path, steps: int) -> torch.Tensor:
 
 
 def test_a_run_that_goes_on_is_steered_and_brought_home(tmp_path: Path) -> None:
-    assert kernel(tmp_path, 1_000_000, "die").wait(120) == -signal.SIGKILL
+    assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
     experiment = attach(tmp_path / "runs" / "run")
     try:
         assert experiment.status == "training"
         assert experiment.modes == "ddp:2"
         here = experiment.step_count
         assert here >= 20
-        wait_for(lambda: experiment.step_count > here + 20, "steps of the ranks")
+        wait_until(lambda: experiment.step_count > here + 20, "steps of the ranks")
         with pytest.raises(RuntimeError, match="belongs to the experiment run of this kernel"):
             attach(experiment.path)
         experiment.pause()
-        experiment.wait(60)
+        experiment.wait(120)
         torch.testing.assert_close(
             losses(experiment),
             as_if_it_had_stayed(tmp_path, experiment.step_count),
@@ -119,7 +129,7 @@ def test_a_run_that_goes_on_is_steered_and_brought_home(tmp_path: Path) -> None:
 
 
 def test_ranks_at_work_are_not_called_home_for_a_first_capture(tmp_path: Path) -> None:
-    assert kernel(tmp_path, 1_000_000, "die").wait(120) == -signal.SIGKILL
+    assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
     said = subprocess.run(
         [sys.executable, "-c", NEXT_KERNEL, str(tmp_path / "runs" / "run")],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, timeout=120,
@@ -129,15 +139,17 @@ def test_ranks_at_work_are_not_called_home_for_a_first_capture(tmp_path: Path) -
 
 
 def test_a_run_that_was_finished_meanwhile_is_found_so(tmp_path: Path) -> None:
-    assert kernel(tmp_path, 40, "die").wait(120) == -signal.SIGKILL
+    go_on = tmp_path / "go-on"
+    assert kernel(tmp_path, 40, "die", go_on).wait(300) == -signal.SIGKILL
+    go_on.touch()
     folder = tmp_path / "runs" / "run" / "parallel" / "1"
-    wait_for(lambda: '"end"' in (folder / "events.jsonl").read_text(), "the end")
+    wait_until(lambda: '"end"' in (folder / "events.jsonl").read_text(), "the end")
     folder.chmod(0o777)
     with pytest.raises(PermissionError, match="others may write to it"):
         attach(tmp_path / "runs" / "run")
     folder.chmod(0o700)
     experiment = attach(tmp_path / "runs" / "run")
-    experiment.wait(60)
+    experiment.wait(120)
     assert (experiment.status, experiment.step_count) == ("finished", 60)
     torch.testing.assert_close(
         losses(experiment), as_if_it_had_stayed(tmp_path, 60), rtol=1e-5, atol=1e-6
@@ -147,15 +159,15 @@ def test_a_run_that_was_finished_meanwhile_is_found_so(tmp_path: Path) -> None:
 
 
 def test_ranks_that_died_with_it_leave_their_last_checkpoint(tmp_path: Path) -> None:
-    assert kernel(tmp_path, 1_000_000, "die").wait(120) == -signal.SIGKILL
+    assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
     folder = tmp_path / "runs" / "run" / "parallel" / "1"
     ranks = [psutil.Process(int((folder / f"rank-{rank}.pid").read_text())) for rank in (0, 1)]
     for rank in ranks:
         rank.send_signal(signal.SIGKILL)
-    psutil.wait_procs(ranks, timeout=30)
+    psutil.wait_procs(ranks, timeout=120)
     experiment = attach(tmp_path / "runs" / "run")
     with pytest.raises(Exception, match="ended from outside"):
-        experiment.wait(60)
+        experiment.wait(120)
     assert (experiment.status, experiment.step_count) == ("exception", 20)
     experiment.modes = ""
     experiment.run(steps=2, wait=True)
@@ -176,4 +188,4 @@ def test_what_cannot_or_must_not_be_attached_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match=f"belongs to process {alive.pid}, which is alive"):
             attach(tmp_path / "runs" / "run")
     finally:
-        alive.communicate(timeout=60)
+        alive.communicate(timeout=120)

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from tests.integration.cells import new_kernel, run
-from tests.integration.parallel.support import wait_for
+from tests.waiting import wait_until
 
 MODEL = """import os, torch, torch.nn.functional as F
 from torch import nn
@@ -51,7 +51,7 @@ exp.wait(120)
 print(exp.status, exp.step_count)
 exp.run(steps=1_000_000)
 """
-COMPILED = """exp.pause(); exp.wait(60)
+COMPILED = """exp.pause(); exp.wait(120)
 exp.modes = "compile+ddp:2"
 exp.run(steps=5, wait=True)
 print(exp.status, exp.modes)
@@ -66,7 +66,7 @@ exp = wb.attach({path!r})
 while exp.step_count < 60:
     time.sleep(0.05)
 exp.pause()
-exp.wait(60)
+exp.wait(120)
 points = len(exp.scalars.since("train/loss", 0)[0])
 print(exp.status, type(exp.model).__name__, points == exp.step_count)
 exp.close()
@@ -88,7 +88,7 @@ def test_ranks_of_a_notebook(tmp_path: Path) -> None:
         assert run(first, COMPILED).splitlines() == ["finished compile+ddp:2", "['', '']"]
         folder = tmp_path / "runs" / "cells" / "parallel"
         newest = str(max(int(path.name) for path in folder.iterdir()))
-        wait_for((folder / newest / "rank-0.report.json").exists, "a report")
+        wait_until((folder / newest / "rank-0.report.json").exists, "a report")
         kernel = int(run(first, "import os; print(os.getpid())"))
         os.kill(kernel, signal.SIGKILL)
     with new_kernel() as second:

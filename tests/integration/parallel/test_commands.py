@@ -61,9 +61,10 @@ def test_a_rate_and_home(away_and_heard: tuple[Away, list[Message]]) -> None:
     away.command("learning_rate", value=0.5)
     while not (obeyed := until_told(away, "position", heard))["commands"]:
         pass
+    assert obeyed["rate"] == 0.5, "what is told as carried out is"
     away.command("home")
     assert until_told(away, "end", heard)["how"] == "home"
-    assert away.wait(60) == 0
+    assert away.wait(120) == 0
     rates = [
         (step, value)
         for one in heard

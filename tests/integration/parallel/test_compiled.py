@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import workbench as wb
-from tests.integration.parallel.support import Net, made, wait_for
+from tests.integration.parallel.support import Net, made
+from tests.waiting import wait_until
 from workbench.experiment import elsewhere
 from workbench.panel import assembly
 from workbench.parallel.stretch import send
@@ -50,7 +51,7 @@ def test_breaks_kernels_and_times_of_ranks_are_reported(tmp_path: Path, layout: 
     experiment.run(steps=2, wait=True)
     experiment.modes = f"compile+{layout}"
     run = experiment.run(steps=100_000)
-    wait_for(lambda: wb.compile_report(experiment).record.kernels, "kernels while it trains")
+    wait_until(lambda: wb.compile_report(experiment).record.kernels, "kernels while it trains")
     run.pause()
     experiment.wait(120)
     experiment.modes = "fp32"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import signal
 import threading
@@ -12,12 +14,13 @@ import psutil
 import pytest
 import torch
 
-from tests.integration.parallel.support import Net, Tokens, losses, made, rows, sentences, wait_for
+from tests.integration.parallel.support import Net, Tokens, losses, made, rows, sentences
 from tests.integration.parallel.test_faults import Faulty, NotFinite, assert_gone
+from tests.waiting import wait_until
 from workbench.experiment import Experiment, Run, RunError
 from workbench.experiment.events import EpochDone, Event
 from workbench.graph import GraphProbe
-from workbench.parallel import stretch
+from workbench.parallel import stretch, teller
 from workbench.parallel.folder import Folder
 from workbench.parallel.payload import PackingError
 
@@ -76,7 +79,7 @@ def test_a_rank_that_is_killed_costs_what_it_did_since_the_last_checkpoint(tmp_p
     experiment.modes = ""
     experiment.resume_from_failure()
     experiment.pause()
-    experiment.wait(60)
+    experiment.wait(120)
 
 
 def test_a_run_directory_that_is_removed_leaves_the_training_as_it_left(tmp_path: Path) -> None:
@@ -118,19 +121,19 @@ def test_what_cannot_be_packed_is_told_before_a_process_is_started(tmp_path: Pat
         experiment.run(steps=5, wait=True)
     assert experiment.status == "exception"
     experiment.modes = ""
-    experiment.resume_from_failure().wait(60)
+    experiment.resume_from_failure().wait(120)
     assert experiment.step_count == 5
 
 
 def test_a_capture_is_computed_at_home_and_costs_no_step(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="ddp:2")
     run = under_way(experiment)
-    record = experiment.capture(GraphProbe()).wait(60)
+    record = experiment.capture(GraphProbe()).wait(120)
     assert record is not None
     assert record.nodes
     assert any("computed for the capture" in note for note in record.notes)
     run.pause()
-    run.wait(60)
+    run.wait(120)
     steps = experiment.scalars.since("train/loss", 0)[0].tolist()
     assert steps == list(range(1, experiment.step_count + 1))
 
@@ -177,27 +180,45 @@ def test_a_confusion_matrix_is_that_of_all_ranks(tmp_path: Path) -> None:
 
 
 class Thorough(Net):
-    """Takes seven seconds to validate."""
+    """On ranks, validates for as long as there is a file, and tells every moment that it does."""
+
+    def __init__(self, hold: Path) -> None:
+        super().__init__()
+        self.hold, self.held = hold, hold.with_name("held")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.training:
-            time.sleep(7)
+        if not self.training and "RANK" in os.environ:
+            teller._AT_WORK_S = 0.1
+            while self.hold.exists():
+                self.held.touch()
+                time.sleep(0.02)
         return super().forward(x)
 
 
 def test_a_long_validation_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretch, "_PATIENCE_S", 6.0)
-    inputs, targets = rows()
+    """For longer than it would be if its ranks told nothing."""
+    patience_s = 10.0
+    monkeypatch.setattr(stretch, "_PATIENCE_S", patience_s)
+    hold, inputs, targets = tmp_path / "hold", *rows()
     data, val = (inputs[:32], targets[:32]), (inputs[:16], targets[:16])
-    experiment = made(tmp_path, Thorough, data, batch_size=32, val=val, modes="ddp:2")
-    run = experiment.run(epochs=1000)
-    wait_for(lambda: experiment.step_count, "a step")
+    experiment = made(tmp_path, lambda: Thorough(hold), data, batch_size=32, val=val, modes="ddp:2")
+    run = experiment.run(epochs=1_000_000)
+    wait_until(lambda: experiment.step_count, "a step")
+    hold.touch()
+    wait_until(hold.with_name("held").exists, "a validation")
     run.stop()
-    board = experiment._training.board
-    said: list[str] = []
-    wait_for(lambda: said.append(board.message) or run.status == "stopped", "the end")
-    assert any("waiting for ddp:2, whose first rank ends an epoch (5 s)" in one for one in said)
-    assert experiment.status == "stopped"
+    said: list[float] = []
+
+    def is_waited_for() -> bool:
+        words = r"waiting for ddp:2, whose first rank ends an epoch \((\d+) s\)"
+        said.extend(map(float, re.findall(words, experiment.message)))
+        return bool(said) and said[-1] > said[0] + patience_s + 2
+
+    try:
+        wait_until(is_waited_for, "a validation that lasts")
+    finally:
+        hold.unlink()
+    wait_until(lambda: run.status == "stopped", "the end")
     assert experiment.step_count == len(Run(experiment).metrics["val/loss"]["value"])
 
 
@@ -244,7 +265,7 @@ def test_ranks_tell_of_themselves(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, modes="fsdp:2")
     run = under_way(experiment, 80)
     run.pause()
-    run.wait(60)
+    run.wait(120)
     told = experiment.modeset["parallel"].so_far()
     assert "rank 0: " in told
     assert "rank 1: " in told

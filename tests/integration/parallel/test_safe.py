@@ -12,6 +12,7 @@ from torch import nn
 
 from tests.integration.parallel.support import Net, losses, made, rows
 from tests.integration.parallel.test_experiment import ranks_of, under_way
+from tests.processes import children_of
 from workbench.experiment import RunError
 from workbench.parallel.attach import attach
 from workbench.parallel.payload import PackingError
@@ -83,7 +84,7 @@ def test_nothing_listens_but_on_loopback(tmp_path: Path) -> None:
     run = under_way(experiment)
     stretch = max((experiment.path / "parallel").iterdir(), key=lambda path: int(path.name))
     launcher = psutil.Process(json.loads((stretch / "launcher.json").read_text())["pid"])
-    processes = [launcher, *launcher.children(recursive=True)]
+    processes = [launcher, *children_of(launcher)]
     assert {rank.pid for rank in ranks_of(experiment)} <= {process.pid for process in processes}
     listening = [
         connection.laddr.ip
@@ -93,7 +94,7 @@ def test_nothing_listens_but_on_loopback(tmp_path: Path) -> None:
     ]
     assert set(listening) <= {"127.0.0.1", "::1"}
     run.stop()
-    experiment.wait(60)
+    experiment.wait(120)
 
 
 def test_parameters_beside_the_model_are_refused(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_an_epoch_whose_validation_failed_at_home_is_ended_once(tmp_path: Path) 
     experiment.pause()
     experiment.wait(120)
     experiment.modes = ""
-    experiment.resume().wait(60)
+    experiment.resume().wait(120)
     assert (experiment.status, experiment.epoch) == ("finished", 3)
     assert experiment.step_count == 3 * steps, "batches were skipped"
 
@@ -165,7 +166,7 @@ def test_a_run_that_came_home_is_not_attached_to_at_an_older_state(tmp_path: Pat
     under_way(experiment)
     ranks_of(experiment)[1].kill()
     with pytest.raises(RunError, match="ended from outside"):
-        experiment.wait(60)
+        experiment.wait(120)
     assert (experiment.path / "parallel" / "1" / "start").is_dir(), "checkpoints are kept"
     experiment.resume()
     experiment.stop()

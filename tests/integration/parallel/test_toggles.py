@@ -148,7 +148,7 @@ def test_pause_brings_it_home_and_resume_sends_it_away(tmp_path: Path) -> None:
     run = experiment.run(steps=10_000)
     assert reached.wait(120)
     run.pause()
-    run.wait(60)
+    run.wait(120)
     assert experiment.status == "paused"
     step = experiment.step_count
     assert step >= 10
@@ -158,7 +158,7 @@ def test_pause_brings_it_home_and_resume_sends_it_away(tmp_path: Path) -> None:
     stayed.run(steps=step, wait=True)
     torch.testing.assert_close(losses(experiment), losses(stayed), rtol=1e-5, atol=1e-6)
     run.step(3)
-    run.wait(60)
+    run.wait(120)
     assert (experiment.status, experiment.step_count) == ("paused", step + 3)
     run.stop()
     assert experiment.status == "stopped"
@@ -187,7 +187,7 @@ def test_a_rate_that_is_set_with_a_toggle_is_not_lost(tmp_path: Path, first: str
     experiment.modes = ""  # the workers are called home, and hear of nothing any more
     if first == "modes":
         experiment.learning_rate = 0.02
-    assert home.wait(60)
+    assert home.wait(120)
     run.stop()
     assert experiment.learning_rate == 0.02
     assert set(rates) == {0.02}
@@ -209,7 +209,7 @@ def test_a_rate_and_an_end_are_told_to_ranks_at_work(tmp_path: Path) -> None:
     run = experiment.run(epochs=1_000)
     assert reached.wait(120)
     experiment.learning_rate = 0.02
-    assert told.wait(60)
+    assert told.wait(120)
     experiment.epochs = experiment.epoch + 3
     run.wait(120)
     assert experiment.status == "finished"
@@ -219,3 +219,75 @@ def test_a_rate_and_an_end_are_told_to_ranks_at_work(tmp_path: Path) -> None:
     assert rates == sorted(rates)
     assert {rates[0], rates[-1]} == {0.01, 0.02}
     assert [marker.text for marker in experiment.markers] == ["lr 2e-2"]
+
+
+def falling(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.999**step)
+
+
+@pytest.mark.parametrize("home", [False, True])
+def test_a_schedule_is_taken_away_from_ranks_at_work(tmp_path: Path, home: bool) -> None:
+    """At work; or called home already, so that they hear of nothing any more."""
+    experiment = made(tmp_path / "runs", Net, lr=0.01, modes="fsdp:2", scheduler=falling)
+    reached, constant = threading.Event(), threading.Event()
+    after: list[float | None] = []
+
+    def on_event(event: Event) -> None:
+        if event.step >= 5:
+            reached.set()
+        if isinstance(event, StepDone) and experiment.scheduler is None:
+            after.append(experiment.learning_rate)
+            if len(after) > 20:
+                constant.set()
+
+    experiment.subscribe(on_event, every_step=True)
+    run = experiment.run(epochs=1_000)
+    assert reached.wait(120)
+    if home:
+        experiment.modes = ""
+    experiment.scheduler = None
+    assert constant.wait(120)
+    run.stop()
+    run.wait(120)
+    removed = next(marker for marker in experiment.markers if "constant" in marker.text)
+    rate = experiment.learning_rate
+    text = f"constant lr {rate:.1e}".replace("e-0", "e-")
+    assert removed.text == (f"off, {text}" if home else text)
+    assert set(after) == {rate}
+    assert experiment.scheduler is None
+    assert "initial_lr" not in experiment.optimizer.param_groups[0]
+    steps, logged = experiment.scalars.since("train/learning_rate", 0)
+    falls = [value for step, value in zip(steps, logged, strict=True) if step <= removed.step]
+    assert falls == sorted(falls, reverse=True)
+    assert falls[0] == 0.01
+    assert logged[-1] == pytest.approx(rate, rel=1e-6)
+    assert {float(value) for value in logged[-5:]} == {float(logged[-1])}
+
+
+def test_a_rate_scales_the_schedule_of_ranks(tmp_path: Path) -> None:
+    """What comes home is a schedule that goes on from the rate that was set."""
+    experiment = made(tmp_path / "runs", Net, lr=0.01, modes="ddp:2", scheduler=falling)
+    reached, told = threading.Event(), threading.Event()
+    said: list[str] = []
+
+    def on_event(event: Event) -> None:
+        if event.step >= 5:
+            reached.set()
+        said.append(experiment.message)
+        if isinstance(event, StepDone) and (experiment.learning_rate or 0) > 0.1:
+            told.set()
+
+    experiment.subscribe(on_event, every_step=True)
+    run = experiment.run(epochs=1_000)
+    assert reached.wait(120)
+    experiment.lr = 0.2
+    assert told.wait(120)
+    run.pause()
+    run.wait(120)
+    scheduler: Any = experiment.scheduler
+    assert scheduler.base_lrs == [experiment.optimizer.param_groups[0]["initial_lr"]]
+    made_for = scheduler.base_lrs[0] * 0.999**scheduler.last_epoch
+    assert experiment.learning_rate == pytest.approx(made_for, rel=1e-9)
+    _, logged = experiment.scalars.since("train/learning_rate", 0)
+    assert max(logged) == pytest.approx(0.2, rel=1e-6)
+    assert any(one.endswith("lr 2e-1, and LambdaLR goes on scaled with it") for one in said)

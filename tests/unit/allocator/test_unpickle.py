@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from workbench.allocator import decode, unpickle
 from workbench.allocator.plain import RefusedError
 from workbench.records import RecordError
 
-LONGEST_S = 40.0
-"""Of an attack, on a machine that has other things to do."""
+TOO_LONG = "takes longer"
+"""What is said of a reader that does not come to an end by itself."""
 
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
 
@@ -28,7 +27,6 @@ def verdict(path: Path, data: bytes) -> str:
     """What ``data`` is refused with, or ``reads``; no attack may take this process along."""
     path.write_bytes(data)
     tracemalloc.start()
-    started = time.monotonic()
     try:
         decode.read(path)
     except RecordError as error:
@@ -40,7 +38,6 @@ def verdict(path: Path, data: bytes) -> str:
         said = "reads"
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert time.monotonic() - started < LONGEST_S
     assert peak < 50_000_000
     return said
 
@@ -50,6 +47,7 @@ def test_a_hostile_opcode_is_refused_in_one_sentence(name: str, tmp_path: Path):
     data, words = OPCODES[name]
     said = verdict(tmp_path / "evil.pickle", data)
     assert words in said
+    assert TOO_LONG not in said
     assert words == "" or said.startswith("evil.pickle is not a CUDA allocator snapshot: ")
 
 
@@ -57,7 +55,9 @@ def test_a_hostile_opcode_is_refused_in_one_sentence(name: str, tmp_path: Path):
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_hostile_shape_is_refused_or_read_within_bounds(name: str, tmp_path: Path):
     make, words = SHAPES[name]
-    assert words in verdict(tmp_path / "evil.pickle", make())
+    said = verdict(tmp_path / "evil.pickle", make())
+    assert words in said
+    assert TOO_LONG not in said
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -75,7 +75,7 @@ def test_a_call_is_refused_at_every_protocol(protocol: int, tmp_path: Path):
 def test_a_file_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(decode, "_SECONDS_BASE", 1)
     said = verdict(tmp_path / "slow.pickle", colliding(100_000))
-    assert "takes longer than 1 s" in said
+    assert f"{TOO_LONG} than 1 s" in said
 
 
 @needs_limits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.waiting import wait_until
 from workbench.experiment import Experiment
 from workbench.experiment.between_steps import NextStep, between_steps
 from workbench.experiment.events import Event, StepDone
@@ -129,7 +129,7 @@ def test_while_a_run_trains_it_is_done_on_its_thread(tmp_path):
         while looks and exp.status == "training" and len(names) < 1:
             between_steps(exp, lambda step: names.add(threading.current_thread().name))
             between_steps(exp, draw)
-        run.wait(60)
+        run.wait(120)
         assert names <= {"workbench-runner", "MainThread"}
         found = run.metrics["train/loss"]["value"].tolist()
         exp.close()
@@ -143,7 +143,7 @@ def test_a_fault_of_the_work_is_the_callers_and_not_the_runs(tmp_path):
     run = exp.run(steps=200)
     with pytest.raises(ZeroDivisionError):
         between_steps(exp, lambda _: 1 / 0)
-    run.wait(60)
+    run.wait(120)
     assert exp.status == "finished"
     exp.close()
 
@@ -159,7 +159,7 @@ def test_a_callback_of_a_step_is_refused_instead_of_waiting_for_itself(tmp_path)
             problems.append(str(caught.value))
 
     exp.subscribe(ask, every_step=True)
-    exp.run(steps=2).wait(60)
+    exp.run(steps=2).wait(120)
     assert len(problems) == 2
     exp.close()
 
@@ -174,7 +174,7 @@ class LongWork:
 
     def _work(self, step: NextStep) -> int:
         self.begun.set()
-        assert self.may_end.wait(60)
+        assert self.may_end.wait(300)
         return step.step
 
     def end(self) -> int:
@@ -197,25 +197,32 @@ def test_a_panel_does_not_wait_for_long_work(tmp_path, name, status, steps):
     exp = experiment(tmp_path, epochs=2)
     exp.step(2).wait()
     work = LongWork(exp)
-    assert work.begun.wait(60)
-    started = time.monotonic()
+    assert work.begun.wait(120)
     commands.execute(exp, "set_learning_rate", {"value": 0.5})
     commands.execute(exp, name, {})
-    assert time.monotonic() - started < 1
+    assert not work.result.done(), "it was not waited for"
     assert (exp.status, exp.step_count) == ("paused", 2), "nothing trains meanwhile"
     assert work.end() == 3
-    exp.wait(60)
+    exp.wait(120)
     assert (exp.status, exp.step_count) == (status, steps)
     assert exp.learning_rate == 0.5
     exp.close()
 
 
-def test_a_cell_that_trains_on_waits_for_long_work(tmp_path):
+def test_a_cell_that_trains_on_waits_for_long_work(tmp_path, monkeypatch):
     exp = experiment(tmp_path)
     work = LongWork(exp)
-    assert work.begun.wait(60)
-    threading.Timer(0.2, work.may_end.set).start()
+    assert work.begun.wait(120)
+    join, found = exp._runner.join, []
+
+    def joined(timeout: float | None = None) -> bool:
+        found.append((exp.status, exp._runner.rehearsing, work.result.done()))
+        work.may_end.set()
+        return join(timeout)
+
+    monkeypatch.setattr(exp._runner, "join", joined)
     exp.run(steps=2, wait=True)
+    assert found[0] == ("idle", True, False), "the work was waited for first"
     assert (work.end(), exp.status, exp.step_count) == (1, "finished", 2)
     exp.close()
 
@@ -226,20 +233,17 @@ def test_long_work_that_a_run_ends_with_keeps_nobody_waiting(tmp_path, monkeypat
 
     def end() -> None:
         works.append(LongWork(exp))
-        while not exp._runner._commands:
-            time.sleep(0.001)
+        wait_until(lambda: exp._runner._commands)
 
     monkeypatch.setattr(exp._training, "end", end)
     exp.run(steps=2)
-    while not works or not works[0].begun.wait(0.01):
-        time.sleep(0.001)
-    started = time.monotonic()
+    wait_until(lambda: works and works[0].begun.is_set())
     exp.stop()
     commands.execute(exp, "step", {})
-    assert time.monotonic() - started < 1
+    assert not works[0].result.done(), "it was not waited for"
     assert exp.status == "finished"
     monkeypatch.undo()
     assert works[0].end() == 3
-    exp.wait(60)
+    exp.wait(120)
     assert (exp.status, exp.step_count) == ("paused", 3)
     exp.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,20 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
+from tests.waiting import DEADLINE_S
+
 MODEL = """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.head = nn.Linear(4, 3)
         self.loud = False
-        self.told = False
+        self.said = False
 
     def forward(self, x):
-        if self.loud and not self.told:
-            self.told = True
+        if self.loud and not self.said:
             print("hello from forward")
+            self.said = True
         return self.head(x)
 """
 EXPERIMENT = """
@@ -43,19 +44,16 @@ class Kernel:
         """Run a cell; its id. Outputs of all cells are collected with the cell's id."""
         cell = self.client.execute(code)
         while True:
-            message = self.client.get_iopub_msg(timeout=60)
+            message = self.client.get_iopub_msg(timeout=DEADLINE_S)
             self._collect(message)
             idle = message["content"].get("execution_state") == "idle"
             if message["parent_header"].get("msg_id") == cell and idle:
                 return cell
 
-    def settle(self, seconds: float = 1.0) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            try:
-                self._collect(self.client.get_iopub_msg(timeout=0.1))
-            except Exception:
-                continue
+    def until(self, cell: str, words: str) -> None:
+        """Collect until a cell, which may be over long since, has printed ``words``."""
+        while words not in self.text(cell):
+            self._collect(self.client.get_iopub_msg(timeout=DEADLINE_S))
 
     def _collect(self, message: dict[str, Any]) -> None:
         content = message["content"]
@@ -84,16 +82,18 @@ def test_prints_and_failures_belong_to_the_right_cell(kernel: Kernel) -> None:
     kernel.run(MODEL)
     kernel.run(EXPERIMENT)
     started = kernel.run("run = exp.run(epochs=100_000)")
-    later = kernel.run("import time; time.sleep(0.2); net.loud = True; time.sleep(0.5); print('x')")
-    kernel.settle()
-    assert "hello from forward" in kernel.text(started)
+    later = kernel.run(
+        "import time\nnet.loud = True\nwhile not net.said: time.sleep(0.01)\nprint('x')"
+    )
+    kernel.until(started, "hello from forward")
+    kernel.until(later, "x")
     assert kernel.text(later).strip() == "x"
-    kernel.run("exp.pause(); exp.wait(30)")
+    kernel.run("exp.pause(); exp.wait(120)")
 
     kernel.run(BROKEN)
     kernel.run(
         "net.__class__ = Net\nexp.resume()\n"
-        "try:\n    exp.wait(30)\nexcept RuntimeError as error:\n    failed = str(error)"
+        "try:\n    exp.wait(120)\nexcept RuntimeError as error:\n    failed = str(error)"
     )
     shown = kernel.run(
         "f = exp.failure\n"
@@ -101,7 +101,6 @@ def test_prints_and_failures_belong_to_the_right_cell(kernel: Kernel) -> None:
         "print([(v.label, v.value) for v in f.values]); print(f.source.cell, f.num_user_frames)\n"
         "print(f.traceback); print(failed.startswith(f'{f.title}\\n{f.message}\\n'))"
     )
-    kernel.settle(0.5)
     text = kernel.text(shown)
     assert "Cell [7], line 13: RuntimeError\nNet.forward\n['return self.head(h)']" in text
     assert "[('h', '[8] fp32'), ('head.weight', '[3, 4] fp32'), ('head.bias', '[3] fp32')]" in text
@@ -110,6 +109,5 @@ def test_prints_and_failures_belong_to_the_right_cell(kernel: Kernel) -> None:
     assert "> cell [7], line 13, in Net.forward\n      return self.head(h)" in text
 
     kernel.run(MODEL)  # the repaired cell: resume takes its code without touching the instance
-    fixed = kernel.run("exp.resume_from_failure(); exp.pause(); exp.wait(30); print(exp.status)")
-    kernel.settle(0.5)
+    fixed = kernel.run("exp.resume_from_failure(); exp.pause(); exp.wait(120); print(exp.status)")
     assert kernel.text(fixed).strip() == "paused"

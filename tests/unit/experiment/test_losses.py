@@ -13,7 +13,6 @@ from torch import nn
 from workbench.experiment import Experiment
 from workbench.experiment.data import DataError
 from workbench.experiment.losses import Loss, check_loss, logits_of
-from workbench.experiment.measures import accuracy_of
 
 
 def test_cross_entropy_is_the_default_and_gives_torchs_own_value() -> None:
@@ -60,11 +59,14 @@ def test_a_label_that_the_loss_ignores_is_in_range_and_no_wrong_answer(tmp_path:
     for loss, unknown in ((Loss(nn.CrossEntropyLoss(ignore_index=255)), 255), (Loss(), -100)):
         labels = torch.tensor([0, unknown, 1, unknown])
         loss.check(logits, labels)
-        accuracy = accuracy_of(logits, labels, loss.ignore_index)
-        assert accuracy is not None
-        assert accuracy.item() == 0.5
+        answers = loss.answers.read(logits, labels)
+        assert answers is not None
+        assert [int(number) for number in answers.tally()] == [1, 2]
     bytes_ = torch.full((2,), 156, dtype=torch.uint8)
-    assert accuracy_of(nn.functional.one_hot(bytes_.long(), 200).float(), bytes_, -100) == 1
+    loss = Loss("cross_entropy")
+    answers = loss.answers.read(F.one_hot(bytes_.long(), 200).float(), bytes_)
+    assert answers is not None
+    assert [int(number) for number in answers.tally()] == [2, 2]
     with pytest.raises(DataError, match="the labels run from 0 to 255"):
         Loss().check(logits, torch.tensor([0, 255, 1, 255]))
 

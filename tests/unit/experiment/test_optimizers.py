@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
-from torch.optim import lr_scheduler
 
+from tests.unit.experiment.plain_loop import (
+    CLASSES,
+    assert_equal,
+    batches,
+    data,
+    linear,
+    plain_loop,
+    seeded,
+    weights,
+)
+from workbench.experiment import Experiment
 from workbench.experiment.optimizers import (
-    Schedule,
     describe_optimizer,
     make_optimizer,
-    scale_learning_rate,
 )
 
 
@@ -54,35 +67,171 @@ def test_what_is_no_optimizer_is_refused() -> None:
         make_optimizer(torch.optim.SGD(nn.Linear(2, 2).parameters()), model)
 
 
-def test_the_rate_is_set_live_and_ratios_and_schedules_follow() -> None:
-    model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
-    optimizer = torch.optim.SGD(
-        [{"params": model[0].parameters(), "lr": 0.1}, {"params": model[1].parameters()}], lr=0.01
+# -- optimizers that no experiment can use ----------------------------------------------------
+
+
+class NeedsClosure(torch.optim.SGD):
+    """As SAM is written: step() evaluates the closure anew."""
+
+    def step(self, closure: Callable[[], torch.Tensor]) -> torch.Tensor:  # type: ignore[override]
+        with torch.enable_grad():
+            loss = closure()
+        super().step()
+        return loss
+
+
+@pytest.mark.parametrize("kind", [torch.optim.LBFGS, NeedsClosure])
+@pytest.mark.parametrize("called", [False, True])
+def test_an_optimizer_that_needs_a_closure_is_refused_before_the_run(
+    tmp_path: Path, kind: Callable[..., torch.optim.Optimizer], called: bool
+) -> None:
+    model = seeded(linear)
+    given = (lambda p: kind(p, lr=0.1)) if called else kind(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="from a closure; a step of an experiment") as refused:
+        Experiment(model, data(), optimizer=given, runs=tmp_path, device="cpu")
+    assert str(refused.value).startswith(kind.__name__)  # type: ignore[attr-defined]
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == [], "it left a run directory"
+    assert_equal(model, seeded(linear))
+
+
+def test_a_closure_that_may_be_left_out_is_no_reason_to_refuse() -> None:
+    class Optional(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            return super().step(closure)
+
+    class Wrapped(torch.optim.SGD):
+        def step(self, *args: Any, **settings: Any) -> Any:
+            return super().step(*args, **settings)
+
+    model = nn.Linear(2, 2)
+    for kind in (Optional, Wrapped):
+        given = kind(model.parameters(), lr=0.1)
+        assert make_optimizer(given, model) is given
+
+
+# -- a loss that has parameters ---------------------------------------------------------------
+
+
+class Centres(nn.Module):
+    """ArcFace-like: the classes are directions that the loss learns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(CLASSES, CLASSES))
+        self.scale = nn.Parameter(torch.tensor(4.0), requires_grad=False)
+
+    def forward(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        cosine = F.linear(F.normalize(features), F.normalize(self.weight))
+        return F.cross_entropy(self.scale * cosine, labels)
+
+
+def with_loss(seed: int = 3) -> tuple[nn.Linear, Centres]:
+    torch.manual_seed(seed)
+    return linear(), Centres()
+
+
+GIVEN: dict[str, tuple[Any, Callable[[list[nn.Parameter]], torch.optim.Optimizer]]] = {
+    "none": (None, lambda p: torch.optim.AdamW(p, lr=1e-3)),
+    "name": ("sgd", lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)),
+    "callable": (lambda p: torch.optim.SGD(p, lr=0.5), lambda p: torch.optim.SGD(p, lr=0.5)),
+}
+
+
+@pytest.mark.parametrize("given", [*GIVEN, "instance"])
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_parameters_of_a_loss_are_trained(tmp_path: Path, given: str, clip: float | None) -> None:
+    """As in a loop over both: same losses, same weights, and they are in the checkpoint."""
+    expected, its_loss = with_loss()
+    both = [*expected.parameters(), *its_loss.parameters()]
+    judge = GIVEN["callable" if given == "instance" else given][1]
+
+    def clipped() -> None:
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(both, clip)
+
+    losses = plain_loop(
+        expected, batches(data()), judge([p for p in both if p.requires_grad]), epochs=2,
+        loss_of=its_loss, before_update=clipped,
+    )  # fmt: skip
+    model, loss = with_loss()
+    before = weights(loss)
+    optimizer: Any = GIVEN[given][0] if given in GIVEN else None
+    if given == "instance":
+        optimizer = judge([*model.parameters(), *loss.parameters()])
+    exp = Experiment(
+        model, data(), loss=loss, optimizer=optimizer, clip_grad_norm=clip, batch_size=16,
+        shuffle=False, runs=tmp_path, device="cpu",
+    )  # fmt: skip
+    exp.run(epochs=2, wait=True)
+    exp.close()
+    assert exp.scalars.since("train/loss", 0)[1].tolist() == losses
+    assert_equal(model, expected)
+    assert_equal(loss, its_loss)
+    assert not torch.equal(loss.weight, before["weight"])
+    assert torch.equal(loss.scale, before["scale"]), "a frozen parameter was trained"
+    saved = torch.load(exp.path / "checkpoints" / "last.pt")
+    torch.testing.assert_close(saved["loss"], dict(its_loss.state_dict()), rtol=0, atol=0)
+
+
+def test_an_optimizer_that_leaves_out_the_parameters_of_the_loss_is_refused(tmp_path: Path) -> None:
+    model, loss = with_loss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    words = (
+        r"the loss has 1 trainable parameter \(of shape \[3, 3\]\) that SGD does not hold, so it "
+        r"would never learn: make it from \[\*model.parameters\(\), \*loss.parameters\(\)\]"
     )
-    scheduler = lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
-    scale_learning_rate(optimizer, scheduler, 0.2)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.2, 0.02]
-    optimizer.step()
-    scheduler.step()
-    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.01]
+    for given in (optimizer, lambda p: torch.optim.SGD(model.parameters(), lr=0.1)):
+        with pytest.raises(ValueError, match=words):
+            Experiment(model, data(), loss=loss, optimizer=given, runs=tmp_path, device="cpu")
+    loss.requires_grad_(False)
+    exp = Experiment(model, data(), loss=loss, optimizer=optimizer, runs=tmp_path, device="cpu")
+    exp.run(steps=1, wait=True)
+    exp.close()
 
 
-def test_when_a_scheduler_steps() -> None:
-    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
-    one_cycle = lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10)
-    assert Schedule(one_cycle, optimizer).per_step
-    assert Schedule(lambda o: lr_scheduler.StepLR(o, 1), optimizer).per_epoch
-    assert Schedule(("step", lambda o: lr_scheduler.StepLR(o, 1)), optimizer).per_step
-    assert not Schedule(None, optimizer).per_epoch
-    with pytest.raises(ValueError, match="steps per 'batch'; valid: 'step', 'epoch'"):
-        Schedule(("batch", one_cycle), optimizer)
-    with pytest.raises(ValueError, match="scheduler is a int"):
-        Schedule(3, optimizer)
+def test_a_loss_that_holds_the_model_trains_no_parameter_twice(tmp_path: Path) -> None:
+    """A penalty on weights needs them: they are the model's and the loss's at once."""
+
+    class Penalised(nn.Module):
+        def __init__(self, model: nn.Linear) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            return F.cross_entropy(logits, labels) + self.model.weight.square().sum()
+
+    expected, model = seeded(linear), seeded(linear)
+    optimizer = torch.optim.SGD(expected.parameters(), lr=1e-2, momentum=0.9)
+    losses = plain_loop(expected, batches(data()), optimizer, loss_of=Penalised(expected))
+    exp = Experiment(
+        model, data(), loss=Penalised(model), optimizer="sgd", batch_size=16, shuffle=False,
+        runs=tmp_path, device="cpu",
+    )  # fmt: skip
+    exp.run(epochs=1, wait=True)
+    exp.close()
+    assert exp.scalars.since("train/loss", 0)[1].tolist() == losses
+    assert_equal(model, expected)
 
 
-def test_plateau_takes_the_epochs_loss() -> None:
-    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=1.0)
-    schedule = Schedule(lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=0), optimizer)
-    for loss in (1.0, 2.0, 3.0):
-        schedule.after_epoch(lambda loss=loss: loss)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+def test_parameters_of_a_loss_stay_in_the_optimizer_when_the_model_is_swapped(
+    tmp_path: Path,
+) -> None:
+    """An equal model goes on as if nothing had happened, and the loss with it."""
+    expected, its_loss = with_loss()
+    both = [*expected.parameters(), its_loss.weight]
+    losses = plain_loop(
+        expected, batches(data()), torch.optim.Adam(both, lr=0.1), epochs=2, loss_of=its_loss
+    )
+    model, loss = with_loss()
+    exp = Experiment(
+        model, data(), loss=loss, optimizer=lambda p: torch.optim.Adam(p, lr=0.1), batch_size=16,
+        shuffle=False, runs=tmp_path, device="cpu",
+    )  # fmt: skip
+    exp.run(steps=3, wait=True)
+    exp.model = linear()
+    exp.run(steps=5, wait=True)
+    exp.close()
+    assert exp.scalars.since("train/loss", 0)[1].tolist() == losses
+    assert_equal(exp.model, expected)
+    assert_equal(loss, its_loss)

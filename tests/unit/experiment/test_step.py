@@ -12,12 +12,11 @@ def with_gradients() -> nn.Module:
     return model
 
 
-def test_gradients_of_every_group_are_cleared_also_of_groups_added_later() -> None:
-    first, second, apart = with_gradients(), with_gradients(), with_gradients()
-    optimizer = torch.optim.SGD(first.parameters(), lr=0.1)
-    optimizer.add_param_group({"params": second.parameters()})
-    clear_gradients(optimizer)
-    assert [p.grad for m in (first, second) for p in m.parameters()] == [None] * 4
+def test_every_gradient_is_cleared_whether_the_optimizer_holds_it_or_not() -> None:
+    held, beside, apart = with_gradients(), with_gradients(), with_gradients()
+    optimizer = torch.optim.SGD(held.parameters(), lr=0.1)
+    clear_gradients(optimizer, [*held.parameters(), *beside.parameters()])
+    assert [p.grad for m in (held, beside) for p in m.parameters()] == [None] * 4
     assert apart.weight.grad is not None
 
 
@@ -26,6 +25,8 @@ def test_an_optimizer_with_its_own_way_of_clearing_keeps_it() -> None:
         def zero_grad(self, set_to_none: bool = True) -> None:
             super().zero_grad(set_to_none=False)
 
-    model = with_gradients()
-    clear_gradients(Keeps(model.parameters(), lr=0.1))
+    model, beside = with_gradients(), with_gradients()
+    parameters = [*model.parameters(), *beside.parameters()]
+    clear_gradients(Keeps(model.parameters(), lr=0.1), parameters)
     assert torch.equal(model.weight.grad, torch.zeros(2, 2))
+    assert beside.weight.grad is None

@@ -53,7 +53,7 @@ def test_an_experiment_captures_them_too(tmp_path):
     exp = Experiment(EarlyExit(1.0), loader, runs=tmp_path, seed=3, device="cpu")
     handle = exp.capture(GraphProbe())
     exp.run(steps=1, wait=True)
-    record = handle.wait(timeout=20)
+    record = handle.wait(timeout=120)
     exp.close()
     assert [one.taken for one in record.branches] == [False]
 

@@ -10,6 +10,7 @@ import pytest
 BUILD = """
 import threading, time, torch, weakref
 import workbench as wb
+from workbench.graph import dismantle
 
 def build():
     weight = torch.randn(2, 2, requires_grad=True)
@@ -24,12 +25,14 @@ def build():
 """
 
 FREED = """
-def settle(middle):
-    deadline = time.time() + 60
-    while (middle() is not None or threading.active_count() > 1) and time.time() < deadline:
+def wait_until(condition):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, threading.enumerate()
         time.sleep(0.01)
-    assert middle() is None
-    assert threading.active_count() == 1, threading.enumerate()
+
+def settle(middle):
+    wait_until(lambda: middle() is None and threading.active_count() == 1)
 
 loss, value, middle = build()
 del loss, value
@@ -43,7 +46,9 @@ settle(middle)
 
 loss, value, middle = build()
 del loss
-time.sleep(0.5)  # the loss is dismantled, the output and all above it lives on
+# the loss is dismantled, the output and all above it lives on, with a ladder of its own
+wait_until(lambda: dismantle._KEY in value.grad_fn.metadata)
+wait_until(lambda: dismantle._dismantler._num_ladders == 1)
 assert middle() is not None
 del value
 settle(middle)
@@ -62,7 +67,7 @@ def test_a_deep_graph_is_freed_without_a_crash(program):
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=540,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "alive\n"

@@ -69,7 +69,7 @@ def test_an_unknown_suffix_lists_the_known_ones(record, tmp_path, name, got):
 def plain_graph(text):
     """Nodes and edges as Graphviz itself reads them."""
     done = subprocess.run(
-        ["dot", "-Tplain"], input=text, capture_output=True, text=True, timeout=60, check=False
+        ["dot", "-Tplain"], input=text, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr

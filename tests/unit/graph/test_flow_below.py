@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,10 @@ import torch
 from torch import nn
 
 from workbench import display
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, measures
 from workbench.graph import GraphView, graph
 from workbench.graph.view import _on_message
 from workbench.records import GradientFlow
-
-APART_S = 0.15
-"""Details are sampled at most ten times a second."""
 
 
 class Sent:
@@ -68,14 +64,14 @@ def trained(folder: Path) -> Experiment:
 
 @pytest.mark.usefixtures("built")
 def test_the_graph_of_an_experiment_carries_what_was_sampled_until_it_is_shown(
-    tmp_path: Path, made: list[Sent]
+    tmp_path: Path, made: list[Sent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(measures, "EVERY", 1)
     exp = trained(tmp_path)
     view = graph(exp)  # runs one step
     view._repr_mimebundle_()
     assert made[-1].traits["flow"] == b""
     for _ in range(2):
-        time.sleep(APART_S)
         exp.run(steps=1, wait=True)
     view._repr_mimebundle_()
     flow = GradientFlow.from_bytes(made[-1].traits["flow"])

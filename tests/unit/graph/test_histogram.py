@@ -107,10 +107,10 @@ def test_the_scale_of_a_gradient_scaler_is_divided_out():
     large = torch.full((3000,), 0.03, requires_grad=True)
     loss = (weight.square().sum() + large.square().sum()) / 2
     graph = walk(loss.grad_fn)
-    watch = GradientWatch(graph, unscale=True)
+    watch = GradientWatch(graph, scale=65536.0)
     record = build_record(loss, Origin({}), graph=graph)
     (loss * 65536.0).backward(inputs=[weight, large])
-    record = with_gradients(record, watch, unscale=True)
+    record = with_gradients(record, watch)
     of = {shape: record.strings.index(shape) for shape in ("2", "3000")}
     for shape, powers in {"2": [-3, -1], "3000": [-2]}.items():
         leaves = (record.node_shape == of[shape]) & (record.node_kind == 2)

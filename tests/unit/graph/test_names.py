@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel
 
 import workbench as wb
-from workbench.graph.names import ModelNames, plain_tensors
+from workbench.graph.names import ModelNames
 
 
 def test_wrappers_are_seen_through(classifier):
@@ -56,12 +56,6 @@ def test_several_models_are_told_apart_by_their_variable(batch):
         "critic.weight",
         "critic.bias",
     }
-
-
-def test_sparse_tensors_are_their_parts():
-    sparse = torch.eye(3).to_sparse()
-    assert len(plain_tensors(sparse)) == 2
-    assert plain_tensors(torch.eye(3).to_sparse_csr()) == []
 
 
 def test_a_lazy_model_has_names_before_it_has_shapes():

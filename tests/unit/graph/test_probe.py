@@ -153,7 +153,7 @@ def test_a_loss_that_is_not_finite_is_traced_though_its_step_was_refused(tmp_pat
     handle = exp.capture(GraphProbe())
     with pytest.raises(ArithmeticError, match="loss is NaN"):
         exp.run(steps=1, wait=True)
-    record = handle.wait(timeout=20)
+    record = handle.wait(timeout=120)
     exp.stop()
     assert record.non_finite.in_forward
     assert len(record.non_finite.samples) == 1

@@ -25,9 +25,12 @@ def test_a_node_inside_leads_to_what_its_region_keeps():
     regions = Regions()
     for out, expected in ((first, x), (second, x.exp())):
         holders = list(filter(is_holder, saved_by(out.grad_fn)))
-        (tensor, *more) = regions.kept_by(holders[0])
+        (tensor, *more) = regions.kept_by(holders[0]).given
         assert torch.equal(tensor, expected)
         assert regions.kept_by(holders[-1]) is regions.kept_by(holders[0])
+        assert regions.kept_by(holders[0]).function is tanh_exp
+        assert regions.kept_by(holders[0]).results == []
+        assert regions.kept_by(holders[0]).context is not None
         assert more == ([{"factor": factor}] if out is first else [2.0, {}])
 
 

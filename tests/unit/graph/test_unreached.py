@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import workbench as wb
+from tests.cost import cost
 from tests.unit.graph.cut_cases import CUTS, Branch, copied_into_a_parameter, detach
 
 
@@ -210,28 +211,36 @@ def test_a_fault_while_watching_is_a_note(monkeypatch):
 
 
 def test_thousands_of_frozen_parameters_cost_little():
-    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(3000))).requires_grad_(False)
-    model.append(nn.Linear(2, 2))
-    loss = model(torch.ones(1, 2)).sum()
-    wb.graph(loss, model=model)
-    start = time.perf_counter()
-    record = wb.graph(loss, model=model).record
-    assert time.perf_counter() - start < 4
+    def captured(layers):
+        model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(layers))).requires_grad_(False)
+        model.append(nn.Linear(2, 2))
+        loss = model(torch.ones(1, 2)).sum()
+        record = wb.graph(loss, model=model).record
+        return record, cost(lambda: wb.graph(loss, model=model))
+
+    _, few = captured(300)
+    record, many = captured(3000)
+    assert many < 40 * few  # ten times as many; a search for each would be a hundred
     assert len(record.unreached) == 6000
     assert len({one.text for one in record.unreached}) <= 3000
 
 
 def test_many_cuts_on_one_deep_graph_cost_one_walk():
-    def logged(self, h, x):
-        y = self.lost(x)
-        for _ in range(2000):
-            h, y = torch.tanh(h), torch.tanh(y)
-            self.last = y.mean().item()
-        return h
+    def captured(cuts):
+        def logged(self, h, x):
+            y = self.lost(x)
+            for _ in range(cuts):
+                h, y = torch.tanh(h), torch.tanh(y)
+                self.last = y.mean().item()
+            return h
 
-    model = Branch(logged)
-    with wb.graph(model):
+        model = Branch(logged)
+        watching = ExitStack()
+        watching.enter_context(wb.graph(model))
         loss = model(torch.randn(3, 4)).sum()
-        start = time.perf_counter()
-    assert time.perf_counter() - start < 5  # a walk for each of the 2,000 takes minutes
+        return model, loss, cost(watching.close, times=1)
+
+    *_, few = captured(200)
+    _model, loss, many = captured(2000)
+    assert many < 40 * few  # ten times as many; a walk for each would be a hundred
     assert answers(wb.graph(loss).record)["lost.weight"].reason == "detached"

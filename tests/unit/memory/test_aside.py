@@ -25,7 +25,7 @@ def start(make: Any, turn: threading.Lock, heard: Heard) -> None:
 
 def test_what_is_made_comes_from_a_thread_of_its_own(heard: Heard) -> None:
     start(lambda: 3, threading.Lock(), heard)
-    assert heard.get(timeout=20) == (3, "", "workbench-aside")
+    assert heard.get(timeout=120) == (3, "", "workbench-aside")
     assert heard.empty()
 
 
@@ -39,8 +39,8 @@ def test_what_goes_wrong_is_one_sentence(error: Exception, said: str, heard: Hea
         raise error
 
     start(fail, turn, heard)
-    assert heard.get(timeout=20)[:2] == (None, said)
-    assert turn.acquire(timeout=20), "the next one has its turn"
+    assert heard.get(timeout=120)[:2] == (None, said)
+    assert turn.acquire(timeout=120), "the next one has its turn"
 
 
 def test_those_that_share_a_turn_are_made_one_at_a_time(heard: Heard) -> None:
@@ -49,11 +49,11 @@ def test_those_that_share_a_turn_are_made_one_at_a_time(heard: Heard) -> None:
 
     def make() -> bool:
         begun.release()
-        return may_end.wait(20)
+        return may_end.wait(300)
 
     for _ in range(2):
         start(make, turn, heard)
-    assert begun.acquire(timeout=20)
+    assert begun.acquire(timeout=120)
     assert not begun.acquire(timeout=0.1), "the second waits for the first"
     may_end.set()
-    assert [heard.get(timeout=20)[0] for _ in range(2)] == [True, True]
+    assert [heard.get(timeout=120)[0] for _ in range(2)] == [True, True]

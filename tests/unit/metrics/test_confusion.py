@@ -26,7 +26,7 @@ def test_it_can_be_drawn_on_any_thread_without_pyplot() -> None:
     counts = np.array([[3, 1], [0, 4]])
     thread = threading.Thread(target=lambda: drawn.append(draw_confusion(counts, "x")[0]))
     thread.start()
-    thread.join(30)
+    thread.join(120)
     assert drawn[0].startswith(b"\x89PNG")
 
 

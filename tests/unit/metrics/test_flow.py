@@ -84,7 +84,7 @@ def test_no_column_and_hostile_names_can_be_drawn_on_any_thread() -> None:
         target=lambda: drawn.extend(f(r)[0] for f, r in zip(work, [empty, hostile], strict=True))
     )
     thread.start()
-    thread.join(60)
+    thread.join(120)
     assert [png[:4] for png in drawn] == [b"\x89PNG"] * 2
 
 

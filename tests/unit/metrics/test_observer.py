@@ -133,7 +133,7 @@ def test_the_experiment_is_not_kept_alive_and_no_thread_stays(tmp_path: Path) ->
     assert gone() is None
     for thread in threading.enumerate():
         if thread.name == "workbench-writer":
-            thread.join(5)
+            thread.join(120)
     assert not [t for t in threading.enumerate() if t.name == "workbench-writer"]
 
 

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.waiting import DEADLINE_S, wait_until
 from workbench.metrics.eventfile import EventFile
 from workbench.metrics.pictures import Draw, Pictures
 from workbench.metrics.writer import EventWriter
@@ -50,6 +52,24 @@ def test_what_comes_too_soon_is_left_out_but_never_the_last(writer: EventWriter)
     assert canvas.drawn == ["first", "step 4"]
 
 
+def test_a_picture_that_is_drawn_keeps_no_point_from_the_disk(writer: EventWriter) -> None:
+    """Whoever waits for points does not wait for a drawing, which may take seconds."""
+    drawing, may_end = threading.Event(), threading.Event()
+
+    def slow() -> tuple[bytes, tuple[int, int]]:
+        drawing.set()
+        assert may_end.wait(DEADLINE_S)
+        return b"png", (2, 2)
+
+    Pictures(writer, "picture").offer(1, slow)
+    assert drawing.wait(DEADLINE_S)
+    writer.write([("train/loss", np.arange(3), np.ones(3), np.ones(3))])
+    assert writer.flush_points(DEADLINE_S)
+    assert writer.flush(0.01) is False
+    may_end.set()
+    assert writer.flush(DEADLINE_S)
+
+
 def test_a_picture_that_found_no_room_holds_up_no_later_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,17 +78,19 @@ def test_a_picture_that_found_no_room_holds_up_no_later_one(
     may_write, append = threading.Event(), EventFile.append
 
     def slow(self: EventFile, records: bytes) -> None:
-        may_write.wait(20)
+        assert may_write.wait(DEADLINE_S)
         append(self, records)
 
     monkeypatch.setattr(EventFile, "append", slow)
     writer, canvas = EventWriter(tmp_path, capacity=1), Canvas()
     other, pictures = Pictures(writer, "other"), Pictures(writer, "picture")
     other.offer(1, canvas.draw("in the way"))
+    wait_until(lambda: canvas.drawn, "the first drawing")
     pictures.offer(1, canvas.draw("lost"))
-    assert writer.dropped == 1
+    wait_until(lambda: writer.dropped, "the loss of the second")
     may_write.set()
-    assert writer.flush()
+    assert writer.flush(DEADLINE_S)
     pictures.offer(2, canvas.draw("next"))
     assert writer.close()
-    assert canvas.drawn == ["in the way", "next"]
+    assert writer.dropped == 1
+    assert canvas.drawn == ["in the way", "lost", "next"]

@@ -7,7 +7,10 @@ import gc
 import importlib
 import io
 import re
+import types
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
+import workbench
+from workbench.experiment import Experiment, RunError
 from workbench.modes import ModeSet, StepTimings, mode_states
 from workbench.modes.checkpointing import Checkpoint
 from workbench.modes.toolchain import missing_for_compile
@@ -262,3 +267,114 @@ def test_a_path_keeps_its_case_and_prints_as_it_is_read() -> None:
     with pytest.raises(ValueError, match="the path of a module"):
         ModeSet.parse("checkpoint:", "cpu")
     assert isinstance(modeset["checkpoint"], Checkpoint)
+
+
+def test_a_block_with_function_transforms_is_answered_with_the_name_of_the_mode(
+    tmp_path: Path,
+) -> None:
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(8) * 0.1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            steep = torch.func.grad(lambda w: (w**2).sum())(self.weight)
+            return x + steep
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(Inner(), Inner()), nn.Linear(8, 3))
+    data = torch.randn(32, 8), torch.arange(32) % 3
+    exp = Experiment(model, data, batch_size=16, runs=tmp_path, device="cpu")
+    exp.step(1).wait(120)
+    exp.modes = "checkpoint"
+    with pytest.raises(RunError, match=r"mode checkpoint .* a block here uses torch\.func"):
+        exp.step(1).wait(120)
+    exp.modes = ""
+    exp.resume_from_failure().wait(120)
+    assert exp.step_count == 2
+    exp.close()
+
+
+class LeNet(nn.Module):
+    """Layers straight in the model: nothing in it is a block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 4, 3), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.conv(x[:, None]).relu().amax((2, 3)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(6, 8, num_layers=2, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+def in_experiment(model: nn.Module, runs: Path, modes: str) -> Experiment:
+    data = torch.randn(16, 6, 6), torch.arange(16) % 3
+    return Experiment(model, data, batch_size=8, runs=runs, device="cpu", modes=modes)
+
+
+@pytest.mark.parametrize("make", [LeNet, Recurrent])
+def test_on_a_model_without_blocks_it_says_that_it_does_nothing(make: Make, tmp_path: Path) -> None:
+    sentence = f"mode checkpoint has no effect on {make.__name__}: model has no blocks"
+    exp = in_experiment(make(), tmp_path, "checkpoint")
+    assert [note for note in exp.notes if note.startswith(sentence)]
+    assert sentence in exp.message
+    assert sentence in exp.summary()
+    states = mode_states(exp.modeset, exp.model, exp.timings)
+    state = next(state for state in states if state.name == "checkpoint")
+    assert (state.badge.text, state.badge.detail) == ("no effect", "model has no blocks")
+    (choice,) = [choice for choice in state.choices if choice.value == "auto"]
+    assert "no blocks" in choice.why
+    assert choice.remedy
+    exp.modes = ""
+    assert not [note for note in exp.notes if "no effect" in note]
+    exp.modes = "checkpoint+bf16"
+    assert [note for note in exp.notes if note.startswith(sentence)]
+    assert "no effect" in exp.message
+    assert exp.modes == "checkpoint+bf16", "what is printed can be read again"
+    exp.model = cnn()
+    assert not [note for note in exp.notes if "no effect" in note]
+    exp.model = make()
+    assert [note for note in exp.notes if note.startswith(sentence)]
+    exp.close()
+
+
+def test_a_loop_of_ones_own_is_warned() -> None:
+    modes = workbench.Modes("checkpoint")
+    sentence = "mode checkpoint has no effect on LeNet: model has no blocks"
+    with pytest.warns(RuntimeWarning, match=sentence) as seen:
+        modes.prepare(LeNet())
+    assert seen[0].filename == __file__
+    modes = workbench.Modes("")
+    model = modes.prepare(LeNet())
+    with pytest.warns(RuntimeWarning, match=sentence):
+        modes.set("checkpoint")
+    modes.remove()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        modes.prepare(cnn())
+    assert model is not None
+
+
+def test_where_every_block_has_a_forward_of_its_own_it_says_so(tmp_path: Path) -> None:
+    model = cnn()
+    for block in model[0]:
+        block.forward = types.MethodType(type(block).forward, block)
+    exp = in_experiment(model, tmp_path, "checkpoint")
+    assert any("its blocks have a forward that is not their class's" in one for one in exp.notes)
+    exp.close()
+
+
+def test_a_path_stays_valid_while_the_model_runs_under_it(tmp_path: Path) -> None:
+    model = cnn()
+    ModeSet.parse("checkpoint:0", "cpu").attach(model)
+    for text in ("checkpoint:0+bf16", "checkpoint", "checkpoint:0"):
+        modeset = ModeSet.parse(text, "cpu")
+        assert modeset.refusal(model) == ""
+        assert modeset.without_effect(model) == {}

@@ -99,12 +99,12 @@ def test_steps_that_overlap_do_not_end_each_others_setting() -> None:
     def other() -> None:
         with tf32_products():
             entered.set()
-            assert leave.wait(10)
+            assert leave.wait(300)
 
     thread = threading.Thread(target=other)
     with tf32_products():
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(120)
     assert switches()["cuda"] == "tf32", "the other step computes on"
     leave.set()
     thread.join()

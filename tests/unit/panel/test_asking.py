@@ -87,7 +87,7 @@ class Gated(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         ENTERED.set()
-        GATE.wait(60)
+        GATE.wait(300)
         return x
 
 
@@ -111,7 +111,7 @@ def slow(tmp_path: Path):
     GATE.clear()
     ENTERED.clear()
     found.run(steps=1, wait=False)
-    assert ENTERED.wait(30)
+    assert ENTERED.wait(120)
     yield found, capture
     GATE.set()
     found.close()
@@ -134,11 +134,11 @@ def asked(exp: Experiment, capture: str) -> tuple[threading.Event, list[aside.Do
 def test_an_experiment_in_a_long_step_keeps_no_other_waiting(exp, slow):
     waits, _ = asked(*slow)
     answered, found = asked(exp, captured(exp))
-    assert answered.wait(20)
+    assert answered.wait(120)
     assert found[0].error == ""
     assert not waits.is_set()
     GATE.set()
-    assert waits.wait(20)
+    assert waits.wait(120)
 
 
 def test_a_step_that_lasts_too_long_is_answered_with_an_interval(slow, monkeypatch):
@@ -146,7 +146,7 @@ def test_a_step_that_lasts_too_long_is_answered_with_an_interval(slow, monkeypat
     monkeypatch.setattr(asking, "LONGEST_WAIT_S", 0.2)
     exp, capture = slow
     over, found = asked(exp, capture)
-    assert over.wait(20)
+    assert over.wait(120)
     assert found[0].error == ""
     answer = found[0].answer
     assert answer is not None

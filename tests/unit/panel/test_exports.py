@@ -16,6 +16,7 @@ from torch import nn
 from workbench.panel import aside, exports
 from workbench.panel.assembly import Experiment
 from workbench.panel.commands import CommandError, execute
+from workbench.panel.comparing import compare
 from workbench.panel.hub import Hub
 
 SIGNATURES = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-", "dot": b"digraph"}
@@ -38,7 +39,7 @@ class Page:
             return [message for message in self.received if found(message[0])]
 
         with self._more:
-            assert self._more.wait_for(wanted, 60), [data["type"] for data, _ in self.received]
+            assert self._more.wait_for(wanted, 600), [data["type"] for data, _ in self.received]
             return wanted()[0]
 
 
@@ -55,9 +56,9 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     experiment = Experiment(model, (x, y), batch_size=32, name="exported", runs=runs)
     for _ in range(2):
         execute(experiment, "capture", {"what": "both"})
-        experiment.wait(60)
+        experiment.wait(120)
     graphs = [info.id for info in experiment.captures.infos() if info.kind == "graph"]
-    execute(experiment, "compare", {"a": graphs[1], "b": graphs[0]})
+    compare(experiment, {"a": graphs[1], "b": graphs[0]}).make()
     return experiment
 
 
@@ -102,7 +103,7 @@ def test_the_hub_answers_while_a_file_is_made(
     finish = threading.Event()
 
     def slow(_export: exports.Export) -> bytes:
-        finish.wait(60)
+        finish.wait(300)
         return b"made"
 
     monkeypatch.setattr(exports, "make", slow)
@@ -142,6 +143,6 @@ def test_what_is_too_large_or_fails_becomes_one_sentence(
     task = exports.export(captured, {"capture": newest(captured, "graph"), "format": "json"})
     monkeypatch.setattr(exports, "MAX_BYTES", 100)
     aside.start(task, "page", "one", captured.id, made.put)
-    done = made.get(timeout=60)
+    done = made.get(timeout=120)
     assert done.answer is None
     assert done.error.startswith("the JSON is 0 MiB and at most 0 MiB are sent to a browser")

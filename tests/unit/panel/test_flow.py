@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.panel.test_hub import Wire, eventually
+from tests.unit.panel.test_hub import Wire
+from tests.waiting import wait_until
 from workbench.experiment.flow import flow_of, gradient_flow
 from workbench.panel.assembly import Experiment
 from workbench.panel.commands import CommandError
@@ -18,7 +19,7 @@ from workbench.records import GradientFlow
 
 def sampled(experiment: Experiment, count: int) -> None:
     """As many samples as steps: the pace of the log is not what is asked here."""
-    experiment.step().wait(60)
+    experiment.step().wait(120)
     parameters = list(experiment.model.parameters())
     for parameter in parameters:
         parameter.grad = parameter.detach().clone()
@@ -78,11 +79,11 @@ def test_the_hub_answers_one_client_and_says_what_was_wrong(experiment: Experime
     hub.connect("a", asking)
     hub.connect("b", other)
     sampled(experiment, 2)
-    eventually(lambda: asking.of("hello") and other.of("hello"))
+    wait_until(lambda: asking.of("hello") and other.of("hello"))
     for at, known in enumerate((0, 2, -1)):
         command = {"type": "command", "id": str(at), "experiment": experiment.id}
         hub.receive("a", {**command, "name": "flow", "args": {"known": known}})
-    eventually(lambda: len(asking.of("reply")) == 3)
+    wait_until(lambda: len(asking.of("reply")) == 3)
     assert [(m["experiment"], m["known"]) for m in asking.of("flow")] == [(experiment.id, 0)]
     assert [m["ok"] for m in asking.of("reply")] == [True, True, False]
     assert "whole number" in asking.of("reply")[2]["error"]

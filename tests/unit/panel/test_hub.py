@@ -4,14 +4,18 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.optim.lr_scheduler import OneCycleLR
 
+from tests.waiting import wait_until
 from workbench.panel.assembly import Experiment
 from workbench.panel.commands import execute
-from workbench.panel.hub import Hub
+from workbench.panel.hub import PERIOD_S, Hub
 
 
 class Wire:
@@ -19,38 +23,28 @@ class Wire:
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
-        self.times: list[float] = []
         self.broken = False
 
     def __call__(self, data: dict[str, Any], _buffers: Sequence[bytes] | None) -> None:
         if self.broken:
             raise OSError("comm closed")
         self.messages.append(data)
-        self.times.append(time.monotonic())
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [message for message in self.messages if message["type"] == kind]
-
-
-def eventually(condition: Callable[[], object], timeout: float = 20) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.01)
 
 
 def test_states_are_coalesced_to_ten_a_second(experiment: Experiment) -> None:
     hub, wire = Hub(), Wire()
     hub.add(experiment)
     hub.connect("a", wire)
-    eventually(lambda: wire.of("curves"))
-    stop = time.monotonic() + 1.0
-    count = 0
-    while time.monotonic() < stop:
-        count += 1
-        experiment.learning_rate = 1e-3 * (1 + count % 7)
-    assert count > 100
-    assert len(wire.of("state")) <= 14
+    wait_until(lambda: wire.of("curves"))
+    before, begun, changes = len(wire.of("state")), time.monotonic(), 0
+    while time.monotonic() < begun + 1.0 or changes <= 100 or len(wire.of("state")) == before:
+        changes += 1
+        experiment.learning_rate = 1e-3 * (1 + changes % 7)
+    sent = len(wire.of("state")) - before
+    assert sent <= (time.monotonic() - begun) / PERIOD_S + 2
     hub.disconnect("a")
 
 
@@ -58,13 +52,13 @@ def test_the_thread_ends_when_nobody_listens(experiment: Experiment) -> None:
     hub, wire = Hub(), Wire()
     hub.add(experiment)
     hub.connect("a", wire)
-    eventually(lambda: wire.of("hello"))
+    wait_until(lambda: wire.of("hello"))
     hub.disconnect("a")
-    eventually(lambda: hub._thread is None)
+    wait_until(lambda: hub._thread is None)
     hub.connect("b", second := Wire())
-    eventually(lambda: second.of("curves"))
+    wait_until(lambda: second.of("curves"))
     hub.disconnect("b")
-    eventually(lambda: "workbench-hub" not in [t.name for t in threading.enumerate()])
+    wait_until(lambda: "workbench-hub" not in [t.name for t in threading.enumerate()])
 
 
 def test_a_broken_client_does_not_silence_the_others(experiment: Experiment) -> None:
@@ -72,10 +66,10 @@ def test_a_broken_client_does_not_silence_the_others(experiment: Experiment) -> 
     hub.add(experiment)
     hub.connect("bad", bad)
     hub.connect("good", good)
-    eventually(lambda: good.of("curves"))
+    wait_until(lambda: good.of("curves"))
     bad.broken = True
     experiment.learning_rate = 0.5
-    eventually(lambda: good.messages[-1].get("state", {}).get("learning_rate") == 0.5)
+    wait_until(lambda: good.messages[-1].get("state", {}).get("learning_rate") == 0.5)
     hub.disconnect("good")
 
 
@@ -85,7 +79,7 @@ def followed(experiment: Experiment) -> tuple[Hub, Wire, Experiment]:
     other = Experiment(experiment.model, experiment_data(), name="short", runs=experiment.path)
     hub.add(other)
     hub.connect("a", wire)
-    eventually(lambda: wire.of("curves"))
+    wait_until(lambda: wire.of("curves"))
     return hub, wire, other
 
 
@@ -95,17 +89,17 @@ def test_the_hub_does_not_keep_an_experiment_alive(experiment: Experiment) -> No
     del other
     gc.collect()
     assert gone() is None
-    eventually(lambda: [m["experiment"] for m in wire.of("removed")] == [key])
+    wait_until(lambda: [m["experiment"] for m in wire.of("removed")] == [key])
     hub.disconnect("a")
 
 
 def test_a_closed_experiment_leaves_every_view(experiment: Experiment) -> None:
     hub, wire, other = followed(experiment)
     other.close()
-    eventually(lambda: [m["experiment"] for m in wire.of("removed")] == [other.id])
+    wait_until(lambda: [m["experiment"] for m in wire.of("removed")] == [other.id])
     late = Wire()
     hub.connect("b", late)
-    eventually(lambda: late.of("hello"))
+    wait_until(lambda: late.of("hello"))
     assert late.of("hello")[0]["experiments"] == []
     hub.disconnect("a")
     hub.disconnect("b")
@@ -114,19 +108,19 @@ def test_a_closed_experiment_leaves_every_view(experiment: Experiment) -> None:
 def test_each_memory_capture_is_charted_once_and_its_record_is_not_kept(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    experiment.step().wait(60)  # the first step is captured by itself
+    experiment.step().wait(120)  # the first step is captured by itself
     hub, wire = Hub(), Wire()
     hub.add(experiment)
     hub.connect("a", wire)
-    eventually(lambda: len(wire.of("chart")) == 1)
+    wait_until(lambda: len(wire.of("chart")) == 1)
     newest = next(info for info in experiment.captures.infos() if info.kind == "memory")
     record = weakref.ref(experiment.captures.get(newest.id))
     monkeypatch.setattr("workbench.experiment.captures.MAX_CAPTURES", 1)
     execute(experiment, "capture", {"what": "memory"})
-    experiment.wait(60)
-    eventually(lambda: len(wire.of("chart")) == 2)
+    experiment.wait(120)
+    wait_until(lambda: len(wire.of("chart")) == 2)
     hub.disconnect("a")
-    eventually(lambda: hub._thread is None)
+    wait_until(lambda: hub._thread is None)
     gc.collect()
     assert record() is None
     assert len(wire.of("chart")) == 2
@@ -152,10 +146,10 @@ def test_a_model_that_cannot_be_described_does_not_end_the_panel(
 
         patched.setattr(Experiment, "facts", broken)
         hub.connect("a", wire)
-        eventually(lambda: wire.of("hello"))
-        assert asked.wait(20)
+        wait_until(lambda: wire.of("hello"))
+        assert asked.wait(120)
     experiment.learning_rate = 0.25
-    eventually(lambda: any(m["state"]["learning_rate"] == 0.25 for m in wire.of("state")))
+    wait_until(lambda: any(m["state"]["learning_rate"] == 0.25 for m in wire.of("state")))
     hub.disconnect("a")
 
 
@@ -165,17 +159,17 @@ def test_a_view_that_falls_silent_is_forgotten_until_it_speaks(
     hub, wire = Hub(), Wire()
     hub.add(experiment)
     hub.connect("a", wire)
-    eventually(lambda: wire.of("curves"))
+    wait_until(lambda: wire.of("curves"))
     client = hub._clients["a"]
     with monkeypatch.context() as patched:
         patched.setattr("workbench.panel.hub.ASLEEP_AFTER_S", -1.0)
-        eventually(lambda: client.seq == 0)
+        wait_until(lambda: client.seq == 0)
         experiment.learning_rate = 0.125
-        eventually(lambda: not hub._dirty)
+        wait_until(lambda: not hub._dirty)
         assert (client.states, client.points, client.charts) == ({}, {}, {})
         assert all(m["state"]["learning_rate"] != 0.125 for m in wire.of("state"))
     hub.receive("a", {"type": "alive"})
-    eventually(lambda: any(m["state"]["learning_rate"] == 0.125 for m in wire.of("state")))
+    wait_until(lambda: any(m["state"]["learning_rate"] == 0.125 for m in wire.of("state")))
     assert len(wire.of("hello")) == 2
     hub.disconnect("a")
 
@@ -187,5 +181,32 @@ def test_a_view_that_leaves_before_it_is_greeted_is_not_kept(
     hub.add(experiment)
     hub.connect("a", wire)
     hub.disconnect("a")  # before it could be greeted, or just after
-    eventually(lambda: hub._thread is None)
+    wait_until(lambda: hub._thread is None)
     assert not hub._clients
+
+
+def test_the_rates_to_come_are_computed_while_somebody_looks(tmp_path: Path) -> None:
+    """Also where nothing trains and nothing else changes; the last state has all of them."""
+    experiment = Experiment(
+        torch.nn.Linear(8, 3), experiment_data(), batch_size=1, epochs=200, runs=tmp_path,
+        scheduler=lambda optimizer: OneCycleLR(optimizer, 0.5, total_steps=12_800),
+    )  # fmt: skip
+    hub, wire = Hub(), Wire()
+    hub.add(experiment)
+    hub.connect("a", wire)
+
+    def schedules() -> list[dict[str, Any]]:
+        return [message["state"]["schedule"] for message in wire.of("state")]
+
+    wait_until(lambda: schedules() and schedules()[-1]["is_whole"])
+    assert any(not one["is_whole"] for one in schedules())
+    last = schedules()[-1]
+    assert (last["name"], last["every"], last["start"]) == ("OneCycleLR", "step", 0)
+    assert last["end"] == experiment.total_steps
+    assert len(last["low"]) == len(last["high"]) <= 120
+    assert last["low"][0] == pytest.approx(0.02)
+    assert max(last["high"]) == pytest.approx(0.5, rel=1e-3)
+    experiment.scheduler = None
+    wait_until(lambda: schedules()[-1] is None)
+    hub.disconnect("a")
+    experiment.close()

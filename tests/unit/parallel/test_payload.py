@@ -6,6 +6,7 @@ import linecache
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,21 @@ def test_cells_travel_with_their_source(tmp_path: Path) -> None:
 class Holder:
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+def test_code_keeps_the_name_of_its_file(tmp_path: Path) -> None:
+    """By which a failure is told at the line of its cell, closures and lambdas of it too."""
+    source = "def make():\n    def inner(x):\n        return (lambda y: y)(x)\n    return inner"
+    here: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "<ipython-input-7>", "exec"), here)
+    model = Tied()
+    model.hook = here["make"]()
+    experiment = made(tmp_path / "runs", lambda: model)
+    experiment._training.detach_modes()
+    pack(experiment._training, tmp_path / "payload")
+    found = unpack(tmp_path / "payload").model.hook.__code__
+    inner = [one for one in found.co_consts if isinstance(one, types.CodeType)]
+    assert [one.co_filename for one in (found, *inner)] == 2 * ["<ipython-input-7>"]
 
 
 @pytest.mark.parametrize(

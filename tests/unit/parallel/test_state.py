@@ -76,3 +76,31 @@ def test_half_a_checkpoint_is_none(tmp_path: Path) -> None:
         load(training, tmp_path / "there")
     save(training, tmp_path / "there")  # what is broken is replaced
     load(training, tmp_path / "there")
+
+
+def falling(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+    return lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+
+@pytest.mark.parametrize("where", ["here", "there", "nowhere"])
+def test_a_schedule_that_was_taken_away_does_not_come_back(tmp_path: Path, where: str) -> None:
+    """There before the checkpoint; or here, while the training was away."""
+    there, here = (made(tmp_path / "runs", lr=0.016, scheduler=falling) for _ in range(2))
+    there.run(steps=16, wait=True)  # an epoch and some
+    if where == "there":
+        there.scheduler = None
+    save(resting(there), tmp_path / "there")
+    if where == "here":
+        here.scheduler = None
+    training = resting(here)
+    load(training, tmp_path / "there")
+    training.random.save()
+    scheduler: Any = here.scheduler
+    if where == "nowhere":
+        assert scheduler.last_epoch == 1
+    else:
+        assert scheduler is None
+        assert "initial_lr" not in here.optimizer.param_groups[0]
+    assert here.learning_rate == 0.008
+    here.run(epochs=1, wait=True)
+    assert here.learning_rate == (0.004 if where == "nowhere" else 0.008)

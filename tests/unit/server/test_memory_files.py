@@ -6,6 +6,7 @@ A reader is kept at work by stopping it (``SIGSTOP``), so that others wait for a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pickle
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.processes import children_of, children_running, is_alive
 from workbench.allocator.decode import LARGEST_BYTES
 from workbench.memory.files.file_process import MEMORY_BASE, MEMORY_PER_BYTE
 from workbench.records import MemoryRecord
@@ -45,7 +47,7 @@ def run(work: Callable[[MemoryFiles], Coroutine[Any, Any, None]], **settings: An
     async def main() -> None:
         files = MemoryFiles(MemoryFileSettings(**settings))
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 await work(files)
         finally:
             await files.stop_all()
@@ -70,8 +72,17 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def readers() -> list[psutil.Process]:
     """The readers that this process started and that are left."""
-    children = psutil.Process().children()
-    return [one for one in children if "file_process" in " ".join(one.cmdline())]
+    return children_running("workbench.memory.files.file_process", recursive=False)
+
+
+def suspended_unpickler() -> tuple[psutil.Process, psutil.Process] | None:
+    """A reader and the process that unpickles for it, which is stopped at once."""
+    for reader in readers():
+        for child in children_of(reader, recursive=False):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.suspend()
+                return reader, child
+    return None
 
 
 def test_who_gives_up_waiting_for_their_turn_leaves_the_reader_to_the_other(tmp_path: Path) -> None:
@@ -133,7 +144,7 @@ def test_nothing_begins_once_all_were_stopped(tmp_path: Path) -> None:
         late = asyncio.create_task(files.ask(path, OPEN))
         for asked in (first, *waiting, late):
             with pytest.raises(ServerEndsError, match="This server is ending"):
-                await asyncio.wait_for(asked, 5)
+                await asyncio.wait_for(asked, 120)
         assert not files.running()
         assert not readers()
 
@@ -207,18 +218,16 @@ def test_ending_a_reader_that_ended_touches_no_other_group(
 
 def test_what_a_reader_started_ends_with_it(tmp_path: Path) -> None:
     """The process that unpickles for it, when memory ran out and the system ended the reader."""
-    path = written(tmp_path / "a.pickle", num_events=50_000)
+    path = written(tmp_path / "a.pickle", num_events=300_000)
 
     async def work(files: MemoryFiles) -> None:
         asked = asyncio.create_task(files.ask(path, OPEN))
-        await until(lambda: any(one.children() for one in readers()))
-        (reader,) = readers()
-        (unpickler,) = reader.children()
-        unpickler.suspend()
+        while (found := suspended_unpickler()) is None:
+            await asyncio.sleep(0.01)
+        reader, unpickler = found
         reader.kill()
         with pytest.raises(MemoryFileError, match="its reader was ended"):
             await asked
-        psutil.wait_procs([unpickler], 5)
-        assert not unpickler.is_running()
+        await until(lambda: not is_alive(unpickler))
 
     run(work)

@@ -135,7 +135,7 @@ def test_an_unreadable_folder_is_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", ["training", "paused"])
 def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path, status: str) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait(60)
+    ended.wait(120)
     me = psutil.Process()
     started = me.create_time()
 

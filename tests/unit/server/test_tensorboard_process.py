@@ -78,7 +78,7 @@ def process(tmp_path: Path):
     command = [sys.executable, "-P", "-m", "workbench.server.tensorboard_process"]
     command += ["--socket", str(path), "--logdir", str(tmp_path), "--path-prefix", "/a b/x"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not listens(path) and child.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert listens(path), child.stderr.read()
@@ -104,20 +104,22 @@ def test_it_answers_under_its_prefix(process, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["stdin", "SIGTERM"])
-def test_it_ends_quickly_and_cleans_up(process, end: str) -> None:
+def test_it_ends_by_itself_and_cleans_up(process, end: str) -> None:
+    """With status 0: where it does not come to its end soon, it is ended with another one."""
     child, path = process
-    started = time.monotonic()
     if end == "stdin":
         child.stdin.close()
     else:
         child.send_signal(signal.SIGTERM)
-    assert child.wait(10) == 0
-    assert time.monotonic() - started < 2.5
+    assert child.wait(120) == 0
     assert not path.parent.exists()
 
 
 def test_ctrl_c_in_the_terminal_is_the_servers_to_handle(process) -> None:
-    child, _path = process
+    child, path = process
     child.send_signal(signal.SIGINT)
-    with pytest.raises(subprocess.TimeoutExpired):
-        child.wait(0.3)
+    connection = Unix(path)
+    connection.request("GET", "/a%20b/x/data/environment")
+    assert connection.getresponse().status == 200, "it serves as before"
+    connection.close()
+    assert child.poll() is None

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map_only
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.let_go import let_go_of
 from workbench.experiment.rehearsal import undone
-from workbench.experiment.validation import Tally, evaluate, evaluating
+from workbench.experiment.validation import Tally, evaluate
 from workbench.memory.cards.card_player import PlayedCard
 from workbench.memory.cards.on_card import Interrupted
 
@@ -110,7 +110,7 @@ def _batch(training: Training, change: Change) -> Any:
     """The batch of the failed step, or as many of its samples as the change says."""
     cursor = training.cursor
     if change.batch_size is None:
-        return cursor.preview()
+        return training.preview()
     if training.validating:  # the epoch is over: its next one begins with these
         return cursor.source.first(cursor.epoch + 1, 0, change.batch_size)
     return cursor.first(change.batch_size)
@@ -129,6 +129,10 @@ def _validate(training: Training, change: Change) -> None:
         batch = next(iter(source.batches(0)), None)
     if batch is None or training.card is None:
         return
-    tally = Tally(training.device, training.loss.ignore_index)
-    with evaluating(training.model), torch.no_grad(), training.card.at_work("validation", batch):
+    tally = Tally(training)
+    with (
+        training.train_mode.evaluating(training.optimizer),
+        torch.no_grad(),
+        training.card.at_work("validation", batch),
+    ):
         evaluate(training, batch, tally)

@@ -108,7 +108,7 @@ def _built(twin: Twin, recorder: TwinRecorder, title: str) -> MemoryRecord:
 
 def _step(twin: Twin, recorder: Recorder) -> None:
     """As `workbench.experiment.step` does one, without what looks at values."""
-    clear_gradients(twin.optimizer)
+    clear_gradients(twin.optimizer, list(twin.model.parameters()))
     with twin.modes.forward_context():
         logits = logits_of(call(twin.model, twin.inputs))
         twin.loss.choose(logits, twin.targets)

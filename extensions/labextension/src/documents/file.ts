@@ -20,8 +20,14 @@ export class RecordFileView extends RecordPanel {
     super();
     this.exports = exportButton(commands, () => this.record.kind, trans);
     this.tell('busy', trans.__('Reading the record…'));
-    void context.ready.then(() => this.read());
-    context.fileChanged.connect(this.read, this);
+    void context.ready.then(() => {
+      if (this.isDisposed) {
+        return;
+      }
+      this.read();
+      // Not before: that a file is known at all is a change, too, and it would be drawn twice.
+      context.fileChanged.connect(this.read, this);
+    });
   }
 
   override get file(): string {

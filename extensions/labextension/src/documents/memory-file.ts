@@ -49,7 +49,6 @@ export class MemoryFileView extends RecordPanel {
     this.range.hide();
     this.tell('busy', trans.__('Reading %1…', this.file));
     void this.begin();
-    context.fileChanged.connect(this.readAnew, this);
   }
 
   override get file(): string {
@@ -94,6 +93,11 @@ export class MemoryFileView extends RecordPanel {
 
   private async begin(): Promise<void> {
     await this.context.ready;
+    if (this.isDisposed) {
+      return;
+    }
+    // Not before: that a file is known at all is a change, too, and it would be read twice.
+    this.context.fileChanged.connect(this.readAnew, this);
     // What JupyterLab keeps of a file whose content it did not ask for is without its size.
     const about = this.contents.get(this.context.path, { content: false });
     this.size = await about.then(({ size }) => size).catch(() => undefined);

@@ -93,6 +93,17 @@ describe('a memory file in a tab', () => {
     expect(view.place).toEqual({ folder: 'f', name: 'a' });
   });
 
+  it('is read once as it opens, and anew when it changes on disk', async () => {
+    memoryRecord.mockResolvedValue(RECORD);
+    const opening = open();
+    fileChanged.emit(undefined); // as JupyterLab says of a file that it did not know
+    await opening;
+    expect(asked()).toEqual([{}]);
+    fileChanged.emit(undefined);
+    await settle();
+    expect(asked()).toEqual([{}, {}]);
+  });
+
   it('lets a stretch of a long one be chosen, and another one after it', async () => {
     memoryRecord.mockResolvedValueOnce(LONG).mockResolvedValue(RECORD);
     await open();

@@ -38,12 +38,15 @@ export interface CaptureInfo {
   readonly summary: string;
 }
 
-/** One parameter of a hot swap: ``carried``, ``new``, ``reshaped`` or ``dropped``. */
+/** A parameter or buffer of a hot swap: ``carried``, ``new``, ``reshaped`` or ``dropped``. */
 export interface CarryRow {
   readonly name: string;
   readonly outcome: 'carried' | 'new' | 'reshaped' | 'dropped';
   readonly old_shape: string;
   readonly new_shape: string;
+  readonly kind: 'parameter' | 'buffer';
+  /** What the outcome alone does not say, such as that a buffer is not persistent. */
+  readonly note: string;
 }
 
 /** A line of the code shown around a failure. */
@@ -70,6 +73,7 @@ export interface ExperimentState {
   readonly samples_per_s: number | null;
   readonly seconds_left: number | null;
   readonly learning_rate: number | null;
+  readonly schedule: ScheduleState | null;
   readonly loss_name: string;
   readonly best_accuracy: number | null;
   /** Unix time of the last start, seconds. */
@@ -165,4 +169,30 @@ export interface RunSummary {
   readonly best_accuracy: number | null;
   readonly step: number;
   readonly updated_at: number;
+}
+
+/**
+ * The learning-rate schedule: its name, what it counts, and the rates to come.
+ *
+ * Point ``i`` stands for the steps (or epochs) after ``start + i * size`` are done, ``size`` of
+ * them: the lowest and the highest rate that they have.
+ */
+export interface ScheduleState {
+  /** Class of the scheduler. */
+  readonly name: string;
+  /** After what it steps, and what is counted here. */
+  readonly every: 'step' | 'epoch';
+  /** What a rate that is set does, one sentence. */
+  readonly effect: string;
+  /** Steps or epochs done where the curve begins. */
+  readonly start: number;
+  /** Those after which the planned run is over; 0 where there is no curve. */
+  readonly end: number;
+  readonly size: number;
+  readonly low: ReadonlyArray<number>;
+  readonly high: ReadonlyArray<number>;
+  /** Whether nothing of it is still being computed. */
+  readonly is_whole: boolean;
+  /** Why there is no curve (``by metric``), or where and why it ends early. */
+  readonly why: string;
 }

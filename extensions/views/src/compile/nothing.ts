@@ -5,15 +5,18 @@ import { shorten } from '../graph/format';
 
 const AGAIN = 'What this process had compiled before is used again without a word.';
 
-/** Why there is nothing, and the line of Python after which there is. */
+/**
+ * Why there is nothing, and the line of Python after which there is. Where something of a model may
+ * have been missed, notes say what, and it is not said that nothing was compiled.
+ */
 export function nothingCompiled(record: CompileRecord): HTMLElement[] {
   const { title, why, line } = reason(record);
-  const code = h('div', { class: 'wv-code' }, line);
+  const missed = record.notes.length > 0 && record.model !== '';
   return [
-    h('h2', {}, title),
-    h('p', {}, why),
-    code,
+    h('h2', {}, missed ? 'No compilation was seen' : title),
+    ...(missed ? [] : [h('p', {}, why)]),
     ...record.notes.map((note) => h('p', {}, note)),
+    h('div', { class: 'wv-code' }, line),
   ];
 }
 

@@ -57,6 +57,7 @@ export interface CommandArgs {
   set_modes: { modes: string };
   set_mode: { mode: string; value: string };
   set_learning_rate: { value: number };
+  remove_scheduler: Record<string, never>;
   capture: { what: 'graph' | 'memory' | 'both' };
   compare: { a: string; b: string };
   fetch: { capture: string };

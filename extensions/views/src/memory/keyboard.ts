@@ -24,8 +24,10 @@ function typingKey(view: MemoryView, key: string): boolean {
 function viewKey(view: MemoryView, event: KeyboardEvent): boolean {
   const { model } = view;
   if (!model) return false;
-  if (view.map.contains(event.target) && event.key.startsWith('Arrow'))
+  if (view.map.contains(event.target) && event.key.startsWith('Arrow')) {
+    view.settle();
     return view.map.walk(event.key);
+  }
   if (view.face === 'flame' && flameKey(view, event)) return true;
   const { scrubber, from, to } = model.view;
   const stride = event.shiftKey ? 10 : 1;

@@ -226,7 +226,10 @@ export class SegmentMap {
 
   /** Walks to a neighbour: the block before or after, or the first one of another segment. */
   walk(key: string): boolean {
-    const { state, segment, layout } = this;
+    const { state } = this;
+    // The frame that draws the newest moment may be late; a key does not wait for it.
+    if (state && this.fresh) this.lay(state, this.element.clientWidth);
+    const { segment, layout } = this;
     if (!state || !segment || !layout) return false;
     const order = [...new Set(layout.pieces.map((piece) => piece.segment))].filter(
       ({ blocks }) => blocks.length > 0,

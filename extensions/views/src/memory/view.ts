@@ -245,6 +245,11 @@ export class MemoryView {
     this.next.ask();
   }
 
+  /** Shows the scrubber's moment now: what acts on it does not wait for the next frame. */
+  settle(): void {
+    this.next.now();
+  }
+
   private draw(moving = false): void {
     const { model, palette } = this;
     if (!model) return;

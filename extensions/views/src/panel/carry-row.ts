@@ -12,11 +12,11 @@ const MEANING: Readonly<Record<CarryRow['outcome'], string>> = {
   dropped: 'not in the new model',
 };
 
-/** What became of every parameter in the last hot swap: one line, a table behind it. */
+/** What became of every parameter and buffer in the last hot swap: one line, a table behind it. */
 export function carryRow(): Row {
   const text = h('span', { class: 'lab' });
   const body = h('tbody');
-  const head = ['Parameter', 'Outcome', 'Before', 'Now'];
+  const head = ['Name', 'Outcome', 'Before', 'Now'];
   const row = h('tr', {}, ...head.map((name) => h('th', { scope: 'col' }, name)));
   const table = h('table', { class: 'wb-table' }, h('thead', {}, row), body);
   const scroll = h('div', { class: 'wb-table-scroll', tabindex: 0, role: 'region' }, table);
@@ -48,13 +48,15 @@ export function carryRow(): Row {
 
 function carriedRow(row: CarryRow): HTMLElement {
   const name = h('td', { title: oneLine(row.name, 400) }, h('code', {}, oneLine(row.name, 80)));
-  const outcome = h('td', { title: MEANING[row.outcome] }, row.outcome);
+  const said = row.note === '' ? row.outcome : `${row.outcome}: ${oneLine(row.note, 200)}`;
+  const outcome = h('td', { title: row.note === '' ? MEANING[row.outcome] : '' }, said);
   return h('tr', {}, name, outcome, h('td', {}, row.old_shape), h('td', {}, row.new_shape));
 }
 
+/** Of parameters: buffers are in the table. */
 function counts(rows: readonly CarryRow[]): string {
   const parts = OUTCOMES.map((outcome) => {
-    const many = rows.filter((row) => row.outcome === outcome).length;
+    const many = rows.filter((row) => row.kind === 'parameter' && row.outcome === outcome).length;
     return many > 0 ? `${many} ${outcome}` : '';
   });
   return parts.filter(Boolean).join(', ');

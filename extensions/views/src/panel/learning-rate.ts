@@ -9,7 +9,8 @@ const SETTLE_MS = 250;
 
 export interface LearningRateField {
   readonly el: HTMLElement;
-  update(value: number | null, locked: string): void;
+  /** `described` is the id of what says what a rate does that is set here; empty without one. */
+  update(value: number | null, locked: string, described: string): void;
 }
 
 /**
@@ -85,7 +86,8 @@ export function learningRateField(context: PanelContext): LearningRateField {
   el.append(wrap, field);
   return {
     el,
-    update(value, locked) {
+    update(value, locked, described) {
+      setAttr(field, 'aria-describedby', described || null);
       slider.disabled = locked !== '';
       setAttr(field, 'readonly', locked !== '');
       const changed = value !== applied;

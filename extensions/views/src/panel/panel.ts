@@ -2,7 +2,7 @@ import type { Dispose, Store } from '../store';
 import { messageOf } from '../errors';
 import type { ModeActions } from '../controls/segments';
 import { Popover } from '../controls/popover';
-import { drawOn, h, setAttr, setShown } from '../dom';
+import { drawOn, h, setAttr, setShown, uniqueId } from '../dom';
 import { oneLine } from '../format';
 import type { Command, ExperimentModel, KernelModel } from '../kernel';
 import { look } from '../controls/chip';
@@ -19,6 +19,7 @@ import { modesRow } from './modes-row';
 import { nanRow } from './nan-row';
 import { errorNotice } from './notice';
 import { runRow } from './run-row';
+import { scheduleRow } from './schedule-row';
 
 export interface PanelOptions {
   /** The experiment's id. */
@@ -118,7 +119,9 @@ class Panel implements PanelContext {
       memory: memoryRow(this),
       nan: nanRow(this, state.loss_name),
     };
-    this.rows = [runRow(this), this.folded, this.modes, ...Object.values(this.bodies)];
+    const effectId = uniqueId('schedule');
+    const run = [runRow(this, effectId), scheduleRow(this, effectId)];
+    this.rows = [...run, this.folded, this.modes, ...Object.values(this.bodies)];
     this.rows.push(carryRow(), footRow(this));
     frame.append(...this.rows.map((row) => row.el), this.notice.el, this.inline.el);
     // A message is an alert only when it appears, so it is not in the page before.

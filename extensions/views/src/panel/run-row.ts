@@ -8,8 +8,11 @@ import { epochsField } from './epochs-field';
 import { learningRateField } from './learning-rate';
 import { progress } from './progress';
 
-/** Row 1: Train, Pause, Step, Stop; epochs, learning rate; how far it is. */
-export function runRow(context: PanelContext): Row {
+/**
+ * Row 1: Train, Pause, Step, Stop; epochs, learning rate; how far it is. `effectId` is the id of the
+ * sentence on what a rate does under a schedule.
+ */
+export function runRow(context: PanelContext, effectId: string): Row {
   const epochs = epochsField(context);
   const rate = learningRateField(context);
   const bar = progress();
@@ -44,7 +47,7 @@ export function runRow(context: PanelContext): Row {
       const over = ['idle', 'finished', 'stopped'].includes(status);
       stop.set({ disabled: locked || (over ? 'Nothing is running' : false) });
       epochs.update(state.epochs, locked);
-      rate.update(state.learning_rate, locked);
+      rate.update(state.learning_rate, locked, state.schedule ? effectId : '');
       bar.update(state, locked !== '');
     },
   };

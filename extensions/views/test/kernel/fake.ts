@@ -89,6 +89,7 @@ export function state(change: Partial<ExperimentState> = {}): ExperimentState {
     samples_per_s: null,
     seconds_left: null,
     learning_rate: 1e-3,
+    schedule: null,
     loss_name: 'cross entropy',
     best_accuracy: null,
     started_at: null,

@@ -30,6 +30,7 @@ const FAILURE: Failure = {
   memory: [],
   remedies: [],
 };
+const ROW = { old_shape: '', new_shape: '', kind: 'parameter', note: '' } as const;
 const CAPTURE = {
   id: 'c9',
   kind: 'graph',
@@ -220,13 +221,19 @@ describe('views and status', () => {
     panel = await Mounted.panel({
       step: 3,
       carried: [
-        { name: 'stem.weight', outcome: 'carried', old_shape: '8×3', new_shape: '8×3' },
-        { name: 'gate.weight', outcome: 'new', old_shape: '', new_shape: '1×8' },
+        { ...ROW, name: 'stem.weight', outcome: 'carried', old_shape: '8×3', new_shape: '8×3' },
+        { ...ROW, name: 'gate.weight', outcome: 'new', new_shape: '1×8' },
+        { ...ROW, name: 'mask', outcome: 'new', kind: 'buffer', note: 'not persistent' },
       ],
     });
     const row = panel.find('.wb-carry');
     expect(row.textContent).toContain('Model swapped: 1 carried, 1 new');
-    expect(row.querySelector('tbody tr')?.textContent).toBe('gate.weightnew1×8');
+    const lines = [...row.querySelectorAll('tbody tr')].map((line) => line.textContent);
+    expect(lines).toEqual([
+      'gate.weightnew1×8',
+      'masknew: not persistent',
+      'stem.weightcarried8×38×3',
+    ]);
   });
 });
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
+from tests.cost import cost
 from workbench.allocator.snapshot import (
     ACTIONS,
     ALLOC,
@@ -156,7 +155,8 @@ def test_private_pools_are_numbered_from_one():
 
 
 @pytest.mark.parametrize("num_events", [0, 1, 1_000_000])
-def test_a_million_events_take_a_second(num_events: int):
+def test_a_million_events_take_no_longer_than_reading_them_a_few_times(num_events: int):
+    """In Python, one number after the other."""
     rng = np.random.default_rng(0)
     address = BASE + 512 * rng.integers(0, 50_000, num_events)
     order = np.argsort(address, kind="stable")
@@ -171,10 +171,11 @@ def test_a_million_events_take_a_second(num_events: int):
     }  # fmt: skip
     for name, column in columns.items():
         object.__setattr__(given, name, column)
-    began = time.perf_counter()
     found = record_of_snapshot(given, title="long")
-    took = time.perf_counter() - began
-    assert took < 5, f"{num_events:,} events took {took:.2f} s"
+    if num_events > 1:
+        lists = [column.tolist() for column in columns.values()]
+        reading = cost(lambda: sum(number for numbers in lists for number in numbers))
+        assert cost(lambda: record_of_snapshot(given, title="long")) < 15 * reading
     allocs = int((cycle == ALLOC).sum())
     assert len(found.block_start) == allocs
     assert int((found.block_end >= 0).sum()) == int((cycle == FREE_COMPLETED).sum())

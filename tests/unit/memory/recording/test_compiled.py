@@ -30,7 +30,7 @@ def _inductors_threads():
         return
     pool = AsyncCompile.pool()
     barrier = threading.Barrier(pool._max_workers)
-    list(pool.map(lambda _: barrier.wait(timeout=30), range(pool._max_workers)))
+    list(pool.map(lambda _: barrier.wait(timeout=120), range(pool._max_workers)))
 
 
 @pytest.fixture(autouse=True)

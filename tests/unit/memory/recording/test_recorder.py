@@ -189,7 +189,7 @@ def test_two_threads_record_side_by_side():
 
     def work(count: int) -> None:
         def code():
-            ready.wait(timeout=30)
+            ready.wait(timeout=120)
             return [torch.zeros(KIB) for _ in range(count)]
 
         found[count] = sizes(record(code))

@@ -1,0 +1,468 @@
+"""A script's exit status is its own, whatever still runs when it ends; and nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.processes import children_running
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 300
+
+BEGINNING = """
+import os, sys, threading, time
+from pathlib import Path
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+import workbench as wb
+
+torch.set_num_threads(1)
+g = torch.Generator().manual_seed(1)
+x = torch.randn(256, 8, generator=g)
+y = (x[:, 0] > 0).long()
+folder = Path(sys.argv[1])
+
+def made(data=(x, y), **settings):
+    return wb.Experiment(nn.Linear(8, 2), data, batch_size=32, runs=folder, name="run", **settings)
+
+def until(condition):
+    while not condition():
+        time.sleep(0.01)
+"""
+
+
+def script(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "script.py"
+    path.write_text(BEGINNING + textwrap.dedent(text))
+    return [sys.executable, str(path), str(tmp_path / "runs")]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def ended(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        script(tmp_path, text), capture_output=True, text=True, timeout=DEADLINE_S,
+        env=environment(),
+    )  # fmt: skip
+
+
+@contextmanager
+def running(tmp_path: Path, text: str) -> Iterator[subprocess.Popen[str]]:
+    """The script, at work; killed where a test fails before it has ended."""
+    with subprocess.Popen(
+        script(tmp_path, text), env=environment(), text=True, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def steps_on_disk(tmp_path: Path) -> list[int]:
+    found = EventAccumulator(str(tmp_path / "runs" / "run"), size_guidance={"scalars": 0})
+    found.Reload()
+    return [event.step for event in found.Scalars("train/loss")]
+
+
+def said_step(text: str) -> int:
+    found = re.search(r"run was stopped at step ([\d,]+) because the program ended", text)
+    assert found, text
+    return int(found[1].replace(",", ""))
+
+
+def test_a_script_may_end_while_a_run_trains(tmp_path: Path) -> None:
+    done = ended(
+        tmp_path,
+        """
+        exp = made(val=(x, y))
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.epoch > 3)
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert steps_on_disk(tmp_path) == list(range(1, said_step(done.stderr) + 1))
+    assert "run.wait()" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "status"), [("sys.exit(3)", 3), ("raise ValueError('mine')", 1), ("os._exit(4)", 4)]
+)
+def test_the_exit_status_is_the_scripts(tmp_path: Path, how: str, status: int) -> None:
+    done = ended(
+        tmp_path,
+        f"""
+        exp = made()
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.step_count > 3)
+        {how}
+        """,
+    )
+    assert done.returncode == status, done.stderr
+
+
+def test_every_step_is_on_disk_once_a_wait_or_close_returns(tmp_path: Path) -> None:
+    done = ended(
+        tmp_path,
+        """
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        def steps(tag="train/loss"):
+            found = EventAccumulator(str(exp.path))
+            found.Reload()
+            return len(found.Scalars(tag))
+
+        exp = made(val=(x, y))
+        exp.run(epochs=1, wait=True)
+        print(steps())
+        exp.run(epochs=2).wait()
+        print(steps())
+        exp.run(steps=5)
+        until(lambda: exp.step_count > 24)
+        exp.close()
+        print(steps() == exp.step_count, steps("val/accuracy"))
+        found = EventAccumulator(str(exp.path))
+        found.Reload()
+        print(*(event.step for event in found.Images("val/confusion_matrix")[-1:]))
+        print([t.name for t in threading.enumerate() if t.name.startswith("workbench-w")])
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["8", "24", "True 3", "24", "[]"]
+
+
+def test_a_thread_of_the_scripts_own_may_wait_for_a_run_and_use_what_it_trained(
+    tmp_path: Path,
+) -> None:
+    done = ended(
+        tmp_path,
+        """
+        exp = made()
+
+        def train_and_save():
+            exp.run(epochs=3, wait=True)
+            print(exp.status, exp.step_count)
+
+        threading.Thread(target=train_and_save).start()
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "finished 24\n"), done.stderr
+
+
+def test_workers_of_a_loader_end_with_the_script(tmp_path: Path) -> None:
+    done = ended(
+        tmp_path,
+        """
+        loader = DataLoader(TensorDataset(x, y), batch_size=32, num_workers=2)
+        exp = made(loader)
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.step_count > 20)
+        import psutil
+        print(*(child.pid for child in psutil.Process().children(recursive=True)))
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert len(pids) >= 2
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the end of the workers")
+
+
+SLOW_CAPTURE = """
+        from workbench.experiment import StepProbe
+        exp.run(epochs=1, wait=True)
+        computed = []
+        def slow(module, inputs):
+            computed.append(1)
+            time.sleep(2)
+        exp.model.register_forward_pre_hook(slow)
+        exp.capture(StepProbe())
+        exp.compute_captures()
+"""
+
+
+@pytest.mark.parametrize("work", ["compile", "ahead", "ddp:2", "capture"])
+def test_whatever_is_under_way_ends_with_the_script(tmp_path: Path, work: str) -> None:
+    begin = {
+        "compile": "exp.modes = 'compile'; exp.run(epochs=1_000_000)",
+        "ahead": "exp.run(epochs=1_000_000); wb.compile_ahead(exp)",
+        "ddp:2": "exp.modes = 'ddp:2'; exp.run(epochs=1_000_000)",
+        "capture": SLOW_CAPTURE,
+    }[work]
+    seen = {
+        "compile": "'compiling' in exp.message",
+        "ahead": "len(children()) > 0",
+        "ddp:2": "exp.step_count > 3",
+        "capture": "computed",
+    }[work]
+    done = ended(
+        tmp_path,
+        f"""
+        import psutil
+        children = lambda: psutil.Process().children(recursive=True)
+        exp = made()
+        {begin}
+        until(lambda: {seen})
+        print(*(child.pid for child in children()))
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert pids or work in ("compile", "capture")
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the end of the child processes")
+
+
+STUCK = """
+class Stuck(nn.Linear):
+    def forward(self, x):
+        if exp.step_count > 3:
+            stuck.append(exp.step_count + 1)
+            while not Path(folder, "go").exists():
+                time.sleep(0.01)
+        return super().forward(x)
+
+stuck = []
+exp = wb.Experiment(Stuck(8, 2), (x, y), batch_size=32, runs=folder, name="run")
+exp.run(epochs=1_000_000)
+until(lambda: stuck)
+"""
+
+
+def test_the_step_under_way_is_waited_for_and_said_so(tmp_path: Path) -> None:
+    with running(tmp_path, STUCK) as process:
+        assert process.stderr is not None
+        assert "waiting for step 5 of run to end" in process.stderr.readline()
+        assert process.poll() is None
+        (tmp_path / "runs" / "go").touch()
+        assert said_step(process.stderr.read()) == 5
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_an_interrupt_ends_without_the_step_under_way(tmp_path: Path) -> None:
+    with running(tmp_path, STUCK) as process:
+        assert process.stderr is not None
+        assert "an interrupt ends without it" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 128 + signal.SIGINT
+        assert "terminate called" not in process.stderr.read()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+def test_a_fork_ends_without_the_threads_it_does_not_have(tmp_path: Path) -> None:
+    done = ended(
+        tmp_path,
+        """
+        exp = made()
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.step_count > 3)
+        child = os.fork()
+        if child == 0:
+            sys.exit(5)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+
+
+def test_a_process_that_starts_no_thread_any_more_writes_all_the_same(tmp_path: Path) -> None:
+    """Python 3.12 and newer refuse threads while they end; older ones are made to."""
+    done = ended(
+        tmp_path,
+        """
+        import atexit
+        from workbench.metrics.writer import EventWriter
+
+        exp = made(val=(x, y))
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.epoch > 2)
+
+        def refuse(thread):
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+        def at_exit():
+            threading.Thread.start = refuse
+
+        threading._register_atexit(at_exit)
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert steps_on_disk(tmp_path) == list(range(1, said_step(done.stderr) + 1))
+    assert (tmp_path / "runs" / "run" / "checkpoints" / "last.pt").exists()
+
+
+def test_a_run_that_begins_as_the_process_ends_is_ended_too(tmp_path: Path) -> None:
+    """Its first thread has begun, and gets no second one (Python >= 3.12)."""
+    done = ended(
+        tmp_path,
+        """
+        exp = made()
+        start = threading.Thread.start
+
+        def refuse(thread):
+            if thread.name != "workbench-runner":
+                raise RuntimeError("can't create new thread at interpreter shutdown")
+            start(thread)
+
+        threading.Thread.start = refuse
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.step_count > 3)
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert steps_on_disk(tmp_path) == list(range(1, said_step(done.stderr) + 1))
+
+
+def test_a_run_whose_thread_cannot_be_started_is_refused_and_nothing_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    done = ended(
+        tmp_path,
+        """
+        exp = made()
+        start = threading.Thread.start
+
+        def refuse(thread):
+            if thread.name == "workbench-runner":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        threading.Thread.start = refuse
+        try:
+            exp.run(epochs=1)
+        except RuntimeError as error:
+            print(error)
+        print(exp.status)
+        threading.Thread.start = start
+        exp.run(epochs=1, wait=True)
+        print(exp.status)
+        threading.Thread.start = refuse
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    said, *statuses = done.stdout.splitlines()
+    assert "no thread can be started" in said
+    assert statuses == ["idle", "finished"]
+
+
+def test_no_run_begins_once_the_program_ends(tmp_path: Path) -> None:
+    """A daemon thread that runs one epoch after the other would keep the program going."""
+    done = ended(
+        tmp_path,
+        """
+        exps = [made(), wb.Experiment(nn.Linear(8, 2), (x, y), batch_size=1, runs=folder)]
+        refused = []
+
+        def train():
+            try:
+                for _ in range(100_000):
+                    exps[0].run(epochs=1, wait=True)
+            except RuntimeError as error:
+                refused.append(str(error))
+
+        threading.Thread(target=train, daemon=True).start()
+        exps[1].run(epochs=100_000)
+        until(lambda: all(exp.step_count > 20 for exp in exps))
+
+        import atexit
+
+        @atexit.register
+        def say():
+            until(lambda: refused)
+            print(*refused)
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the program ends: no run begins any more\n", done.stderr
+
+
+def test_data_that_is_read_by_an_executor_is_read_until_the_run_has_ended(tmp_path: Path) -> None:
+    done = ended(
+        tmp_path,
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor(1)
+        pool.submit(int).result()
+
+        class Data(torch.utils.data.Dataset):
+            def __len__(self):
+                return 256
+
+            def __getitem__(self, i):
+                return pool.submit(lambda: x[i]).result(), y[i]
+
+        exp = made(Data())
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.step_count > 3)
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert steps_on_disk(tmp_path) == list(range(1, said_step(done.stderr) + 1))
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_impatient_interrupt_leaves_no_ranks(tmp_path: Path) -> None:
+    with running(
+        tmp_path,
+        """
+        exp = made(modes="ddp:2")
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.step_count > 3)
+        import psutil, signal
+        from workbench.experiment import at_exit
+        for child in psutil.Process().children(recursive=True):
+            print(child.pid, file=sys.stderr, flush=True)
+        # as soon as the end has begun
+        interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)
+        at_exit.register(at_exit.Phase.PREPARATIONS, interrupt)
+        """,
+    ) as process:
+        assert process.wait(DEADLINE_S) == 128 + signal.SIGINT
+        assert process.stderr is not None
+        pids = [int(line) for line in process.stderr.read().split() if line.isdigit()]
+        assert len(pids) >= 3
+        wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the end of the ranks")
+
+
+def test_the_ranks_of_a_kernel_that_is_shut_down_go_on(tmp_path: Path) -> None:
+    """As those of one that dies do: another kernel attaches to them."""
+    from jupyter_client.manager import start_new_kernel
+
+    from tests.integration.cells import run
+    from workbench.parallel.attach import attach
+
+    manager, client = start_new_kernel(extra_arguments=[], env=environment())
+    try:
+        text = f"import sys; sys.argv = ['kernel', {str(tmp_path / 'runs')!r}]\n{BEGINNING}"
+        run(client, text + "exp = made(modes='ddp:2'); exp.run(epochs=1_000_000)")
+        run(client, "until(lambda: exp.step_count > 10)")
+        kernel = psutil.Process(int(run(client, "print(os.getpid())")))
+        (launcher,) = children_running("torch.distributed.run", kernel, recursive=False)
+    finally:
+        client.shutdown()
+        manager.finish_shutdown()
+        client.stop_channels()
+        manager.cleanup_resources()
+    assert launcher.is_running()
+    experiment = attach(tmp_path / "runs" / "run")
+    try:
+        here = experiment.step_count
+        wait_until(lambda: experiment.step_count > here + 10, "steps of the ranks")
+    finally:
+        experiment.close()
+    wait_until(lambda: not psutil.pid_exists(launcher.pid), "the end of the ranks")
+    assert steps_on_disk(tmp_path)[:10] == list(range(1, 11))

@@ -1,0 +1,420 @@
+"""When a scheduler steps, what it is fed, and what happens past its end."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import lr_scheduler
+
+from tests.unit.experiment.plain_loop import (
+    STEPS_PER_EPOCH,
+    assert_equal,
+    batches,
+    data,
+    evaluated,
+    linear,
+    plain_loop,
+    seeded,
+)
+from workbench.experiment import Experiment
+from workbench.experiment.events import EpochDone, Event
+from workbench.experiment.schedules import Schedule
+
+EPOCHS = 3
+STEPS = EPOCHS * STEPS_PER_EPOCH
+
+Make = Callable[[torch.optim.Optimizer], Any]
+
+
+def test_when_a_scheduler_steps() -> None:
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+    one_cycle = lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10)
+    assert Schedule(one_cycle, optimizer).per_step
+    assert Schedule(lambda o: lr_scheduler.StepLR(o, 1), optimizer).per_epoch
+    assert Schedule(("step", lambda o: lr_scheduler.StepLR(o, 1)), optimizer).per_step
+    assert not Schedule(None, optimizer).per_epoch
+    with pytest.raises(ValueError, match="steps every 'batch'; valid: 'step', 'epoch'"):
+        Schedule(("batch", one_cycle), optimizer)
+    with pytest.raises(ValueError, match="scheduler is a int"):
+        Schedule(3, optimizer)
+
+
+def test_plateau_takes_the_epochs_loss() -> None:
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=1.0)
+    schedule = Schedule(lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=0), optimizer)
+    for loss in (1.0, 2.0, 3.0):
+        schedule.after_epoch(lambda loss=loss: loss)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+
+
+# -- a run against a plain loop ---------------------------------------------------------------
+
+
+@dataclass
+class Run:
+    """A model, its optimizer and its scheduler, and what a run of them gave."""
+
+    make: Make
+    rate: float = 0.1
+    model: nn.Linear = field(default_factory=lambda: seeded(linear))
+    rates: list[float] = field(default_factory=list)
+    """Of every training step, as it was computed."""
+    losses: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self.rate, momentum=0.9)
+        self.scheduler = self.make(self.optimizer)
+        self.model.register_forward_pre_hook(self._note_rate)
+
+    def _note_rate(self, model: nn.Module, _inputs: object) -> None:
+        if model.training:
+            self.rates.append(float(self.optimizer.param_groups[0]["lr"]))
+
+    def experiment(self, folder: Path, **options: Any) -> Experiment:
+        return Experiment(
+            self.model, data(), optimizer=self.optimizer, scheduler=self.scheduler,
+            batch_size=16, shuffle=False, runs=folder, device="cpu", **options,
+        )  # fmt: skip
+
+    def of_experiment(self, exp: Experiment) -> Run:
+        exp.scalars.flush()
+        self.losses = exp.scalars.since("train/loss", 0)[1].tolist()
+        self.notes = list(exp.notes)
+        exp.close()
+        return self
+
+
+def by_hand(
+    make: Make, every: str, epochs: int = EPOCHS, measure: Callable[[Run], float] | None = None
+) -> Run:
+    """A loop that steps the scheduler after every step, or after every epoch."""
+    run = Run(make)
+
+    def step() -> None:
+        if measure is None:
+            run.scheduler.step()
+        else:
+            run.scheduler.step(measure(run))
+
+    after: dict[str, Callable[[], object]] = {f"after_{every}": step}
+    run.losses = plain_loop(run.model, batches(data()), run.optimizer, epochs=epochs, **after)
+    return run
+
+
+def trained(make: Make, folder: Path, epochs: int = EPOCHS, **options: Any) -> Run:
+    run = Run(make)
+    exp = run.experiment(folder, **options)
+    exp.run(epochs=epochs, wait=True)
+    return run.of_experiment(exp)
+
+
+def assert_same(found: Run, expected: Run) -> None:
+    assert found.rates == expected.rates
+    assert found.losses == expected.losses
+    assert_equal(found.model, expected.model)
+
+
+def warm_up_of_transformers(optimizer: torch.optim.Optimizer) -> Any:
+    transformers = pytest.importorskip("transformers")
+    return transformers.get_linear_schedule_with_warmup(optimizer, 3, STEPS)
+
+
+def warm_up_and_cosine(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+    warm_up = lr_scheduler.LinearLR(optimizer, 0.1, total_iters=3)
+    cosine = lr_scheduler.CosineAnnealingLR(optimizer, STEPS - 3)
+    return lr_scheduler.SequentialLR(optimizer, [warm_up, cosine], [3])
+
+
+def chained(total_iters: int) -> Make:
+    def make(optimizer: torch.optim.Optimizer) -> lr_scheduler.ChainedScheduler:
+        parts = [
+            lr_scheduler.LinearLR(optimizer, 0.1, total_iters=total_iters),
+            lr_scheduler.ExponentialLR(optimizer, 0.9),
+        ]
+        return lr_scheduler.ChainedScheduler(parts, optimizer=optimizer)
+
+    return make
+
+
+def chained_of_steps(optimizer: torch.optim.Optimizer) -> lr_scheduler.ChainedScheduler:
+    parts = [
+        lr_scheduler.LambdaLR(optimizer, lambda step: 0.95**step),
+        lr_scheduler.ConstantLR(optimizer, 0.5, total_iters=2),
+    ]
+    return lr_scheduler.ChainedScheduler(parts, optimizer=optimizer)
+
+
+def decay(base: float, at: int) -> float:
+    return base**at
+
+
+def lambda_lr(function: Callable[[int], float]) -> Make:
+    return lambda o: lr_scheduler.LambdaLR(o, function)
+
+
+# what is given, after what a person would step it, and what has to be said of it ("": nothing)
+KINDS: dict[str, tuple[Make, str, str]] = {
+    "transformers": (warm_up_of_transformers, "step", "its function counts steps"),
+    "lambda step": (lambda_lr(lambda step: 0.9**step), "step", "its function counts steps"),
+    "lambda num_iter": (lambda_lr(lambda num_iter: 0.9**num_iter), "step", "counts steps"),
+    "lambda epoch": (lambda_lr(lambda epoch: 0.5**epoch), "epoch", ""),
+    "lambda epoch from 0": (lambda_lr(lambda epoch: min(1.0, epoch / 2)), "epoch", ""),
+    "lambda of neither": (lambda_lr(lambda at: 0.5**at), "epoch", ""),
+    "partial": (lambda_lr(functools.partial(decay, 0.5)), "epoch", ""),
+    "first factor 0": (lambda_lr(lambda at: min(1.0, at / 6)), "step", "counts steps"),
+    "multiplicative": (lambda o: lr_scheduler.MultiplicativeLR(o, lambda step: 0.9), "step",
+                       "counts steps"),
+    "cosine over steps": (lambda o: lr_scheduler.CosineAnnealingLR(o, STEPS), "step",
+                          "its length, 12, is that of the run in steps"),
+    "cosine but for a step": (lambda o: lr_scheduler.CosineAnnealingLR(o, STEPS - 1), "step",
+                              "its length, 11, is that of the run in steps"),
+    "cosine over epochs": (lambda o: lr_scheduler.CosineAnnealingLR(o, EPOCHS), "epoch", ""),
+    "cosine over neither": (lambda o: lr_scheduler.CosineAnnealingLR(o, 50), "epoch",
+                            "its length, 50, is neither that of the run in epochs, 3, nor in "
+                            "steps, 12"),
+    "restarts": (lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 2), "epoch", ""),
+    "sequential": (warm_up_and_cosine, "step", "its length, 12, is that of the run in steps"),
+    "chained over steps": (chained(STEPS), "step", "is that of the run in steps"),
+    "chained over epochs": (chained(EPOCHS), "epoch", ""),
+    "chained of steps": (chained_of_steps, "step", "counts steps"),
+    "one cycle": (lambda o: lr_scheduler.OneCycleLR(o, 0.5, total_steps=STEPS), "step", ""),
+    "cyclic": (lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.2, step_size_up=4), "step", ""),
+    "step": (lambda o: lr_scheduler.StepLR(o, 1, 0.5), "epoch", ""),
+    "milestones": (lambda o: lr_scheduler.MultiStepLR(o, [1, 2], 0.5), "epoch", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_scheduler_steps_as_a_person_would_step_it(tmp_path: Path, kind: str) -> None:
+    """The rate of every step, the losses and the weights are a plain loop's, to the last bit."""
+    make, every, said = KINDS[kind]
+    found = trained(make, tmp_path)
+    assert_same(found, by_hand(make, every))
+    assert len(set(found.rates)) > 1, "the schedule changed nothing, so it shows nothing"
+    about = [note for note in found.notes if "schedule_every" in note]
+    assert len(about) == bool(said), found.notes
+    if said:
+        assert said in about[0]
+        assert f"steps once every {every}" in about[0]
+
+
+@pytest.mark.parametrize("every", ["step", "epoch"])
+@pytest.mark.parametrize("kind", ["transformers", "cosine over steps", "lambda epoch", "one cycle"])
+def test_schedule_every_has_the_last_word(tmp_path: Path, kind: str, every: str) -> None:
+    make = KINDS[kind][0]
+    found = trained(make, tmp_path, schedule_every=every)
+    assert_same(found, by_hand(make, every))
+    assert not any("schedule_every" in note for note in found.notes), found.notes
+
+
+def test_schedule_every_is_one_of_two(tmp_path: Path) -> None:
+    run = Run(KINDS["step"][0])
+    with pytest.raises(ValueError, match="steps every 'batch'; valid: 'step', 'epoch'"):
+        run.experiment(tmp_path, schedule_every="batch")
+
+
+def test_a_schedule_goes_on_across_runs_that_end_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    for kind in ("lambda step", "lambda epoch"):
+        make, every, _ = KINDS[kind]
+        run = Run(make)
+        exp = run.experiment(tmp_path)
+        for steps in (3, 2, 5):
+            exp.run(steps=steps, wait=True)
+        exp.run(epochs=1, wait=True)  # the epoch that was begun counts as one
+        assert_same(run.of_experiment(exp), by_hand(make, every))
+
+
+# -- what a plateau is fed --------------------------------------------------------------------
+
+_VAL = data(64, seed=2)
+
+
+def of_validation(which: int) -> Callable[[Run], float]:
+    return lambda run: evaluated(run.model, batches(_VAL, 64))[which]
+
+
+def plateau(mode: str) -> Make:
+    return lambda o: lr_scheduler.ReduceLROnPlateau(o, mode, factor=0.5, patience=0, threshold=0.0)
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_a_plateau_is_fed_the_loss_of_validation_or_its_accuracy(tmp_path: Path, mode: str) -> None:
+    epochs = 8
+    by = {"min": 0, "max": 1}
+    expected = by_hand(plateau(mode), "epoch", epochs, of_validation(by.pop(mode)))
+    wrong = by_hand(plateau(mode), "epoch", epochs, of_validation(*by.values()))
+    found = trained(plateau(mode), tmp_path, epochs, val=_VAL)
+    assert_same(found, expected)
+    assert found.rates != wrong.rates, "both measures lead to the same rates: this shows nothing"
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_without_validation_a_plateau_is_fed_what_the_epoch_trained(
+    tmp_path: Path, mode: str
+) -> None:
+    """The mean loss of its steps, or the share of right answers, each as its step had it."""
+    epochs, seen = 8, list[tuple[float, float]]()
+
+    def judged() -> Run:
+        run = Run(plateau(mode))
+        x, y = data()
+        found: list[float] = []
+
+        def look(module: nn.Module, inputs: tuple[torch.Tensor], logits: torch.Tensor) -> None:
+            rows = slice(16 * (len(found) % 4), 16 * (len(found) % 4) + 16)
+            loss = nn.functional.cross_entropy(logits.detach(), y[rows]).item()
+            right = (logits.argmax(1) == y[rows]).sum().item()
+            found.append(loss if mode == "min" else right)
+
+        run.model.register_forward_hook(look)
+
+        def step() -> None:
+            total = sum(found[-STEPS_PER_EPOCH:])
+            run.scheduler.step(total / (STEPS_PER_EPOCH if mode == "min" else len(x)))
+            seen.append((total, run.optimizer.param_groups[0]["lr"]))
+
+        run.losses = plain_loop(
+            run.model, batches((x, y)), run.optimizer, epochs=epochs, after_epoch=step
+        )
+        return run
+
+    assert_same(trained(plateau(mode), tmp_path, epochs), judged())
+    assert seen[-1][1] < 0.1, "the rate was never reduced, so it shows nothing"
+
+
+def test_a_plateau_of_accuracy_without_any_says_so(tmp_path: Path) -> None:
+    model = seeded(lambda: nn.Linear(6, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = data()
+    exp = Experiment(
+        model, (x, y.float()[:, None]), optimizer=optimizer, scheduler=plateau("max"),
+        loss=nn.MSELoss(), runs=tmp_path, device="cpu",
+    )  # fmt: skip
+    exp.run(epochs=3, wait=True)
+    assert exp.status == "finished"
+    assert exp.learning_rate == 0.1
+    assert sum("ReduceLROnPlateau has nothing to go by" in note for note in exp.notes) == 1
+    exp.close()
+
+
+# -- past the end -----------------------------------------------------------------------------
+
+
+def one_cycle_of_8(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+    return lr_scheduler.OneCycleLR(optimizer, 0.5, total_steps=8)
+
+
+def one_cycle_after_a_warm_up(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+    parts = [
+        lr_scheduler.LinearLR(optimizer, 0.1, total_iters=2),
+        lr_scheduler.OneCycleLR(optimizer, 0.5, total_steps=6),
+    ]
+    return lr_scheduler.SequentialLR(optimizer, parts, [2])
+
+
+def until_it_raises(make: Make, epochs: int) -> Run:
+    """A plain loop whose author steps the scheduler no more once it has raised."""
+    run, over = Run(make), list[str]()
+
+    def step() -> None:
+        try:
+            if not over:
+                run.scheduler.step()
+        except ValueError as error:
+            over.append(str(error))
+
+    run.losses = plain_loop(
+        run.model, batches(data()), run.optimizer, epochs=epochs, after_step=step
+    )
+    assert over
+    return run
+
+
+@pytest.mark.parametrize("make", [one_cycle_of_8, one_cycle_after_a_warm_up])
+def test_past_the_end_of_one_cycle_the_rate_stays_and_it_is_said_once(
+    tmp_path: Path, make: Make
+) -> None:
+    run = Run(make)
+    exp = run.experiment(tmp_path)
+    for _ in range(4):
+        exp.run(epochs=1, wait=True)
+        assert exp.failure is None
+    assert exp.step_count == 16
+    assert len([note for note in exp.notes if "is over after 8 steps" in note]) == 1, exp.notes
+    assert any(line.value.endswith(", over") for line in exp.facts() if "over" in line.value)
+    exp.learning_rate = 0.3
+    exp.run(steps=2, wait=True)
+    assert run.rates[-2:] == [0.3, 0.3], "a rate that is set past the end did not stay"
+    assert len([note for note in exp.notes if "is over" in note]) == 1
+    run.of_experiment(exp)
+    expected = until_it_raises(make, epochs=4)
+    assert (run.rates[:16], run.losses[:16]) == (expected.rates, expected.losses)
+
+
+# -- a scheduler of the user's own ------------------------------------------------------------
+
+
+class Fails(lr_scheduler.ExponentialLR):
+    """Raises at one of its calls, before it does anything."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, at: int) -> None:
+        self.calls, self.at = -1, at  # the first call is the constructor's
+        super().__init__(optimizer, 0.8)
+
+    def step(self, epoch: int | None = None) -> None:
+        self.calls += 1
+        if self.calls == self.at:
+            raise RuntimeError("a fault in step")
+        super().step(epoch)
+
+
+class Forgives(Fails):
+    """The same in a plain loop, whose author goes on."""
+
+    def step(self, epoch: int | None = None) -> None:
+        with contextlib.suppress(RuntimeError):
+            super().step(epoch)
+
+
+@pytest.mark.parametrize(("every", "at", "steps"), [("step", 5, 5), ("step", 8, 8)])
+def test_a_scheduler_that_raises_costs_no_step(
+    tmp_path: Path, every: str, at: int, steps: int
+) -> None:
+    """The update has been applied, is counted and logged; the run goes on with the next batch."""
+    run = Run(lambda o: Fails(o, at))
+    exp = run.experiment(tmp_path, schedule_every=every)
+    with pytest.raises(RuntimeError, match="a fault in step"):
+        exp.run(epochs=EPOCHS, wait=True)
+    assert (exp.status, exp.step_count) == ("exception", steps)
+    assert len(exp.scalars.since("train/loss", 0)[0]) == steps
+    exp.resume().wait(120)
+    assert (exp.status, exp.step_count) == ("finished", STEPS)
+    assert_same(run.of_experiment(exp), by_hand(lambda o: Forgives(o, at), every))
+
+
+def test_a_scheduler_that_raises_after_an_epoch_is_asked_again(tmp_path: Path) -> None:
+    """As a failed validation is: the epoch ends once, and no batch is trained on twice."""
+    run, epochs = Run(lambda o: Fails(o, 2)), list[int]()
+    exp = run.experiment(tmp_path, schedule_every="epoch", val=_VAL)
+
+    def note(event: Event) -> None:
+        if isinstance(event, EpochDone):
+            epochs.append(event.epoch)
+
+    exp.subscribe(note)
+    with pytest.raises(RuntimeError, match="a fault in step"):
+        exp.run(epochs=EPOCHS, wait=True)
+    assert (exp.status, exp.step_count, epochs) == ("exception", 8, [1])
+    exp.resume().wait(120)
+    assert (exp.status, exp.step_count, epochs) == ("finished", STEPS, [1, 2, 3])
+    asked_again = by_hand(lambda o: lr_scheduler.ExponentialLR(o, 0.8), "epoch")
+    assert_same(run.of_experiment(exp), asked_again)

@@ -1,0 +1,270 @@
+"""Train and eval mode of a model in training, whatever a cell does to it, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from workbench.experiment import Experiment
+from workbench.experiment.events import Event, StepDone
+from workbench.experiment.train_mode import TrainMode
+
+STEPS = 12
+
+
+class Net(nn.Module):
+    """Batch norm and dropout, both of which differ in eval mode; a block that may be frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU())
+        self.drop = nn.Dropout(0.3)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.drop(self.block(x)))
+
+
+def net() -> Net:
+    torch.manual_seed(3)
+    return Net()
+
+
+def data() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(96, 6, generator=generator), torch.arange(96) % 3
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def by_hand(
+    model: nn.Module,
+    before_step: Callable[[nn.Module, int], object] = lambda model, step: None,
+    steps: int = STEPS,
+) -> list[float]:
+    """The loop a person would write; ``before_step`` is what the person does to the model."""
+    x, y = data()
+    optimizer, losses = sgd(model), list[float]()
+    model.train()
+    torch.manual_seed(0)
+    for step in range(steps):
+        before_step(model, step)
+        rows = slice(16 * (step % 6), 16 * (step % 6) + 16)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x[rows]), y[rows])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def made(model: nn.Module, tmp_path: Path) -> Experiment:
+    return Experiment(
+        model, data(), optimizer=sgd(model), batch_size=16, shuffle=False, runs=tmp_path,
+        device="cpu",
+    )  # fmt: skip
+
+
+def losses(experiment: Experiment) -> list[float]:
+    experiment.scalars.flush()
+    return experiment.scalars.since("train/loss", 0)[1].tolist()
+
+
+def whole_eval(model: Net) -> None:
+    model.eval()
+
+
+def block_eval(model: Net) -> None:
+    model.block.eval()
+
+
+def freeze(model: Net) -> None:
+    model.block.requires_grad_(False)
+
+
+# what a cell does, and what a plain loop would do from then on for the same numbers
+ACTIONS: dict[str, tuple[Callable[[Net], object], Callable[[Net], object] | None, str]] = {
+    "eval": (whole_eval, None, "eval mode"),
+    "eval and a look": (lambda model: model.eval()(data()[0]), None, "eval mode"),
+    "block.eval": (block_eval, block_eval, "block, block.0, block.1 and block.2 are kept in eval"),
+    "requires_grad_": (freeze, freeze, "block.0.weight"),
+    "no_grad left on": (lambda model: torch.set_grad_enabled(False), None, "gradients are off"),
+}
+
+
+LOOKS: dict[str, Callable[[Experiment], object]] = {
+    "nothing": lambda exp: None,
+    "predict": lambda exp: exp.predict(data()[0]),
+    "evaluate": lambda exp: exp.evaluate(data()),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("when", ["before", "between"])
+def test_what_a_cell_does_before_and_between_runs(
+    tmp_path: Path, action: str, when: str, look: str
+) -> None:
+    """Numbers are a plain loop's, in which the author's word is kept and a look leaves no trace."""
+    act, by_author, note = ACTIONS[action]
+    at = 0 if when == "before" else STEPS // 2
+
+    def word(model: nn.Module, step: int) -> None:
+        if by_author is not None and step >= at:
+            assert isinstance(model, Net)
+            by_author(model)
+
+    expected = by_hand(net(), word)
+    model = net()
+    exp = made(model, tmp_path)
+    try:
+        if when == "between":
+            exp.run(steps=at, wait=True)
+        act(model)
+        modes = [module.training for module in model.modules()]
+        LOOKS[look](exp)
+        assert [module.training for module in model.modules()] == modes
+        exp.run(steps=STEPS - at, wait=True)
+    finally:
+        torch.set_grad_enabled(True)
+    assert losses(exp) == expected
+    assert any(note in one for one in exp.notes), exp.notes
+    exp.close()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_model_given_in_eval_mode_is_said_to_be_switched(tmp_path: Path, look: str) -> None:
+    model = net().eval()
+    exp = made(model, tmp_path)
+    LOOKS[look](exp)
+    exp.run(steps=1, wait=True)
+    note = "the model was in eval mode and was switched to train mode"
+    assert [one for one in exp.notes if one.startswith(note)] == [note]
+    assert all(module.training for module in model.modules())
+    exp.close()
+
+
+def test_eval_mode_in_the_course_of_a_run_costs_no_step_and_is_reported(tmp_path: Path) -> None:
+    """Wherever it lands: between two steps, or in the middle of one, which is computed anew."""
+    expected = by_hand(net())
+    for inside in (False, True):
+        model = net()
+        exp = made(model, tmp_path)
+
+        def between(event: Event, model: Net = model) -> None:
+            if isinstance(event, StepDone) and event.step == 4:
+                model.eval()  # as a cell does at that moment
+
+        def middle(module: nn.Module, _inputs: object, model: Net = model) -> None:
+            if exp.step_count == 4 and not fired:  # noqa: B023
+                fired.append(1)  # noqa: B023
+                model.eval()
+
+        fired: list[int] = []
+        if inside:
+            model.drop.register_forward_pre_hook(middle)
+        else:
+            exp.subscribe(between, every_step=True)
+        exp.run(steps=STEPS, wait=True)
+        assert losses(exp) == expected
+        assert any("put into eval mode while it trained" in note for note in exp.notes)
+        assert model.training
+        assert model.drop.training
+        exp.close()
+
+
+def test_what_the_models_own_forward_sets_is_the_models_business(tmp_path: Path) -> None:
+    class Freezes(Net):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.calls >= 3:
+                self.block.eval()
+            self.calls += 1
+            return super().forward(x)
+
+    def frozen() -> Freezes:
+        torch.manual_seed(3)
+        return Freezes()
+
+    expected = by_hand(frozen())
+    exp = made(frozen(), tmp_path)
+    exp.run(steps=STEPS, wait=True)
+    assert losses(exp) == expected
+    assert exp.notes == []
+    exp.close()
+
+
+def test_modules_that_were_frozen_when_the_model_was_given_stay_frozen(tmp_path: Path) -> None:
+    model = net()
+    model.block.eval()
+    model.block[2].train()
+    exp = made(model, tmp_path)
+    given = [True, False, False, False, True, True, True]
+    for look in (lambda: None, model.eval, lambda: model.eval().train()):
+        look()
+        exp.run(epochs=1, wait=True)
+        assert [module.training for module in model.modules()] == given
+    assert "block.1: kept in eval mode" in exp.notes[-1].replace("block, block.0 and ", "")
+    model.train()
+    exp.model = model  # as its note says
+    exp.run(epochs=1, wait=True)
+    assert all(module.training for module in model.modules())
+    exp.close()
+
+
+def test_train_of_a_module_is_called_and_not_its_flag_written() -> None:
+    class Keeps(nn.BatchNorm1d):
+        """Stays in eval mode whatever it is told, as people freeze batch norm."""
+
+        def train(self, mode: bool = True) -> Keeps:
+            super().train(False)
+            return self
+
+    model = nn.Sequential(nn.Linear(2, 2), Keeps(2))
+    mode = TrainMode(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert mode.begin(optimizer) == ""
+    assert (model.training, model[1].training) == (True, False)
+    with mode.evaluating(optimizer):
+        assert not model[0].training
+    assert (model[0].training, model[1].training) == (True, False)
+    assert not mode.is_changed()
+
+
+def test_an_optimizer_with_modes_of_its_own_goes_along() -> None:
+    class Averages(torch.optim.SGD):
+        def __init__(self, parameters: object) -> None:
+            super().__init__(parameters, lr=0.1)  # type: ignore[arg-type]
+            self.said: list[str] = []
+
+        def train(self) -> None:
+            self.said.append("train")
+
+        def eval(self) -> None:
+            self.said.append("eval")
+
+    model = net()
+    optimizer = Averages(model.parameters())
+    mode = TrainMode(model)
+    mode.begin(optimizer)
+    with mode.evaluating(optimizer):
+        pass
+    assert optimizer.said == ["train", "eval", "train"]
+
+
+def test_an_exchanged_module_comes_with_the_mode_it_has() -> None:
+    model = net()
+    optimizer = sgd(model)
+    mode = TrainMode(model)
+    mode.begin(optimizer)
+    model.block = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8).eval())
+    assert mode.begin(optimizer) == ""
+    assert [module.training for module in model.block.modules()] == [True, True, False]

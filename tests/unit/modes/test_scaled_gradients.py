@@ -1,0 +1,493 @@
+"""Gradients under fp16 in a loop of one's own: who may apply them, and when."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import optimizer as torch_optimizer
+
+import workbench as wb
+from tests.unit.modes.own_loop import X, Y, net, overflow, scale, sgd, step
+from workbench.modes.scaler import GradientScaler
+
+SCALED = r"SGD\.step\(\) was given gradients that are multiplied by 65,536, the scale of fp16"
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    return net()
+
+
+@pytest.fixture
+def modes(model: nn.Module) -> Iterator[wb.Modes]:
+    found = wb.Modes("fp16")
+    found.prepare(model)
+    yield found
+    model.zero_grad()
+    found.remove()
+    assert not torch_optimizer._global_optimizer_pre_hooks, "steps are looked at no more"
+
+
+def loss_of(modes: wb.Modes, model: nn.Module) -> torch.Tensor:
+    with modes.forward():
+        return F.cross_entropy(model(X), Y)
+
+
+def weights(*models: nn.Module) -> list[torch.Tensor]:
+    return [p.detach().clone() for model in models for p in model.parameters()]
+
+
+def equal(before: list[torch.Tensor], *models: nn.Module) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(before, weights(*models), strict=True))
+
+
+# -- a step on scaled gradients ------------------------------------------------------------------
+
+
+def test_a_step_on_scaled_gradients_is_refused_and_the_loop_goes_on(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    optimizer, before = sgd(model), weights(model)
+    modes.backward(loss_of(modes, model))
+    with pytest.raises(RuntimeError, match=SCALED + r" \(0\.weight and 3 more\); nothing was"):
+        optimizer.step()
+    assert equal(before, model)
+    with modes.step(optimizer):
+        pass
+    other = net()
+    reference = wb.Modes("fp16")
+    reference.prepare(other)
+    step(reference, other, sgd(other))
+    assert equal(weights(other), model), "as if it had not been tried"
+    reference.remove()
+
+
+def test_clipping_first_does_not_make_them_true(modes: wb.Modes, model: nn.Module) -> None:
+    optimizer = sgd(model)
+    modes.backward(loss_of(modes, model))
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    with pytest.raises(RuntimeError, match=SCALED):
+        optimizer.step()
+
+
+def test_after_unscale_a_step_of_ones_own_applies_true_gradients(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    optimizer, plain = sgd(model), net()
+    modes.backward(loss_of(modes, model))
+    modes.unscale(optimizer)
+    optimizer.step()
+    with torch.autocast("cpu", torch.float16):
+        F.cross_entropy(plain(X), Y).backward()
+    for a, b in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b - 0.1 * b.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_an_overflow_is_not_applied_by_a_step_of_ones_own(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    optimizer, before, started = sgd(model), weights(model), 2.0**16
+    modes.backward(loss_of(modes, model))
+    overflow(model)
+    assert not modes.overflowed
+    modes.unscale(optimizer)
+    assert modes.overflowed
+    with pytest.raises(RuntimeError, match=r"gradients that overflowed in fp16 .* lowers the"):
+        optimizer.step()
+    with modes.step(optimizer):
+        pass
+    assert modes.skipped
+    assert equal(before, model)
+    assert scale(modes) == started / 2
+    assert not modes.overflowed
+
+
+def test_a_backward_in_a_closure_is_refused(modes: wb.Modes, model: nn.Module) -> None:
+    optimizer, before = torch.optim.LBFGS(model.parameters()), weights(model)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(modes, model)
+        modes.backward(loss)
+        return loss
+
+    with pytest.raises(RuntimeError, match=r"inside optimizer\.step\(closure\).*use bf16"):
+        optimizer.step(closure)
+    assert equal(before, model)
+
+
+# -- whose gradients they are --------------------------------------------------------------------
+
+
+def test_another_optimizer_steps_while_scaled_gradients_wait(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    """A model of its own, trained plainly in between."""
+    plain = net()
+    optimizer, other, before = sgd(model), sgd(plain), weights(plain)
+    for _ in range(2):
+        loss = loss_of(modes, model)
+        modes.backward(loss)
+        other.zero_grad()
+        F.cross_entropy(plain(X), Y).backward()
+        other.step()
+        with pytest.raises(RuntimeError, match=SCALED):
+            optimizer.step()
+    assert not equal(before, plain)
+    with modes.step(optimizer):
+        pass
+
+
+def test_of_a_loss_that_is_gone_all_of_the_model_counts_as_reached(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    plain, idle = net(), modes.prepare(net())
+    modes.backward(loss_of(modes, model) / 2)
+    for one in (plain, idle):
+        F.cross_entropy(one(X), Y).backward()
+    before = weights(plain, model, idle)
+    for one in (model, idle):
+        with pytest.raises(RuntimeError, match=SCALED + r".* step before modes\.backward\(loss"):
+            sgd(one).step()
+    sgd(plain).step()
+    assert equal(before[4:], model, idle)
+    assert not equal(before[:4], plain)
+    idle.zero_grad()
+
+
+def test_new_leaves_outside_of_the_model_are_looked_after(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    """As an attack on a model has them: another for every batch, and no loss that is kept."""
+    for _ in range(4):
+        shift = torch.zeros(8, requires_grad=True)
+        with modes.forward():
+            loss = F.cross_entropy(model(X + shift), Y)
+        modes.backward(loss / 1)
+        del loss
+        outer = torch.optim.SGD([shift], lr=0.1)
+        with pytest.raises(RuntimeError, match=SCALED):
+            outer.step()
+        with modes.step(outer):
+            assert 0 < shift.grad.abs().max() < 10
+        assert shift.any()
+        model.zero_grad()
+
+
+def test_a_leaf_outside_of_the_model_is_looked_after_too(modes: wb.Modes, model: nn.Module) -> None:
+    shift = torch.zeros(8, requires_grad=True)
+    outer = torch.optim.SGD([shift], lr=0.1)
+    with modes.forward():
+        loss = F.cross_entropy(model(X + shift), Y)
+    modes.backward(loss)
+    with pytest.raises(RuntimeError, match=SCALED + r" \(a \[8\] tensor\)"):
+        outer.step()
+    with modes.step(sgd(model)):
+        pass
+    with pytest.raises(RuntimeError, match=r"multiplied by"):
+        outer.step()
+    assert not shift.any()
+    outer.zero_grad()
+    shift.square().sum().backward()
+    outer.step()
+
+
+def test_gradients_that_no_optimizer_of_the_update_held_stay_scaled(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    first, second = (torch.optim.SGD(model[i].parameters(), lr=0.1) for i in (0, 2))
+    before = weights(model[2])
+    with modes.update(loss_of(modes, model), first):
+        pass
+    with pytest.raises(RuntimeError, match=SCALED + r" \(2\.weight and 1 more\)"):
+        second.step()
+    assert equal(before, model[2])
+    modes.set("bf16")
+    with pytest.raises(RuntimeError, match=SCALED + r".* modes\.update\(loss, first, second\)"):
+        second.step()
+    modes.remove()
+    with pytest.raises(RuntimeError, match=SCALED):
+        second.step()
+    second.zero_grad()
+    F.cross_entropy(model(X), Y).backward()
+    second.step()
+    assert not torch_optimizer._global_optimizer_pre_hooks
+
+
+def test_modes_that_are_gone_leave_no_scaled_gradients_to_a_step() -> None:
+    modes, model = wb.Modes("fp16"), net()
+    modes.prepare(model)
+    optimizer, before = sgd(model), weights(model)
+    modes.backward(loss_of(modes, model))
+    del modes
+    gc.collect()
+    with pytest.raises(RuntimeError, match=SCALED):
+        optimizer.step()
+    assert equal(before, model)
+    optimizer.zero_grad()
+    optimizer.step()
+    assert not torch_optimizer._global_optimizer_pre_hooks
+
+
+def test_a_step_in_the_block_of_another_is_refused(modes: wb.Modes, model: nn.Module) -> None:
+    first, second = (torch.optim.SGD(model[i].parameters(), lr=0.1) for i in (0, 2))
+    before = weights(model)
+    with pytest.raises(RuntimeError, match=SCALED), modes.update(loss_of(modes, model), first):
+        second.step()
+    assert equal(before, model)
+
+
+def test_a_state_is_not_loaded_over_gradients_that_wait(modes: wb.Modes, model: nn.Module) -> None:
+    state = modes.state_dict()
+    modes.backward(loss_of(modes, model))
+    with pytest.raises(RuntimeError, match=r"gradients of 1 backward passes wait to be appl"):
+        modes.load_state_dict(state)
+    model.zero_grad()
+    modes.load_state_dict(state)
+
+
+# -- unscale ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "bf16", "fp16"])
+def test_unscale_in_its_place_and_out_of_it(text: str) -> None:
+    modes, model = wb.Modes(text), net()
+    optimizer = sgd(model)
+    with pytest.raises(RuntimeError, match=r"modes\.unscale\(\.\.\.\) needs a model"):
+        modes.unscale(optimizer)
+    modes.prepare(model)
+    with pytest.raises(RuntimeError, match=r"no gradients to divide: modes\.backward\(loss\)"):
+        modes.unscale(optimizer)
+    with pytest.raises(TypeError, match=r"needs the optimizer that applies the gradients"):
+        modes.unscale()
+    modes.backward(loss_of(modes, model))
+    modes.unscale(optimizer)
+    true = [p.grad.clone() for p in model.parameters()]
+    assert all(g.abs().max() < 10 for g in true)
+    with pytest.raises(RuntimeError, match=r"given a SGD whose gradients it has divided already"):
+        modes.unscale(optimizer)
+    with modes.step(optimizer):
+        assert all(torch.equal(a, p.grad) for a, p in zip(true, model.parameters(), strict=True))
+        with pytest.raises(RuntimeError, match=r"divided already inside modes\.update"):
+            modes.unscale(optimizer)
+    with modes.forward(), pytest.raises(RuntimeError, match=r"after the block of modes\.forward"):
+        modes.unscale(optimizer)
+    assert not modes.skipped
+    assert not modes.overflowed
+
+
+def test_scaled_gradients_are_not_added_to_divided_ones(modes: wb.Modes, model: nn.Module) -> None:
+    optimizer = sgd(model)
+    modes.backward(loss_of(modes, model))
+    modes.unscale(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+    with pytest.raises(RuntimeError, match=r"to ones that were divided already \(0\.weight and 3"):
+        modes.backward(loss_of(modes, model))
+    optimizer.zero_grad()
+    assert step(modes, model, optimizer) > 0
+
+
+def test_gradients_of_an_update_that_was_given_up_are_not_added_to(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    optimizer = sgd(model)
+    with pytest.raises(ZeroDivisionError), modes.update(loss_of(modes, model), optimizer):
+        1 / 0  # noqa: B018
+    with pytest.raises(RuntimeError, match=r"to ones that were divided already"):
+        modes.backward(loss_of(modes, model))
+    optimizer.zero_grad()
+    assert step(modes, model, optimizer) > 0
+
+
+def test_what_is_divided_waits_while_another_loss_runs_backward(modes: wb.Modes) -> None:
+    first, second = modes.prepare(net()), modes.prepare(nn.Linear(8, 4))
+    one, two = sgd(first), sgd(second)
+    modes.backward(loss_of(modes, first))
+    modes.unscale(one)
+    true = first[0].weight.grad.clone()
+    modes.backward(loss_of(modes, second))
+    assert torch.equal(first[0].weight.grad, true)
+    with modes.step(one, two):
+        assert torch.equal(first[0].weight.grad, true), "not divided again"
+        assert 0 < second.weight.grad.abs().max() < 10
+    modes.remove()
+
+
+# -- against a plain loop with torch's scaler ------------------------------------------------------
+
+
+class Plain:
+    """The loop that PyTorch's documentation has, and ours, on equal models."""
+
+    def __init__(self, *, optimizers: int = 1, growth: int = 2_000, fused: bool = False) -> None:
+        self.ours, self.theirs = net(), net()
+        self.modes = wb.Modes("fp16")
+        self.modes.prepare(self.ours)
+        self.scaler = torch.amp.GradScaler("cpu", growth_interval=growth)
+        precision = self.modes._loop.modeset["precision"]
+        precision.scaler._torch.set_growth_interval(growth)
+        self.our, self.their = (
+            [torch.optim.AdamW(part.parameters(), lr=0.01, fused=fused) for part in parts]
+            for parts in (
+                ([self.ours], [self.theirs])
+                if optimizers == 1
+                else ([self.ours[0], self.ours[2]], [self.theirs[0], self.theirs[2]])
+            )
+        )
+
+    def our_loss(self, rows: torch.Tensor) -> torch.Tensor:
+        with self.modes.forward():
+            return F.cross_entropy(self.ours(X[rows]), Y[rows])
+
+    def their_loss(self, rows: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.float16):
+            return F.cross_entropy(self.theirs(X[rows]), Y[rows])
+
+    def clear(self) -> None:
+        self.ours.zero_grad()
+        self.theirs.zero_grad()
+
+    def check(self) -> None:
+        assert equal(weights(self.theirs), self.ours)
+        assert scale(self.modes) == self.scaler.get_scale()
+
+
+ALL = torch.arange(16)
+
+
+@pytest.mark.parametrize("way", ["block", "unscale"])
+@pytest.mark.parametrize("optimizers", [1, 2])
+def test_clipping_accumulation_and_overflow_are_those_of_a_plain_loop(
+    optimizers: int, way: str
+) -> None:
+    both = Plain(optimizers=optimizers, growth=3)
+    for number in range(12):
+        both.clear()
+        for rows in ALL.split(8):
+            both.modes.backward(both.our_loss(rows) / 2)
+            both.scaler.scale(both.their_loss(rows) / 2).backward()
+        if number in (2, 3, 8):  # in the first layer; of two optimizers in both
+            for model in (both.ours, both.theirs):
+                model[0].weight.grad[0] = float("inf")
+                model[2].weight.grad[0] = float("nan")
+        for optimizer in both.their:
+            both.scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(both.theirs.parameters(), 0.5)
+        for optimizer in both.their:
+            both.scaler.step(optimizer)
+        both.scaler.update()
+        if way == "unscale":
+            for optimizer in both.our:
+                both.modes.unscale(optimizer)
+            nn.utils.clip_grad_norm_(both.ours.parameters(), 0.5)
+        with both.modes.step(*both.our):
+            if way == "block":
+                nn.utils.clip_grad_norm_(both.ours.parameters(), 0.5)
+        assert both.modes.skipped == (number in (2, 3, 8))
+        both.check()
+    both.modes.remove()
+
+
+def test_a_fused_optimizer_that_decides_on_its_device_does_so_after_unscale_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: True)  # as on a GPU
+    both = Plain(growth=3, fused=True)
+    (our,), (their,) = both.our, both.their
+    for number in range(8):
+        both.clear()
+        both.modes.backward(both.our_loss(ALL))
+        both.scaler.scale(both.their_loss(ALL)).backward()
+        if number in (2, 5):
+            overflow(both.ours)
+            overflow(both.theirs)
+        both.scaler.unscale_(their)
+        both.scaler.step(their)
+        both.scaler.update()
+        both.modes.unscale(our)
+        assert both.modes.overflowed == (number in (2, 5))
+        with both.modes.step(our):
+            pass
+        both.check()
+    both.modes.remove()
+
+
+def perturb(model: nn.Module) -> list[torch.Tensor]:
+    """To the worst point nearby, as sharpness-aware minimisation does; gives the weights before."""
+    kept = [p.detach().clone() for p in model.parameters()]
+    norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(parameter.grad, alpha=0.05 / (norm.item() + 1e-12))
+    return kept
+
+
+def restore(model: nn.Module, kept: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for parameter, before in zip(model.parameters(), kept, strict=True):
+            parameter.copy_(before)
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_two_half_steps_are_those_of_a_plain_loop(to_none: bool) -> None:
+    both = Plain()
+    (our,), (their,) = both.our, both.their
+    for _ in range(8):
+        both.clear()
+        both.modes.backward(both.our_loss(ALL))
+        both.modes.unscale(our)
+        kept = perturb(both.ours)
+        our.zero_grad(set_to_none=to_none)
+        both.modes.backward(both.our_loss(ALL))
+        with both.modes.step(our):
+            restore(both.ours, kept)
+
+        both.scaler.scale(both.their_loss(ALL)).backward()
+        both.scaler.unscale_(their)
+        kept = perturb(both.theirs)
+        their.zero_grad()
+        both.scaler.update()  # else torch's scaler applies the second half without dividing it
+        both.scaler.scale(both.their_loss(ALL)).backward()
+        both.scaler.unscale_(their)
+        restore(both.theirs, kept)
+        both.scaler.step(their)
+        both.scaler.update()
+        both.check()
+        assert both.ours[0].weight.abs().max() < 10
+    both.modes.remove()
+
+
+def test_a_half_step_that_overflowed_is_known_before_it_is_taken(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    optimizer = sgd(model)
+    modes.backward(loss_of(modes, model))
+    overflow(model)
+    modes.unscale(optimizer)
+    assert modes.overflowed
+    optimizer.zero_grad()
+    modes.backward(loss_of(modes, model))
+    assert not modes.overflowed
+    with modes.step(optimizer):
+        assert 0 < model[0].weight.grad.abs().max() < 10
+    assert not modes.skipped
+
+
+def test_an_optimizer_around_another_is_one_with_it(modes: wb.Modes, model: nn.Module) -> None:
+    """As classes of sharpness-aware minimisation hold their base optimizer."""
+    base, outer = sgd(model), sgd(model)
+    modes.backward(loss_of(modes, model))
+    overflow(model)
+    modes.unscale(outer)
+    with pytest.raises(RuntimeError, match="overflowed"):
+        base.step()
+    before = weights(model)
+    with modes.step(base):
+        pass
+    assert modes.skipped
+    assert equal(before, model)

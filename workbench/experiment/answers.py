@@ -1,0 +1,135 @@
+"""What a model answers, and what is right: by what its loss takes outputs and labels for.
+
+`AnswerReader` decides once, at the first batch, and keeps to it: a batch in which two lengths
+happen to be equal is read as all others. Where what an answer is cannot be known (a regression, a
+loss of the user's own on numbers), there is none, and no accuracy is shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from workbench.experiment.loss_kinds import KnownLoss, LossKind, counted
+
+
+class Answers(NamedTuple):
+    """What the model says, and what is right; of one shape."""
+
+    given: torch.Tensor
+    wanted: torch.Tensor
+    counts: torch.Tensor | None
+    """Which of them count, as booleans; None: all."""
+
+    def tally(self) -> tuple[torch.Tensor, torch.Tensor | int]:
+        """(right answers, answers); reads nothing off the device."""
+        right = self.given == self.wanted
+        if self.counts is None:
+            return right.sum(), right.numel()
+        return (right & self.counts).sum(), self.counts.sum()
+
+
+class AnswerReader:
+    """Reads answers out of a model's outputs.
+
+    Args:
+        known: what is known of the loss.
+    """
+
+    def __init__(self, known: KnownLoss) -> None:
+        self._known = known
+        self._decided = False
+        self._take(known.kind)
+        self._class_dim = 1
+        self.note = ""
+        """How answers are read, where a user could take them for something else."""
+
+    def _take(self, kind: LossKind) -> None:
+        self._kind = kind
+        self.reads = kind in (LossKind.CLASSES, LossKind.LABELS, LossKind.PROBABILITIES)
+        """Whether there are answers to read, as far as that is decided."""
+
+    def decide(self, logits: torch.Tensor, targets: Any) -> None:
+        """Decide by a first batch; reads values where the loss does not say what they are."""
+        if self._decided or not isinstance(targets, torch.Tensor):
+            return
+        self._decided = True
+        if self._kind is LossKind.OTHER:
+            self._take(self._kind_of(logits, targets))
+        if self._kind is LossKind.CLASSES and not self._known.has_class_dim and logits.ndim > 2:
+            self._take(LossKind.NUMBERS)
+        labels = self._kind in (LossKind.LABELS, LossKind.PROBABILITIES)
+        if labels and logits.ndim > 1 and logits.shape[1] > 1:
+            self.note = (
+                f"accuracy counts each of the {logits.shape[1:].numel():,} labels of a sample by "
+                "itself"
+            )
+
+    def read_nothing(self) -> None:
+        """From now on: the outputs have turned out to be features, and no scores of classes."""
+        self._take(LossKind.FEATURES)
+
+    def read(self, logits: torch.Tensor, targets: Any) -> Answers | None:
+        """Answers of a batch; None where the notion does not apply. Reads no value."""
+        if not isinstance(targets, torch.Tensor):
+            return None
+        if self._kind is LossKind.CLASSES:
+            return self._classes(logits, targets)
+        if self._kind in (LossKind.LABELS, LossKind.PROBABILITIES):
+            if logits.numel() != targets.numel():
+                return None
+            limit = 0.0 if self._kind is LossKind.LABELS else 0.5
+            return Answers(logits > limit, targets.reshape(logits.shape) > 0.5, None)
+        return None
+
+    def _classes(self, logits: torch.Tensor, targets: torch.Tensor) -> Answers | None:
+        if logits.ndim < 2:
+            return None
+        if targets.is_floating_point():  # one-hot, or soft: the largest is the right one
+            if targets.shape != logits.shape:
+                return None
+            return Answers(logits.argmax(self._class_dim), targets.argmax(self._class_dim), None)
+        answers = _without(logits, self._class_dim)
+        if answers != tuple(targets.shape):
+            return None
+        counts = counted(targets, self._known.ignore_index)
+        return Answers(logits.argmax(self._class_dim), targets.long(), counts)
+
+    def _kind_of(self, logits: torch.Tensor, targets: torch.Tensor) -> LossKind:
+        """What a loss of the user's own takes them for, as far as a batch shows it."""
+        if targets.is_floating_point():
+            soft = targets.shape == logits.shape and logits.ndim == 2 and logits.shape[1] > 1
+            return LossKind.CLASSES if soft and _sums_to_one(targets) else LossKind.NUMBERS
+        second = logits.ndim >= 2 and _without(logits, 1) == tuple(targets.shape)
+        last = logits.ndim >= 3 and _without(logits, -1) == tuple(targets.shape)
+        counts = counted(targets, self._known.ignore_index)
+        wide = logits.ndim == 2 and logits.shape[1] > 1
+        if wide and second and bool((targets[counts] >= logits.shape[1]).any()):
+            return LossKind.OTHER  # more classes than columns: these are features
+        if (second or last) and logits.shape[-1 if last else 1] > 1:
+            self._class_dim = -1 if last else 1
+            if logits.ndim >= 3:
+                self.note = (
+                    f"accuracy takes the {'last' if last else 'second'} dimension of the logits, "
+                    f"{list(logits.shape)}, for the classes"
+                )
+            return LossKind.CLASSES
+        # one logit for each label: a probability would be compared with 0.5, and looks like one
+        if logits.numel() == targets.numel() and not _within_one(logits) and _within_one(targets):
+            return LossKind.LABELS
+        return LossKind.OTHER
+
+
+def _without(logits: torch.Tensor, dim: int) -> tuple[int, ...]:
+    shape = list(logits.shape)
+    del shape[dim]
+    return tuple(shape)
+
+
+def _within_one(values: torch.Tensor) -> bool:
+    return bool(((values >= 0) & (values <= 1)).all())
+
+
+def _sums_to_one(rows: torch.Tensor) -> bool:
+    return bool(((rows.float().sum(1) - 1).abs() <= 1e-3).all()) and _within_one(rows)

@@ -1,0 +1,163 @@
+"""What runs in the background ends before the interpreter does, in a fixed order.
+
+Python stops a daemon thread in the middle of whatever it does once the interpreter is finalized. In
+the middle of a torch operation that ends the process with SIGABRT ("terminate called without an
+active exception": ``pthread_exit`` unwinds a C++ frame that must not be unwound, python/cpython
+issue 87135), and a script that had done all its work ends with another status than 0. So whoever
+starts a thread that outlives a call registers here how it is ended, by what depends on it: a run
+logs until its last step, so its writer is ended after it.
+
+There are two moments. Before Python waits for threads of the user's own, runs end at once if there
+are no such threads; where there are, one of them may be waiting for a run, and everything ends
+after them, in ``atexit``. From then on no run begins any more (`refuse_to_begin`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from enum import IntEnum
+from importlib import import_module
+
+from workbench.records.source import shell
+
+log = logging.getLogger("workbench")
+
+_INTERRUPTED = 130
+"""Exit status of a program that was ended by an interrupt, as shells give it."""
+
+
+class EndingError(RuntimeError):
+    """Something was to begin while the program ends."""
+
+
+class Phase(IntEnum):
+    """In this order."""
+
+    PREPARATIONS = 0
+    """What only prepares something, and threads that serve views."""
+    RUNS = 1
+    """Runs stop at the next step boundary."""
+    WRITERS = 2
+    """What they have logged is written."""
+    GRAPHS = 3
+    """Deep graphs are freed."""
+
+
+_actions: dict[Phase, list[Callable[[], object]]] = {phase: [] for phase in Phase}
+_at_once: list[Callable[[], object]] = []
+_ending = threading.Event()
+
+
+def register(phase: Phase, action: Callable[[], object]) -> None:
+    """Call ``action`` at exit; it returns once its threads are gone, and may be called again."""
+    _actions[phase].append(action)
+
+
+def register_for_interrupts(action: Callable[[], object]) -> None:
+    """Call ``action`` where the end is interrupted and nothing is waited for; it must be quick."""
+    _at_once.append(action)
+
+
+def refuse_to_begin() -> None:
+    """Refuse what would run on while the program ends.
+
+    Raises:
+        EndingError: it ends.
+    """
+    if _ending.is_set():
+        raise EndingError("the program ends: no run begins any more")
+
+
+def in_a_kernel() -> bool:
+    """Whether this process is a Jupyter kernel: shut down from outside, with nobody to read."""
+    return getattr(shell(), "kernel", None) is not None
+
+
+def started(thread: threading.Thread) -> bool:
+    """Start ``thread``; False where none can begin.
+
+    Python 3.12.0 and 3.12.1 let none begin once the interpreter ends; and a system has limits.
+    """
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _before_threads_are_waited_for() -> None:
+    if _is_this_process() and not _has_threads_of_its_own():
+        _end(Phase.RUNS)
+
+
+def _after_threads_were_waited_for() -> None:
+    if _is_this_process():
+        _end(Phase.GRAPHS)
+
+
+def _end(up_to: Phase) -> None:
+    """End what was registered, phase by phase; a fault in one is logged and keeps no other."""
+    _ending.set()
+    actions = [action for phase in Phase if phase <= up_to for action in _actions[phase]]
+    try:
+        for action in actions:
+            try:
+                action()
+            except Exception:
+                log.exception("a background thread could not be ended")
+    except KeyboardInterrupt:
+        _exit_at_once(_INTERRUPTED)
+    except SystemExit as error:  # as a handler of SIGTERM may raise it
+        _exit_at_once(error.code if isinstance(error.code, int) else 1)
+
+
+def _exit_at_once(status: int) -> None:
+    """End without the step under way: its thread would abort the process."""
+    try:
+        for action in (*_at_once, sys.stdout.flush, sys.stderr.flush):
+            with contextlib.suppress(Exception):
+                action()
+    finally:  # whatever else is interrupted
+        os._exit(status)
+
+
+_pid = os.getpid()
+
+
+def _is_this_process() -> bool:
+    """Whether it is not a fork of it, which has none of its threads."""
+    return os.getpid() == _pid
+
+
+def _has_threads_of_its_own() -> bool:
+    """Whether Python waits for threads that are not ours; one of them may be waiting for a run."""
+    main = threading.main_thread()
+    return any(
+        not (one is main or one.daemon or one.name.startswith("workbench-") or _is_idle(one))
+        for one in threading.enumerate()
+    )
+
+
+def _is_idle(thread: threading.Thread) -> bool:
+    """Whether it is an executor's thread that waits for work: it ends when it is told to."""
+    frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage] - documented, in spite of its name
+    executors = sys.modules["concurrent.futures.thread"].__file__
+    return frame is not None and frame.f_code.co_filename == executors
+
+
+_register_early: Callable[[Callable[[], None]], None] | None
+_register_early = getattr(threading, "_register_atexit", None)
+if _register_early is not None:
+    # their callbacks are registered first and therefore called after this one: until then
+    # executors, which a step under way may need (loading data, compiling), take work
+    import_module("concurrent.futures.thread")
+    with contextlib.suppress(ImportError):  # a platform without semaphores has no processes
+        import_module("concurrent.futures.process")
+    _register_early(_before_threads_are_waited_for)
+atexit.register(_after_threads_were_waited_for)

@@ -1,0 +1,69 @@
+"""Settings of torch.compile that a cell made, for a run that another thread starts.
+
+Torch keeps what is assigned to ``torch._dynamo.config`` and its siblings in context variables: a
+setting holds for the thread that made it. A run takes the context of the thread that starts it, but
+one that is started by the panel is started by a thread that has made none. No thread can read the
+context of another, so the main thread's is kept whenever it makes a setting, and `apply` makes the
+same ones where a run is to be computed.
+
+Settings within ``with torch._dynamo.config.patch(...)`` are of that block alone and are not kept.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import Context
+from typing import Any, cast
+
+from torch.utils._config_module import ConfigModule
+
+_UNSET = object()
+_of_main_thread: Context | None = None
+"""The main thread's context after its latest setting."""
+
+
+def watch() -> None:
+    """Keep the main thread's settings from now on; a second call does nothing."""
+    assign = ConfigModule.__setattr__
+    if hasattr(assign, "__wrapped__"):
+        return
+
+    @functools.wraps(assign)
+    def assign_and_keep(self: ConfigModule, name: str, value: object) -> None:
+        global _of_main_thread  # noqa: PLW0603 - there is one main thread
+        assign(self, name, value)
+        if threading.current_thread() is threading.main_thread():
+            _of_main_thread = contextvars.copy_context()
+
+    ConfigModule.__setattr__ = assign_and_keep
+
+
+def apply(context: Context) -> None:
+    """Make in ``context`` the settings of the main thread, and over them those of the caller's."""
+    here = contextvars.copy_context()
+    above = here if _of_main_thread is None else _of_main_thread
+    for module, name, variable in _settings():
+        value = here.get(variable, _UNSET)
+        if not _is_set(value):
+            value = above.get(variable, _UNSET)
+        if _is_set(value) and value is not context.get(variable, _UNSET):
+            context.run(setattr, module, name, value)
+
+
+def _settings() -> Iterator[tuple[Any, str, Any]]:
+    """Module, name and context variable of every setting of a module that has been imported."""
+    for module in tuple(sys.modules.values()):
+        if isinstance(module, ConfigModule):
+            entries = cast("dict[str, Any]", vars(module)["_config"])
+            for name, entry in entries.items():
+                if entry.alias is None:
+                    yield module, name, entry.user_override
+
+
+def _is_set(value: object) -> bool:
+    """Neither our mark for none nor torch's for one that was taken back: both bare objects."""
+    return type(value) is not object

@@ -1,0 +1,151 @@
+"""What a learning rate that is set means, without and under a schedule.
+
+The rate is what was set from the next step on, other parameter groups keep their ratio to the
+first, and the rest of the schedule is scaled by the same factor: it goes on as one that was made
+for rates so many times as large and stepped as often. A schedule computes its next rate from the
+last one, from those it began with, or from bounds that it keeps, so all of them are scaled;
+momenta, and what is a factor already, stay.
+
+No factor takes a schedule away from rate 0, where a warm-up begins and a cosine may end. There the
+value is taken for the rate that the schedule was made for: the next step has it, and the schedule
+goes on from where it is, as one that was made for it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import torch
+from torch.optim import lr_scheduler
+
+_OF_GROUPS = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr"})
+"""Rates that schedulers keep in a parameter group: all of them, `OneCycleLR` and `SWALR`."""
+_MOMENTA_OF_GROUPS = frozenset({"max_momentum", "base_momentum"})
+_OF_SCHEDULERS = ("base_lrs", "max_lrs", "min_lrs", "default_min_lr", "eta_min", "_last_lr")
+"""Rates that they keep themselves: all of them, `CyclicLR`, `ReduceLROnPlateau` and cosines."""
+_SCHEDULED = "scheduled_lr"
+"""In a group: the rate from which its schedule goes on, where a step was to have another."""
+
+
+def learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
+    """The learning rate of the first parameter group."""
+    rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+    return None if rate is None else float(rate)
+
+
+def worded(rate: float) -> str:
+    """``1.5e-2``; ``1.0e-3``."""
+    mantissa, exponent = f"{rate:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def scale_learning_rate(
+    optimizer: torch.optim.Optimizer, scheduler: Any, value: float
+) -> float | None:
+    """Set the first group's rate to ``value``, and scale other groups and the schedule with it.
+
+    Args:
+        optimizer: whose rates are set; those that are tensors are filled.
+        scheduler: goes on from there; None: there is none.
+        value: above 0.
+
+    Returns:
+        The factor; None where the rate was 0.
+    """
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    before = [float(group["lr"]) for group in groups]
+    factor = value / before[0] if before[0] else math.inf
+    if math.isfinite(factor):
+        set_rates(optimizer, [value, *(rate * factor for rate in before[1:])])
+        _scale_schedule(optimizer, scheduler, factor)
+        return factor
+    made_for = _made_for(groups, scheduler)
+    if made_for is None:
+        set_rates(optimizer, [value] * len(groups))
+        return None
+    set_rates(optimizer, [value, *(rate * (value / made_for[0]) for rate in made_for[1:])])
+    _scale_schedule(optimizer, scheduler, value / made_for[0])
+    if any(isinstance(part, lr_scheduler.CosineAnnealingLR) for part in parts_of(scheduler)):
+        for group, rate in zip(groups, before, strict=True):
+            group[_SCHEDULED] = rate  # it would take what was set for the bottom of its curve
+    return None
+
+
+def follow_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
+    """Set the first group's rate to ``value``, which a schedule elsewhere has come to.
+
+    Other groups keep their ratio to it, as far as is known here; what schedules keep stays.
+    """
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    rates = [float(group["lr"]) for group in groups]
+    if not rates[0]:
+        rates = _made_for(groups, None) or [1.0] * len(groups)
+    set_rates(optimizer, [value, *(rate * (value / rates[0]) for rate in rates[1:])])
+
+
+def set_rates(optimizer: torch.optim.Optimizer, rates: list[float]) -> None:
+    """Set the rate of every group, in their order; a tensor is filled."""
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def back_to_schedule(optimizer: torch.optim.Optimizer) -> None:
+    """Before a schedule steps: the rates from which it goes on."""
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    if groups and _SCHEDULED in groups[0]:
+        set_rates(optimizer, [group.pop(_SCHEDULED) for group in groups])
+
+
+def forget_schedule(optimizer: torch.optim.Optimizer) -> None:
+    """Take out of the groups what a schedule has put there; rates and momenta stay as they are.
+
+    A schedule that is made later would take the former one's first rates for its own.
+    """
+    for group in optimizer.param_groups:
+        for key in (_OF_GROUPS | _MOMENTA_OF_GROUPS | {_SCHEDULED}) - optimizer.defaults.keys():
+            group.pop(key, None)
+
+
+def parts_of(scheduler: Any) -> list[Any]:
+    """A scheduler and those it is made of: `SequentialLR` and `ChainedScheduler` keep a list."""
+    if scheduler is None:
+        return []
+    inner = getattr(scheduler, "_schedulers", ())
+    return [scheduler, *(part for one in inner for part in parts_of(one))]
+
+
+def _made_for(groups: list[dict[str, Any]], scheduler: Any) -> list[float] | None:
+    """The rates that a schedule begins with, or rises to where that is 0; None: none is known."""
+    found = [[group.get(key, 0.0) for group in groups] for key in ("initial_lr", "max_lr")]
+    found += [part.max_lrs for part in parts_of(scheduler) if hasattr(part, "max_lrs")]
+    rates = ([float(rate) for rate in one] for one in found)
+    return next((one for one in rates if one[0]), None)
+
+
+def _scale_schedule(optimizer: torch.optim.Optimizer, scheduler: Any, factor: float) -> None:
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    for group in groups:
+        for key in (_OF_GROUPS & group.keys()) - optimizer.defaults.keys():
+            group[key] = _scaled(group[key], factor)
+    for part in parts_of(scheduler):
+        is_plateau = isinstance(part, lr_scheduler.ReduceLROnPlateau)
+        names = {*_OF_SCHEDULERS, "eps"} if is_plateau else {*_OF_SCHEDULERS}  # no smaller change
+        for name in names & vars(part).keys():
+            setattr(part, name, _scaled(getattr(part, name), factor))
+    if "_last_lr" in getattr(scheduler, "__dict__", ()):
+        scheduler._last_lr = [_copied(group["lr"]) for group in groups]
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(cast("Any", value))(_scaled(one, factor) for one in cast("list[Any]", value))
+    is_rate = isinstance(value, (int, float, torch.Tensor))
+    return value * factor if is_rate else value
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value

@@ -1,0 +1,300 @@
+"""The learning-rate schedule: after what it steps, what it is fed, and what happens at its end.
+
+An ``lr_scheduler`` counts calls of ``step`` and does not say of what. `Schedule` is told
+(``schedule_every``), or finds out:
+
+1. by its class: `OneCycleLR` and `CyclicLR` are made for steps, `ReduceLROnPlateau` for epochs;
+2. by the functions of a `LambdaLR`: those of Transformers count steps, and so does one whose
+   parameter is called ``step`` or ``iteration``, or that starts at rate 0, with which a first epoch
+   would learn nothing;
+3. by its length, which is that of the run in steps and not in epochs;
+4. else it steps once an epoch, as torch's documentation has it.
+
+What was found by 2 and 3 is reported, and so is a length that fits neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import torch
+from torch.optim import lr_scheduler
+
+from workbench.experiment.learning_rate import back_to_schedule, forget_schedule, parts_of
+
+Every = Literal["step", "epoch"]
+
+_BY_STEPS = (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR)
+_OF_STEPS = ("step", "iter", "batch", "update")
+_OF_EPOCHS = ("epoch",)
+_TOLERANCE = 0.1
+"""Of a length in steps: some leave out the last, short batch of an epoch, or the last step."""
+
+
+class Schedule:
+    """A learning-rate scheduler and when it steps.
+
+    Args:
+        scheduler: None, an instance, a callable that takes the optimizer, or a pair of ``"step"``
+            or ``"epoch"`` and one of these.
+        optimizer: whose rates it sets.
+        every: after what it steps; None: as the module says.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+
+    def __init__(
+        self, scheduler: Any, optimizer: torch.optim.Optimizer, every: str | None = None
+    ) -> None:
+        if isinstance(scheduler, tuple) and len(cast(Any, scheduler)) == 2:
+            every, scheduler = scheduler
+        if isinstance(scheduler, type) or (callable(scheduler) and not hasattr(scheduler, "step")):
+            scheduler = scheduler(optimizer)
+        if scheduler is not None and not hasattr(scheduler, "step"):
+            raise ValueError(
+                f"scheduler is a {type(scheduler).__name__}; valid: an lr_scheduler, a callable "
+                f"that takes the optimizer, or a pair of 'step' or 'epoch' and one of these"
+            )
+        if every not in (None, "step", "epoch"):
+            raise ValueError(f"a scheduler steps every {every!r}; valid: 'step', 'epoch'")
+        self.scheduler: Any = scheduler
+        self.optimizer = optimizer
+        self._is_settled = every is not None
+        self._every: Every = "epoch"
+        self.is_over = False
+        """Whether it has no rate for another step."""
+        self.num_changes = 0
+        """Times that its rates were scaled, or that it was taken away."""
+        self.is_removed = False
+        """Whether there was one, which was taken away (`end`)."""
+        if every is not None:
+            self._every = every
+        elif scheduler is not None and (found := _by_its_kind(scheduler)):
+            self._every, self._is_settled = found, not _says_why(scheduler, found)
+
+    @property
+    def every(self) -> Every | None:
+        """After what it steps; None without a scheduler."""
+        return None if self.scheduler is None else self._every
+
+    @property
+    def per_step(self) -> bool:
+        """Whether it steps after every applied update."""
+        return self.every == "step"
+
+    @property
+    def per_epoch(self) -> bool:
+        """Whether it steps once an epoch."""
+        return self.every == "epoch"
+
+    @property
+    def name(self) -> str:
+        """Class of the scheduler; ``""`` without one."""
+        return "" if self.scheduler is None else type(self.scheduler).__name__
+
+    @property
+    def goes_by_metric(self) -> bool:
+        """Whether its rates depend on what is measured, so that nobody knows those to come."""
+        return any(_is_plateau(part) for part in parts_of(self.scheduler))
+
+    @property
+    def wants_accuracy(self) -> bool:
+        """Whether it is fed a measure that is the better the larger it is."""
+        return _is_plateau(self.scheduler) and self.scheduler.mode == "max"
+
+    def describe(self) -> str:
+        """``OneCycleLR, every step``; ``""`` without a scheduler."""
+        if self.scheduler is None:
+            return ""
+        what = ", by accuracy" if self.wants_accuracy else ""
+        over = ", over" if self.is_over else ""
+        return f"{self.name}, every {self._every}{what}{over}"
+
+    def settle(self, num_steps: int, num_epochs: int, num_batches: int = 0) -> str:
+        """Before the first step of a run of this length: decide after what it steps, once.
+
+        Args:
+            num_steps: of the run; 0: not known.
+            num_epochs: of the run, an epoch that was begun counted as one.
+            num_batches: of the run, where some are left out: a length may have counted them.
+
+        Returns:
+            A sentence on what was found, where it is not certain.
+        """
+        if self.scheduler is None or self._is_settled:
+            return ""
+        self._every, sentence = self.counted(num_steps, num_epochs, num_batches)
+        self._is_settled = True
+        return sentence
+
+    def counted(self, num_steps: int, num_epochs: int, num_batches: int = 0) -> tuple[Every, str]:
+        """What it would count in a run of this length, and the sentence of `settle`."""
+        if self.scheduler is None or self._is_settled:
+            return self._every, ""
+        found = _by_its_kind(self.scheduler)
+        if found and (why := _says_why(self.scheduler, found)):
+            return found, _said(self.name, found, why)
+        length = _length(self.scheduler)
+        if length is None or length <= num_epochs or not num_steps:
+            return self._every, ""
+        off = max(num_steps - length, length - max(num_steps, num_batches))
+        if off <= max(1, _TOLERANCE * num_steps):
+            why = f"its length, {length:,}, is that of the run in steps"
+            return "step", _said(self.name, "step", why)
+        return "epoch", _said(
+            self.name,
+            "epoch",
+            f"its length, {length:,}, is neither that of the run in epochs, {num_epochs:,}, nor in "
+            f"steps, {num_steps:,}",
+        )
+
+    def after_step(self) -> str:
+        """After an applied update: step, if it does then; a sentence once it is over."""
+        return self.advance() if self.per_step else ""
+
+    def after_epoch(self, measure: Callable[[], float | None]) -> str:
+        """After an epoch: step, if it does then; what it is fed is asked for only where needed."""
+        if not self.per_epoch:
+            return ""
+        if not _is_plateau(self.scheduler):
+            return self.advance()
+        value = measure()
+        if value is not None:
+            back_to_schedule(self.optimizer)
+            self.scheduler.step(value)
+            return ""
+        name = type(self.scheduler).__name__
+        return f"{name} has nothing to go by: no accuracy is known for this loss and these labels"
+
+    def rebind(self, optimizer: torch.optim.Optimizer) -> None:
+        """Go on with another optimizer, whose groups are those of the one before."""
+        self.optimizer = optimizer
+        for part in parts_of(self.scheduler):
+            part.optimizer = optimizer
+
+    def scaled(self, factor: float | None, scalable: bool | None) -> str:
+        """Its rates were scaled (`scale_learning_rate`): what is to be said of it, after a comma.
+
+        Args:
+            factor: by so much; None: it was at rate 0.
+            scalable: whether it has no rates of its own beside those (`schedule_copy`).
+        """
+        self.num_changes += 1
+        if self.scheduler is None:
+            return ""
+        if scalable is None:
+            return f"; what {self.name} makes of it is its own"
+        if not scalable:
+            return f" until {self.name} steps, which goes by rates of its own"
+        if factor is None:
+            return (
+                f" for the next {self._every}; {self.name} is at 0 and goes on as one made for it"
+            )
+        return f", and {self.name} goes on at {factor:.3g} times its rates"
+
+    def end(self) -> None:
+        """Do without it from now on: the rates and momenta stay as they are."""
+        self.scheduler, self.is_removed = None, True
+        self.is_over = False
+        self.num_changes += 1
+        forget_schedule(self.optimizer)
+
+    def advance(self) -> str:
+        """Step it, whatever it counts; a sentence where it has no rate for another step."""
+        if self.is_over:
+            return ""
+        if any(
+            isinstance(part, lr_scheduler.OneCycleLR) and part.last_epoch >= part.total_steps
+            for part in parts_of(self.scheduler)
+        ):
+            self.is_over = True
+            name = type(self.scheduler).__name__
+            return (
+                f"{name} is over after {_length(self.scheduler):,} {self._every}s: the rate stays "
+                "as it is. Set exp.learning_rate, or make the schedule as long as the run"
+            )
+        back_to_schedule(self.optimizer)
+        self.scheduler.step()
+        return ""
+
+
+def _is_plateau(scheduler: Any) -> bool:
+    return isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
+
+
+def _by_its_kind(scheduler: Any) -> Every | None:
+    """By class, or by the functions that it calls; None where neither says."""
+    if _is_plateau(scheduler):
+        return "epoch"
+    parts = parts_of(scheduler)
+    if any(isinstance(part, _BY_STEPS) for part in parts):
+        return "step"
+    found = [_of_function(function) for part in parts for function in _functions(part)]
+    if "step" in found:
+        return "step"
+    return "epoch" if "epoch" in found else None
+
+
+def _says_why(scheduler: Any, found: Every) -> str:
+    """What is to be reported of `_by_its_kind`; ``""`` where a class or a name leaves no doubt."""
+    if found == "epoch" or any(isinstance(part, _BY_STEPS) for part in parts_of(scheduler)):
+        return ""
+    return "its function counts steps"
+
+
+def _functions(scheduler: Any) -> list[Any]:
+    """Those of a `LambdaLR` or a `MultiplicativeLR`."""
+    return [f for f in getattr(scheduler, "lr_lambdas", ()) if callable(f)]
+
+
+def _of_function(function: Any) -> Every | None:
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = cast("functools.partial[Any]", inner).func
+    if str(getattr(inner, "__module__", "")).startswith("transformers."):
+        return "step"
+    name = _first_parameter(function)
+    if any(word in name for word in _OF_EPOCHS):
+        return "epoch"
+    if any(word in name for word in _OF_STEPS):
+        return "step"
+    try:
+        return "step" if float(function(0)) == 0.0 else None
+    except Exception:  # noqa: BLE001 - the user's function; torch calls it with what it needs
+        return None
+
+
+def _first_parameter(function: Any) -> str:
+    try:
+        return next(iter(inspect.signature(function).parameters), "").lower()
+    except (TypeError, ValueError):
+        return ""
+
+
+def _length(scheduler: Any) -> int | None:
+    """Calls of ``step`` after which nothing new comes; None where there is no such number."""
+    if isinstance(scheduler, lr_scheduler.SequentialLR):
+        milestones: list[int] = cast(Any, scheduler)._milestones
+        last = _length(cast(Any, scheduler)._schedulers[-1])
+        return milestones[-1] + (last or 0) if milestones else last
+    if isinstance(scheduler, lr_scheduler.ChainedScheduler):
+        found = [_length(part) for part in parts_of(scheduler)[1:]]
+        return max([one for one in found if one is not None], default=None)
+    if isinstance(scheduler, lr_scheduler.MultiStepLR):
+        return max(scheduler.milestones, default=None)
+    for name in ("total_steps", "T_max", "total_iters"):
+        value = getattr(scheduler, name, None)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def _said(name: str, every: Every, why: str) -> str:
+    other = "epoch" if every == "step" else "step"
+    return (
+        f"{name} steps once every {every} ({why}): schedule_every={other!r} makes it every {other}"
+    )

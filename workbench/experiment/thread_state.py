@@ -1,0 +1,110 @@
+"""What a cell has set for its own thread, carried to the thread that trains.
+
+Torch keeps much per thread: how many threads MKL takes, a default device, autocast, hooks on saved
+tensors, modes that see every function or every operator (a FLOP counter, say). A step that a cell
+asks for, as with
+``with torch.autocast("cpu"): exp.step()``, is computed on another thread, so they are read where
+the run is started and set there too. Autocast goes around forward and loss alone, as everywhere:
+kept open over an update it would go on with weights of before.
+
+Gradients that are off where a run is started (``torch.set_grad_enabled(False)`` was left on) stay
+on in its steps, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import overrides
+from torch.utils import _python_dispatch as dispatch
+from torch.utils._device import DeviceContext
+
+
+class Autocast(NamedTuple):
+    """An autocast that is on."""
+
+    device_type: str
+    dtype: torch.dtype
+    cache_enabled: bool
+
+    def entered(self) -> AbstractContextManager[Any]:
+        """The same, on this thread."""
+        return torch.autocast(self.device_type, dtype=self.dtype, cache_enabled=self.cache_enabled)
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadState:
+    """What torch keeps for one thread; nothing is set by default."""
+
+    num_threads: int = 0
+    """Of one operation on the CPU; 0: as many as a new thread has."""
+    function_modes: tuple[Any, ...] = ()
+    """The default device is one of them."""
+    dispatch_modes: tuple[Any, ...] = ()
+    saved_tensors_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    autocasts: tuple[Autocast, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def current(cls, device: torch.device) -> ThreadState:
+        """That of the thread that asks.
+
+        Args:
+            device: that is trained on.
+        """
+        autocasts = tuple(
+            Autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_cache_enabled())
+            for kind in dict.fromkeys(("cpu", device.type))
+            if torch.is_autocast_enabled(kind)
+        )
+        notes = [
+            f"steps run under the autocast to {str(one.dtype).removeprefix('torch.')} that was on "
+            "where they were asked for; exp.modes has it as a toggle"
+            for one in autocasts
+        ]
+        if not torch.is_grad_enabled():
+            notes.append(
+                "gradients are off where the run was started (torch.set_grad_enabled(False), or "
+                "no_grad around it); its steps compute them all the same"
+            )
+        return cls(
+            torch.get_num_threads(),
+            tuple(overrides._get_current_function_mode_stack()),  # pyright: ignore[reportPrivateUsage] - torch has no public way
+            tuple(dispatch._get_current_dispatch_mode_stack()),  # pyright: ignore[reportPrivateUsage] - as above
+            torch._C._autograd._top_saved_tensors_default_hooks(True),  # noqa: FBT003 # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage, reportAttributeAccessIssue, reportUnknownMemberType] - as above
+            autocasts,
+            tuple(notes),
+        )
+
+    @contextmanager
+    def entered(self) -> Generator[None]:
+        """Set all of it but autocast on this thread."""
+        # MKL asks what was set on the very thread: with another number, last bits are others
+        torch.set_num_threads(self.num_threads or torch.get_num_threads())
+        with ExitStack() as stack:
+            for mode in self.function_modes:
+                if isinstance(mode, DeviceContext):
+                    stack.enter_context(DeviceContext(mode.device))
+                else:
+                    overrides._push_mode(mode)  # pyright: ignore[reportPrivateUsage] - its own `__enter__` may only be called once
+                    stack.callback(overrides._pop_mode)  # pyright: ignore[reportPrivateUsage] - as above
+            for mode in self.dispatch_modes:
+                dispatch._push_mode(mode)  # pyright: ignore[reportPrivateUsage] - as above
+                stack.callback(dispatch._pop_mode)  # pyright: ignore[reportPrivateUsage] - as above
+            if self.saved_tensors_hooks is not None:
+                hooks = torch.autograd.graph.saved_tensors_hooks(*self.saved_tensors_hooks)
+                stack.enter_context(hooks)
+            yield
+
+    @contextmanager
+    def around(self, context: AbstractContextManager[Any]) -> Generator[None]:
+        """``context`` of a forward, inside of the autocasts."""
+        with ExitStack() as stack:
+            for autocast in self.autocasts:
+                stack.enter_context(autocast.entered())
+            stack.enter_context(context)
+            yield

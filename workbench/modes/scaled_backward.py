@@ -1,0 +1,57 @@
+"""A backward whose gradients carry a scale, told to those who look at gradients while it runs.
+
+A gradient scaler multiplies the loss, so whatever is measured during that backward is as many times
+too large. Who measures (a graph's watch) cannot see it: a factor of 65,536 may be a scale or a
+weight of the loss. So it listens here, and is told the scale inside the very backward that carries
+it, before any node below the product runs, on whatever thread the engine runs it. Where nobody
+listens, a backward is what it was.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Listener(Protocol):
+    """Somebody who measures gradients."""
+
+    def scaled_by(self, scale: Callable[[], float]) -> None:
+        """The backward that runs now carries a scale; asking for it may read the device.
+
+        Called on the engine's thread. The answer holds until that backward has ended.
+        """
+        ...
+
+
+_listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+
+
+def listen(listener: Listener) -> None:
+    """Tell ``listener`` of scales from now on; it is not kept alive."""
+    _listeners.add(listener)
+
+
+def listen_no_more(listener: Listener) -> None:
+    """Undo `listen`; safe to call twice."""
+    _listeners.discard(listener)
+
+
+def backward(scaled: torch.Tensor, scale: Callable[[], float]) -> None:
+    """Run backward from ``scaled``, which is a loss times ``scale()``."""
+    if _listeners:
+        listeners = list(_listeners)
+
+        def tell(_: torch.Tensor) -> None:
+            if torch.compiler.is_compiling():  # compiled autograd: nothing is measured there
+                return
+            for listener in listeners:
+                listener.scaled_by(scale)
+
+        scaled.register_hook(tell)
+    scaled.backward()

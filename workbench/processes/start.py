@@ -1,0 +1,67 @@
+"""Starting a child process so that an interrupt cannot lose it.
+
+A kernel's interrupt becomes a ``KeyboardInterrupt`` between any two instructions of the main
+thread, also between the fork inside ``subprocess.Popen`` and the moment the child's number is
+stored. Nobody then knows of the child: it trains on, and once it ends it stays a zombie for as long
+as the kernel lives. So an interrupt waits until the child has an owner.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def interrupts_deferred() -> Generator[None]:
+    """Let an interrupt that comes in this block be raised at its end.
+
+    For blocks that take milliseconds. Only the main thread is ever interrupted; on another, and
+    where interrupts are not Python's to handle, this does nothing.
+    """
+    before: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            before(*came[0])
+
+
+def run_process(
+    command: Sequence[str], *, timeout: float, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """`subprocess.run` without ``input`` and ``check``; an interrupt ends the child, always.
+
+    Args:
+        command: the program and its arguments; no shell.
+        timeout: seconds after which it is killed.
+        options: of `subprocess.Popen`; ``capture_output`` as in `subprocess.run`.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer.
+    """
+    if options.pop("capture_output", False):
+        options["stdout"] = options["stderr"] = subprocess.PIPE
+    process: subprocess.Popen[Any] | None = None
+    try:
+        with interrupts_deferred():
+            process = subprocess.Popen(command, **options)  # noqa: S603 - callers' own programs
+        output, errors = process.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
+    finally:
+        if process is not None:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in filter(None, (process.stdout, process.stderr)):
+                stream.close()
