@@ -101,7 +101,7 @@ class Measures:
         now = time.perf_counter()
         if is_sampled(training.step_count):
             self._log_details(training, result, now)
-        elif self._at is not None and now - self._at > _SPEED_S:
+        elif self._at is None or now - self._at > _SPEED_S:
             self.measure_speed(now)  # a panel shows it: fifty slow steps may take minutes
 
     def _count_answers(

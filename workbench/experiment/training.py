@@ -366,7 +366,9 @@ class Training:
             kept = copy_at_risk(self, switching=switching)
         try:
             if switching:
-                return first_step(self, batch)
+                result = first_step(self, batch)
+                self.measures.restart()  # a compile is not what a step takes
+                return result
             if self.probes or self.card is not None:
                 return self.run_step(batch)
             result = train_step(self, batch)

@@ -24,6 +24,7 @@ from tests.unit.experiment.plain_loop import (
 )
 from workbench.experiment import Experiment, RunError, epoch_accuracy, measures
 from workbench.experiment.measures import ALL_UNTIL, EVERY, is_sampled, on_sample
+from workbench.modes import ModeSet
 
 COUNT, SIZE = 50, 16
 """The last batch of an epoch has two samples."""
@@ -319,4 +320,42 @@ def test_numbers_to_come_close_to_have_no_accuracy(tmp_path: Path) -> None:
     exp = experiment(tmp_path, seeded(linear), pair, loss=nn.MSELoss())
     exp.run(wait=True)
     assert "train/accuracy" not in exp.scalars.history()
+    exp.close()
+
+
+class Clock:
+    """Time in which a step takes a hundredth of a second, and a compile a hundred seconds."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+@pytest.mark.parametrize("switch_at", [20, ALL_UNTIL + EVERY])
+def test_the_first_step_of_other_modes_is_not_the_throughput(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch_at: int
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(measures, "time", clock)
+    exp = experiment(tmp_path, seeded(linear), data(COUNT))
+    attach = ModeSet.attach
+
+    def slow(modes: ModeSet, model: nn.Module) -> None:
+        if exp.step_count:
+            clock.now += 100
+        attach(modes, model)
+
+    def switch(step: int) -> None:
+        if step == switch_at:
+            exp.modes = "bf16"
+
+    monkeypatch.setattr(ModeSet, "attach", slow)
+    on_sample(exp, switch)
+    exp.run(steps=switch_at + EVERY, wait=True)
+    assert clock.now > 100
+    figures = exp.scalars.history()["train/samples_per_s"]["value"]
+    assert min(figures) > SIZE / 0.01 / 10
     exp.close()

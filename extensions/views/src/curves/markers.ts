@@ -16,6 +16,8 @@ type Anchor = 'start' | 'end';
 
 const GAP = 4;
 const MAX_LABEL = 160;
+/** A label cut off to less than this says nothing that its line's tooltip does not say better. */
+const MIN_CUT_OFF = 48;
 
 export interface MarkerSpace {
   readonly left: number;
@@ -69,6 +71,7 @@ function placeLabel(
     const shown = fitted(text, Math.min(MAX_LABEL, room), measure);
     if (shown === null) continue;
     const width = measure(shown);
+    if (shown !== text && width < MIN_CUT_OFF) continue;
     const from = anchor === 'start' ? x + GAP : x - GAP - width;
     if (taken.some(([a, b]) => from < b + GAP && from + width > a - GAP)) continue;
     taken.push([from, from + width], [x, x]);

@@ -110,6 +110,16 @@ describe('markers', () => {
     expect(long?.label?.text.length).toBeLessThan(40);
     expect(long?.title.length).toBeLessThan(420);
   });
+
+  it('cuts nothing off to a few letters: the tooltip has it whole', () => {
+    const markers = [
+      { step: 28, text: 'lr 1e-2' },
+      { step: 34, text: 'compile blocks + bf16' },
+    ];
+    const placed = placeMarkers(markers, space);
+    expect(placed.map((one) => one.label?.text ?? '')).toEqual(['', 'compile blocks + bf16']);
+    expect(placed[0]?.title).toBe('step 28: lr 1e-2');
+  });
 });
 
 describe('the charts', () => {
