@@ -52,7 +52,7 @@ bench: $(STAMPS)/bench ## measure against peers and print the ratios
 	$(BIN)/python -m pytest -q -s -m benchmark tests/benchmarks $(PYTEST_ARGS)
 
 fuzz: $(STAMPS)/fuzz ## long property tests, half an hour of them
-	$(BIN)/python -m pytest -q -m fuzz tests $(PYTEST_ARGS)
+	WORKBENCH_FUZZ=1 $(BIN)/python -m pytest -q -m "fuzz or hypothesis" tests $(PYTEST_ARGS)
 
 build: $(STAMPS)/test ## build dist/*.whl and dist/*.tar.gz
 	$(BIN)/python -m build

@@ -16,9 +16,13 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-# how long drawing an example and looking at it takes is the machine's, and who else uses it
+# how long drawing an example and looking at it takes is the machine's, and who else uses it; the
+# examples of one test are the same in every run but for `make fuzz`, which draws others
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="WORKBENCH_FUZZ" not in os.environ,
 )
 settings.load_profile("any machine")
 
