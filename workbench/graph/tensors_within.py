@@ -96,6 +96,11 @@ class Search:
             self._alive.append(value)
         return known
 
+    def forget(self) -> None:
+        """Hold nothing that was looked at any longer."""
+        self._known.clear()
+        self._alive.clear()
+
     def attributes(self, value: Any) -> Found:
         """The tensors in the attributes of ``value``, of whatever class it is."""
         return self._look(gc.get_referents(value), seen={id(value)})
