@@ -132,7 +132,10 @@ def test_letting_go_does_not_change_what_is_looked_for():
     loss = checkpoint(Holder().run, torch.randn(8, requires_grad=True), use_reentrant=False).sum()
     nodes = capture.walk(loss.grad_fn).nodes
     values = [
-        value for node in nodes for slot in raw_slots(type(node)) for value in raw_values(node, slot)
+        value
+        for node in nodes
+        for slot in raw_slots(type(node))
+        for value in raw_values(node, slot)
     ]
     inputs = CheckpointInputs()
     sizes = []
