@@ -329,6 +329,17 @@ def test_a_gradient_over_the_same_memory_need_not_be_the_same(make, size):
         assert found == pytest.approx(true[node], rel=1e-5), node
 
 
+@pytest.mark.parametrize("size", [4, 6_000])
+def test_a_parameter_may_be_a_gradient(size):
+    w = torch.randn(size, requires_grad=True)
+    out = w.view(2, -1).t()
+    view = wb.graph(out)
+    given = nn.Parameter(torch.randn(size // 2, 2))
+    out.backward(given)
+    norm = given.detach().norm().item()
+    assert list(column(view.record, "norm").values()) == [pytest.approx(norm, rel=1e-5)] * 3
+
+
 def test_hooks_are_gone_after_backward_and_with_their_view():
     w = torch.ones(2, requires_grad=True)
     for has_backward in (True, False):
