@@ -56,8 +56,10 @@ class CheckpointInputs:
     def let_go(self) -> None:
         """Hold no tensor any longer."""
         self.num_results = len(self._results)
-        self._regions, self._search, self._of_function = Regions(), Search(), Search()
-        self._found = {}
+        self._regions = Regions()
+        self._search.forget()
+        self._of_function.forget()
+        self._found.clear()
 
     def _tensors(self, holder: Any) -> list[Named]:
         kept = self._regions.kept_by(holder)

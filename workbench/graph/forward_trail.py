@@ -1,10 +1,12 @@
 """Which node's output was the first that was not finite, when the loss itself is not.
 
-The forward has run; what can still be seen is what its nodes saved for backward, looked at without
-unpacking. A node's output is known where the node saved its result or a later one saved its input.
-The outputs of functions of one saved tensor (``log``) and of divisions are computed again from it.
-Where outputs in between are not known the sentence says so: it never guesses. All of it happens
-only when the loss is not finite.
+The forward has run; what can still be seen is what its nodes saved for backward. What a hook packed
+is not looked at (its values may be others, and unpacking would run it), nor what was written to
+since. A node's output is known where the node saved its result or a later one saved its input; of
+several outputs, all that flow on have to be finite. Where nobody saved it, the output of a function
+of one saved tensor (``log``) or of a division is computed again; a division whose numerator was not
+saved shows only that what was divided by zero is not finite. Where outputs in between are not known
+the sentence says so: it never guesses. All of it happens only when the loss is not finite.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -20,13 +22,15 @@ from workbench.graph.nonfinite import from_parameters_only, place_of, said_of
 from workbench.graph.statistics import has_rows, is_finite, non_finite_rows
 from workbench.graph.tensor_memory import NoValuesError, has_own_storage
 from workbench.graph.torch_private import (
+    forward_class,
     node_type,
+    output_metadata,
     raw_slots,
-    raw_values,
+    values_as_saved,
     without_dispatch,
     without_functions,
 )
-from workbench.graph.torch_private_tensors import has_memory
+from workbench.graph.torch_private_tensors import has_memory, output_sizes
 from workbench.records import NODE_KINDS, NonFinite
 
 if TYPE_CHECKING:
@@ -36,8 +40,8 @@ if TYPE_CHECKING:
     from workbench.graph.capture import Walk
     from workbench.records import GraphRecord
 
-_OWN_OUTPUT = ("_raw_saved_result", "_raw_saved_output")
-_MADE_INSIDE = (*_OWN_OUTPUT, "_raw_saved_logsumexp", "_raw_saved_log_sumexp")
+_MADE_INSIDE = ("_raw_saved_result", "_raw_saved_output", "_raw_saved_logsumexp",
+                "_raw_saved_log_sumexp")  # fmt: skip
 """Starts of the names of what a node computed itself (``result1``)."""
 _OF_SELF = ("log", "log2", "log10", "log1p", "acos", "asin", "atanh", "acosh", "sinh", "cosh",
             "tan", "erfinv", "lgamma", "digamma")  # fmt: skip
@@ -75,7 +79,11 @@ class _Trail:
         self._batch_size = batch_size
         self._row_of = {node: row for row, node in enumerate(graph.nodes)}
         self._finite: dict[int, bool] = {}
-        """Rows whose output is known -> whether it is finite."""
+        """Rows whose outputs are known -> whether all are finite."""
+        self._finite_outputs: dict[int, set[int]] = defaultdict(set)
+        """Rows -> those of their outputs that are known to be finite."""
+        self._flowing: dict[int, set[int]] = defaultdict(set)
+        """Rows -> those of their outputs that are used in the graph."""
         self._rows: dict[int, tuple[int, ...]] = {}
         self._bad_inputs: dict[int, tuple[int, ...]] = {}
         """Rows that hold an input which is not finite -> rows of the batch."""
@@ -83,17 +91,23 @@ class _Trail:
         edges = zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True)
         for maker, user in edges:
             self._makers[user].append(maker)
+        flows = zip(graph.edge_from.tolist(), graph.edge_output.tolist(), strict=True)
+        for maker, output in flows:
+            self._flowing[maker].add(output)
 
     def find(self, loss: Tensor) -> NonFinite:
-        self._look()
         self._note(self._record.root, loss)
+        self._look()
+        self._compute_again()
         reached = self._before(self._record.root, lambda row: not self._finite.get(row, False))
         first = min(row for row in reached if row in self._finite)
         inputs = [row for row in self._bad_inputs if row in reached and row <= first]
         if inputs:
             row = min(inputs)
-            rows = self._bad_inputs[row]
-            return self._answer(row, rows, f"An input of {place_of(self._record, row)} was")
+            place = place_of(self._record, row)
+            is_custom = forward_class(self._graph.nodes[row]) is not None  # may save what it likes
+            start = f"A tensor that {place} saved was" if is_custom else f"An input of {place} was"
+            return self._answer(row, self._bad_inputs[row], start)
         place = place_of(self._record, first)
         rows = self._rows.get(first, ())
         if self._record.node_kind[first] == NODE_KINDS.index("parameter"):
@@ -119,14 +133,19 @@ class _Trail:
                 self._note(row, leaf)
             names = slots.setdefault(type(node), raw_slots(type(node)))
             for name, value in _saved(node, names):
-                maker = row if name in _OWN_OUTPUT else self._maker(value)
+                maker = self._maker(value)
                 if maker is not None:
-                    self._note(maker, value)
+                    self._note(maker, value, value.output_nr)
                 elif not name.startswith(_MADE_INSIDE) and self._is_bad_input(value):
                     self._bad_inputs.setdefault(row, self._rows_in(row, value))
-            again = _again(node, names)
-            if again is not None and row not in self._finite:
-                self._note(row, again)
+
+    def _compute_again(self) -> None:
+        """After everything that was saved was looked at, which counts for more."""
+        for row, node in enumerate(self._graph.nodes):
+            if row not in self._finite:
+                again = _again(node)
+                if again is not None:
+                    self._note(row, again)
 
     def _maker(self, value: Tensor) -> int | None:
         return None if value.grad_fn is None else self._row_of.get(value.grad_fn)
@@ -136,17 +155,22 @@ class _Trail:
         given = value.is_leaf and not value.requires_grad and value.is_floating_point()
         return given and _is_finite(value) is False
 
-    def _note(self, row: int, value: Tensor) -> None:
-        if self._finite.get(row) is not None:
+    def _note(self, row: int, value: Tensor, output: int = 0) -> None:
+        """``value`` is what the node in ``row`` gave as that output."""
+        if row in self._finite:
             return
         if not (value.is_floating_point() or value.is_complex()):
             return
         finite = _is_finite(value)
         if finite is None:
             return
-        self._finite[row] = finite
         if not finite:
+            self._finite[row] = False
             self._rows[row] = self._rows_in(row, value)
+            return
+        self._finite_outputs[row].add(output)
+        if self._flowing[row] <= self._finite_outputs[row]:
+            self._finite[row] = True
 
     def _rows_in(self, row: int, value: Tensor) -> tuple[int, ...]:
         if not has_rows(value, self._batch_size):
@@ -171,9 +195,8 @@ class _Trail:
 
 def _saved(node: Node, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor]]:
     for name in names:
-        for value in raw_values(node, name):
-            if isinstance(value, torch.Tensor):
-                yield name, value
+        for value in values_as_saved(node, name):
+            yield name, value
 
 
 def _is_finite(value: Tensor) -> bool | None:
@@ -184,18 +207,34 @@ def _is_finite(value: Tensor) -> bool | None:
         return None
 
 
-def _again(node: Node, names: tuple[str, ...]) -> Tensor | None:
-    """The output of ``node`` computed again from what it saved, where that is one cheap call."""
+def _again(node: Node) -> Tensor | None:
+    """The output of ``node`` computed again from what it saved, where that is one cheap call.
+
+    Of a division whose numerator was not saved: NaN where every numerator gives something that is
+    not finite, and zeros; None where there is no such place.
+    """
     op = node_type(node).rstrip("0123456789").removesuffix("Backward").lower()
-    saved: dict[str, Any] = {
-        name.removeprefix("_raw_saved_"): value
-        for name, value in _saved(node, names)
+    if op not in _OF_SELF and op != "div":
+        return None
+    saved: dict[str, Tensor] = {
+        name.removeprefix("_raw_saved_"): value.detach()
+        for name, value in _saved(node, raw_slots(type(node)))
         if has_own_storage(value) and has_memory(value)
     }
     if op in _OF_SELF and "self" in saved:
-        return getattr(torch, op)(saved["self"].detach())
+        with torch.autocast(saved["self"].device.type, enabled=False):
+            return getattr(torch, op)(saved["self"])
     if op == "div" and "other" in saved:
-        numerator = saved.get("self")
-        other = saved["other"].detach()
-        return (torch.ones((), device=other.device) if numerator is None else numerator) / other
+        if "self" in saved:
+            mode = getattr(node, "_saved_rounding_mode", None)
+            return torch.div(saved["self"], saved["other"], rounding_mode=mode)
+        return _divided_by(saved["other"], node)
     return None
+
+
+def _divided_by(divisor: Tensor, node: Node) -> Tensor | None:
+    is_sure = divisor.isnan() | (divisor == 0)
+    shape = output_sizes(output_metadata(node)[0])
+    if shape is None or not is_sure.any():
+        return None
+    return torch.where(is_sure, torch.nan, 0.0).expand(shape)  # for the rows of the batch

@@ -29,6 +29,7 @@ from workbench.graph.histogram import Histograms, usable
 from workbench.graph.loss_scale import scales_of
 from workbench.graph.node_hooks import NodeHooks, Slots, look
 from workbench.graph.pending import Pending
+from workbench.graph.samples import is_dense
 from workbench.graph.small import SmallGradients
 from workbench.graph.statistics import (
     Statistics,
@@ -139,7 +140,7 @@ class GradientWatch:
         self._pending = Pending()
         self._small = SmallGradients()
         self._histograms = Histograms()
-        self._memory: dict[int, tuple[int, int, int]] = {}
+        self._memory: dict[int, tuple[Any, ...]] = {}
         """Row -> where the gradient that it was handed lies, while it may be handed on."""
 
     def see(self, row: int, gradients: tuple[Tensor | None, ...]) -> None:
@@ -227,8 +228,7 @@ class GradientWatch:
         """
         if not is_plain(gradient):
             return False
-        memory = gradient.data_ptr(), gradient.numel(), version_of(gradient)
-        self._memory[row] = memory
+        memory = self._memory[row] = _memory_of(gradient)
         giver = self._giver.get(row, -1)
         found = self._found.get(giver, ())
         if len(found) != 1 or found[0].non_finite or self._memory.get(giver) != memory:
@@ -249,3 +249,14 @@ class GradientWatch:
                 self._found[key].append(found)
             else:
                 self._made[key] = self._made.get(key, True) and not found.non_finite
+
+
+def _memory_of(gradient: Tensor) -> tuple[Any, ...]:
+    """What two gradients agree in that have the same values, in some order of the dimensions.
+
+    The real part of a complex gradient, and one value that is broadcast, begin at the same address
+    and may be as many.
+    """
+    order = () if is_dense(gradient) else (gradient.shape, gradient.stride())
+    flags = gradient.dtype, gradient.is_conj(), gradient.is_neg()
+    return gradient.data_ptr(), gradient.numel(), version_of(gradient), *flags, *order

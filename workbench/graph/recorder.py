@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge
 from torch.overrides import TorchFunctionMode
 
 from workbench.graph import torch_private
@@ -48,15 +49,19 @@ class BackwardCall:
     is_grad: bool
     """Whether it is `torch.autograd.grad`, which may be a part of the loss (a penalty) still to
     be computed."""
+    num_edges: int = 0
+    """Of `torch.autograd.graph.GradientEdge`, which stand for a tensor and have no value."""
 
     @classmethod
     def of(cls, func: Any, args: Any) -> BackwardCall | None:
         """The backward that the torch function ``func`` starts; None where it starts none."""
         if not any(func is one for one in _STARTS_BACKWARD):
             return None
-        given = args[0] if isinstance(args[0], (tuple, list)) else (args[0],)
+        is_one = isinstance(args[0], GradientEdge) or not isinstance(args[0], (tuple, list))
+        given = (args[0],) if is_one else args[0]
         roots = tuple(root for root in given if isinstance(root, torch.Tensor))
-        return cls(roots, func is torch.autograd.grad)
+        num_edges = sum(isinstance(root, GradientEdge) for root in given)
+        return cls(roots, func is torch.autograd.grad, num_edges)
 
 
 _STARTS_BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)

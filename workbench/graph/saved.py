@@ -3,7 +3,8 @@
 A ``SavedTensor`` is looked at without unpacking it. Unpacking would run the user's hooks, and under
 non-reentrant checkpointing the hook is the forward itself; what a region keeps for that is held by
 the nodes inside. Storages that would live anyway (parameters, buffers, inputs) are totalled apart:
-freeing the graph would not free them.
+freeing the graph would not free them. Nor does what is in an object on the ``ctx`` of a custom
+Function count, where others hold that object as well (`workbench.graph.held_elsewhere`).
 
 A Python number in an operation (``x * 2.0``) is kept too, as a scalar in host memory, whatever the
 device of ``x``. It is not counted: torch hands it to no saved-tensor hook, and what is counted is
@@ -21,12 +22,13 @@ import torch
 
 from workbench.graph.capture import shape_text
 from workbench.graph.checkpoint_inputs import CheckpointInputs
+from workbench.graph.held_elsewhere import HeldElsewhere, held_elsewhere
 from workbench.graph.tensor_memory import Memory, memory_of
 from workbench.graph.tensors_within import Search
 from workbench.graph.torch_private import forward_class, is_freed, raw_slots, raw_values
 from workbench.graph.torch_private_checkpoint import is_holder
 from workbench.graph.torch_private_tensors import is_wrapped_number
-from workbench.graph.wording import plural
+from workbench.graph.wording import byte_size, plural
 from workbench.records import STORAGE_KINDS
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ class SavedBytes:
     """Class of what custom Functions keep and lets nobody look into it -> how many are kept."""
     num_cut_short: int = 0
     """Things that custom Functions keep of which not all was looked through."""
+    elsewhere_bytes: int = 0
+    """In what custom Functions keep and others hold as well, as far as it is in no other sum."""
     faults: list[str] = field(default_factory=list[str])
     """Why nodes could not be looked at."""
 
@@ -112,6 +116,12 @@ class SavedBytes:
                 "Custom Functions keep so many objects on their ctx that not all were looked "
                 "through; bytes may be missing."
             )
+        if self.elsewhere_bytes:
+            found.append(
+                "Objects that custom Functions keep on their ctx are held elsewhere as well, with "
+                f"{byte_size(self.elsewhere_bytes)} of tensors in them: freeing the graph would "
+                "not free these, and they are not counted."
+            )
         if self.faults:
             found.append(
                 f"What {plural(len(self.faults), 'node')} saved could not be read, so bytes are "
@@ -145,11 +155,14 @@ class _Count:
         self._seen: dict[int, int] = {}
         """Identity of a storage -> row in the table of storages."""
         self._search = Search()
+        self._on_ctx = Search()
+        self._elsewhere = HeldElsewhere()
 
     def of(self, nodes: Sequence[Node]) -> SavedBytes:
         """The whole of it."""
         slots: dict[type, tuple[str, ...]] = {}
         result = self._result
+        self._find_elsewhere(nodes)
         for row, node in enumerate(nodes):
             names = slots.get(type(node))
             if names is None:
@@ -161,7 +174,22 @@ class _Count:
             except Exception as error:  # noqa: BLE001 - no tensor may break a capture
                 result.faults.append(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         result.regions.let_go()
+        result.elsewhere_bytes = self._bytes_elsewhere()
         return result
+
+    def _find_elsewhere(self, nodes: Sequence[Node]) -> None:
+        contexts = [vars(node) for node in nodes if forward_class(node) is not None]
+        if not any(contexts):
+            return
+        self._elsewhere = held_elsewhere(contexts)
+        self._result.num_cut_short += not self._elsewhere.is_complete
+        self._on_ctx = Search(leave_out=self._elsewhere.ids)
+
+    def _bytes_elsewhere(self) -> int:
+        found = [memory_of(tensor) or () for tensor in self._elsewhere.tensors]
+        sizes = {one.key: one.num_bytes for memory in found for one in memory}
+        counted = self._seen.keys() | self._held_anyway.keys()
+        return sum(size for key, size in sizes.items() if key not in counted)
 
     def _count_node(self, row: int, held: Iterable[tuple[str, Memory]]) -> None:
         own: set[int] = set()
@@ -222,7 +250,7 @@ class _Count:
     def _on_context(self, node: Node) -> Iterable[tuple[str, Memory]]:
         """What a custom Function keeps on its ``ctx``, apart from what it saved for backward."""
         for name, value in list(vars(node).items()):
-            found = self._search.within(value)
+            found = self._on_ctx.within(value)
             self._result.closed.update(found.closed)
             self._result.num_cut_short += not found.is_complete
             for tensor in found.tensors:

@@ -83,7 +83,7 @@ def combine(found: Sequence[Statistics]) -> Statistics:
 
 def is_plain(gradient: Tensor) -> bool:
     """Whether it is an ordinary tensor in this machine's memory."""
-    return gradient.is_cpu and type(gradient) is torch.Tensor and has_own_storage(gradient)
+    return has_own_storage(gradient) and gradient.is_cpu
 
 
 def has_rows(gradient: Tensor, batch_size: int | None) -> bool:

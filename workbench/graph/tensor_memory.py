@@ -59,8 +59,7 @@ class NoValuesError(ValueError):
 
 def has_own_storage(value: Any) -> bool:
     """Whether ``value`` is an ordinary tensor over one storage, as nearly all are."""
-    kind = type(value)
-    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+    if not _is_of_torch(value):
         return False
     is_strided = value.layout is torch.strided and not value.is_nested
     return is_strided and not has_functorch_wrapper(value)
@@ -126,8 +125,9 @@ def _values(tensor: torch.Tensor) -> list[torch.Tensor]:
     return [as_plain(tensor)]
 
 
-def _is_of_torch(tensor: torch.Tensor) -> bool:
-    return type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter
+def _is_of_torch(value: Any) -> bool:
+    """Whether its class is torch's own, which says of itself what is true and runs no code."""
+    return type(value) is torch.Tensor or type(value) is torch.nn.Parameter
 
 
 def _of_storage(tensor: torch.Tensor) -> tuple[Memory, ...]:

@@ -16,7 +16,7 @@ import functools
 import gc
 import types
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
@@ -65,11 +65,19 @@ class Search:
         most: objects that are looked at.
         into_objects: whether to look at the attributes of instances too, not only into containers
             and at what functions bring along.
+        leave_out: ``id`` of objects that are not looked into.
     """
 
-    def __init__(self, most: int = MOST_OBJECTS, *, into_objects: bool = True) -> None:
+    def __init__(
+        self,
+        most: int = MOST_OBJECTS,
+        *,
+        into_objects: bool = True,
+        leave_out: Collection[int] = (),
+    ) -> None:
         self._left = most
         self._into_objects = into_objects
+        self._leave_out = leave_out
         self._known: dict[int, Found] = {}
         self._alive: list[Any] = []
         """What `_known` knows: an id is given to another object once the first is gone."""
@@ -80,11 +88,18 @@ class Search:
             return _NOTHING
         if issubclass(type(value), torch.Tensor):
             return Found([value])
+        if id(value) in self._leave_out:
+            return _NOTHING
         known = self._known.get(id(value))
         if known is None:
             known = self._known[id(value)] = self._look([value])
             self._alive.append(value)
         return known
+
+    def forget(self) -> None:
+        """Hold nothing that was looked at any longer."""
+        self._known.clear()
+        self._alive.clear()
 
     def attributes(self, value: Any) -> Found:
         """The tensors in the attributes of ``value``, of whatever class it is."""
@@ -96,7 +111,7 @@ class Search:
         pending.reverse()
         while pending:
             value = pending.pop()
-            if type(value) in _EMPTY or id(value) in seen:
+            if type(value) in _EMPTY or id(value) in seen or id(value) in self._leave_out:
                 continue
             if self._left <= 0:
                 found.is_complete = False
@@ -106,7 +121,7 @@ class Search:
             if issubclass(type(value), torch.Tensor):
                 found.tensors.append(value)
                 continue
-            held = _held_by(value, into_objects=self._into_objects)
+            held = held_by(value, into_objects=self._into_objects)
             if held is None:
                 found.closed.append(type(value).__name__)
                 continue
@@ -118,7 +133,12 @@ class Search:
 _NOTHING = Found()
 
 
-def _held_by(value: Any, *, into_objects: bool) -> Iterable[Any] | None:
+def holds_nothing(value: Any) -> bool:
+    """Whether ``value`` is a number, a text or the like, of which there may be many."""
+    return type(value) in _EMPTY
+
+
+def held_by(value: Any, *, into_objects: bool = True) -> Iterable[Any] | None:
     """What ``value`` refers to; None where that is not to be looked at."""
     kind = cast("type[Any]", type(value))
     if issubclass(kind, types.FunctionType):

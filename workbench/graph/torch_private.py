@@ -82,16 +82,40 @@ def raw_values(node: Node, slot: str) -> list[Any]:
     return [None if value is None else value.data for value in values]
 
 
+def values_as_saved(node: Node, slot: str) -> list[torch.Tensor]:
+    """The tensors of one slot that are as they were when the node saved them, unpacked.
+
+    The node's own output has the node as its ``grad_fn`` again. None where a hook packed one of
+    them (unpacking would run it), where backward freed them, and where one was written to since
+    (torch refuses the backward then).
+    """
+    try:
+        raw: Any = getattr(node, slot)
+        saved: Any = raw if isinstance(raw, (tuple, list)) else (raw,)
+        if any(one is not None and one.unpack_hook is not None for one in saved):
+            return []
+        values: Any = getattr(node, _unpacked(slot))
+    except RuntimeError:
+        return []
+    values = values if isinstance(values, (tuple, list)) else (values,)
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
 def is_freed(node: Node, slot: str) -> bool:
     """Whether backward freed an *empty* slot (one whose raw value is None).
 
     Reading the unpacked attribute is safe exactly then: an empty slot holds no hooks.
     """
     try:
-        getattr(node, "saved_tensors" if slot == "_raw_saved_tensors" else slot[len("_raw") :])
+        getattr(node, _unpacked(slot))
     except RuntimeError:
         return True
     return False
+
+
+def _unpacked(slot: str) -> str:
+    """The attribute that gives what is in ``slot`` unpacked."""
+    return "saved_tensors" if slot == "_raw_saved_tensors" else slot[len("_raw") :]
 
 
 has_functorch_wrapper: Callable[[torch.Tensor], bool] = cast(

@@ -21,6 +21,7 @@ from workbench.graph.owners import owners_by_sequence
 from workbench.graph.torch_private import node_sequence
 from workbench.graph.trace import Trace, TraceResult
 from workbench.graph.view import GraphView
+from workbench.graph.wording import plural
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,6 +38,8 @@ class Traced:
     result: TraceResult
     model: weakref.ref[nn.Module]
 
+
+_FROM_EDGES = "it began at a GradientEdge, which has no value to show; give backward the tensor"
 
 _ended: deque[Traced] = deque(maxlen=8)
 """So that ``wb.graph(loss)`` after the block finds what the block saw."""
@@ -121,8 +124,9 @@ class TracedGraph(GraphView):
         if self._ended:
             return f"Graph: the block ended with {self._ended} before a loss ran backward."
         return (
-            "Graph: no loss ran backward in the block; call loss.backward() inside it, or "
-            "wb.graph(loss) after it."
+            "Graph: no loss was seen to run backward in the block; call loss.backward() inside it, "
+            "or wb.graph(loss) after it. (A backward that begins at a GradientEdge torch does not "
+            "show.)"
         )
 
     def _failed(self) -> str:
@@ -134,7 +138,11 @@ class TracedGraph(GraphView):
 
     def _capture(self, backward: BackwardCall) -> None:
         """Called when a backward starts: snapshot before it frees what was saved."""
-        if self._trace is None or self._model is None or not backward.roots:
+        if self._trace is None or self._model is None:
+            return
+        if not backward.roots:
+            if backward.num_edges:
+                self._fault = _FROM_EDGES
             return
         if self._is_final or (backward.is_grad and self.has_record):
             self._trace.let_go()
@@ -155,7 +163,7 @@ class TracedGraph(GraphView):
         models, seen = _models_and_trace(model, seen, graph, variables)
         origin = Origin(models, seen, inputs, leaves)
         record = build_record(loss, origin, graph=graph)
-        if len(backward.roots) > 1:
+        if len(backward.roots) + backward.num_edges > 1:
             record = with_notes(record, _of_several(backward))
         if scale is None:
             record = with_notes(record, *scale_notes(graph, products))
@@ -177,9 +185,11 @@ def _models_and_trace(
 
 
 def _of_several(backward: BackwardCall) -> str:
-    count = len(backward.roots)
+    began = plural(len(backward.roots), "tensor")
+    if backward.num_edges:
+        began = f"{began} and {plural(backward.num_edges, 'GradientEdge')}"
     return (
-        f"Backward began at {count} tensors together; this is the graph of the first, and its "
+        f"Backward began at {began} together; this is the graph of the first tensor, and its "
         "gradients are the sum of what all of them gave."
     )
 

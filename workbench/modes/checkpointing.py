@@ -8,8 +8,9 @@ block, and holds the activations of one block at a time.
 The step computes the same to the last bit. Torch replays the random numbers (dropout) and autocast;
 what it leaves to us is done here. A forward that changes buffers (batch norm's running statistics,
 spectral norm's vectors) would change them twice: the second one works on copies of what they were
-before the first. And a kernel chosen for forward (`workbench.modes.attention`) is chosen again.
-What a forward changes in Python objects of its own is changed twice.
+before the first, and so does a third where a second backward goes through the block (a gradient
+penalty, two losses). And a kernel chosen for forward (`workbench.modes.attention`) is chosen again.
+What a forward changes in Python objects of its own is changed once more each time.
 
 A block is given a ``forward`` of its own, nothing is wrapped: names in ``state_dict`` do not
 change, removing it undoes it exactly, and a copy or a pickle of the model works alone.
@@ -17,13 +18,15 @@ change, removing it undoes it exactly, and a copy or a pickle of the model works
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
@@ -186,50 +189,124 @@ def _has_forward_of_its_own(module: nn.Module) -> bool:
 def _contexts(
     module: nn.Module, again: Contexts
 ) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """What the first forward runs in, and what the second: with buffers as they were before."""
-    before = [
-        (part, name, buffer.clone())
-        for part in module.modules()
-        for name, buffer in part.named_buffers(recurse=False)
-    ]
-    return _dropping_unchanged(before), _as_before(before, again)
+    """What the first forward runs in, and what each later one: with buffers as they were before."""
+    before = _copies(module)
+    has_large = any(one.is_large for one in before)
+    first = _dropping_unchanged(before) if has_large else nullcontext()
+    return first, _AsBefore(before, again) if before or again else nullcontext()
+
+
+class _Copy(NamedTuple):
+    """A buffer before the first forward; one that modules share has one copy under all names."""
+
+    part: nn.Module
+    name: str
+    buffer: torch.Tensor
+    version: int
+    values: torch.Tensor
+
+    @property
+    def is_large(self) -> bool:
+        return self.values.nbytes > SMALL_BUFFER_BYTES
+
+    def is_seen_changed(self) -> bool:
+        """Whether it was replaced, or counts a write; not all count: see `_with_equal_values`."""
+        is_replaced = _buffers_of(self.part).get(self.name) is not self.buffer
+        return is_replaced or _version_of(self.buffer) != self.version
+
+
+def _buffers_of(part: nn.Module) -> dict[str, torch.Tensor | None]:
+    """Under every name, where `named_buffers` has each once.
+
+    To be assigned to as well: the attribute would check more than it needs to.
+    """
+    return part._buffers  # pyright: ignore[reportPrivateUsage]
+
+
+def _version_of(buffer: torch.Tensor) -> int:
+    """How many writes it counts; a tensor made under ``inference_mode`` counts none."""
+    return -1 if buffer.is_inference() else buffer._version
+
+
+def _copies(module: nn.Module) -> list[_Copy]:
+    copied: dict[int, torch.Tensor] = {}
+    found: list[_Copy] = []
+    for part in module.modules():
+        for name, buffer in _buffers_of(part).items():
+            if buffer is None:
+                continue
+            if id(buffer) not in copied:
+                copied[id(buffer)] = buffer.clone()
+            found.append(_Copy(part, name, buffer, _version_of(buffer), copied[id(buffer)]))
+    return found
 
 
 @contextmanager
-def _dropping_unchanged(before: list[tuple[nn.Module, str, torch.Tensor]]) -> Generator[None]:
+def _dropping_unchanged(before: list[_Copy]) -> Generator[None]:
     """Entered around the first forward; afterwards large copies of what it left alone are gone."""
     try:
         yield
     finally:
-        before[:] = [
-            (part, name, copy)
-            for part, name, copy in before
-            if copy.nbytes <= SMALL_BUFFER_BYTES or _is_changed(getattr(part, name), copy)
-        ]
+        large = {id(one.values): one for one in before if one.is_large}
+        changed = {id(one.values) for one in before if one.is_seen_changed()}
+        unchanged = _with_equal_values([one for key, one in large.items() if key not in changed])
+        before[:] = [one for one in before if id(one.values) not in unchanged]
 
 
-def _is_changed(buffer: torch.Tensor | None, copy: torch.Tensor) -> bool:
-    """By its values: kernels of batch norm write statistics without a new ``_version``."""
-    if buffer is None:
-        return True
-    try:
-        return not torch.equal(buffer, copy)
-    except RuntimeError:  # fake tensors have no values
-        return True
+def _with_equal_values(copies: list[_Copy]) -> set[int]:
+    """``id`` of the copies that are still equal to their buffer.
+
+    Kernels of batch norm, and what is written through ``.data``, change a buffer that counts no
+    write, so only its values tell. They are read together: the device is waited for once.
+    """
+    equal: dict[int, torch.Tensor] = {}
+    for one in copies:
+        now = one.buffer
+        if type(now) is torch.Tensor and not now.is_meta and now.shape == one.values.shape:
+            with contextlib.suppress(RuntimeError), torch.no_grad():  # float8 cannot be compared
+                equal[id(one.values)] = (now == one.values).all()
+    by_device: dict[torch.device, list[int]] = defaultdict(list)
+    for key, answer in equal.items():
+        by_device[answer.device].append(key)
+    return {
+        key
+        for keys in by_device.values()
+        for key, is_equal in zip(
+            keys, torch.stack([equal[key] for key in keys]).tolist(), strict=True
+        )
+        if is_equal
+    }
 
 
-@contextmanager
-def _as_before(
-    before: list[tuple[nn.Module, str, torch.Tensor]], again: Contexts
-) -> Generator[None]:
-    now = [getattr(part, name) for part, name, _ in before]
-    with ExitStack() as stack:
-        for context in again:
-            stack.enter_context(context())
-        for part, name, copy in before:
-            part._buffers[name] = copy  # pyright: ignore[reportPrivateUsage] - assigning checks more than it needs to
-        try:
-            yield
-        finally:
-            for (part, name, _), buffer in zip(before, now, strict=True):
-                part._buffers[name] = buffer  # pyright: ignore[reportPrivateUsage] - as above
+class _AsBefore:
+    """Buffers are as they were before the first forward, and `again` is entered.
+
+    Torch enters one and the same object once for every backward that goes through the block: two
+    losses, a gradient penalty. Each works on copies of its own, as it changes them.
+    """
+
+    def __init__(self, before: list[_Copy], again: Contexts) -> None:
+        self._before = before
+        self._again = again
+        self._entered: list[ExitStack] = []
+
+    def __enter__(self) -> None:
+        with ExitStack() as stack:
+            for context in self._again:
+                stack.enter_context(context())
+            copied: dict[int, torch.Tensor] = {}
+            for one in self._before:
+                if id(one.values) not in copied:
+                    copied[id(one.values)] = one.values.clone()
+                buffers = _buffers_of(one.part)
+                stack.callback(buffers.__setitem__, one.name, buffers.get(one.name))
+                buffers[one.name] = copied[id(one.values)]
+            self._entered.append(stack.pop_all())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> bool | None:
+        return self._entered.pop().__exit__(kind, error, traceback)

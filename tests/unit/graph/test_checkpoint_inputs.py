@@ -12,9 +12,12 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import workbench as wb
+from workbench.graph import capture
+from workbench.graph.checkpoint_inputs import CheckpointInputs
 from workbench.graph.checkpointing import checkpoint_saving
 from workbench.graph.holders import KEPT_FOR_CHECKPOINT as KEPT
 from workbench.graph.saved_live import saved_in_forward
+from workbench.graph.torch_private import raw_slots, raw_values
 from workbench.graph.torch_private_checkpoint import Regions
 
 
@@ -116,6 +119,30 @@ def test_nothing_of_a_region_outlives_the_capture():
     gc.collect()
     assert record.saved_bytes > 0
     assert gone() is None
+
+
+def test_letting_go_does_not_change_what_is_looked_for():
+    class Holder:
+        def __init__(self):
+            self.table = torch.ones(64)
+
+        def run(self, x):
+            return x.sin().exp()
+
+    loss = checkpoint(Holder().run, torch.randn(8, requires_grad=True), use_reentrant=False).sum()
+    nodes = capture.walk(loss.grad_fn).nodes
+    values = [
+        value
+        for node in nodes
+        for slot in raw_slots(type(node))
+        for value in raw_values(node, slot)
+    ]
+    inputs = CheckpointInputs()
+    sizes = []
+    for _ in range(2):
+        sizes.append([tensor.numel() for _, tensor in inputs.kept_by(values)])
+        inputs.let_go()
+    assert sizes == [[8], [8]], "the object whose method it is lives on its own"
 
 
 def test_a_torch_that_keeps_them_elsewhere_is_said(monkeypatch):

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import workbench as wb
+from workbench.graph import capture
 
 
 def column(record, name):
@@ -265,6 +266,78 @@ def test_a_hook_of_the_user_that_changes_a_gradient_in_place():
     assert norms["ViewBackward0"] == pytest.approx(10)
     assert norms["w"] == pytest.approx(w.grad.norm().item())
     assert norms["ExpBackward0"] == pytest.approx(30)
+
+
+class View(torch.autograd.Function):
+    """Named as an operation that hands on what it got; hands on the first value, broadcast."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient[:1].expand(gradient.shape)
+
+
+def complex_sum(a, b, weight):
+    return ((a + torch.complex(b, b)) * weight).abs().sum()
+
+
+def real_times_complex(a, b, weight):
+    return ((a - weight) * (weight + b)).abs().sum()
+
+
+def conjugated(a, b, weight):
+    z = (a + weight).conj()
+    return (z * weight + b).imag.square().sum() + (z.conj().imag.unsqueeze(0) * b).sum()
+
+
+def broadcast(a, b, weight):
+    return (View.apply(a) * weight.real).sum() + View.apply(b + 1).square().sum()
+
+
+def strided(a, b, weight):
+    z = torch.view_as_real(torch.complex(a, b) * weight)
+    return (z[:, 0].view(-1, 2).t() + a.view(-1, 2).t()).square().sum() + z.flip(0).exp().sum()
+
+
+@pytest.mark.parametrize("size", [4, 6_000])
+@pytest.mark.parametrize("make", [complex_sum, real_times_complex, conjugated, broadcast, strided])
+def test_a_gradient_over_the_same_memory_need_not_be_the_same(make, size):
+    """Every node against a plain hook of torch; large gradients go another way than small ones."""
+    a, b = (torch.randn(size, requires_grad=True) for _ in range(2))
+    loss = make(a, b, torch.randn(size, dtype=torch.complex64))
+    true: dict[object, tuple[float, float]] = {}
+    nodes = capture.walk(loss.grad_fn).nodes
+
+    def note(node):
+        def hook(gradients):
+            values = torch.cat([g.abs().reshape(-1).double() for g in gradients if g is not None])
+            true[node] = values.norm().item(), values.max().item()
+
+        return hook
+
+    for node in nodes:
+        node.register_prehook(note(node))
+    view = wb.graph(loss)
+    loss.backward()
+    record = view.record
+    assert len(true) == len(record.node_type)
+    for row, node in enumerate(nodes):
+        found = record.node_gradient_norm[row], record.node_gradient_max[row]
+        assert found == pytest.approx(true[node], rel=1e-5), node
+
+
+@pytest.mark.parametrize("size", [4, 6_000])
+def test_a_parameter_may_be_a_gradient(size):
+    w = torch.randn(size, requires_grad=True)
+    out = w.view(2, -1).t()
+    view = wb.graph(out)
+    given = nn.Parameter(torch.randn(size // 2, 2))
+    out.backward(given)
+    norm = given.detach().norm().item()
+    assert list(column(view.record, "norm").values()) == [pytest.approx(norm, rel=1e-5)] * 3
 
 
 def test_hooks_are_gone_after_backward_and_with_their_view():

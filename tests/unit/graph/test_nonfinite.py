@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -130,6 +131,111 @@ def test_a_loss_that_is_not_finite_names_the_first_output(classifier, batch, mak
     assert not math.isfinite(record.loss)
     assert record.non_finite.in_forward
     assert op(record) == name
+
+
+def said(loss):
+    found = wb.graph(loss).record.non_finite
+    return None if found is None else found.text
+
+
+def logs(*values):
+    return torch.tensor(values, requires_grad=True).log()
+
+
+def test_a_division_by_a_number_proves_nothing_of_what_was_divided():
+    assert said((logs(0.0, 1.0) / 2).sum()).startswith("The output of Log is the first that was")
+    half = torch.tensor(2.0)
+    assert said((logs(0.0, 1.0) / half).sum()).startswith("The output of Log is the first")
+    queries = torch.full((2, 4), 1e20, requires_grad=True)
+    text = said(torch.softmax(queries @ queries.t() / 2.0, -1).sum())
+    assert text.startswith("The output of Softmax is the first seen that was")
+    assert "(what Mm, Div gave was not saved)" in text
+    # what was divided is finite, and so is what it gives, where 1 / 1e-39 is not
+    small = torch.tensor([1e-5, 1e-5], requires_grad=True)
+    huge = (small.sin() / torch.tensor([1e-39, 1.0])) * 1e30
+    assert "output of Div" not in said(huge.sum())
+
+
+@pytest.mark.parametrize("mode", [None, "floor", "trunc"])
+def test_a_division_by_zero_is_proved_without_what_was_divided(mode):
+    x = torch.ones(2, requires_grad=True)
+    by = torch.tensor([1.0, 0.0])
+    text = said(torch.div(x.sin().view(2), by, rounding_mode=mode).cos().sum())
+    assert text.startswith("The output of Div is the first seen that was")
+
+
+def test_rows_of_a_division_are_those_of_its_output():
+    x = torch.ones(2, 2)
+
+    def loss(scale, x):
+        return ((x * scale) / torch.tensor([1.0, 0.0])).cos().sum()
+
+    record = trail(loss, x)
+    assert op(record) in {"div", "truediv"}
+    assert record.non_finite.samples == (0, 1)
+
+
+def test_what_a_later_node_saved_counts_for_more_than_what_is_computed_again():
+    x = torch.tensor([3e38, 1.0], requires_grad=True)
+    twice = x + x
+    divided = twice / 2.0  # infinite; cos saves it
+    text = said(divided.cos().sum())
+    assert text.startswith("The output of Div is the first seen that was")
+    assert "(what Add gave was not saved)" in text
+
+
+def test_under_autocast_it_is_computed_again_as_it_was():
+    x = torch.tensor([12.0, 1.0], dtype=torch.float16, requires_grad=True)
+    loss = (x.sinh() + 0).sum()  # float16 ends at 65,504
+    with torch.autocast("cpu", torch.bfloat16):
+        assert said(loss).startswith("The output of Sinh is the first that was")
+
+
+def test_what_was_written_to_since_is_no_evidence():
+    x = torch.ones(2, requires_grad=True)
+    hidden = x * 1.0
+    loss = (hidden.log() * math.inf).sum()  # 0 times infinity
+    hidden.zero_()
+    assert "output of Log" not in said(loss)
+    result = x.exp()
+    loss = (result.sin() * math.inf).sum() * 0
+    result.mul_(math.inf)
+    assert "output of Exp" not in said(loss)
+
+
+def test_what_a_hook_packed_is_no_evidence():
+    x = torch.tensor([1e6, 1.0], requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda t: t.float()):
+        y = x.sqrt().square().square() + torch.full((2,), 1e6) * x.cos()
+    text = said((y / 0.0).sum())
+    assert text.startswith("The output of Div is the first seen that was")
+
+
+def test_one_finite_output_of_several_does_not_stand_for_the_others():
+    x = torch.tensor([1.0, 1.0, 1e30, 1.0], requires_grad=True)
+    left, right = ((x * 1.0) * torch.tensor(1e20)).unbind()[::2]
+    text = said((left.cos() + right.cos()).sum())
+    assert text.startswith("The output of Unbind is the first seen that was")
+
+
+def test_what_a_custom_function_saved_is_not_called_its_input():
+    class Exp(torch.autograd.Function):
+        inside = False
+
+        @staticmethod
+        def forward(ctx, x):
+            result = x.exp()
+            ctx.save_for_backward(result.clone() if Exp.inside else result)
+            return result
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * ctx.saved_tensors[0]
+
+    x = torch.tensor([1e4, 1.0], requires_grad=True)
+    assert re.match(r"The output of Exp .* is the first that was", said(Exp.apply(x).sum()))
+    Exp.inside = True
+    assert re.match(r"A tensor that Exp .* saved was not finite", said(Exp.apply(x).sum()))
 
 
 def test_a_bad_input_and_a_bad_parameter_are_named(classifier, batch):

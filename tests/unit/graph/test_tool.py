@@ -94,7 +94,7 @@ def test_a_block_without_a_loss_says_what_to_do(classifier):
         pass
     with pytest.raises(RuntimeError, match=r"call loss\.backward\(\) inside"):
         _ = view.record
-    assert "no loss ran backward in the block" in str(view)
+    assert "no loss was seen to run backward in the block" in str(view)
 
 
 def test_a_block_that_ended_with_an_error_says_so(classifier):

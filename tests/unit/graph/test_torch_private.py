@@ -51,6 +51,29 @@ def test_freed_and_empty_slots_are_told_apart():
     assert private.is_freed(node, "_raw_saved_other")
 
 
+def test_values_are_given_as_they_were_saved_or_not_at_all():
+    x = torch.ones(3, requires_grad=True)
+    hidden = x * 1
+    y = hidden.log()
+    (value,) = private.values_as_saved(y.grad_fn, "_raw_saved_self")
+    assert value.grad_fn is hidden.grad_fn
+    hidden.zero_()
+    assert private.values_as_saved(y.grad_fn, "_raw_saved_self") == []
+    result = x.exp()
+    (value,) = private.values_as_saved(result.grad_fn, "_raw_saved_result")
+    assert value.grad_fn is result.grad_fn
+    unpacked = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: unpacked.append(t) or t):
+        node = x.sin().grad_fn
+    assert private.values_as_saved(node, "_raw_saved_self") == []
+    assert unpacked == []
+    parts = torch.cat([x, x]).split(3)
+    (value,) = private.values_as_saved((parts[0] * parts[1]).grad_fn, "_raw_saved_other")
+    assert (value.grad_fn, value.output_nr) == (parts[1].grad_fn, 1)
+    result.sum().backward()
+    assert private.values_as_saved(result.grad_fn, "_raw_saved_result") == []
+
+
 def test_stand_ins_of_function_transforms_are_known():
     seen = []
 

@@ -218,3 +218,32 @@ def test_numbers_that_another_thread_took_as_well_tell_no_module_and_no_line(bat
     }
     assert ELSEWHERE in record.notes
     assert not any("Tanh" in n.type and n.source is not None for n in record.nodes)
+
+
+def test_a_backward_from_a_gradient_edge_is_not_said_to_be_none(classifier, batch):
+    edge, weight = torch.autograd.graph.get_gradient_edge, classifier[0].weight
+    with wb.graph(classifier) as view:  # torch shows it to no mode
+        torch.autograd.backward(edge(classifier(batch[0]).sum()))
+    assert weight.grad is not None
+    assert "no loss was seen" in str(view)
+    assert "GradientEdge" in str(view)
+    with wb.graph(classifier) as view:  # this it shows, for the sake of the inputs
+        torch.autograd.backward(edge(classifier(batch[0]).sum()), inputs=[weight])
+    assert "this backward ran" in str(view)
+    assert "began at a GradientEdge" in str(view)
+    with pytest.raises(RuntimeError, match="give backward the tensor"):
+        _ = view.record
+    with wb.graph(classifier) as view:  # one that has a tensor is shown all the same
+        torch.autograd.backward([edge(classifier(batch[0]).sum())], inputs=[weight])
+        classifier(batch[0]).sum().backward()
+    assert view.record.gradients
+
+
+def test_a_gradient_edge_beside_a_loss_is_told(classifier, batch):
+    with wb.graph(classifier) as view:
+        loss, other = (classifier(batch[0]).sum() for _ in range(2))
+        torch.autograd.backward([torch.autograd.graph.get_gradient_edge(other), loss])
+    (note,) = [note for note in view.record.notes if "began at" in note]
+    assert "1 tensor and 1 GradientEdge together" in note
+    weight = next(node for node in view.record.nodes if node.name == "0.weight")
+    assert weight.gradient_norm == pytest.approx(classifier[0].weight.grad.norm().item())

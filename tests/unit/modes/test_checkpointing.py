@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import gc
 import importlib
 import io
@@ -17,11 +19,12 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
 
 import workbench
 from workbench.experiment import Experiment, RunError
 from workbench.modes import ModeSet, StepTimings, mode_states
-from workbench.modes.checkpointing import Checkpoint
+from workbench.modes.checkpointing import Checkpoint, _contexts
 from workbench.modes.toolchain import missing_for_compile
 
 Make = Callable[[], nn.Module]
@@ -197,6 +200,133 @@ def test_a_forward_that_was_replaced_is_left_alone() -> None:
     mode.detach(model)
     assert model[0][1].__dict__["forward"] == own
     assert "forward" not in model[0][0].__dict__
+
+
+class Smooth(nn.Module):
+    """May be differentiated twice; has statistics, dropout and products for autocast to cast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.norm, self.drop = nn.BatchNorm1d(6), nn.Dropout(0.3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.drop(self.b(torch.tanh(self.norm(self.a(x)))))
+
+
+def penalty(loss: torch.Tensor, x: torch.Tensor) -> None:
+    (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+    (loss + slope.square().sum()).backward()
+
+
+def twice(loss: torch.Tensor, x: torch.Tensor) -> None:
+    loss.backward(retain_graph=True)
+    loss.backward()
+
+
+def two_losses(loss: torch.Tensor, x: torch.Tensor) -> None:
+    loss.backward(retain_graph=True)
+    torch.autograd.grad(loss.square(), x)
+
+
+@pytest.mark.parametrize("backward", [penalty, twice, two_losses])
+@pytest.mark.parametrize("rest", ["", "bf16", "attention:math"])
+def test_several_backwards_through_a_block_are_those_of_a_plain_run(
+    backward: Callable[[torch.Tensor, torch.Tensor], None], rest: str
+) -> None:
+    def seen(how: str) -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        model = nn.Sequential(Smooth(), Smooth(), Smooth(), nn.Linear(6, 1))
+        modes = ModeSet.parse("+".join(filter(None, ["checkpoint" * (how == "mode"), rest])), "cpu")
+        modes.attach(model)
+        if how == "torch alone":
+            for block in model[:3]:
+                own = types.MethodType(type(block).forward, block)
+                block.forward = functools.partial(checkpoint, own, use_reentrant=False)
+        found: list[torch.Tensor] = []
+        for _ in range(2):
+            x = torch.randn(5, 6, requires_grad=True)
+            with modes.forward_context():
+                loss = model(x).float().sum()
+            backward(loss, x)
+            found += [loss.detach(), *(p.grad.clone() for p in model.parameters())]
+            found += [torch.rand(1)] if x.grad is None else [x.grad, torch.rand(1)]
+            found += [buffer.clone() for buffer in model.buffers() if how != "torch alone"]
+        return found
+
+    assert same(seen("mode"), seen("plain"))
+    if not rest:  # and where statistics are not looked at, those of torch without us
+        alone = seen("torch alone")
+        plain = seen("mode")
+        assert len(alone) < len(plain)
+        torch.testing.assert_close(alone[:5], plain[:5], rtol=0, atol=0)
+
+
+class Counting(nn.Module):
+    """Writes a buffer that another of its modules reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.reader = nn.Linear(4, 4), nn.Module()
+        self.register_buffer("count", torch.zeros(4))
+        self.register_buffer("again", self.count)
+        self.reader.register_buffer("seen", self.count)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return (self.layer(x) * self.reader.seen * self.again.clone()).tanh()
+
+
+def test_a_buffer_under_several_names_is_computed_with_as_one() -> None:
+    def gradients(modes: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(Counting(), Counting(), nn.Linear(4, 1))
+        ModeSet.parse(modes, "cpu").attach(model)
+        for _ in range(2):
+            model(torch.randn(3, 4)).sum().backward()
+        assert model[0].reader.seen is model[0].count is model[0].again
+        return [*(p.grad for p in model.parameters()), *model.buffers()]
+
+    assert same(gradients("checkpoint"), gradients(""))
+
+
+class Unseen(nn.Module):
+    """Writes a large buffer in a way that it counts, or in one that it does not."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.layer, self.how = nn.Linear(1, 1), how
+        with torch.inference_mode(mode=how == "inference"):
+            self.register_buffer("scale", torch.ones(17_000))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x[..., None])[..., 0] * self.scale.clone()
+        if self.how == "counted":
+            self.scale.mul_(2)
+        elif self.how == "data":
+            self.scale.data.mul_(2)
+        elif self.how == "replaced":
+            self.scale = self.scale * 2
+        elif self.how == "other data":
+            self.scale.data = self.scale.data * 2
+        return y.tanh()
+
+
+@pytest.mark.parametrize("how", ["counted", "data", "replaced", "other data", "inference"])
+def test_a_large_buffer_is_as_it_was_however_it_was_changed(how: str) -> None:
+    def gradients(modes: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Sequential(Unseen(how), Unseen(how)), nn.Linear(17_000, 1))
+        ModeSet.parse(modes, "cpu").attach(model)
+        model(torch.randn(2, 17_000)).sum().backward()
+        return [*(p.grad for p in model.parameters()), *(b.clone() for b in model.buffers())]
+
+    assert same(gradients("checkpoint"), gradients(""))
+
+
+def test_a_block_without_buffers_is_given_nothing_to_enter() -> None:
+    first, again = _contexts(Attending(), ())
+    assert type(first) is type(again) is contextlib.nullcontext
 
 
 def test_copies_of_large_buffers_are_held_only_of_those_that_changed() -> None:
