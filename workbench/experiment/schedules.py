@@ -4,9 +4,9 @@ An ``lr_scheduler`` counts calls of ``step`` and does not say of what. `Schedule
 (``schedule_every``), or finds out:
 
 1. by its class: `OneCycleLR` and `CyclicLR` are made for steps, `ReduceLROnPlateau` for epochs;
-2. by the functions of a `LambdaLR`: those of Transformers count steps, and so does one whose
-   parameter is called ``step`` or ``iteration``, or that starts at rate 0, with which a first epoch
-   would learn nothing;
+2. by the functions of a `LambdaLR`, which are looked at and never called (one may count its calls):
+   those of Transformers count steps, and so does one whose parameter is called ``step`` or
+   ``iteration``, or that gave 0 when torch made the scheduler: a first epoch would learn nothing;
 3. by its length, which is that of the run in steps and not in epochs;
 4. else it steps once an epoch, as torch's documentation has it.
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
@@ -65,6 +66,8 @@ class Schedule:
         self.optimizer = optimizer
         self._is_settled = every is not None
         self._every: Every = "epoch"
+        self._kind: tuple[Every | None, str] = (None, "")
+        """What its class and its functions say it counts, and what is to be reported of that."""
         self.is_over = False
         """Whether it has no rate for another step."""
         self.num_changes = 0
@@ -73,8 +76,10 @@ class Schedule:
         """Whether there was one, which was taken away (`end`)."""
         if every is not None:
             self._every = every
-        elif scheduler is not None and (found := _by_its_kind(scheduler)):
-            self._every, self._is_settled = found, not _says_why(scheduler, found)
+        elif scheduler is not None:
+            self._kind = _by_its_kind(scheduler)
+            found, why = self._kind
+            self._every, self._is_settled = found or "epoch", bool(found and not why)
 
     @property
     def every(self) -> Every | None:
@@ -135,8 +140,8 @@ class Schedule:
         """What it would count in a run of this length, and the sentence of `settle`."""
         if self.scheduler is None or self._is_settled:
             return self._every, ""
-        found = _by_its_kind(self.scheduler)
-        if found and (why := _says_why(self.scheduler, found)):
+        found, why = self._kind
+        if found:
             return found, _said(self.name, found, why)
         length = _length(self.scheduler)
         if length is None or length <= num_epochs or not num_steps:
@@ -226,32 +231,37 @@ def _is_plateau(scheduler: Any) -> bool:
     return isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
 
 
-def _by_its_kind(scheduler: Any) -> Every | None:
-    """By class, or by the functions that it calls; None where neither says."""
+def _by_its_kind(scheduler: Any) -> tuple[Every | None, str]:
+    """By class, or by the functions that it calls: None where neither says.
+
+    With the reason, where that is to be reported: a class or a name leaves no doubt.
+    """
     if _is_plateau(scheduler):
-        return "epoch"
+        return "epoch", ""
     parts = parts_of(scheduler)
     if any(isinstance(part, _BY_STEPS) for part in parts):
-        return "step"
-    found = [_of_function(function) for part in parts for function in _functions(part)]
+        return "step", ""
+    found = [_of_function(*one) for part in parts for one in _functions(part)]
     if "step" in found:
-        return "step"
-    return "epoch" if "epoch" in found else None
+        return "step", "its function counts steps"
+    return ("epoch" if "epoch" in found else None), ""
 
 
-def _says_why(scheduler: Any, found: Every) -> str:
-    """What is to be reported of `_by_its_kind`; ``""`` where a class or a name leaves no doubt."""
-    if found == "epoch" or any(isinstance(part, _BY_STEPS) for part in parts_of(scheduler)):
-        return ""
-    return "its function counts steps"
+def _functions(scheduler: Any) -> list[tuple[Any, bool]]:
+    """Those of a `LambdaLR` or a `MultiplicativeLR`, and whether each has made a rate 0.
+
+    Torch calls the functions of the first as it makes the scheduler, and keeps the rates.
+    """
+    kept = [getattr(scheduler, name, []) for name in ("lr_lambdas", "base_lrs", "_last_lr")]
+    is_new = getattr(scheduler, "last_epoch", 1) <= 0
+    return [
+        (function, is_new and bool(made_for) and not begins_with)
+        for function, made_for, begins_with in itertools.zip_longest(*kept, fillvalue=1.0)
+        if callable(function)
+    ]
 
 
-def _functions(scheduler: Any) -> list[Any]:
-    """Those of a `LambdaLR` or a `MultiplicativeLR`."""
-    return [f for f in getattr(scheduler, "lr_lambdas", ()) if callable(f)]
-
-
-def _of_function(function: Any) -> Every | None:
+def _of_function(function: Any, begins_at_0: bool) -> Every | None:
     inner = function
     while isinstance(inner, functools.partial):
         inner = cast("functools.partial[Any]", inner).func
@@ -260,12 +270,9 @@ def _of_function(function: Any) -> Every | None:
     name = _first_parameter(function)
     if any(word in name for word in _OF_EPOCHS):
         return "epoch"
-    if any(word in name for word in _OF_STEPS):
+    if begins_at_0 or any(word in name for word in _OF_STEPS):
         return "step"
-    try:
-        return "step" if float(function(0)) == 0.0 else None
-    except Exception:  # noqa: BLE001 - the user's function; torch calls it with what it needs
-        return None
+    return None
 
 
 def _first_parameter(function: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -231,6 +231,83 @@ def test_a_schedule_goes_on_across_runs_that_end_in_the_middle_of_an_epoch(tmp_p
             exp.run(steps=steps, wait=True)
         exp.run(epochs=1, wait=True)  # the epoch that was begun counts as one
         assert_same(run.of_experiment(exp), by_hand(make, every))
+
+
+# -- functions are called where a plain loop calls them, and nowhere else ----------------------
+
+
+def next_of(rates: Iterator[float]) -> Make:
+    """Takes the next rate whenever it is called; nothing but its calls says what it counts."""
+    return lambda o: lr_scheduler.LambdaLR(o, lambda _: next(rates))
+
+
+@pytest.mark.parametrize("is_looked_at", [False, True])
+def test_a_function_that_takes_its_rates_from_an_iterator_loses_none(
+    tmp_path: Path, is_looked_at: bool
+) -> None:
+    def make() -> Make:
+        return next_of(iter([1 - at / 20 for at in range(20)]))
+
+    run = Run(make())
+    exp = run.experiment(tmp_path)
+    for _ in range(EPOCHS):
+        if is_looked_at:
+            for _ in range(3):
+                assert exp.schedule is not None
+        exp.run(epochs=1, wait=True)
+    assert_same(run.of_experiment(exp), by_hand(make(), "epoch"))
+
+
+@pytest.mark.parametrize("epochs_of_a_run", [[EPOCHS], [1, 1, 1]])
+def test_a_function_is_called_as_often_as_by_torch(
+    tmp_path: Path, epochs_of_a_run: list[int]
+) -> None:
+    calls: list[int] = []
+
+    def factor(at: int) -> float:
+        calls.append(at)
+        return 0.5**at
+
+    run = Run(lambda_lr(factor))
+    exp = run.experiment(tmp_path)
+    assert calls == [0]
+    for epochs in epochs_of_a_run:
+        exp.run(epochs=epochs, wait=True)
+    run.of_experiment(exp)
+    assert calls == [0, 1, 2, 3]
+
+
+def ramp(at: int) -> float:
+    return min(1.0, at / 6)
+
+
+AT_0: dict[str, Make] = {
+    "alone": lambda_lr(ramp),
+    "one for each group": lambda o: lr_scheduler.LambdaLR(o, [ramp]),
+    "chained": lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.ExponentialLR(o, 0.9), lr_scheduler.LambdaLR(o, ramp)], optimizer=o
+    ),
+    "later": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.ConstantLR(o, 0.5), lr_scheduler.LambdaLR(o, ramp)], [3]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", AT_0)
+def test_a_warm_up_from_0_is_known_by_the_rate_that_torch_came_to(
+    tmp_path: Path, kind: str
+) -> None:
+    assert_same(trained(AT_0[kind], tmp_path), by_hand(AT_0[kind], "step"))
+
+
+def test_what_it_counts_is_known_though_a_rate_is_set_before_the_run(tmp_path: Path) -> None:
+    run = Run(lambda_lr(ramp))
+    exp = run.experiment(tmp_path)
+    exp.lr = 0.1
+    exp.run(epochs=2, wait=True)
+    assert exp._training.schedule.per_step
+    found = run.of_experiment(exp)
+    assert found.rates[1:] == by_hand(lambda_lr(ramp), "step", 2).rates[1:]
 
 
 # -- what a plateau is fed --------------------------------------------------------------------
