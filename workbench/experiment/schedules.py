@@ -25,6 +25,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from workbench.experiment.learning_rate import back_to_schedule, forget_schedule, parts_of
+from workbench.experiment.schedule_undo import undone_if_it_raises
 
 Every = Literal["step", "epoch"]
 
@@ -72,6 +73,8 @@ class Schedule:
         """Whether it has no rate for another step."""
         self.num_changes = 0
         """Times that its rates were scaled, or that it was taken away."""
+        self.is_owed = False
+        """Whether the step after the last update has raised, and is to be done before the next."""
         self.is_removed = False
         """Whether there was one, which was taken away (`end`)."""
         if every is not None:
@@ -158,8 +161,20 @@ class Schedule:
         )
 
     def after_step(self) -> str:
-        """After an applied update: step, if it does then; a sentence once it is over."""
-        return self.advance() if self.per_step else ""
+        """After an applied update: step, if it does then; a sentence once it is over.
+
+        What a scheduler of the user's raises leaves it as it was: the step is owed.
+        """
+        if not self.per_step:
+            return ""
+        self.is_owed = True
+        sentence = self.advance()
+        self.is_owed = False
+        return sentence
+
+    def catch_up(self) -> str:
+        """Before a step: what is owed of the last one."""
+        return self.after_step() if self.is_owed else ""
 
     def after_epoch(self, measure: Callable[[], float | None]) -> str:
         """After an epoch: step, if it does then; what it is fed is asked for only where needed."""
@@ -169,8 +184,7 @@ class Schedule:
             return self.advance()
         value = measure()
         if value is not None:
-            back_to_schedule(self.optimizer)
-            self.scheduler.step(value)
+            self._step(value)
             return ""
         name = type(self.scheduler).__name__
         return f"{name} has nothing to go by: no accuracy is known for this loss and these labels"
@@ -204,7 +218,7 @@ class Schedule:
     def end(self) -> None:
         """Do without it from now on: the rates and momenta stay as they are."""
         self.scheduler, self.is_removed = None, True
-        self.is_over = False
+        self.is_over = self.is_owed = False
         self.num_changes += 1
         forget_schedule(self.optimizer)
 
@@ -222,9 +236,13 @@ class Schedule:
                 f"{name} is over after {_length(self.scheduler):,} {self._every}s: the rate stays "
                 "as it is. Set exp.learning_rate, or make the schedule as long as the run"
             )
-        back_to_schedule(self.optimizer)
-        self.scheduler.step()
+        self._step()
         return ""
+
+    def _step(self, *measured: float) -> None:
+        with undone_if_it_raises(self.scheduler, self.optimizer):
+            back_to_schedule(self.optimizer)
+            self.scheduler.step(*measured)
 
 
 def _is_plateau(scheduler: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -444,29 +443,20 @@ class Fails(lr_scheduler.ExponentialLR):
     """Raises at one of its calls, before it does anything."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, at: int) -> None:
-        self.calls, self.at = -1, at  # the first call is the constructor's
+        self.waits = iter(range(at, -1, -1))  # the first call is the constructor's
         super().__init__(optimizer, 0.8)
 
     def step(self, epoch: int | None = None) -> None:
-        self.calls += 1
-        if self.calls == self.at:
+        if next(self.waits, None) == 0:
             raise RuntimeError("a fault in step")
         super().step(epoch)
-
-
-class Forgives(Fails):
-    """The same in a plain loop, whose author goes on."""
-
-    def step(self, epoch: int | None = None) -> None:
-        with contextlib.suppress(RuntimeError):
-            super().step(epoch)
 
 
 @pytest.mark.parametrize(("every", "at", "steps"), [("step", 5, 5), ("step", 8, 8)])
 def test_a_scheduler_that_raises_costs_no_step(
     tmp_path: Path, every: str, at: int, steps: int
 ) -> None:
-    """The update has been applied, is counted and logged; the run goes on with the next batch."""
+    """The update has been applied, is counted and logged; its step is done before the next batch."""
     run = Run(lambda o: Fails(o, at))
     exp = run.experiment(tmp_path, schedule_every=every)
     with pytest.raises(RuntimeError, match="a fault in step"):
@@ -475,7 +465,8 @@ def test_a_scheduler_that_raises_costs_no_step(
     assert len(exp.scalars.since("train/loss", 0)[0]) == steps
     exp.resume().wait(120)
     assert (exp.status, exp.step_count) == ("finished", STEPS)
-    assert_same(run.of_experiment(exp), by_hand(lambda o: Forgives(o, at), every))
+    nothing_lost = by_hand(lambda o: lr_scheduler.ExponentialLR(o, 0.8), every)
+    assert_same(run.of_experiment(exp), nothing_lost)
 
 
 def test_a_scheduler_that_raises_after_an_epoch_is_asked_again(tmp_path: Path) -> None:
@@ -493,5 +484,83 @@ def test_a_scheduler_that_raises_after_an_epoch_is_asked_again(tmp_path: Path) -
     assert (exp.status, exp.step_count, epochs) == ("exception", 8, [1])
     exp.resume().wait(120)
     assert (exp.status, exp.step_count, epochs) == ("finished", STEPS, [1, 2, 3])
+    assert exp.scalars.since("val/loss", 0)[0].tolist() == [4, 8, 12], "validated anew"
     asked_again = by_hand(lambda o: lr_scheduler.ExponentialLR(o, 0.8), "epoch")
     assert_same(run.of_experiment(exp), asked_again)
+
+
+class OnceAt:
+    """A function of a `LambdaLR` that reads a file which is not there for once."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+
+    def __call__(self, at: int) -> float:
+        if at == self.at:
+            self.at = None
+            raise OSError("no such file for once")
+        return 0.9**at
+
+
+RAISING: dict[str, Callable[[int | None], Make]] = {
+    "alone": lambda at: lambda_lr(OnceAt(at)),
+    "chained": lambda at: lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.StepLR(o, 2, 0.7), lr_scheduler.LambdaLR(o, OnceAt(at))], optimizer=o
+    ),
+    "sequential": lambda at: lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.LambdaLR(o, OnceAt(at)), lr_scheduler.ExponentialLR(o, 0.9)], [6]
+    ),
+}
+
+
+@pytest.mark.parametrize("every", ["step", "epoch"])
+@pytest.mark.parametrize("kind", RAISING)
+def test_a_rate_that_could_not_be_computed_for_once_is_not_skipped(
+    tmp_path: Path, kind: str, every: str
+) -> None:
+    """Torch has counted the step by then, and those before it in a chain have set their rates."""
+    run = Run(RAISING[kind](2))
+    exp = run.experiment(tmp_path, schedule_every=every, val=_VAL)
+    with pytest.raises(OSError, match="for once"):
+        exp.run(epochs=EPOCHS, wait=True)
+    rate = exp.learning_rate
+    assert rate == run.rates[-1], "the rate is one that no step was to have"
+    exp.resume().wait(120)
+    assert exp.scalars.since("val/loss", 0)[0].tolist() == [4, 8, 12]
+    assert_same(run.of_experiment(exp), by_hand(RAISING[kind](None), every))
+
+
+def test_what_a_scheduler_keeps_is_put_back_when_it_raises() -> None:
+    class Keeps(lr_scheduler.ExponentialLR):
+        fails = True
+
+        def step(self, epoch: int | None = None) -> None:
+            if self._is_initial:
+                self.seen, self.sums = [1], {"steps": 0}
+                return super().step(epoch)
+            self.seen.append(2)
+            self.sums["steps"] += 1
+            self.new = True
+            super().step(epoch)
+            self.optimizer.param_groups[0]["momentum"] = 0.5
+            if self.fails:
+                raise RuntimeError("after all was done")
+            return None
+
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=torch.tensor(1.0), momentum=0.9)
+    rate = optimizer.param_groups[0]["lr"]
+    scheduler = Keeps(optimizer, 0.5)
+    optimizer.step()
+    seen, schedule = scheduler.seen, Schedule(("step", scheduler), optimizer)
+    with pytest.raises(RuntimeError, match="after all was done"):
+        schedule.after_step()
+    group = optimizer.param_groups[0]
+    assert (float(rate), group["momentum"], scheduler.last_epoch) == (1.0, 0.9, 0)
+    assert group["lr"] is rate
+    assert (seen, scheduler.sums) == ([1], {"steps": 0})
+    assert scheduler.seen is seen
+    assert not hasattr(scheduler, "new")
+    scheduler.fails = False
+    schedule.catch_up()
+    assert schedule.catch_up() == ""
+    assert (float(rate), scheduler.last_epoch, seen) == (0.5, 1, [1, 2])
