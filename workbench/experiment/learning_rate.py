@@ -22,6 +22,7 @@ from torch.optim import lr_scheduler
 _OF_GROUPS = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr"})
 """Rates that schedulers keep in a parameter group: all of them, `OneCycleLR` and `SWALR`."""
 _MOMENTA_OF_GROUPS = frozenset({"max_momentum", "base_momentum"})
+_SET_BY_SCHEDULES = frozenset({"lr", "momentum", "betas"})
 _OF_SCHEDULERS = ("base_lrs", "max_lrs", "min_lrs", "default_min_lr", "eta_min", "_last_lr")
 """Rates that they keep themselves: all of them, `CyclicLR`, `ReduceLROnPlateau` and cosines."""
 _SCHEDULED = "scheduled_lr"
@@ -93,6 +94,21 @@ def set_rates(optimizer: torch.optim.Optimizer, rates: list[float]) -> None:
             group["lr"] = rate
 
 
+def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """What schedules set of every group: rates and momenta, for `set_settings`."""
+    return [
+        {key: _copied(group[key]) for key in _SET_BY_SCHEDULES & group.keys()}
+        for group in optimizer.param_groups
+    ]
+
+
+def set_settings(optimizer: torch.optim.Optimizer, settings: list[dict[str, Any]]) -> None:
+    """Set them again; a rate that is a tensor is filled."""
+    set_rates(optimizer, [float(one["lr"]) for one in settings])
+    for group, one in zip(optimizer.param_groups, settings, strict=True):
+        group.update({key: value for key, value in one.items() if key != "lr"})
+
+
 def back_to_schedule(optimizer: torch.optim.Optimizer) -> None:
     """Before a schedule steps: the rates from which it goes on."""
     groups: list[dict[str, Any]] = optimizer.param_groups
@@ -111,11 +127,22 @@ def forget_schedule(optimizer: torch.optim.Optimizer) -> None:
 
 
 def parts_of(scheduler: Any) -> list[Any]:
-    """A scheduler and those it is made of: `SequentialLR` and `ChainedScheduler` keep a list."""
-    if scheduler is None:
-        return []
-    inner = getattr(scheduler, "_schedulers", ())
-    return [scheduler, *(part for one in inner for part in parts_of(one))]
+    """A scheduler and those inside it, each once.
+
+    `SequentialLR` and `ChainedScheduler` keep a list; one that warms up for another keeps that.
+    """
+    found: list[Any] = []
+    waiting: list[Any] = [] if scheduler is None else [scheduler]
+    while waiting:
+        one = waiting.pop(0)
+        if any(one is other for other in found):
+            continue
+        found.append(one)
+        inner = getattr(one, "_schedulers", ())
+        waiting += cast("list[Any]", inner) if isinstance(inner, (list, tuple)) else ()
+        kept = getattr(one, "__dict__", {}).values()
+        waiting += [other for other in kept if isinstance(other, lr_scheduler.LRScheduler)]
+    return found
 
 
 def _made_for(groups: list[dict[str, Any]], scheduler: Any) -> list[float] | None:

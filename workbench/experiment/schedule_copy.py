@@ -60,7 +60,7 @@ def copied(schedule: Schedule, optimizer: torch.optim.Optimizer) -> Schedule:
     except Exception as error:
         raise NotCopiedError(str(error).partition("\n")[0] or type(error).__name__) from error
     copy = Schedule((schedule.every or "epoch", scheduler), stand_in)
-    copy.is_over = schedule.is_over
+    copy.is_over, copy.last_of_curve = schedule.is_over, schedule.last_of_curve
     return copy
 
 

@@ -24,7 +24,15 @@ from typing import Any, Literal, cast
 import torch
 from torch.optim import lr_scheduler
 
-from workbench.experiment.learning_rate import back_to_schedule, forget_schedule, parts_of
+from workbench.experiment.learning_rate import (
+    back_to_schedule,
+    forget_schedule,
+    learning_rate,
+    parts_of,
+    set_settings,
+    settings_of,
+    worded,
+)
 from workbench.experiment.schedule_undo import undone_if_it_raises
 
 Every = Literal["step", "epoch"]
@@ -32,6 +40,8 @@ Every = Literal["step", "epoch"]
 _BY_STEPS = (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR)
 _OF_STEPS = ("step", "iter", "batch", "update")
 _OF_EPOCHS = ("epoch",)
+_PAST_ONE_CYCLE = "The specified number of total steps is"
+"""How torch refuses another step (`OneCycleLR.get_lr`)."""
 _TOLERANCE = 0.1
 """Of a length in steps: some leave out the last, short batch of an epoch, or the last step."""
 
@@ -46,7 +56,8 @@ class Schedule:
         every: after what it steps; None: as the module says.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: it is none of these, sets the rates of another optimizer, or has a ``step``
+            that needs an argument.
     """
 
     def __init__(
@@ -61,6 +72,8 @@ class Schedule:
                 f"scheduler is a {type(scheduler).__name__}; valid: an lr_scheduler, a callable "
                 f"that takes the optimizer, or a pair of 'step' or 'epoch' and one of these"
             )
+        if scheduler is not None and (refused := _refusal(scheduler, optimizer)):
+            raise ValueError(refused)
         if every not in (None, "step", "epoch"):
             raise ValueError(f"a scheduler steps every {every!r}; valid: 'step', 'epoch'")
         self.scheduler: Any = scheduler
@@ -71,6 +84,8 @@ class Schedule:
         """What its class and its functions say it counts, and what is to be reported of that."""
         self.is_over = False
         """Whether it has no rate for another step."""
+        self.last_of_curve: list[dict[str, Any]] | None = None
+        """Rates and momenta of the groups at the end of a `OneCycleLR`, once it is there."""
         self.num_changes = 0
         """Times that its rates were scaled, or that it was taken away."""
         self.is_owed = False
@@ -203,6 +218,7 @@ class Schedule:
             scalable: whether it has no rates of its own beside those (`schedule_copy`).
         """
         self.num_changes += 1
+        self.last_of_curve = None
         if self.scheduler is None:
             return ""
         if scalable is None:
@@ -223,21 +239,31 @@ class Schedule:
         forget_schedule(self.optimizer)
 
     def advance(self) -> str:
-        """Step it, whatever it counts; a sentence where it has no rate for another step."""
+        """Step it, whatever it counts; a sentence where it has no rate for another step.
+
+        `OneCycleLR` has a rate for one step more than its length, far off its curve, as in any
+        loop; where torch raises for the next one, the last rate of the curve is taken.
+        """
         if self.is_over:
             return ""
-        if any(
-            isinstance(part, lr_scheduler.OneCycleLR) and part.last_epoch >= part.total_steps
-            for part in parts_of(self.scheduler)
-        ):
-            self.is_over = True
-            name = type(self.scheduler).__name__
-            return (
-                f"{name} is over after {_length(self.scheduler):,} {self._every}s: the rate stays "
-                "as it is. Set exp.learning_rate, or make the schedule as long as the run"
-            )
-        self._step()
-        return ""
+        if any(_is_at_its_end(part) for part in parts_of(self.scheduler)):
+            self.last_of_curve = settings_of(self.optimizer)
+        try:
+            self._step()
+        except ValueError as error:
+            if _PAST_ONE_CYCLE not in str(error):
+                raise
+        else:
+            return ""
+        self.is_over = True
+        if self.last_of_curve is not None:
+            set_settings(self.optimizer, self.last_of_curve)
+        name, rate = type(self.scheduler).__name__, learning_rate(self.optimizer) or 0.0
+        return (
+            f"{name} is over after {_length(self.scheduler):,} {self._every}s, and torch has no "
+            f"rate for another: the rate stays at {worded(rate)}. Set exp.learning_rate, or make "
+            "the schedule as long as the run"
+        )
 
     def _step(self, *measured: float) -> None:
         with undone_if_it_raises(self.scheduler, self.optimizer):
@@ -245,8 +271,51 @@ class Schedule:
             self.scheduler.step(*measured)
 
 
+def _refusal(scheduler: Any, optimizer: torch.optim.Optimizer) -> str:
+    """Why it cannot be used, in one sentence; ``""``: it can.
+
+    Optimizers around another one (SAM, Lookahead) share its groups, or hold it.
+    """
+    ours = {id(group) for group in optimizer.param_groups}
+    for part in parts_of(scheduler):
+        kept = getattr(part, "__dict__", {}).values()
+        held = [one for one in kept if isinstance(one, torch.optim.Optimizer)]
+        if held and not any(id(group) in ours for one in held for group in one.param_groups):
+            name = type(part).__name__
+            return (
+                f"scheduler has a {name} of another optimizer, whose rates nothing here goes by; "
+                f"give a callable that makes it, scheduler=lambda optimizer: {name}(optimizer, "
+                "...), or the optimizer that it was made with"
+            )
+    if not _is_plateau(scheduler) and (needed := _needed(scheduler.step)):
+        name = type(scheduler).__name__
+        return (
+            f"scheduler is a {name} whose step needs {needed!r}, and a scheduler is stepped here "
+            "without arguments; give one whose step needs none, such as a subclass that counts: "
+            "def step(self): self.count += 1; super().step(self.count)"
+        )
+    return ""
+
+
+def _needed(step: Any) -> str:
+    """The first argument without which ``step`` cannot be called; ``""``: there is none."""
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return next(
+        (one.name for one in parameters if one.default is one.empty and one.kind not in optional),
+        "",
+    )
+
+
 def _is_plateau(scheduler: Any) -> bool:
     return isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
+
+
+def _is_at_its_end(part: Any) -> bool:
+    return isinstance(part, lr_scheduler.OneCycleLR) and part.last_epoch == part.total_steps - 1
 
 
 def _by_its_kind(scheduler: Any) -> tuple[Every | None, str]:

@@ -54,6 +54,101 @@ def test_plateau_takes_the_epochs_loss() -> None:
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
 
 
+class Like(torch.optim.Optimizer):
+    """An optimizer around another one, as SAM and Lookahead are: the groups are the same dicts."""
+
+    def __init__(self, base: torch.optim.Optimizer) -> None:
+        self.base, self.defaults, self.state = base, base.defaults, base.state
+        self.param_groups = base.param_groups
+
+    def step(self, closure: Any = None) -> Any:
+        return self.base.step(closure)
+
+
+class Holds:
+    """A scheduler of nobody's base class."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.of = optimizer
+
+    def step(self) -> None:
+        self.of.param_groups[0]["lr"] /= 2
+
+
+OF_ANOTHER: dict[str, Make] = {
+    "of torch": lambda o: lr_scheduler.StepLR(o, 1),
+    "plateau": lr_scheduler.ReduceLROnPlateau,
+    "chained": lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(o, 1)], optimizer=o),
+    "sequential": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.StepLR(o, 1), lr_scheduler.StepLR(o, 2)], [3]
+    ),
+    "own": Holds,
+}
+
+
+@pytest.mark.parametrize("kind", OF_ANOTHER)
+def test_a_scheduler_of_another_optimizer_is_refused(tmp_path: Path, kind: str) -> None:
+    """It would set the rates of that one, and the training would go on at its first rate."""
+    run = Run(OF_ANOTHER[kind])
+    run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match=r"of another optimizer, whose rates .* scheduler=lambda"):
+        run.experiment(tmp_path)
+    with pytest.raises(ValueError, match="of another optimizer"):
+        Experiment(run.model, data(), optimizer="sgd", scheduler=run.scheduler, runs=tmp_path)
+    assert Schedule(OF_ANOTHER[kind](run.optimizer), Like(run.optimizer)).scheduler
+    assert Schedule(OF_ANOTHER[kind](Like(run.optimizer)), run.optimizer).scheduler
+
+
+def test_a_chain_with_a_scheduler_of_another_optimizer_is_refused() -> None:
+    ours, other = (torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1) for _ in range(2))
+    chain = lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(ours, 1)], optimizer=ours)
+    chain._schedulers = [*chain._schedulers, lr_scheduler.ExponentialLR(other, 0.9)]
+    with pytest.raises(ValueError, match="has a ExponentialLR of another optimizer"):
+        Schedule(chain, ours)
+
+
+class TakesTheEpoch(Holds):
+    """As those of timm."""
+
+    def step(self, epoch: int, metric: float | None = None) -> None:
+        del metric
+        self.of.param_groups[0]["lr"] = 0.1 / (epoch + 1)
+
+
+class Counts(TakesTheEpoch):
+    count = 0
+
+    def step(self) -> None:
+        self.count += 1
+        super().step(self.count)
+
+
+def test_a_scheduler_whose_step_needs_an_argument_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="TakesTheEpoch whose step needs 'epoch'.*def step"):
+        Run(TakesTheEpoch).experiment(tmp_path)
+    assert_same(trained(Counts, tmp_path), by_hand(Counts, "epoch"))
+
+
+class KeepsADict(lr_scheduler.LRScheduler):
+    """Of the user's own: its parts are in a dict of the name that torch has for a list."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._schedulers = {"a": lr_scheduler.ExponentialLR(optimizer, 0.9)}
+        super().__init__(optimizer)
+
+    def get_lr(self) -> list[float | torch.Tensor]:
+        return [0.9 * group["lr"] for group in self.optimizer.param_groups]
+
+
+def test_a_scheduler_may_keep_a_dict_of_others(tmp_path: Path) -> None:
+    assert_same(trained(KeepsADict, tmp_path), by_hand(KeepsADict, "epoch"))
+    exp = Run(KeepsADict).experiment(tmp_path)
+    exp.lr = 0.05
+    exp.run(epochs=1, wait=True)
+    assert exp.learning_rate == pytest.approx(0.045)
+    exp.close()
+
+
 # -- a run against a plain loop ---------------------------------------------------------------
 
 
@@ -416,24 +511,58 @@ def until_it_raises(make: Make, epochs: int) -> Run:
 
 
 @pytest.mark.parametrize("make", [one_cycle_of_8, one_cycle_after_a_warm_up])
-def test_past_the_end_of_one_cycle_the_rate_stays_and_it_is_said_once(
+def test_past_the_end_of_one_cycle_the_last_rate_stays_and_it_is_said_once(
     tmp_path: Path, make: Make
 ) -> None:
+    """Torch has one rate past the end, far off the curve, and raises for the next: a loop ends."""
     run = Run(make)
     exp = run.experiment(tmp_path)
     for _ in range(4):
         exp.run(epochs=1, wait=True)
         assert exp.failure is None
     assert exp.step_count == 16
-    assert len([note for note in exp.notes if "is over after 8 steps" in note]) == 1, exp.notes
+    about = [note for note in exp.notes if "is over after 8 steps" in note]
+    assert len(about) == 1, exp.notes
     assert any(line.value.endswith(", over") for line in exp.facts() if "over" in line.value)
+    expected = until_it_raises(make, epochs=4)
+    assert (run.rates[:9], exp.scalars.since("train/loss", 0)[1].tolist()[:9]) == (
+        expected.rates[:9],
+        expected.losses[:9],
+    )
+    assert run.rates[8] > 1000 * run.rates[7], "torch has no such jump: the rule is not needed"
+    assert set(run.rates[9:]) == {run.rates[7]}
+    assert "the rate stays at 2.0e-6" in about[0]
+    momentum = run.optimizer.param_groups[0]["momentum"]
+    assert momentum == pytest.approx(0.95), "the end of the curve has the largest momentum"
     exp.learning_rate = 0.3
     exp.run(steps=2, wait=True)
     assert run.rates[-2:] == [0.3, 0.3], "a rate that is set past the end did not stay"
     assert len([note for note in exp.notes if "is over" in note]) == 1
-    run.of_experiment(exp)
-    expected = until_it_raises(make, epochs=4)
-    assert (run.rates[:16], run.losses[:16]) == (expected.rates, expected.losses)
+    exp.close()
+
+
+def test_a_rate_that_is_set_right_after_the_end_stays(tmp_path: Path) -> None:
+    run = Run(one_cycle_of_8)
+    exp = run.experiment(tmp_path)
+    exp.run(epochs=2, wait=True)
+    exp.learning_rate = 0.25
+    exp.run(steps=3, wait=True)
+    assert run.rates[-3:] == [0.25] * 3
+    assert any("the rate stays at 2.5e-1" in note for note in exp.notes), exp.notes
+    exp.close()
+
+
+def test_a_cycle_that_is_followed_by_another_schedule_is_not_the_end(tmp_path: Path) -> None:
+    def make(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+        parts = [
+            lr_scheduler.OneCycleLR(optimizer, 0.5, total_steps=4),
+            lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step),
+        ]
+        return lr_scheduler.SequentialLR(optimizer, parts, [5])
+
+    found = trained(make, tmp_path)
+    assert_same(found, by_hand(make, "step"))
+    assert not any("over" in note for note in found.notes), found.notes
 
 
 # -- a scheduler of the user's own ------------------------------------------------------------
