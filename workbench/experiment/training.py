@@ -498,7 +498,7 @@ class Training:
 
     @property
     def learning_rate(self) -> float | None:
-        """The rate of the first parameter group."""
+        """The rate of the first parameter group that has one."""
         return learning_rate(self.optimizer)
 
 
