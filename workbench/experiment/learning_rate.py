@@ -82,7 +82,7 @@ def scale_learning_rate(
     made_for = _made_for(groups, scheduler)
     if made_for is None:
         set_rates(optimizer, [value] * len(groups))
-        _make_for(optimizer, scheduler, value)
+        _make_for_its_rates(optimizer, scheduler)
         return None
     at, of = next((at, rate) for at, rate in enumerate(made_for) if rate)
     set_rates(optimizer, _in_ratio(made_for, value, at))
@@ -181,8 +181,8 @@ def _made_for(groups: list[dict[str, Any]], scheduler: Any) -> list[float] | Non
     return next((one for one in rates if any(one)), None)
 
 
-def _make_for(optimizer: torch.optim.Optimizer, scheduler: Any, value: float) -> None:
-    """Let a schedule that was made for rate 0 go on as one that was made for ``value``."""
+def _make_for_its_rates(optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+    """Let a schedule that was made for rate 0 go on as one made for the rates that groups have."""
     groups: list[dict[str, Any]] = optimizer.param_groups
     for group in groups:
         if "initial_lr" in group:

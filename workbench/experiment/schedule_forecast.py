@@ -121,10 +121,9 @@ class ScheduleForecast:
         """The schedule is where the steps are computed: what was known before holds till then."""
         if self._known is None or self._rest or schedule.num_changes != self._changes:
             self._changes, self._rest, self._key = schedule.num_changes, None, ()
-            every, scalable = (
-                self._course(schedule)[0],
-                is_scalable(schedule, self._training.optimizer),
-            )
+            every = self._course(schedule)[0]
+            with without_drawing(self._training.device):
+                scalable = is_scalable(schedule, self._training.optimizer)
             self._known = _about(schedule, every, _effect(schedule, every, scalable), why=_AWAY)
 
     def _course(self, schedule: Schedule) -> tuple[Every, int]:

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 class Training:
     """Model, data, optimizer and modes, and the position of the run in them."""
 
+    _validated: tuple[Any, Any] = (None, None)
+    """Position of a cursor whose epoch was validated and is not over, and what was found."""
+
     def __init__(
         self,
         *,
@@ -116,8 +119,6 @@ class Training:
         self._notes_on_modes: list[str] = []
         self._epoch_over: Any = None
         """Position of a cursor whose epoch is being ended; None where none is."""
-        self._validated: tuple[Any, Any] = (None, None)
-        """Position of a cursor whose epoch was validated and is not over, and what was found."""
         self.adopt(model)
 
     def adopt(self, model: nn.Module) -> None:

@@ -124,7 +124,7 @@ class Counts(TakesTheEpoch):
 
 
 def test_a_scheduler_whose_step_needs_an_argument_is_refused_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="TakesTheEpoch whose step needs 'epoch'.*def step"):
+    with pytest.raises(ValueError, match=r"TakesTheEpoch whose step needs 'epoch'.*def step"):
         Run(TakesTheEpoch).experiment(tmp_path)
     assert_same(trained(Counts, tmp_path), by_hand(Counts, "epoch"))
 
@@ -585,7 +585,7 @@ class Fails(lr_scheduler.ExponentialLR):
 def test_a_scheduler_that_raises_costs_no_step(
     tmp_path: Path, every: str, at: int, steps: int
 ) -> None:
-    """The update has been applied, is counted and logged; its step is done before the next batch."""
+    """The update has been applied, is counted and logged; its step is done later."""
     run = Run(lambda o: Fails(o, at))
     exp = run.experiment(tmp_path, schedule_every=every)
     with pytest.raises(RuntimeError, match="a fault in step"):
@@ -633,11 +633,15 @@ class OnceAt:
 
 RAISING: dict[str, Callable[[int | None], Make]] = {
     "alone": lambda at: lambda_lr(OnceAt(at)),
-    "chained": lambda at: lambda o: lr_scheduler.ChainedScheduler(
-        [lr_scheduler.StepLR(o, 2, 0.7), lr_scheduler.LambdaLR(o, OnceAt(at))], optimizer=o
+    "chained": lambda at: (
+        lambda o: lr_scheduler.ChainedScheduler(
+            [lr_scheduler.StepLR(o, 2, 0.7), lr_scheduler.LambdaLR(o, OnceAt(at))], optimizer=o
+        )
     ),
-    "sequential": lambda at: lambda o: lr_scheduler.SequentialLR(
-        o, [lr_scheduler.LambdaLR(o, OnceAt(at)), lr_scheduler.ExponentialLR(o, 0.9)], [6]
+    "sequential": lambda at: (
+        lambda o: lr_scheduler.SequentialLR(
+            o, [lr_scheduler.LambdaLR(o, OnceAt(at)), lr_scheduler.ExponentialLR(o, 0.9)], [6]
+        )
     ),
 }
 
