@@ -159,17 +159,15 @@ def parts_of(scheduler: Any) -> list[Any]:
 
     `SequentialLR` and `ChainedScheduler` keep a list; one that warms up for another keeps that.
     """
-    found: list[Any] = []
-    waiting: list[Any] = [] if scheduler is None else [scheduler]
-    while waiting:
-        one = waiting.pop(0)
-        if any(one is other for other in found):
-            continue
-        found.append(one)
-        inner = getattr(one, "_schedulers", ())
-        waiting += cast("list[Any]", inner) if isinstance(inner, (list, tuple)) else ()
+    found: list[Any] = [] if scheduler is None else [scheduler]
+    for one in found:
+        listed = getattr(one, "_schedulers", ())
+        inner = [*cast("list[Any]", listed)] if isinstance(listed, (list, tuple)) else []
         kept = getattr(one, "__dict__", {}).values()
-        waiting += [other for other in kept if isinstance(other, lr_scheduler.LRScheduler)]
+        inner += [value for value in kept if isinstance(value, lr_scheduler.LRScheduler)]
+        for part in inner:
+            if all(part is not other for other in found):
+                found.append(part)
     return found
 
 

@@ -15,16 +15,16 @@ from typing import Any, cast
 
 import torch
 
-from workbench.experiment.learning_rate import parts_of
-
+_PLAIN = frozenset((bool, int, float, str, tuple, type(None)))
+"""Of these there is nothing to copy, and they are most of what is there."""
 _MOST = 1024
 """Entries of a container that is copied before every step."""
 
 
 @contextmanager
-def undone_if_it_raises(scheduler: Any, optimizer: torch.optim.Optimizer) -> Generator[None]:
-    """Around a step of ``scheduler``."""
-    holders = [vars(part) for part in parts_of(scheduler) if hasattr(part, "__dict__")]
+def undone_if_it_raises(parts: list[Any], optimizer: torch.optim.Optimizer) -> Generator[None]:
+    """Around a step of the scheduler that is made of ``parts`` (`learning_rate.parts_of`)."""
+    holders = [vars(part) for part in parts if hasattr(part, "__dict__")]
     kept = [_keep(holder) for holder in [*holders, *optimizer.param_groups]]
     try:
         yield
@@ -37,7 +37,11 @@ def undone_if_it_raises(scheduler: Any, optimizer: torch.optim.Optimizer) -> Gen
 def _keep(holder: dict[str, Any]) -> Callable[[], None]:
     """Remember what ``holder`` holds, and what is in it; returns what puts it back, in place."""
     before = dict(holder)
-    copies = [(value, _copy_of(value)) for key, value in before.items() if key != "params"]
+    copies = [
+        (value, _copy_of(value))
+        for key, value in before.items()
+        if type(value) not in _PLAIN and key != "params"
+    ]
 
     def put_back() -> None:
         holder.update(before)  # first: other threads read the rates of groups
@@ -57,9 +61,9 @@ def _keep(holder: dict[str, Any]) -> Callable[[], None]:
 
 def _copy_of(value: Any) -> Any:
     """Of what can be changed in place and is small; else None."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone() if value.numel() <= _MOST else None
     if isinstance(value, (list, dict, set, deque)):
         found = cast("Any", value)
         return found.copy() if len(found) <= _MOST else None
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone() if value.numel() <= _MOST else None
     return None

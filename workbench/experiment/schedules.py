@@ -199,7 +199,7 @@ class Schedule:
             return self.advance()
         value = measure()
         if value is not None:
-            self._step(value)
+            self._step(parts_of(self.scheduler), value)
             return ""
         name = type(self.scheduler).__name__
         return f"{name} has nothing to go by: no accuracy is known for this loss and these labels"
@@ -246,10 +246,11 @@ class Schedule:
         """
         if self.is_over:
             return ""
-        if any(_is_at_its_end(part) for part in parts_of(self.scheduler)):
+        parts = parts_of(self.scheduler)
+        if any(_is_at_its_end(part) for part in parts):
             self.last_of_curve = settings_of(self.optimizer)
         try:
-            self._step()
+            self._step(parts)
         except ValueError as error:
             if _PAST_ONE_CYCLE not in str(error):
                 raise
@@ -265,8 +266,8 @@ class Schedule:
             "the schedule as long as the run"
         )
 
-    def _step(self, *measured: float) -> None:
-        with undone_if_it_raises(self.scheduler, self.optimizer):
+    def _step(self, parts: list[Any], *measured: float) -> None:
+        with undone_if_it_raises(parts, self.optimizer):
             back_to_schedule(self.optimizer)
             self.scheduler.step(*measured)
 
@@ -283,7 +284,7 @@ def _refusal(scheduler: Any, optimizer: torch.optim.Optimizer) -> str:
         if held and not any(id(group) in ours for one in held for group in one.param_groups):
             name = type(part).__name__
             return (
-                f"scheduler has a {name} of another optimizer, whose rates nothing here goes by; "
+                f"{name} is a scheduler of another optimizer, whose rates nothing here goes by; "
                 f"give a callable that makes it, scheduler=lambda optimizer: {name}(optimizer, "
                 "...), or the optimizer that it was made with"
             )

@@ -103,7 +103,7 @@ def test_a_chain_with_a_scheduler_of_another_optimizer_is_refused() -> None:
     ours, other = (torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1) for _ in range(2))
     chain = lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(ours, 1)], optimizer=ours)
     chain._schedulers = [*chain._schedulers, lr_scheduler.ExponentialLR(other, 0.9)]
-    with pytest.raises(ValueError, match="has a ExponentialLR of another optimizer"):
+    with pytest.raises(ValueError, match="ExponentialLR is a scheduler of another optimizer"):
         Schedule(chain, ours)
 
 
