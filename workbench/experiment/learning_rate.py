@@ -1,14 +1,16 @@
 """What a learning rate that is set means, without and under a schedule.
 
-The rate is what was set from the next step on, other parameter groups keep their ratio to the
-first, and the rest of the schedule is scaled by the same factor: it goes on as one that was made
-for rates so many times as large and stepped as often. A schedule computes its next rate from the
-last one, from those it began with, or from bounds that it keeps, so all of them are scaled;
-momenta, and what is a factor already, stay.
+It is that of the first parameter group; of the first that has one, where those before it are at 0
+for good: a frozen backbone. The rate is what was set from the next step on, other groups keep their
+ratio to that one (so those at 0 stay there), and the rest of the schedule is scaled by the same
+factor: it goes on as one that was made for rates so many times as large and stepped as often. A
+schedule computes its next rate from the last one, from those it began with, or from bounds that it
+keeps, so all of them are scaled; momenta, and what is a factor already, stay.
 
 No factor takes a schedule away from rate 0, where a warm-up begins and a cosine may end. There the
 value is taken for the rate that the schedule was made for: the next step has it, and the schedule
-goes on from where it is, as one that was made for it.
+goes on from where it is, as one that was made for it. Where all groups were made for 0 there is no
+ratio to keep, and all have the value.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from torch.optim import lr_scheduler
 _OF_GROUPS = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr"})
 """Rates that schedulers keep in a parameter group: all of them, `OneCycleLR` and `SWALR`."""
 _MOMENTA_OF_GROUPS = frozenset({"max_momentum", "base_momentum"})
+_MADE_FOR = ("initial_lr", "max_lr")
+_SET_BY_SCHEDULES = frozenset({"lr", "momentum", "betas"})
 _OF_SCHEDULERS = ("base_lrs", "max_lrs", "min_lrs", "default_min_lr", "eta_min", "_last_lr")
 """Rates that they keep themselves: all of them, `CyclicLR`, `ReduceLROnPlateau` and cosines."""
 _SCHEDULED = "scheduled_lr"
@@ -29,9 +33,23 @@ _SCHEDULED = "scheduled_lr"
 
 
 def learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
-    """The learning rate of the first parameter group."""
-    rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+    """The learning rate of the first parameter group that has one."""
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    rate = groups[leading(groups)].get("lr") if groups else None
     return None if rate is None else float(rate)
+
+
+def leading(groups: list[dict[str, Any]]) -> int:
+    """Whose rate is shown and set: the first group that is not at 0 for good; else the first."""
+    has_one = (any(group.get(key) for key in ("lr", *_MADE_FOR)) for group in groups)
+    return next((at for at, has in enumerate(has_one) if has), 0)
+
+
+def without_a_rate(optimizer: torch.optim.Optimizer, scheduler: Any) -> list[int]:
+    """The groups that are at 0 and were made for 0."""
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    made_for = _made_for(groups, scheduler) or [0.0] * len(groups)
+    return [at for at, rate in enumerate(made_for) if not rate and not float(groups[at]["lr"])]
 
 
 def worded(rate: float) -> str:
@@ -43,7 +61,7 @@ def worded(rate: float) -> str:
 def scale_learning_rate(
     optimizer: torch.optim.Optimizer, scheduler: Any, value: float
 ) -> float | None:
-    """Set the first group's rate to ``value``, and scale other groups and the schedule with it.
+    """Set the leading group's rate to ``value``, and scale other groups and the schedule with it.
 
     Args:
         optimizer: whose rates are set; those that are tensors are filled.
@@ -55,17 +73,20 @@ def scale_learning_rate(
     """
     groups: list[dict[str, Any]] = optimizer.param_groups
     before = [float(group["lr"]) for group in groups]
-    factor = value / before[0] if before[0] else math.inf
+    of = before[leading(groups)]
+    factor = value / of if of else math.inf
     if math.isfinite(factor):
-        set_rates(optimizer, [value, *(rate * factor for rate in before[1:])])
+        set_rates(optimizer, _in_ratio(before, value, leading(groups)))
         _scale_schedule(optimizer, scheduler, factor)
         return factor
     made_for = _made_for(groups, scheduler)
     if made_for is None:
         set_rates(optimizer, [value] * len(groups))
+        _make_for_its_rates(optimizer, scheduler)
         return None
-    set_rates(optimizer, [value, *(rate * (value / made_for[0]) for rate in made_for[1:])])
-    _scale_schedule(optimizer, scheduler, value / made_for[0])
+    at, of = next((at, rate) for at, rate in enumerate(made_for) if rate)
+    set_rates(optimizer, _in_ratio(made_for, value, at))
+    _scale_schedule(optimizer, scheduler, value / of)
     if any(isinstance(part, lr_scheduler.CosineAnnealingLR) for part in parts_of(scheduler)):
         for group, rate in zip(groups, before, strict=True):
             group[_SCHEDULED] = rate  # it would take what was set for the bottom of its curve
@@ -73,15 +94,23 @@ def scale_learning_rate(
 
 
 def follow_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
-    """Set the first group's rate to ``value``, which a schedule elsewhere has come to.
+    """Set the leading group's rate to ``value``, which a schedule elsewhere has come to.
 
     Other groups keep their ratio to it, as far as is known here; what schedules keep stays.
     """
     groups: list[dict[str, Any]] = optimizer.param_groups
     rates = [float(group["lr"]) for group in groups]
-    if not rates[0]:
+    at = leading(groups)
+    if not rates[at]:
         rates = _made_for(groups, None) or [1.0] * len(groups)
-    set_rates(optimizer, [value, *(rate * (value / rates[0]) for rate in rates[1:])])
+        at = next(at for at, rate in enumerate(rates) if rate)
+    set_rates(optimizer, _in_ratio(rates, value, at))
+
+
+def _in_ratio(rates: list[float], value: float, leader: int) -> list[float]:
+    """Those that are to each other as ``rates`` are, that of the leader being ``value``."""
+    factor = value / rates[leader]
+    return [value if at == leader else rate * factor for at, rate in enumerate(rates)]
 
 
 def set_rates(optimizer: torch.optim.Optimizer, rates: list[float]) -> None:
@@ -91,6 +120,21 @@ def set_rates(optimizer: torch.optim.Optimizer, rates: list[float]) -> None:
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
+
+
+def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """What schedules set of every group: rates and momenta, for `set_settings`."""
+    return [
+        {key: _copied(group[key]) for key in _SET_BY_SCHEDULES & group.keys()}
+        for group in optimizer.param_groups
+    ]
+
+
+def set_settings(optimizer: torch.optim.Optimizer, settings: list[dict[str, Any]]) -> None:
+    """Set them again; a rate that is a tensor is filled."""
+    set_rates(optimizer, [float(one["lr"]) for one in settings])
+    for group, one in zip(optimizer.param_groups, settings, strict=True):
+        group.update({key: value for key, value in one.items() if key != "lr"})
 
 
 def back_to_schedule(optimizer: torch.optim.Optimizer) -> None:
@@ -111,19 +155,39 @@ def forget_schedule(optimizer: torch.optim.Optimizer) -> None:
 
 
 def parts_of(scheduler: Any) -> list[Any]:
-    """A scheduler and those it is made of: `SequentialLR` and `ChainedScheduler` keep a list."""
-    if scheduler is None:
-        return []
-    inner = getattr(scheduler, "_schedulers", ())
-    return [scheduler, *(part for one in inner for part in parts_of(one))]
+    """A scheduler and those inside it, each once.
+
+    `SequentialLR` and `ChainedScheduler` keep a list; one that warms up for another keeps that.
+    """
+    found: list[Any] = [] if scheduler is None else [scheduler]
+    for one in found:
+        listed = getattr(one, "_schedulers", ())
+        inner = [*cast("list[Any]", listed)] if isinstance(listed, (list, tuple)) else []
+        kept = getattr(one, "__dict__", {}).values()
+        inner += [value for value in kept if isinstance(value, lr_scheduler.LRScheduler)]
+        for part in inner:
+            if all(part is not other for other in found):
+                found.append(part)
+    return found
 
 
 def _made_for(groups: list[dict[str, Any]], scheduler: Any) -> list[float] | None:
     """The rates that a schedule begins with, or rises to where that is 0; None: none is known."""
-    found = [[group.get(key, 0.0) for group in groups] for key in ("initial_lr", "max_lr")]
+    found = [[group.get(key, 0.0) for group in groups] for key in _MADE_FOR]
     found += [part.max_lrs for part in parts_of(scheduler) if hasattr(part, "max_lrs")]
     rates = ([float(rate) for rate in one] for one in found)
-    return next((one for one in rates if one[0]), None)
+    return next((one for one in rates if any(one)), None)
+
+
+def _make_for_its_rates(optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+    """Let a schedule that was made for rate 0 go on as one made for the rates that groups have."""
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    for group in groups:
+        if "initial_lr" in group:
+            group["initial_lr"] = _copied(group["lr"])
+    for part in parts_of(scheduler):
+        for name in {"base_lrs", "_last_lr"} & getattr(part, "__dict__", {}).keys():
+            setattr(part, name, [_copied(group["lr"]) for group in groups])
 
 
 def _scale_schedule(optimizer: torch.optim.Optimizer, scheduler: Any, factor: float) -> None:
@@ -134,7 +198,7 @@ def _scale_schedule(optimizer: torch.optim.Optimizer, scheduler: Any, factor: fl
     for part in parts_of(scheduler):
         is_plateau = isinstance(part, lr_scheduler.ReduceLROnPlateau)
         names = {*_OF_SCHEDULERS, "eps"} if is_plateau else {*_OF_SCHEDULERS}  # no smaller change
-        for name in names & vars(part).keys():
+        for name in names & getattr(part, "__dict__", {}).keys():
             setattr(part, name, _scaled(getattr(part, name), factor))
     if "_last_lr" in getattr(scheduler, "__dict__", ()):
         scheduler._last_lr = [_copied(group["lr"]) for group in groups]

@@ -1,30 +1,46 @@
 """A copy of a schedule that can be stepped without a trace in the one that trains.
 
 The copy has the scheduler's own classes, functions and numbers, and an optimizer that has nothing
-but parameter groups, without parameters. Functions of cells are copied by value (cloudpickle), so
-that one which counts its calls, or takes rates from an iterator, does so on a copy of its own. What
-a function only looks at and what is large (models, data, arrays) is not copied but shared; what
-cannot be copied, such as a generator, makes the schedule one that cannot.
+but parameter groups, without parameters. Whatever the user's code could write is copied by value
+(cloudpickle): functions with the globals that they name, classes with their attributes, arrays,
+small tensors, torch's generators, and of models, data sets, loaders and samplers the plain values
+and what is of the user's own classes. So a function that counts its calls, or takes rates from an
+iterator, does so on a copy.
+
+Shared are libraries, large tensors, large arrays (to be read only), and what a model, data set or
+loader holds of libraries' objects and of long lists: the one assumption is that a function of the
+learning rate writes none of these. What cannot be copied (a generator, a lock, a module of the
+user's that a function uses as a whole) makes the schedule one that cannot.
 """
 
 from __future__ import annotations
 
+import dis
+import enum
+import functools
 import io
 import pickle
 import random
-from collections.abc import Generator
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import numpy as np
 import torch
+from cloudpickle.cloudpickle import (
+    _dynamic_class_reduce,  # pyright: ignore[reportPrivateUsage] - it has no other way to copy one
+)
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from workbench.experiment.learning_rate import learning_rate, parts_of, scale_learning_rate
 from workbench.experiment.rng import RandomState
 from workbench.experiment.schedules import Schedule
+from workbench.experiment.source import is_user_file
 
 _MOST_OBJECTS = 20_000
 """A scheduler holds some dozen; what refers to so many holds more than a schedule."""
@@ -60,7 +76,7 @@ def copied(schedule: Schedule, optimizer: torch.optim.Optimizer) -> Schedule:
     except Exception as error:
         raise NotCopiedError(str(error).partition("\n")[0] or type(error).__name__) from error
     copy = Schedule((schedule.every or "epoch", scheduler), stand_in)
-    copy.is_over = schedule.is_over
+    copy.is_over, copy.last_of_curve = schedule.is_over, schedule.last_of_curve
     return copy
 
 
@@ -152,37 +168,140 @@ def _alone(value: Any) -> Any:
     return value
 
 
+class _Shared:
+    """Around what a model, data set, loader or sampler holds and is not copied."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class _Pickler(cloudpickle.Pickler):
     """Names what is shared or stood in for by its number: 0 is the optimizer."""
 
     def __init__(self, stream: io.BytesIO, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(stream)
         self.shared: list[Any] = []
+        self._numbers: dict[int, tuple[int, Any]] = {}
         self._optimizer = optimizer
         self._num_objects = 0
 
     def persistent_id(self, obj: Any) -> int | None:
-        """The number of what is not copied; None of what is."""
+        """The number of what is not copied, or copied otherwise; None of what is."""
         if obj is self._optimizer:
             return 0
         self._num_objects += 1
         if self._num_objects > _MOST_OBJECTS:
             raise NotCopiedError(f"it holds more than {_MOST_OBJECTS:,} objects")
-        if isinstance(obj, torch.Tensor) and obj.numel() <= _SMALL:
-            return self._number(_alone(obj))
-        if isinstance(obj, (type, torch.Tensor, np.ndarray, *_LOOKED_AT)):
-            return self._number(obj)
+        if isinstance(obj, _Shared):
+            return self._number(obj.value, _itself)
+        if isinstance(obj, torch.Tensor):
+            return self._number(obj, _alone if obj.numel() <= _SMALL else _itself)
+        if isinstance(obj, np.ndarray) and obj.size > _SMALL and not obj.dtype.hasobject:
+            return self._number(obj, _to_be_read)
+        if isinstance(obj, torch.optim.Optimizer):
+            return self._number(obj, _stand_in)
         if any(obj is one for one in _GENERATORS):
-            return self._number(obj)
+            return self._number(obj, _itself)
+        if isinstance(obj, torch.Generator):
+            return self._number(obj, _generator_like)
         return None
 
-    def _number(self, obj: Any) -> int:
-        self.shared.append(obj)
-        return len(self.shared)
+    def reducer_override(self, obj: Any) -> Any:
+        """How what could keep something is copied, wherever it was imported from."""
+        if isinstance(obj, types.FunctionType) and is_users(obj.__module__):
+            _refuse_modules(obj.__code__)
+            return self._dynamic_function_reduce(obj)
+        if isinstance(obj, functools._lru_cache_wrapper):  # pyright: ignore[reportPrivateUsage] - its only name
+            cached = cast("Any", obj)
+            return _cached_anew, (cached.__wrapped__, cached.cache_parameters())
+        if isinstance(obj, type) and is_users(obj.__module__) and not issubclass(obj, enum.Enum):
+            return _class_apart(cast("type[Any]", obj))
+        if isinstance(obj, types.ModuleType) and is_users(obj.__name__):
+            raise NotCopiedError(f"a function of it uses the module {obj.__name__}")
+        if isinstance(obj, _LOOKED_AT):
+            held = {
+                key: value if _may_be_written(key, value) else _Shared(value)
+                for key, value in vars(cast("Any", obj)).items()
+            }
+            return _bare, (type(cast("Any", obj)),), held, None, None, _fill
+        return super().reducer_override(obj)
+
+    def _number(self, obj: Any, make: Callable[[Any], Any]) -> int:
+        """The same one for the same object, which stays alive, so that its id is its own."""
+        if id(obj) not in self._numbers:
+            self.shared.append(make(obj))
+            self._numbers[id(obj)] = len(self.shared), obj
+        return self._numbers[id(obj)][0]
 
 
-_LOOKED_AT = (nn.Module, torch.optim.Optimizer, DataLoader, Dataset)
-"""A function may ask for the length of a loader; it changes none of these."""
+def is_users(module: str | None) -> bool:
+    """Whether what is defined in a module of this name is the user's own."""
+    found = sys.modules.get(module or "")
+    if module == "__main__" or found is None:
+        return True
+    file = getattr(found, "__file__", None)
+    return bool(file) and is_user_file(file)
+
+
+def _refuse_modules(code: types.CodeType) -> None:
+    """What a function imports as it runs is no copy."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IMPORT_NAME" and is_users(instruction.argval):
+            raise NotCopiedError(f"a function of it imports {instruction.argval}")
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            _refuse_modules(inner)
+
+
+def _class_apart(cls: type[Any]) -> tuple[Any, ...]:
+    """How a class is copied: without the name by which cloudpickle would find it again."""
+    make, given, *rest = _dynamic_class_reduce(cls)
+    return make, (*given[:4], None, *given[5:]), *rest
+
+
+def _cached_anew(function: Any, options: dict[str, Any]) -> Any:
+    return functools.lru_cache(**options)(function)
+
+
+def _may_be_written(key: str, value: Any) -> bool:
+    """Of an attribute of one of `_LOOKED_AT`; hooks are called by a forward alone."""
+    if "_hooks" in key or (isinstance(value, _CONTAINERS) and len(cast("Any", value)) > _SMALL):
+        return False
+    if isinstance(value, (torch.Tensor, torch.Generator, np.ndarray, *_LOOKED_AT)):
+        return True
+    module = type(value).__module__
+    return module in ("builtins", "collections") or is_users(module)
+
+
+def _bare(cls: type[Any]) -> Any:
+    return object.__new__(cls)
+
+
+def _fill(obj: Any, held: dict[str, Any]) -> Any:
+    obj.__dict__.update(held)
+    return obj
+
+
+def _itself(obj: Any) -> Any:
+    return obj
+
+
+def _generator_like(generator: torch.Generator) -> torch.Generator:
+    """One that draws the same numbers."""
+    made = torch.Generator(generator.device)
+    made.set_state(generator.get_state())
+    return made
+
+
+def _to_be_read(array: Any) -> Any:
+    """The same numbers, which cannot be written."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+_LOOKED_AT = (nn.Module, DataLoader, Dataset, Sampler)
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
 _GENERATORS: tuple[Any, ...] = (

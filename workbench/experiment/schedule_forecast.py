@@ -18,9 +18,9 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from workbench.experiment.learning_rate import learning_rate
+from workbench.experiment.learning_rate import leading, learning_rate
 from workbench.experiment.schedule_copy import (
     NotCopiedError,
     copied,
@@ -121,10 +121,9 @@ class ScheduleForecast:
         """The schedule is where the steps are computed: what was known before holds till then."""
         if self._known is None or self._rest or schedule.num_changes != self._changes:
             self._changes, self._rest, self._key = schedule.num_changes, None, ()
-            every, scalable = (
-                self._course(schedule)[0],
-                is_scalable(schedule, self._training.optimizer),
-            )
+            every = self._course(schedule)[0]
+            with without_drawing(self._training.device):
+                scalable = is_scalable(schedule, self._training.optimizer)
             self._known = _about(schedule, every, _effect(schedule, every, scalable), why=_AWAY)
 
     def _course(self, schedule: Schedule) -> tuple[Every, int]:
@@ -146,10 +145,11 @@ class ScheduleForecast:
 
     def _set_by_hand(self, scheduler: Any) -> float | None:
         """The rate, where it is another than the scheduler came to."""
-        last, rate = getattr(scheduler, "_last_lr", None), learning_rate(self._training.optimizer)
-        if not isinstance(last, list) or not last or rate is None:
+        optimizer, last = self._training.optimizer, getattr(scheduler, "_last_lr", None)
+        rate, at = learning_rate(optimizer), leading(optimizer.param_groups)
+        if not isinstance(last, list) or at >= len(cast("list[Any]", last)) or rate is None:
             return None
-        return None if float(last[0]) == rate else rate
+        return None if float(cast("list[Any]", last)[at]) == rate else rate
 
     def _begin(self, schedule: Schedule, every: Every, end: int) -> None:
         optimizer, start = self._training.optimizer, self._position(every)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from workbench.allocator.limit import CardLimit
@@ -18,7 +19,12 @@ from workbench.experiment.events import (
     ModesChanged,
     ScheduleRemoved,
 )
-from workbench.experiment.learning_rate import follow_learning_rate, scale_learning_rate, worded
+from workbench.experiment.learning_rate import (
+    follow_learning_rate,
+    scale_learning_rate,
+    without_a_rate,
+    worded,
+)
 from workbench.experiment.out_of_memory import CardUse, play, refuse_what_cannot_begin
 from workbench.experiment.schedule_copy import is_scalable, without_drawing
 from workbench.experiment.setup import check_model, positive, uncompiled, whole
@@ -141,10 +147,11 @@ class Settings:
 
     @property
     def learning_rate(self) -> float | None:
-        """Of the first parameter group. What is set holds from the next step on.
+        """Of the first parameter group that has one. What is set holds from the next step on.
 
-        Other groups keep their ratio to the first, and the rest of a schedule is scaled by the same
-        factor (`workbench.experiment.learning_rate`); ``exp.scheduler = None`` ends the schedule.
+        Other groups keep their ratio to it, so those at 0 stay at 0, and the rest of a schedule is
+        scaled by the same factor (`workbench.experiment.learning_rate`); ``exp.scheduler = None``
+        ends the schedule.
         """
         return self._training.learning_rate
 
@@ -275,11 +282,24 @@ def set_learning_rate(training: Training, value: float) -> None:
     else:
         with without_drawing(training.device):
             scalable = is_scalable(schedule, training.optimizer)
+        at_0 = without_a_rate(training.optimizer, schedule.scheduler)
         factor = scale_learning_rate(training.optimizer, schedule.scheduler, value)
-        effect = schedule.scaled(factor, scalable)
+        effect = schedule.scaled(factor, scalable) + _of_groups(training.optimizer, at_0)
     training.board.mark(training.step_count, text)
     training.board.emit(LearningRateChanged(training.step_count, value))
     _say(training, f"{text}{effect}")
+
+
+def _of_groups(optimizer: torch.optim.Optimizer, at_0: list[int]) -> str:
+    """What has become of the groups that were at 0 for good."""
+    count = len(optimizer.param_groups)
+    if not at_0 or count == 1:
+        return ""
+    if len(at_0) == count:
+        return f"; all {count:,} parameter groups were at 0 and have it now"
+    one = len(at_0) == 1
+    which = ", ".join(map(str, at_0[:3])) + (", ..." if len(at_0) > 3 else "")
+    return f"; parameter group{'' if one else 's'} {which} stay{'s' if one else ''} at 0"
 
 
 def remove_schedule(training: Training) -> None:

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 class Training:
     """Model, data, optimizer and modes, and the position of the run in them."""
 
+    _validated: tuple[Any, Any] = (None, None)
+    """Position of a cursor whose epoch was validated and is not over, and what was found."""
+
     def __init__(
         self,
         *,
@@ -289,7 +292,8 @@ class Training:
         Raises:
             Exception: whatever the user's code raised; the state is that of the last good step.
         """
-        if self._epoch_over == self.cursor.position():  # a validation failed: first it is repeated
+        self.note(self.schedule.catch_up())
+        if self._epoch_over == self.cursor.position():  # its end raised: first it is repeated
             self.end_epoch()
             return False  # it may have been the last one: the runner looks at its plan first
         batch = self.cursor.take()
@@ -441,11 +445,13 @@ class Training:
 
     def end_epoch(self) -> None:
         """Validate, step a scheduler that goes by epochs, and begin the next one."""
-        self.measures.log_accuracy(self.step_count)
-        confusion = None
-        if self.val is not None:
-            confusion = validated(self, self.val).confusion
+        position = self.cursor.position()
+        if self._validated[0] != position:  # else a scheduler has raised after it
+            self.measures.log_accuracy(self.step_count)
+            found = None if self.val is None else validated(self, self.val).confusion
+            self._validated = position, found
         self.note(self.schedule.after_epoch(self._epoch_measure))
+        confusion, self._validated = self._validated[1], (None, None)
         self._epoch_over, self.steps_in_epoch = None, 0
         self.cursor.next_epoch()
         if self.val is None:  # a validation has set it
@@ -493,7 +499,7 @@ class Training:
 
     @property
     def learning_rate(self) -> float | None:
-        """The rate of the first parameter group."""
+        """The rate of the first parameter group that has one."""
         return learning_rate(self.optimizer)
 
 

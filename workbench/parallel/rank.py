@@ -113,6 +113,7 @@ class Rank:
     def advance(self) -> None:
         """Do the next step, and what comes after the last one of an epoch."""
         training = self.training
+        training.note(training.schedule.catch_up())
         part = training.cursor.take()
         if part is not None and not self._step(part):
             return

@@ -170,6 +170,110 @@ def test_a_rate_of_0_without_a_schedule_to_go_by() -> None:
     assert rates(optimizer) == [0.5, 0.5]
 
 
+def frozen_backbone(head: float = 1e-3) -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = seeded(lambda: nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3)))
+    groups = [
+        {"params": model[0].parameters(), "lr": 0.0},
+        {"params": model[1].parameters(), "lr": head},
+    ]
+    return model, torch.optim.SGD(groups, lr=0.1)
+
+
+OVER_TWO: dict[str, Callable[[torch.optim.Optimizer], Any] | None] = {
+    "none": None,
+    "exponential": lambda o: lr_scheduler.ExponentialLR(o, 0.5),
+    "lambda": lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 0.5**epoch),
+    "cosine": lambda o: lr_scheduler.CosineAnnealingLR(o, 3),
+}
+
+
+@pytest.mark.parametrize("kind", OVER_TWO)
+def test_a_backbone_at_0_stays_at_0_and_the_rate_is_the_heads(tmp_path: Path, kind: str) -> None:
+    """As of a schedule made for ten times the rate of the head."""
+
+    def made(optimizer: torch.optim.Optimizer) -> Any:
+        make = OVER_TWO[kind]
+        return None if make is None else make(optimizer)
+
+    expected, judged = frozen_backbone(1e-2)
+    judge = made(judged)
+    right: list[list[float]] = []
+    losses = plain_loop(
+        expected, batches(data()), judged, epochs=2,
+        before_update=lambda: right.append(rates(judged)),
+        after_epoch=lambda: judge and judge.step(),
+    )  # fmt: skip
+    model, optimizer = frozen_backbone()
+    exp = Experiment(
+        model, data(), optimizer=optimizer, scheduler=made(optimizer), schedule_every="epoch",
+        batch_size=16, shuffle=False, runs=tmp_path, device="cpu", epochs=2,
+    )  # fmt: skip
+    assert exp.lr == 1e-3
+    exp.lr = 1e-2
+    assert (exp.lr, rates(optimizer)) == (1e-2, [0.0, 1e-2])
+    assert exp.message.endswith("; parameter group 0 stays at 0")
+    if judge:
+        assert exp.schedule is not None
+        assert f"{exp.schedule.name} goes on at 10 times its rates" in exp.message
+    exp.run(wait=True)
+    exp.close()
+    assert exp.scalars.since("train/learning_rate", 0)[1].tolist() == pytest.approx(
+        [both[1] for both in right], rel=1e-12
+    )
+    assert exp.scalars.since("train/loss", 0)[1].tolist() == pytest.approx(losses, rel=1e-6)
+    assert rates(optimizer) == pytest.approx(rates(judged), rel=1e-12)
+    assert torch.equal(model[0].weight, expected[0].weight), "the backbone was trained"
+
+
+def test_a_warm_up_over_a_backbone_at_0_is_set_by_the_head(tmp_path: Path) -> None:
+    """Both groups are at 0 then, and only one of them for good."""
+    model, optimizer = frozen_backbone()
+    exp = Experiment(
+        model, data(), optimizer=optimizer, batch_size=16, runs=tmp_path, device="cpu",
+        scheduler=lambda o: lr_scheduler.LambdaLR(o, lambda step: min(1.0, step / 2)),
+    )  # fmt: skip
+    exp.lr = 1e-2
+    assert exp.message == (
+        "step 0: lr 1e-2 for the next step; LambdaLR is at 0 and goes on as one made for it; "
+        "parameter group 0 stays at 0"
+    )
+    assert rates(optimizer) == [0.0, 1e-2]
+    exp.run(steps=3, wait=True)
+    exp.close()
+    assert exp.scalars.since("train/learning_rate", 0)[1].tolist() == [1e-2, 5e-3, 1e-2]
+    assert rates(optimizer)[0] == 0.0
+
+
+@pytest.mark.parametrize("has_schedule", [False, True])
+def test_groups_that_were_all_made_for_0_have_what_is_set_and_it_is_said(
+    tmp_path: Path, has_schedule: bool
+) -> None:
+    def halved(optimizer: torch.optim.Optimizer) -> Any:
+        return lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+
+    model, optimizer = frozen_backbone(0.0)
+    exp = Experiment(
+        model, data(), optimizer=optimizer, batch_size=16, runs=tmp_path, device="cpu", epochs=2,
+        scheduler=halved if has_schedule else None,
+    )  # fmt: skip
+    exp.lr = 0.5
+    assert rates(optimizer) == [0.5, 0.5]
+    goes_on = " for the next epoch; LambdaLR is at 0 and goes on as one made for it"
+    assert exp.message == (
+        f"step 0: lr 5e-1{goes_on if has_schedule else ''}; all 2 parameter groups were at 0 and "
+        "have it now"
+    )
+    exp.run(wait=True)
+    exp.close()
+    assert rates(optimizer) == ([0.125, 0.125] if has_schedule else [0.5, 0.5])
+
+
+def test_what_ranks_tell_leaves_a_backbone_at_0() -> None:
+    _, optimizer = frozen_backbone()
+    follow_learning_rate(optimizer, 5e-4)
+    assert rates(optimizer) == [0.0, 5e-4]
+
+
 @pytest.mark.parametrize("rate", [0.125, torch.tensor(0.125)])
 def test_a_rate_set_between_runs_is_a_plain_loops(tmp_path: Path, rate: Any) -> None:
     def adam(model: nn.Module) -> torch.optim.Optimizer:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.unit.experiment import stateful_rates
 from tests.unit.experiment.every_schedule import SCHEDULES, STEPS, rates, two_groups
 from tests.unit.experiment.plain_loop import (
     assert_equal,
@@ -29,6 +31,7 @@ from workbench.experiment import Experiment
 from workbench.experiment.events import Event, StepDone
 from workbench.experiment.plan import Plan
 from workbench.experiment.schedule_forecast import MAX_POINTS, ScheduleForecast
+from workbench.experiment.schedules import Schedule
 from workbench.records import ScheduleState
 
 Made = Callable[[torch.optim.Optimizer], Any]
@@ -190,9 +193,18 @@ class Clock:
 clock = Clock()
 
 
-def slow(step: int) -> float:
-    """Of this module, so that a copy of the schedule calls it too."""
-    clock.now += 0.05
+def patched(monkeypatch: pytest.MonkeyPatch, before: Callable[[], object]) -> None:
+    """Have something done before every step of a schedule: of a copy, or of the one that trains."""
+    advance = Schedule.advance
+
+    def slowed(self: Schedule) -> str:
+        before()
+        return advance(self)
+
+    monkeypatch.setattr(Schedule, "advance", slowed)
+
+
+def decays(step: int) -> float:
     return 0.9**step
 
 
@@ -203,7 +215,12 @@ def test_slices_that_take_long_are_rare(
     """Whatever a call of the user's function takes, all of them take a share of the time."""
     monkeypatch.undo()
     monkeypatch.setattr("workbench.experiment.schedule_forecast.time", clock)
-    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, slow))
+
+    def takes_long() -> None:
+        clock.now += 0.05
+
+    patched(monkeypatch, takes_long)
+    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, decays))
     exp._training.board.status, exp._runner.plan = status, Plan(until_epoch=10)
     begun, known = clock.now, exp.schedule
     while known is None or not known.is_whole:
@@ -216,18 +233,12 @@ def test_slices_that_take_long_are_rare(
     exp.close()
 
 
-calls: list[int] = []
-
-
-def counted(step: int) -> float:
-    """By the name of its module, so the very function is called that a copy would be made of."""
-    calls.append(step)
-    return 0.9**step
-
-
-def test_it_is_computed_once_until_rate_plan_or_schedule_change(tmp_path: Path) -> None:
-    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, counted))
-    calls.clear()
+def test_it_is_computed_once_until_rate_plan_or_schedule_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, decays))
+    calls: list[int] = []
+    patched(monkeypatch, lambda: calls.append(1))
 
     def computed() -> int:
         before = len(calls)
@@ -250,9 +261,9 @@ def test_it_is_computed_once_until_rate_plan_or_schedule_change(tmp_path: Path) 
     exp.close()
 
 
-def test_it_is_computed_once_in_a_run(tmp_path: Path) -> None:
+def test_it_is_computed_once_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same curve while the steps of it are done."""
-    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, counted))
+    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, decays))
     found: list[ScheduleState | None] = []
 
     def look(event: Event) -> None:
@@ -260,7 +271,8 @@ def test_it_is_computed_once_in_a_run(tmp_path: Path) -> None:
             found.append(exp.schedule)
 
     exp.subscribe(look, every_step=True)
-    calls.clear()
+    calls: list[int] = []
+    patched(monkeypatch, lambda: calls.append(1))
     exp.run(wait=True)
     whole_ones = {one for one in found if one is not None and one.is_whole}
     assert len(whole_ones) == 1
@@ -343,19 +355,223 @@ def test_what_its_functions_draw_is_put_back(tmp_path: Path, library: str) -> No
 def test_large_things_that_a_function_looks_at_are_not_copied(tmp_path: Path) -> None:
     loader = DataLoader(TensorDataset(torch.zeros(40, 3)), 1)
     table, model = torch.full((200_000,), 0.5), nn.Linear(2, 2)
-    seen: list[bool] = []
+    place = table.data_ptr()
 
     class Factors:
         def __init__(self) -> None:
             self.model, self.table = model, table
 
         def __call__(self, step: int) -> float:
-            seen.append(self.model is model and self.table is table)
-            return float(self.table[step]) * step / len(loader)
+            is_shared = self.table.data_ptr() == place and self.model.in_features == 2
+            return float(self.table[step]) * step / len(loader) if is_shared else math.nan
 
     exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, Factors()))
     assert whole(exp).low[:3] == pytest.approx((0.0, 0.5 * 0.5 / 40, 0.5 * 1 / 40))
-    assert all(seen)
+    exp.close()
+
+
+def test_a_large_array_can_only_be_read_by_a_copy(tmp_path: Path) -> None:
+    factors = np.full(200_000, 0.5)
+
+    def reads(step: int) -> float:
+        return float(factors[step])
+
+    def writes(step: int) -> float:
+        factors[0] += 1
+        return 0.5
+
+    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, reads))
+    assert set(whole(exp).low) == {0.25}
+    exp.close()
+    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, writes))
+    assert whole(exp).why == "raises ValueError: assignment destination is read-only at 1"
+    assert factors[0] == 1.5, "it was called by torch alone"
+    exp.close()
+
+
+# -- what functions keep ----------------------------------------------------------------------
+
+
+def counting_array() -> Callable[[int], float]:
+    calls = np.zeros(1)
+
+    def factor(_at: int) -> float:
+        calls[0] += 1
+        return float(0.9 ** calls[0])
+
+    return factor
+
+
+class Remembers(nn.Module):
+    """A module, or a data set, that counts what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.sums, self.inner = 0, {"calls": 0}, nn.Linear(2, 2)
+        self.inner.calls = 0
+
+    def factor(self, _at: int) -> float:
+        self.calls += 1
+        self.sums["calls"] += 1
+        self.inner.calls += 1
+        return 0.9 ** ((self.calls + self.sums["calls"] + self.inner.calls) / 3)
+
+
+def by_a_module() -> Callable[[int], float]:
+    model = Remembers()
+    return lambda at: 1.0 * model.factor(at)
+
+
+class Rows(torch.utils.data.Dataset[int]):
+    def __init__(self) -> None:
+        self.rows, self.calls = list(range(50_000)), 0
+
+    def __len__(self) -> int:
+        self.calls += 1
+        return len(self.rows)
+
+
+def counting_rows() -> Callable[[int], float]:
+    loader = DataLoader(Rows(), 10)
+    return lambda at: 0.9 ** (at * len(loader) * loader.dataset.calls / 20_000)
+
+
+def counting_optimizer() -> Callable[[int], float]:
+    other = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=1.0)
+
+    def factor(_at: int) -> float:
+        other.param_groups[0]["lr"] *= 0.9
+        return other.param_groups[0]["lr"]
+
+    return factor
+
+
+def counting_function() -> Callable[[int], float]:
+    def factor(_at: int) -> float:
+        factor.calls += 1
+        return 0.9**factor.calls
+
+    factor.calls = 0
+    return factor
+
+
+def drawing() -> Callable[[int], float]:
+    generator = torch.Generator().manual_seed(3)
+    return lambda _at: float(torch.rand((), generator=generator))
+
+
+def batches_drawn() -> Callable[[int], float]:
+    rows = TensorDataset(torch.linspace(0, 1, 40))
+    loader = DataLoader(rows, 1, shuffle=True, generator=torch.Generator().manual_seed(3))
+    return lambda _at: float(next(iter(loader))[0])
+
+
+def cached() -> Callable[[int], float]:
+    calls: list[int] = []
+
+    @functools.lru_cache
+    def factor(at: int) -> float:
+        calls.append(at)
+        return 0.9 ** len(calls)
+
+    return factor
+
+
+KEEPS: dict[str, Callable[[], Callable[[int], float]]] = {
+    "an array": counting_array,
+    "a module, by its method": lambda: Remembers().factor,
+    "a module, by a closure": by_a_module,
+    "a loader": counting_rows,
+    "a generator": drawing,
+    "a loader's generator": batches_drawn,
+    "another optimizer": counting_optimizer,
+    "a function": counting_function,
+    "a cache": cached,
+    "a global": lambda: stateful_rates.by_global,
+    "a global list": lambda: stateful_rates.by_list,
+    "a global dict": lambda: stateful_rates.by_dict,
+    "a class": lambda: stateful_rates.by_class,
+    "a global, by another function": lambda: stateful_rates.by_a_function,
+    "a global, by its module": lambda: by_its_module,
+    "a global, by an import": lambda: imports,
+}
+
+
+def by_its_module(at: int) -> float:
+    return stateful_rates.by_global(at)
+
+
+def imports(at: int) -> float:
+    from tests.unit.experiment.stateful_rates import by_global
+
+    return by_global(at)
+
+
+@pytest.mark.parametrize("what", KEEPS)
+def test_what_a_function_keeps_is_not_moved_by_a_look(tmp_path: Path, what: str) -> None:
+    """Nor by a rate that is set: the rates are those of a loop that nobody looked at."""
+    stateful_rates.reset()
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.5)
+    judge, right = lr_scheduler.LambdaLR(optimizer, KEEPS[what]()), []
+    for _ in range(8):
+        right.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        judge.step()
+    stateful_rates.reset()
+    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, KEEPS[what]()), epochs=2)
+    exp.subscribe(lambda event: exp.schedule, every_step=True)
+    known = whole(exp)
+    if "by its module" in what or "by an import" in what:
+        assert known.why.startswith("no curve: the schedule cannot be copied (a function of it ")
+        assert known.why.endswith("tests.unit.experiment.stateful_rates)")
+    else:
+        assert known.low == pytest.approx(right, rel=1e-3)
+    exp.lr = exp.lr
+    whole(exp)
+    exp.run(wait=True)
+    assert exp.scalars.since("train/learning_rate", 0)[1].tolist() == right
+    exp.close()
+
+
+class CountsInItsClass(lr_scheduler.LRScheduler):
+    calls = 0
+    seen: ClassVar[list[int]] = []
+
+    def get_lr(self) -> list[float | torch.Tensor]:
+        CountsInItsClass.calls += 1
+        type(self).seen.append(self.last_epoch)
+        return [rate * 0.9 ** len(self.seen) for rate in self.base_lrs]
+
+
+def test_a_class_of_the_users_is_called_by_training_alone(tmp_path: Path) -> None:
+    CountsInItsClass.calls, _ = 0, CountsInItsClass.seen.clear()
+    exp = experiment(tmp_path, CountsInItsClass, epochs=1)
+    assert CountsInItsClass.calls == 1
+    assert whole(exp).low == pytest.approx([0.5 * 0.9**at for at in (1, 2, 3, 4)], rel=1e-3)
+    exp.lr = 0.9
+    assert exp.message == "step 0: lr 9e-1, and CountsInItsClass goes on at 2 times its rates"
+    whole(exp)
+    assert (CountsInItsClass.calls, CountsInItsClass.seen) == (1, [0])
+    exp.run(wait=True)
+    assert CountsInItsClass.seen == [0, 1, 2, 3, 4]
+    exp.close()
+
+
+def test_what_a_scheduler_draws_where_nothing_else_is_known_is_put_back(tmp_path: Path) -> None:
+    """While its steps are computed elsewhere it is tried as well."""
+
+    class Draws(lr_scheduler.LRScheduler):
+        def get_lr(self) -> list[float | torch.Tensor]:
+            return [rate * random.random() * float(torch.rand(())) for rate in self.base_lrs]
+
+    exp = experiment(tmp_path, Draws)
+    exp._training.is_away = True
+    before = torch.get_rng_state(), random.getstate()
+    assert exp.schedule is not None
+    whole(exp)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    exp._training.is_away = False
     exp.close()
 
 
@@ -372,7 +588,7 @@ def test_a_function_that_fails_ends_the_curve_and_no_run(tmp_path: Path) -> None
 
 def test_while_its_steps_are_computed_elsewhere_the_curve_stays(tmp_path: Path) -> None:
     """What is here of the schedule is what it was when the training left."""
-    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, counted))
+    exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, decays))
     known = whole(exp)
     training = exp._training
     training.is_away, training.step_count = True, 17

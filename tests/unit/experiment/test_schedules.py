@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +52,101 @@ def test_plateau_takes_the_epochs_loss() -> None:
     for loss in (1.0, 2.0, 3.0):
         schedule.after_epoch(lambda loss=loss: loss)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+
+
+class Like(torch.optim.Optimizer):
+    """An optimizer around another one, as SAM and Lookahead are: the groups are the same dicts."""
+
+    def __init__(self, base: torch.optim.Optimizer) -> None:
+        self.base, self.defaults, self.state = base, base.defaults, base.state
+        self.param_groups = base.param_groups
+
+    def step(self, closure: Any = None) -> Any:
+        return self.base.step(closure)
+
+
+class Holds:
+    """A scheduler of nobody's base class."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.of = optimizer
+
+    def step(self) -> None:
+        self.of.param_groups[0]["lr"] /= 2
+
+
+OF_ANOTHER: dict[str, Make] = {
+    "of torch": lambda o: lr_scheduler.StepLR(o, 1),
+    "plateau": lr_scheduler.ReduceLROnPlateau,
+    "chained": lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(o, 1)], optimizer=o),
+    "sequential": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.StepLR(o, 1), lr_scheduler.StepLR(o, 2)], [3]
+    ),
+    "own": Holds,
+}
+
+
+@pytest.mark.parametrize("kind", OF_ANOTHER)
+def test_a_scheduler_of_another_optimizer_is_refused(tmp_path: Path, kind: str) -> None:
+    """It would set the rates of that one, and the training would go on at its first rate."""
+    run = Run(OF_ANOTHER[kind])
+    run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match=r"of another optimizer, whose rates .* scheduler=lambda"):
+        run.experiment(tmp_path)
+    with pytest.raises(ValueError, match="of another optimizer"):
+        Experiment(run.model, data(), optimizer="sgd", scheduler=run.scheduler, runs=tmp_path)
+    assert Schedule(OF_ANOTHER[kind](run.optimizer), Like(run.optimizer)).scheduler
+    assert Schedule(OF_ANOTHER[kind](Like(run.optimizer)), run.optimizer).scheduler
+
+
+def test_a_chain_with_a_scheduler_of_another_optimizer_is_refused() -> None:
+    ours, other = (torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1) for _ in range(2))
+    chain = lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(ours, 1)], optimizer=ours)
+    chain._schedulers = [*chain._schedulers, lr_scheduler.ExponentialLR(other, 0.9)]
+    with pytest.raises(ValueError, match="ExponentialLR is a scheduler of another optimizer"):
+        Schedule(chain, ours)
+
+
+class TakesTheEpoch(Holds):
+    """As those of timm."""
+
+    def step(self, epoch: int, metric: float | None = None) -> None:
+        del metric
+        self.of.param_groups[0]["lr"] = 0.1 / (epoch + 1)
+
+
+class Counts(TakesTheEpoch):
+    count = 0
+
+    def step(self) -> None:
+        self.count += 1
+        super().step(self.count)
+
+
+def test_a_scheduler_whose_step_needs_an_argument_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"TakesTheEpoch whose step needs 'epoch'.*def step"):
+        Run(TakesTheEpoch).experiment(tmp_path)
+    assert_same(trained(Counts, tmp_path), by_hand(Counts, "epoch"))
+
+
+class KeepsADict(lr_scheduler.LRScheduler):
+    """Of the user's own: its parts are in a dict of the name that torch has for a list."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._schedulers = {"a": lr_scheduler.ExponentialLR(optimizer, 0.9)}
+        super().__init__(optimizer)
+
+    def get_lr(self) -> list[float | torch.Tensor]:
+        return [0.9 * group["lr"] for group in self.optimizer.param_groups]
+
+
+def test_a_scheduler_may_keep_a_dict_of_others(tmp_path: Path) -> None:
+    assert_same(trained(KeepsADict, tmp_path), by_hand(KeepsADict, "epoch"))
+    exp = Run(KeepsADict).experiment(tmp_path)
+    exp.lr = 0.05
+    exp.run(epochs=1, wait=True)
+    assert exp.learning_rate == pytest.approx(0.045)
+    exp.close()
 
 
 # -- a run against a plain loop ---------------------------------------------------------------
@@ -233,6 +327,83 @@ def test_a_schedule_goes_on_across_runs_that_end_in_the_middle_of_an_epoch(tmp_p
         assert_same(run.of_experiment(exp), by_hand(make, every))
 
 
+# -- functions are called where a plain loop calls them, and nowhere else ----------------------
+
+
+def next_of(rates: Iterator[float]) -> Make:
+    """Takes the next rate whenever it is called; nothing but its calls says what it counts."""
+    return lambda o: lr_scheduler.LambdaLR(o, lambda _: next(rates))
+
+
+@pytest.mark.parametrize("is_looked_at", [False, True])
+def test_a_function_that_takes_its_rates_from_an_iterator_loses_none(
+    tmp_path: Path, is_looked_at: bool
+) -> None:
+    def make() -> Make:
+        return next_of(iter([1 - at / 20 for at in range(20)]))
+
+    run = Run(make())
+    exp = run.experiment(tmp_path)
+    for _ in range(EPOCHS):
+        if is_looked_at:
+            for _ in range(3):
+                assert exp.schedule is not None
+        exp.run(epochs=1, wait=True)
+    assert_same(run.of_experiment(exp), by_hand(make(), "epoch"))
+
+
+@pytest.mark.parametrize("epochs_of_a_run", [[EPOCHS], [1, 1, 1]])
+def test_a_function_is_called_as_often_as_by_torch(
+    tmp_path: Path, epochs_of_a_run: list[int]
+) -> None:
+    calls: list[int] = []
+
+    def factor(at: int) -> float:
+        calls.append(at)
+        return 0.5**at
+
+    run = Run(lambda_lr(factor))
+    exp = run.experiment(tmp_path)
+    assert calls == [0]
+    for epochs in epochs_of_a_run:
+        exp.run(epochs=epochs, wait=True)
+    run.of_experiment(exp)
+    assert calls == [0, 1, 2, 3]
+
+
+def ramp(at: int) -> float:
+    return min(1.0, at / 6)
+
+
+AT_0: dict[str, Make] = {
+    "alone": lambda_lr(ramp),
+    "one for each group": lambda o: lr_scheduler.LambdaLR(o, [ramp]),
+    "chained": lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.ExponentialLR(o, 0.9), lr_scheduler.LambdaLR(o, ramp)], optimizer=o
+    ),
+    "later": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.ConstantLR(o, 0.5), lr_scheduler.LambdaLR(o, ramp)], [3]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", AT_0)
+def test_a_warm_up_from_0_is_known_by_the_rate_that_torch_came_to(
+    tmp_path: Path, kind: str
+) -> None:
+    assert_same(trained(AT_0[kind], tmp_path), by_hand(AT_0[kind], "step"))
+
+
+def test_what_it_counts_is_known_though_a_rate_is_set_before_the_run(tmp_path: Path) -> None:
+    run = Run(lambda_lr(ramp))
+    exp = run.experiment(tmp_path)
+    exp.lr = 0.1
+    exp.run(epochs=2, wait=True)
+    assert exp._training.schedule.per_step
+    found = run.of_experiment(exp)
+    assert found.rates[1:] == by_hand(lambda_lr(ramp), "step", 2).rates[1:]
+
+
 # -- what a plateau is fed --------------------------------------------------------------------
 
 _VAL = data(64, seed=2)
@@ -340,24 +511,58 @@ def until_it_raises(make: Make, epochs: int) -> Run:
 
 
 @pytest.mark.parametrize("make", [one_cycle_of_8, one_cycle_after_a_warm_up])
-def test_past_the_end_of_one_cycle_the_rate_stays_and_it_is_said_once(
+def test_past_the_end_of_one_cycle_the_last_rate_stays_and_it_is_said_once(
     tmp_path: Path, make: Make
 ) -> None:
+    """Torch has one rate past the end, far off the curve, and raises for the next: a loop ends."""
     run = Run(make)
     exp = run.experiment(tmp_path)
     for _ in range(4):
         exp.run(epochs=1, wait=True)
         assert exp.failure is None
     assert exp.step_count == 16
-    assert len([note for note in exp.notes if "is over after 8 steps" in note]) == 1, exp.notes
+    about = [note for note in exp.notes if "is over after 8 steps" in note]
+    assert len(about) == 1, exp.notes
     assert any(line.value.endswith(", over") for line in exp.facts() if "over" in line.value)
+    expected = until_it_raises(make, epochs=4)
+    assert (run.rates[:9], exp.scalars.since("train/loss", 0)[1].tolist()[:9]) == (
+        expected.rates[:9],
+        expected.losses[:9],
+    )
+    assert run.rates[8] > 1000 * run.rates[7], "torch has no such jump: the rule is not needed"
+    assert set(run.rates[9:]) == {run.rates[7]}
+    assert "the rate stays at 2.0e-6" in about[0]
+    momentum = run.optimizer.param_groups[0]["momentum"]
+    assert momentum == pytest.approx(0.95), "the end of the curve has the largest momentum"
     exp.learning_rate = 0.3
     exp.run(steps=2, wait=True)
     assert run.rates[-2:] == [0.3, 0.3], "a rate that is set past the end did not stay"
     assert len([note for note in exp.notes if "is over" in note]) == 1
-    run.of_experiment(exp)
-    expected = until_it_raises(make, epochs=4)
-    assert (run.rates[:16], run.losses[:16]) == (expected.rates, expected.losses)
+    exp.close()
+
+
+def test_a_rate_that_is_set_right_after_the_end_stays(tmp_path: Path) -> None:
+    run = Run(one_cycle_of_8)
+    exp = run.experiment(tmp_path)
+    exp.run(epochs=2, wait=True)
+    exp.learning_rate = 0.25
+    exp.run(steps=3, wait=True)
+    assert run.rates[-3:] == [0.25] * 3
+    assert any("the rate stays at 2.5e-1" in note for note in exp.notes), exp.notes
+    exp.close()
+
+
+def test_a_cycle_that_is_followed_by_another_schedule_is_not_the_end(tmp_path: Path) -> None:
+    def make(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+        parts = [
+            lr_scheduler.OneCycleLR(optimizer, 0.5, total_steps=4),
+            lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step),
+        ]
+        return lr_scheduler.SequentialLR(optimizer, parts, [5])
+
+    found = trained(make, tmp_path)
+    assert_same(found, by_hand(make, "step"))
+    assert not any("over" in note for note in found.notes), found.notes
 
 
 # -- a scheduler of the user's own ------------------------------------------------------------
@@ -367,29 +572,20 @@ class Fails(lr_scheduler.ExponentialLR):
     """Raises at one of its calls, before it does anything."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, at: int) -> None:
-        self.calls, self.at = -1, at  # the first call is the constructor's
+        self.waits = iter(range(at, -1, -1))  # the first call is the constructor's
         super().__init__(optimizer, 0.8)
 
     def step(self, epoch: int | None = None) -> None:
-        self.calls += 1
-        if self.calls == self.at:
+        if next(self.waits, None) == 0:
             raise RuntimeError("a fault in step")
         super().step(epoch)
-
-
-class Forgives(Fails):
-    """The same in a plain loop, whose author goes on."""
-
-    def step(self, epoch: int | None = None) -> None:
-        with contextlib.suppress(RuntimeError):
-            super().step(epoch)
 
 
 @pytest.mark.parametrize(("every", "at", "steps"), [("step", 5, 5), ("step", 8, 8)])
 def test_a_scheduler_that_raises_costs_no_step(
     tmp_path: Path, every: str, at: int, steps: int
 ) -> None:
-    """The update has been applied, is counted and logged; the run goes on with the next batch."""
+    """The update has been applied, is counted and logged; its step is done later."""
     run = Run(lambda o: Fails(o, at))
     exp = run.experiment(tmp_path, schedule_every=every)
     with pytest.raises(RuntimeError, match="a fault in step"):
@@ -398,7 +594,8 @@ def test_a_scheduler_that_raises_costs_no_step(
     assert len(exp.scalars.since("train/loss", 0)[0]) == steps
     exp.resume().wait(120)
     assert (exp.status, exp.step_count) == ("finished", STEPS)
-    assert_same(run.of_experiment(exp), by_hand(lambda o: Forgives(o, at), every))
+    nothing_lost = by_hand(lambda o: lr_scheduler.ExponentialLR(o, 0.8), every)
+    assert_same(run.of_experiment(exp), nothing_lost)
 
 
 def test_a_scheduler_that_raises_after_an_epoch_is_asked_again(tmp_path: Path) -> None:
@@ -416,5 +613,87 @@ def test_a_scheduler_that_raises_after_an_epoch_is_asked_again(tmp_path: Path) -
     assert (exp.status, exp.step_count, epochs) == ("exception", 8, [1])
     exp.resume().wait(120)
     assert (exp.status, exp.step_count, epochs) == ("finished", STEPS, [1, 2, 3])
+    assert exp.scalars.since("val/loss", 0)[0].tolist() == [4, 8, 12], "validated anew"
     asked_again = by_hand(lambda o: lr_scheduler.ExponentialLR(o, 0.8), "epoch")
     assert_same(run.of_experiment(exp), asked_again)
+
+
+class OnceAt:
+    """A function of a `LambdaLR` that reads a file which is not there for once."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+
+    def __call__(self, at: int) -> float:
+        if at == self.at:
+            self.at = None
+            raise OSError("no such file for once")
+        return 0.9**at
+
+
+RAISING: dict[str, Callable[[int | None], Make]] = {
+    "alone": lambda at: lambda_lr(OnceAt(at)),
+    "chained": lambda at: (
+        lambda o: lr_scheduler.ChainedScheduler(
+            [lr_scheduler.StepLR(o, 2, 0.7), lr_scheduler.LambdaLR(o, OnceAt(at))], optimizer=o
+        )
+    ),
+    "sequential": lambda at: (
+        lambda o: lr_scheduler.SequentialLR(
+            o, [lr_scheduler.LambdaLR(o, OnceAt(at)), lr_scheduler.ExponentialLR(o, 0.9)], [6]
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("every", ["step", "epoch"])
+@pytest.mark.parametrize("kind", RAISING)
+def test_a_rate_that_could_not_be_computed_for_once_is_not_skipped(
+    tmp_path: Path, kind: str, every: str
+) -> None:
+    """Torch has counted the step by then, and those before it in a chain have set their rates."""
+    run = Run(RAISING[kind](2))
+    exp = run.experiment(tmp_path, schedule_every=every, val=_VAL)
+    with pytest.raises(OSError, match="for once"):
+        exp.run(epochs=EPOCHS, wait=True)
+    rate = exp.learning_rate
+    assert rate == run.rates[-1], "the rate is one that no step was to have"
+    exp.resume().wait(120)
+    assert exp.scalars.since("val/loss", 0)[0].tolist() == [4, 8, 12]
+    assert_same(run.of_experiment(exp), by_hand(RAISING[kind](None), every))
+
+
+def test_what_a_scheduler_keeps_is_put_back_when_it_raises() -> None:
+    class Keeps(lr_scheduler.ExponentialLR):
+        fails = True
+
+        def step(self, epoch: int | None = None) -> None:
+            if self._is_initial:
+                self.seen, self.sums = [1], {"steps": 0}
+                return super().step(epoch)
+            self.seen.append(2)
+            self.sums["steps"] += 1
+            self.new = True
+            super().step(epoch)
+            self.optimizer.param_groups[0]["momentum"] = 0.5
+            if self.fails:
+                raise RuntimeError("after all was done")
+            return None
+
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=torch.tensor(1.0), momentum=0.9)
+    rate = optimizer.param_groups[0]["lr"]
+    scheduler = Keeps(optimizer, 0.5)
+    optimizer.step()
+    seen, schedule = scheduler.seen, Schedule(("step", scheduler), optimizer)
+    with pytest.raises(RuntimeError, match="after all was done"):
+        schedule.after_step()
+    group = optimizer.param_groups[0]
+    assert (float(rate), group["momentum"], scheduler.last_epoch) == (1.0, 0.9, 0)
+    assert group["lr"] is rate
+    assert (seen, scheduler.sums) == ([1], {"steps": 0})
+    assert scheduler.seen is seen
+    assert not hasattr(scheduler, "new")
+    scheduler.fails = False
+    schedule.catch_up()
+    assert schedule.catch_up() == ""
+    assert (float(rate), scheduler.last_epoch, seen) == (0.5, 1, [1, 2])
