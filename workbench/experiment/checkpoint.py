@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from workbench.experiment import at_exit
+from workbench.experiment.failure import words_of
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -95,8 +96,8 @@ class CheckpointWriter:
         self._last, self._last_step = now, training.step_count
         try:
             state = snapshot(training)
-        except Exception as error:  # noqa: BLE001 - a state_dict may be user code; the run goes on
-            self.problem = f"no checkpoint was made: {type(error).__name__}: {error}"
+        except BaseException as error:  # noqa: BLE001 - a state_dict may be user code; the run goes on
+            self.problem = f"no checkpoint was made: {type(error).__name__}: {words_of(error)}"
             return
         # no daemon: a program that ends waits until the file is whole
         self._thread = threading.Thread(
@@ -122,7 +123,7 @@ class CheckpointWriter:
             draft.replace(self.path)
             self.problem = ""
         except Exception as error:  # noqa: BLE001 - a full disk, or a state that cannot be pickled
-            self.problem = f"no checkpoint was written to {self.path}: {error}"
+            self.problem = f"no checkpoint was written to {self.path}: {words_of(error)}"
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
 
