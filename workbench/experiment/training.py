@@ -19,6 +19,7 @@ from workbench.experiment.captures import CaptureStore
 from workbench.experiment.cursor import Cursor
 from workbench.experiment.data import DataError, DataSource, batch_size_of, split
 from workbench.experiment.events import Captured, EpochDone, StepDone
+from workbench.experiment.failure import words_of
 from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.learning_rate import learning_rate
@@ -42,7 +43,8 @@ from workbench.modes.precision import Precision
 from workbench.records import CarryRow
 
 _BATCH_NORM = "Expected more than 1 value per channel when training"
-"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`)."""
+"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`), and Dynamo with
+it, in the text of an error of its own."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -294,15 +296,14 @@ class Training:
             return False  # it may have been the last one: the runner looks at its plan first
         batch = self.cursor.take()
         if batch is None:
-            self._epoch_over = self.cursor.position()
-            self.end_epoch()
+            self._epoch_ends()
             return False
         started = time.perf_counter()
         if len(self.optimizer.param_groups) != self._num_groups:
             self.find_parameters()
         try:
             result = self._attempt_as_set(batch, started)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
             if not self._leaves_out(batch, error):
                 raise
             return False
@@ -316,17 +317,16 @@ class Training:
         if self.board.step_observers:
             self._tell_step(result, time.perf_counter() - started)
         if self.cursor.at_end:
-            self._epoch_over = self.cursor.position()
-            self.end_epoch()
+            self._epoch_ends()
         return True
 
-    def _leaves_out(self, batch: Any, error: ValueError) -> bool:
+    def _leaves_out(self, batch: Any, error: ValueError | RuntimeError) -> bool:
         """Leave out a last batch of one sample, which batch norm cannot train on; say so once.
 
         Raises:
             DataError: it is not the last of several batches.
         """
-        if _BATCH_NORM not in str(error) or batch_size_of(*split(batch)) != 1:
+        if _BATCH_NORM not in words_of(error) or batch_size_of(*split(batch)) != 1:
             return False
         size = self.cursor.source.batch_size
         # a stream that workers cut has a last batch of each
@@ -346,8 +346,7 @@ class Training:
         )
         self.cursor.leave_out()
         if self.cursor.at_end:
-            self._epoch_over = self.cursor.position()
-            self.end_epoch()
+            self._epoch_ends()
         return True
 
     def _attempt_as_set(self, batch: Any, started: float) -> StepResult:
@@ -438,6 +437,11 @@ class Training:
             loss = torch.tensor(loss, device="cpu")
         event = StepDone(self.step_count, loss, seconds, self.measures.num_samples(result))
         self.board.emit(event, to_step_observers=True)
+
+    def _epoch_ends(self) -> None:
+        """`end_epoch`, to be repeated first of all where it fails."""
+        self._epoch_over = self.cursor.position()
+        self.end_epoch()
 
     def end_epoch(self) -> None:
         """Validate, step a scheduler that goes by epochs, and begin the next one."""
