@@ -54,7 +54,7 @@ class FlowLog:
     def __init__(self) -> None:
         self._pending: deque[_Sample] = deque(maxlen=_MAX_PENDING)
         self._flushing = threading.Lock()
-        self._trainable: list[bool] = []
+        self._trainable: list[tuple[int, bool]] = []
         self._rows: Rows | None = None
         self._history = FlowHistory()
         self._notes: list[str] = []
@@ -73,7 +73,8 @@ class FlowLog:
 
         Args:
             model: what is trained.
-            parameters: ``list(model.parameters())``.
+            parameters: those that are measured: the model's, each once, and then any of a loss or
+                of the optimizer's alone.
             step: its number, counted from 1.
 
         Returns:
@@ -92,7 +93,8 @@ class FlowLog:
     def _take(
         self, model: nn.Module, parameters: Sequence[nn.Parameter], step: int
     ) -> torch.Tensor | None:
-        trainable = [p.requires_grad for p in parameters]
+        # which they are, too: a module may have been exchanged in place
+        trainable = [(id(p), p.requires_grad) for p in parameters]
         rows = self._rows
         if rows is None or trainable != self._trainable:
             self._rows = rows = choose_rows(model)

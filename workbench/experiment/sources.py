@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, cast
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import BatchSampler, DataLoader, default_collate
 
 from workbench.experiment.sampler import EpochSampler, mix
 
@@ -37,6 +37,8 @@ class DataSource:
     """What is not guaranteed about the order, in one sentence, or ``""``."""
     repeats: bool = True
     """Whether the same epoch gives the same batches when it is asked for again."""
+    is_fresh: bool = False
+    """Whether every batch is in memory of its own; else the next one may be written over it."""
     has_exact_length: bool = True
     """Whether an epoch has `steps_per_epoch` batches for certain; else it ends by its end."""
     draws: bool = False
@@ -106,6 +108,8 @@ _BATCHES_AT_ONCE = 256
 class ArraySource(DataSource):
     """A pair of arrays in memory: a batch is one indexing operation per array."""
 
+    is_fresh = True
+
     def __init__(
         self, inputs: torch.Tensor, targets: torch.Tensor, batch_size: int, seed: int, shuffle: bool
     ) -> None:
@@ -153,6 +157,8 @@ class LoaderSource(DataSource):
         self.batch_size = loader.batch_size
         self.num_samples = len(dataset)
         self.has_workers = loader.num_workers > 0
+        # torch's own stacks; one of the user's may fill a buffer anew
+        self.is_fresh = loader.collate_fn is default_collate
         self.loader = _rebuilt(loader, self.sampler, self.generator, loader.batch_size)
         self.steps_per_epoch = len(self.loader)
 
