@@ -20,6 +20,7 @@ from workbench.experiment.elsewhere import ElsewhereError, Stretch
 from workbench.experiment.events import RunStarted
 from workbench.experiment.failure import failure_of, words_of
 from workbench.experiment.guard import NonFiniteError
+from workbench.experiment.model_use import InUse, beginning, others_at_work, register
 from workbench.experiment.nonfinite import nan_failure
 from workbench.experiment.out_of_memory import Trials, remedied, survive
 from workbench.experiment.plan import Plan
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _OUT_OF_MEMORY = "step {step:,}: out of memory; paused, step not applied, nothing lost"
 
 _NOTHING_SET = ThreadState()
+_LOOK_S = 0.05
+"""Between two looks at a run that is waited for."""
 
 log = logging.getLogger("workbench")
 
@@ -60,6 +63,9 @@ class Runner(Worker):
         """Whether trials of remedies are to end."""
         self._is_cut_off = False
         """Whether it trained when the program ended."""
+        self._before: list[InUse] = []
+        """What others still do with the same model when a run begins; it ends soon."""
+        register(self)
 
     @property
     def ending(self) -> bool:
@@ -130,15 +136,18 @@ class Runner(Worker):
             asked_from: what the caller's thread has set.
 
         Raises:
-            RuntimeError: it runs already, or no thread can be started, or the program ends.
+            RuntimeError: it runs already, or another experiment trains the same model, or no thread
+                can be started, or the program ends.
         """
         at_exit.refuse_to_begin()
         with self._turn:
-            with self._gate:
+            with beginning, self._gate:
                 if self._active:
                     raise RuntimeError(
                         "this experiment is training already; pause or stop it first"
                     )
+                self._before = others_at_work(self)
+                self._refuse_in_use(self._before)
                 plan_before, given_before = self.plan, self.given
                 self.plan, self.given = make_plan(), given
                 self._occupy(aside=False)
@@ -164,11 +173,25 @@ class Runner(Worker):
         """
         at_exit.refuse_to_begin()
         with self._turn:
-            with self._gate:
+            with beginning, self._gate:
                 if self._active:
                     return
+                self.refuse_in_use()
                 self._occupy(aside=True)
             self._begin_or_finish(context, self._rehearse)
+
+    def refuse_in_use(self) -> None:
+        """Leave the model alone while another experiment trains it.
+
+        Raises:
+            RuntimeError: one does.
+        """
+        self._refuse_in_use(others_at_work(self))
+
+    def _refuse_in_use(self, others: list[InUse]) -> None:
+        for other in others:
+            if other.is_at_work():
+                raise RuntimeError(other.refusal(self.training.name))
 
     def ask_to_leave(self) -> None:
         """`Worker.ask_to_leave`; trials of remedies end at once."""
@@ -206,6 +229,7 @@ class Runner(Worker):
         """Do steps until something ends them."""
         training = self.training
         try:
+            self._wait_for_others()
             with training.asked_from.entered():
                 training.note(training.schedule.settle(*self.plan.length(training)))
                 training.begin()
@@ -222,6 +246,17 @@ class Runner(Worker):
             quietly(training.cursor.release)
             quietly(self._write_last)
         self._end(status, "; ".join(filter(None, self._last_words(status))))
+
+    def _wait_for_others(self) -> None:
+        """Begin once those have ended that used the model and were told to end.
+
+        Raises:
+            RuntimeError: one of them was told to go on since.
+        """
+        before, self._before = self._before, []
+        for other in before:
+            while not (self.halted or other.over.wait(_LOOK_S)):
+                self._refuse_in_use([other])
 
     def _write_last(self) -> None:
         """Write the checkpoint of the run's end, and wait until the file is whole."""

@@ -43,8 +43,8 @@ from workbench.modes.precision import Precision
 from workbench.records import CarryRow
 
 _BATCH_NORM = "Expected more than 1 value per channel when training"
-"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`), and Dynamo with
-it, in the text of an error of its own."""
+"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`); Dynamo does
+so in the text of an error of its own."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable

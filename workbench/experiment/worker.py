@@ -101,6 +101,11 @@ class Worker:
         return self._active
 
     @property
+    def at_work_until(self) -> threading.Event | None:
+        """What is set when the work under way has ended; None before the first."""
+        return None if self._stretch is None else self._stretch.over
+
+    @property
     def is_current(self) -> bool:
         """Whether the thread that is at work is the one that asks."""
         stretch = self._stretch
