@@ -20,6 +20,7 @@ from workbench.experiment.cursor import Cursor
 from workbench.experiment.data import DataError, DataSource, batch_size_of, split
 from workbench.experiment.events import Captured, EpochDone, StepDone
 from workbench.experiment.failure import words_of
+from workbench.experiment.first_look import FirstLook
 from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.learning_rate import learning_rate
@@ -116,6 +117,8 @@ class Training:
         self.staying_modes: str | None = None
         """What `modes` says while others are tried, which are undone."""
         self._notes_on_modes: list[str] = []
+        self._first_look: FirstLook | None = None
+        """Of somebody at the first batch, before the first step."""
         self._epoch_over: Any = None
         """Position of a cursor whose epoch is being ended; None where none is."""
         self.adopt(model)
@@ -245,6 +248,9 @@ class Training:
         if not self.seeded:
             self.seeded = True
             torch.manual_seed(self.seed)
+            look, self._first_look = self._first_look, None
+            if look is not None:
+                self.note(look.begin())
         else:
             self.random.restore()
         self.note(self.train_mode.begin(self.optimizer))
@@ -264,23 +270,29 @@ class Training:
         """The batch that the next step would get; for a look, while no step is under way.
 
         A loader's own order is drawn from the run's random state, and so is this batch: where it
-        stays the next step's, so does what was drawn for it.
+        stays the next step's, so does what was drawn for it; before the first step as far as no
+        cell comes in between (`workbench.experiment.first_look`).
 
         Raises:
             DataError: there is none.
             Exception: whatever the loader raises.
         """
-        outside = RandomState(self.device)
+        outside, look = RandomState(self.device), self._first_look
         outside.save()
         try:
             if self.seeded:
                 self.random.restore()
             else:
+                look = look or FirstLook(self.cursor, self.device)
                 torch.manual_seed(self.seed)
             batch = self.cursor.preview()
-            if self.cursor.holds_batch:
+            if not self.cursor.holds_batch:
+                return batch
+            if self.seeded:
                 self.random.save()
-                self.seeded = True
+            elif look is not self._first_look and look is not None:
+                look.fetched()
+                self._first_look = look
         finally:
             outside.restore()
         return batch
