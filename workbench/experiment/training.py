@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 class Training:
     """Model, data, optimizer and modes, and the position of the run in them."""
 
+    _first_look: FirstLook | None = None
+    """Of somebody at the first batch, before the first step."""
+
     def __init__(
         self,
         *,
@@ -117,8 +120,6 @@ class Training:
         self.staying_modes: str | None = None
         """What `modes` says while others are tried, which are undone."""
         self._notes_on_modes: list[str] = []
-        self._first_look: FirstLook | None = None
-        """Of somebody at the first batch, before the first step."""
         self._epoch_over: Any = None
         """Position of a cursor whose epoch is being ended; None where none is."""
         self.adopt(model)
