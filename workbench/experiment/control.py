@@ -264,7 +264,8 @@ class Control(Delegates):
             self._runner.submit(self._compute_late_captures)
         elif self.status in ("finished", "stopped"):
             self._refuse_if_closed()
-            self._runner.rehearse(self._context_of_run())
+            asked_from = ThreadState.current(self._training.device)
+            self._runner.rehearse(self._context_of_run(), asked_from)
         else:
             self.step(1)
 

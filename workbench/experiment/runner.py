@@ -153,20 +153,23 @@ class Runner(Worker):
                 self._occupy(aside=False)
             self._keep_error, self.error = keep_error, None
             self.training.tried = Tried()
-            self.training.asked_from = asked_from
             board, step = self.training.board, self.training.step_count
             before = board.status, board.message, step, board.failure
             board.change("training", "training", step)
             board.emit(RunStarted(step, found=self.given is not None))
             try:
-                self._begin(context, self._attempt)
+                self._begin(context, lambda: self._attempt(asked_from))
             except RuntimeError:
                 self.plan, self.given = plan_before, given_before
                 self._finish(lambda: board.change(*before))
                 raise
 
-    def rehearse(self, context: Context) -> None:
+    def rehearse(self, context: Context, asked_from: ThreadState = _NOTHING_SET) -> None:
         """Compute a step for the probes that wait, on a new thread, and undo it; status stays.
+
+        Args:
+            context: of the caller.
+            asked_from: what the caller's thread has set.
 
         Raises:
             RuntimeError: no thread can be started, or the program ends.
@@ -178,7 +181,7 @@ class Runner(Worker):
                     return
                 self.refuse_in_use()
                 self._occupy(aside=True)
-            self._begin_or_finish(context, self._rehearse)
+            self._begin_or_finish(context, lambda: self._rehearse(asked_from))
 
     def refuse_in_use(self) -> None:
         """Leave the model alone while another experiment trains it.
@@ -225,12 +228,13 @@ class Runner(Worker):
 
     # -- the thread -------------------------------------------------------------------------
 
-    def _attempt(self) -> None:
+    def _attempt(self, asked_from: ThreadState) -> None:
         """Do steps until something ends them."""
         training = self.training
+        training.asked_from = asked_from
         try:
             self._wait_for_others()
-            with training.asked_from.entered():
+            with asked_from.entered():
                 training.note(training.schedule.settle(*self.plan.length(training)))
                 training.begin()
                 status = self._do_steps()
@@ -239,6 +243,8 @@ class Runner(Worker):
             quietly(training.end)
             self._failed(error)
             return
+        finally:
+            training.asked_from = _NOTHING_SET  # else hooks and modes of a cell would be kept
         if status == "training":
             self._leave_it_there()
             return
@@ -263,16 +269,21 @@ class Runner(Worker):
         self._checkpoints.offer(self.training, final=True)
         self._checkpoints.join()
 
-    def _rehearse(self) -> None:
+    def _rehearse(self, asked_from: ThreadState) -> None:
         """Compute a step for the probes that wait; the experiment is what it was before."""
         training, board = self.training, self.training.board
         status, message, step = board.status, board.message, training.step_count
         board.say(f"step {step + 1:,} is computed for a capture and not applied", step)
         try:
-            rehearse(training)
+            training.asked_from = asked_from
+            with asked_from.entered():
+                rehearse(training)
         except BaseException as error:  # noqa: BLE001 - as in a run, user code may raise anything
             message = f"the step for a capture raised {_first_line(error)}"
             training.drop_probes()
+        finally:
+            training.asked_from = _NOTHING_SET
+            quietly(training.foreign_steps.end)
         self._end(status, message, board.failure)
 
     def _last_words(self, status: Status) -> tuple[str, str]:

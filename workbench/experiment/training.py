@@ -79,7 +79,7 @@ class Training:
         self.val = val
         self.loss = loss
         self.optimizer = optimizer
-        self._foreign_steps = ForeignSteps(optimizer)
+        self.foreign_steps = ForeignSteps(optimizer)
         self.schedule = schedule
         self.modeset = modeset
         self.attached: ModeSet | None = None
@@ -166,7 +166,7 @@ class Training:
         if changed:
             self.note(self._on_trainable(changed))
             self._trainable = {id(p): p.requires_grad for p in self.parameters}
-        self.note(self._foreign_steps.note(self.step_count + 1))
+        self.note(self.foreign_steps.note(self.step_count + 1))
         dtype = torch.get_default_dtype()
         if dtype is not self._dtype:
             self._dtype = dtype
@@ -257,7 +257,7 @@ class Training:
         self.note(self.train_mode.begin(self.optimizer))
         for note in self.asked_from.notes:
             self.note(note)
-        self.note(self._foreign_steps.begin(self.step_count + 1))
+        self.note(self.foreign_steps.begin(self.step_count + 1, self.name))
         self.find_parameters()
         self.look_at_settings()
         self.measures.restart()
@@ -265,7 +265,7 @@ class Training:
     def end(self) -> None:
         """After the last step of a stretch: put the random state away."""
         self.random.save()
-        self._foreign_steps.end()
+        self.foreign_steps.end()
 
     def preview(self) -> Any:
         """The batch that the next step would get; for a look, while no step is under way.

@@ -48,8 +48,8 @@ def test_the_recipe_gives_the_numbers_of_an_experiment(tmp_path: Path, kind: str
         "scheduler": Nothing(),
         "validate": lambda: None,
     }
-    exec(order, names)  # noqa: S102 - the page is ours
-    exec(loop, names)  # noqa: S102 - as above
+    exec(order, names)
+    exec(loop, names)
     found = seeded(drops)
     train = data() if kind == "arrays" else DataLoader(names["data"], BATCH, shuffle=True)
     exp = Experiment(
