@@ -683,7 +683,7 @@ def test_a_list_of_what_may_be_samples_or_batches_is_asked_about(
 ) -> None:
     """An autoencoder's samples, or several labels: one step of each would be none of a batch."""
     pairs = [(torch.randn(shape), torch.randn(shape)) for _ in range(8)]
-    with pytest.raises(DataError, match=r"which may be samples or batches of [18]: give DataLoader"):
+    with pytest.raises(DataError, match=r"may be samples or batches of [18]: give DataLoader"):
         data_source(pairs, batch_size=4, seed=0, shuffle=True)
     loader = DataLoader(pairs, batch_size=batch_size)
     source = data_source(loader, batch_size=4, seed=0, shuffle=True)
