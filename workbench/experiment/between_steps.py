@@ -66,7 +66,7 @@ def between_steps(
     Raises:
         TimeoutError: it did not, and ``work`` is not done any more.
         RuntimeError: the experiment is closed, or the training thread itself asked (from a callback
-            of a step): it would wait for itself.
+            of a step): it would wait for itself; or another experiment trains the model.
         Exception: what ``work`` raises, or what fetching the batch does; the run goes on.
     """
     return at_step_boundary(experiment, lambda training: _done(training, work), wait_s=wait_s)
@@ -84,6 +84,8 @@ def at_step_boundary(
     training = experiment._training  # pyright: ignore[reportPrivateUsage] - the same package
     runner = experiment._runner  # pyright: ignore[reportPrivateUsage] - the same package
     runner.refuse_inside()
+    if not runner.active:
+        runner.refuse_in_use()
     result: list[T] = []
     problem: list[BaseException] = []
     begun, done = threading.Event(), threading.Event()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from workbench.experiment import at_exit
+from workbench.experiment.failure import words_of
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -79,40 +80,63 @@ class CheckpointWriter:
         """The run directory."""
         self.path = folder / "checkpoints" / "last.pt"
         self.problem = ""
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._is_busy = False
+        self._next: dict[str, Any] | None = None
+        """What is written once the write under way is over: two never write at once."""
         self._last = time.monotonic()
-        self._last_step = -1
+        self._written = -1
+        """The step of the file."""
 
     def offer(self, training: Training, *, final: bool = False) -> None:
         """Write a checkpoint if it is time for one; the copy is made here, the file elsewhere."""
         now = time.monotonic()
-        if training.step_count == self._last_step:
-            return
-        if not final and (self._busy() or now - self._last < PERIOD_S):
+        if not final and (self._is_busy or now - self._last < PERIOD_S):
             return
         if final:
             self.join()
-        self._last, self._last_step = now, training.step_count
+        if training.step_count == self._written:
+            return
+        self._last = now
         try:
             state = snapshot(training)
-        except Exception as error:  # noqa: BLE001 - a state_dict may be user code; the run goes on
-            self.problem = f"no checkpoint was made: {type(error).__name__}: {error}"
+        except BaseException as error:  # noqa: BLE001 - a state_dict may be user code; the run goes on
+            self.problem = f"no checkpoint was made: {type(error).__name__}: {words_of(error)}"
             return
-        # no daemon: a program that ends waits until the file is whole
-        self._thread = threading.Thread(
-            target=self._write, args=(state,), name="workbench-checkpoint", daemon=False
-        )
-        if not at_exit.started(self._thread):
-            self._thread = None
-            self._write(state)
+        with self._lock:
+            self._next = state
+            if self._is_busy:
+                return
+            self._is_busy = True
+            # no daemon: a program that ends waits until the file is whole
+            thread = self._thread = threading.Thread(
+                target=self._write_all, name="workbench-checkpoint", daemon=False
+            )
+        if not at_exit.started(thread):
+            self._write_all()
 
     def join(self, timeout: float = 60.0) -> None:
-        """Wait until the file is whole."""
-        if self._thread is not None:
-            self._thread.join(timeout)
+        """Wait until the file is whole; where that takes longer, `problem` says so."""
+        thread = self._thread
+        if thread is None or thread.ident is None:
+            return
+        thread.join(timeout)
+        if thread.is_alive():
+            self.problem = (
+                f"the checkpoint is still being written to {self.path}: the disk is slow; until it "
+                "is whole the file is the one before"
+            )
 
-    def _busy(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+    def _write_all(self) -> None:
+        """Write what there is, and what was offered meanwhile."""
+        while True:
+            with self._lock:
+                state, self._next = self._next, None
+                if state is None:
+                    self._is_busy = False
+                    return
+            self._write(state)
 
     def _write(self, state: dict[str, Any]) -> None:
         draft = self.path.with_suffix(".tmp")
@@ -120,9 +144,9 @@ class CheckpointWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             torch.save(state, draft)
             draft.replace(self.path)
-            self.problem = ""
-        except Exception as error:  # noqa: BLE001 - a full disk, or a state that cannot be pickled
-            self.problem = f"no checkpoint was written to {self.path}: {error}"
+            self.problem, self._written = "", state["step"]
+        except BaseException as error:  # noqa: BLE001 - a full disk, or a state that cannot be pickled
+            self.problem = f"no checkpoint was written to {self.path}: {words_of(error)}"
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
 

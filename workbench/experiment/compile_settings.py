@@ -6,7 +6,8 @@ one that is started by the panel is started by a thread that has made none. No t
 context of another, so the main thread's is kept whenever it makes a setting, and `apply` makes the
 same ones where a run is to be computed.
 
-Settings within ``with torch._dynamo.config.patch(...)`` are of that block alone and are not kept.
+Settings within ``with torch._dynamo.config.patch(...)`` are of that block: a run that is started
+while the main thread is in it takes them, whoever starts it, and a later one does not.
 """
 
 from __future__ import annotations

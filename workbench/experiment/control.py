@@ -93,12 +93,17 @@ class Control(Delegates):
         """
         self._refuse_if_closed()
         self._end_trials()
-        if self._runner.active:
-            self._runner.submit(self._go_on, light=True)
+        begin = self._starter(lambda: replace(self._runner.plan, halt_at=None))
+
+        def anew() -> None:
+            if self.status == "paused":
+                begin()
+
+        if self._runner.go_on(anew):
             return Run(self)
         if self.status not in ("paused", "exception", "nan"):
             raise RuntimeError(f"{self.name} is {self.status}, not paused; start it with run()")
-        self._start(lambda: replace(self._runner.plan, halt_at=None))
+        begin()
         return Run(self)
 
     def stop(self) -> None:
@@ -117,18 +122,15 @@ class Control(Delegates):
         self._refuse_if_closed()
         steps = whole(count, "count")
         self._end_trials()
-        if self._runner.active:
-            if self._runner.plan.halt_at is None:
-                raise RuntimeError(f"{self.name} is training; pause it before single steps")
-            self._runner.submit(lambda: self._step_on(steps), light=True)
-            return Run(self)
 
         def plan() -> Plan:
             is_over = self.status in ("idle", "finished", "stopped")
             before = self._new_plan(None) if is_over else self._runner.plan
             return replace(before, halt_at=self.step_count + steps)
 
-        self._start(plan)
+        begin = self._starter(plan)
+        if not self._runner.step_on(steps, begin):
+            begin()
         return Run(self)
 
     def resume_from_failure(
@@ -262,7 +264,8 @@ class Control(Delegates):
             self._runner.submit(self._compute_late_captures)
         elif self.status in ("finished", "stopped"):
             self._refuse_if_closed()
-            self._runner.rehearse(self._context_of_run())
+            asked_from = ThreadState.current(self._training.device)
+            self._runner.rehearse(self._context_of_run(), asked_from)
         else:
             self.step(1)
 
@@ -274,6 +277,8 @@ class Control(Delegates):
             plan: where the run ends.
             and_pause: whether the run is to stay where it is found, once it is home.
         """
+        if plan.until_epoch is not None:
+            plan.from_epoch = plan.until_epoch - self.epochs
         self._start(lambda: plan, given=stretch)
         if and_pause:
             self.pause()
@@ -316,17 +321,6 @@ class Control(Delegates):
             self._runner.cut_short()
             self._await_end()
 
-    def _go_on(self) -> None:
-        if not self._runner.go_on() and self.status == "paused":
-            self.resume()  # the pause was over before this could be carried out
-
-    def _step_on(self, steps: int) -> None:
-        plan = self._runner.plan
-        if not self._runner.active:  # the last step was over before this could be carried out
-            self.step(steps)
-        elif plan.halt_at is not None:
-            plan.halt_at += steps
-
     def _compute_late_captures(self) -> None:
         if not self._runner.active and self._training.probes:
             self.compute_captures()  # the last step was over before they could ride along
@@ -340,7 +334,8 @@ class Control(Delegates):
     def _new_plan(self, steps: int | None) -> Plan:
         if steps is not None:
             return Plan(until_step=self.step_count + whole(steps, "steps"))
-        return Plan(until_epoch=self._training.cursor.epoch + self.epochs)
+        begun = self._training.cursor.epoch
+        return Plan(until_epoch=begun + self.epochs, from_epoch=begun)
 
     def _start(
         self,
@@ -350,14 +345,26 @@ class Control(Delegates):
         keep_error: bool = False,
     ) -> None:
         self._refuse_if_closed()
+        self._starter(make_plan, given=given, keep_error=keep_error)()
+
+    def _starter(
+        self,
+        make_plan: Callable[[], Plan],
+        *,
+        given: Stretch | None = None,
+        keep_error: bool = False,
+    ) -> Callable[[], None]:
+        """What starts a run, on whatever thread: with what is set on the one that asks."""
+        context = self._context_of_run()
         asked_from = ThreadState.current(self._training.device)
-        self._runner.start(
-            self._context_of_run(),
-            make_plan,
-            given=given,
-            keep_error=keep_error,
-            asked_from=asked_from,
-        )
+
+        def start() -> None:
+            self._refuse_if_closed()
+            self._runner.start(
+                context, make_plan, given=given, keep_error=keep_error, asked_from=asked_from
+            )
+
+        return start
 
     def _context_of_run(self) -> contextvars.Context:
         """Its prints land in the cell that is running, or that ran last; its settings hold."""

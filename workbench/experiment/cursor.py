@@ -202,6 +202,10 @@ class Cursor:
         """Whether the next step's batch has been fetched already, to be looked at or used."""
         return self._batch is not None
 
+    def begin_again(self) -> None:
+        """Forget the batch that was looked at before the first step: it is fetched anew."""
+        self._iterator = self._batch = None
+
     def first(self, size: int) -> Any:
         """The next ``size`` samples as one batch; the position stays.
 

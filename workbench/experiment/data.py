@@ -171,12 +171,23 @@ def _of_list(
     """A list of batches if the first one has as many labels as inputs; else one of samples.
 
     Torch takes a list for a dataset of samples too.
+
+    Raises:
+        DataError: it is empty, or could be either: pairs of vectors of one length, or of arrays
+            whose first dimension is 1.
     """
     if not items:
         raise DataError(f"{what} is an empty list; give at least one sample or batch")
     inputs, targets = split(items[0])
     labels = _shape(targets)
     if labels and labels[0] == _leading(inputs):
+        if len(labels) == _dimensions(inputs) and (len(labels) == 1 or labels[0] == 1):
+            shape = "×".join(map(str, labels))
+            raise DataError(
+                f"{what} is a list of pairs of shape {shape} each, which may be samples or batches "
+                f"of {labels[0]:,}: give DataLoader({what}, batch_size, shuffle=True) for samples, "
+                f"or DataLoader({what}, batch_size=None) for batches"
+            )
         last = items[-1]
         ends_in_one = len(items) > 1 and _is_batch(last) and batch_size_of(*split(last)) == 1
         return ForeignSource(items, "list", "a list of batches", ends_in_one=ends_in_one)
@@ -260,12 +271,21 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 def _leading(inputs: Any) -> int | None:
     """The first dimension of a batch's inputs, or of the first of them; None without any."""
-    if isinstance(inputs, Mapping):
-        inputs = next(iter(cast("Mapping[str, Any]", inputs).values()), None)
-    elif isinstance(inputs, (tuple, list)):
-        inputs = cast("list[Any]", inputs)[0] if inputs else None
-    shape = _shape(inputs)
+    shape = _shape(_first_of(inputs))
     return shape[0] if shape else None
+
+
+def _dimensions(inputs: Any) -> int:
+    """How many dimensions a batch's inputs have, or the first of them."""
+    return len(_shape(_first_of(inputs)))
+
+
+def _first_of(inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return next(iter(cast("Mapping[str, Any]", inputs).values()), None)
+    if isinstance(inputs, (tuple, list)):
+        return cast("list[Any]", inputs)[0] if inputs else None
+    return inputs
 
 
 def _is_map_style(data: Any) -> bool:

@@ -17,6 +17,7 @@ from workbench.experiment.data import DataError, data_source, to_device
 from workbench.experiment.losses import logits_of
 from workbench.experiment.rng import RandomState
 from workbench.experiment.step import call
+from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.validation import Validation, found_over
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def predict(experiment: Experiment, inputs: Any) -> torch.Tensor:
             found = [_logits(training, batch) for batch in batches]
         return torch.cat(found) if is_rows else found[0]
 
-    return at_step_boundary(experiment, lambda training: _untouched(training, predicted))
+    return _from_here(experiment, predicted)
 
 
 def evaluate(experiment: Experiment, data: Any) -> Validation:
@@ -74,9 +75,21 @@ def evaluate(experiment: Experiment, data: Any) -> Validation:
     """
     size = experiment.batch_size or _ROWS
     source = data_source(data, batch_size=size, seed=experiment.seed, shuffle=False, what="data")
-    return at_step_boundary(
-        experiment, lambda training: _untouched(training, lambda one: found_over(one, source))
-    )
+    return _from_here(experiment, lambda training: found_over(training, source))
+
+
+def _from_here(experiment: Experiment, work: Callable[[Training], Any]) -> Any:
+    """The result of ``work`` under an autocast of who asks, whoever started the run."""
+    asked_from = ThreadState.current(experiment.device)
+
+    def worked(training: Training) -> Any:
+        of_the_run, training.asked_from = training.asked_from, asked_from
+        try:
+            return _untouched(training, work)
+        finally:
+            training.asked_from = of_the_run
+
+    return at_step_boundary(experiment, worked)
 
 
 def _logits(training: Training, batch: Any) -> torch.Tensor:

@@ -229,6 +229,7 @@ class Experiment(Control):
             self._stop_paused()
         self._training.cursor.release(for_good=True)
         self._training.detach_modes()
+        self._training.foreign_steps.close()
         self._run_file.update(self)
         quietly(self.scalars.flush)
         if not self._closed:

@@ -32,6 +32,14 @@ class _Frame(NamedTuple):
     filename: str
 
 
+def words_of(error: BaseException) -> str:
+    """What ``error`` says; ``""`` for nothing. An exception of the user's may fail at that, too."""
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 - whatever its `__str__` raises
+        return f"its __str__ raises {type(another).__name__}"
+
+
 class Fault(NamedTuple):
     """An exception of another process, in plain data: what a `Failure` is made of."""
 
@@ -53,7 +61,7 @@ def fault_of(error: BaseException, where: str) -> Fault:
     values = _values(mine[-1] if mine else None)
     return Fault(
         type=type(error).__name__,
-        message=str(error),
+        message=words_of(error),
         frames=[(frame.lineno, frame.name, frame.filename) for frame in frames],
         values=[(fact.label, fact.value) for fact in values],
         traceback=_text(error),
@@ -100,7 +108,7 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
     found = _failure(
         frames,
         name,
-        message=str(error) or name,
+        message=words_of(error) or name,
         subtitle=_state(step, what),
         values=_values(mine[-1] if mine else None),
         traceback=_text(error),

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from workbench.experiment.failure import words_of
 from workbench.experiment.flow_history import FlowHistory
 from workbench.experiment.flow_rows import Rows, choose_rows
 from workbench.records import GradientFlow
@@ -53,7 +54,7 @@ class FlowLog:
     def __init__(self) -> None:
         self._pending: deque[_Sample] = deque(maxlen=_MAX_PENDING)
         self._flushing = threading.Lock()
-        self._trainable: list[bool] = []
+        self._trainable: list[tuple[int, bool]] = []
         self._rows: Rows | None = None
         self._history = FlowHistory()
         self._notes: list[str] = []
@@ -72,7 +73,8 @@ class FlowLog:
 
         Args:
             model: what is trained.
-            parameters: ``list(model.parameters())``.
+            parameters: those that are measured: the model's, each once, and then any of a loss or
+                of the optimizer's alone.
             step: its number, counted from 1.
 
         Returns:
@@ -82,14 +84,17 @@ class FlowLog:
         try:
             return self._take(model, parameters, step)
         except Exception as error:  # noqa: BLE001 - gradients of any kind must not end a run
-            self._note(f"step {step:,} could not be measured: {type(error).__name__}: {error}")
+            self._note(
+                f"step {step:,} could not be measured: {type(error).__name__}: {words_of(error)}"
+            )
             return None
 
     @torch.no_grad()
     def _take(
         self, model: nn.Module, parameters: Sequence[nn.Parameter], step: int
     ) -> torch.Tensor | None:
-        trainable = [p.requires_grad for p in parameters]
+        # which they are, too: a module may have been exchanged in place
+        trainable = [(id(p), p.requires_grad) for p in parameters]
         rows = self._rows
         if rows is None or trainable != self._trainable:
             self._rows = rows = choose_rows(model)
@@ -139,7 +144,7 @@ class FlowLog:
             try:
                 column = _norms_by_row(sample)
             except RuntimeError as error:  # after a CUDA assert every read raises
-                self._note(f"step {sample.step:,} could not be read: {error}")
+                self._note(f"step {sample.step:,} could not be read: {words_of(error)}")
                 continue
             self._history.append(sample.step, sample.rows, column)
             self._last_at = sample.at

@@ -1,59 +1,86 @@
 """Steps of an experiment's optimizer that are not the training's: a cell calls ``step()`` too.
 
-A cell may do so on purpose, or run the loop of before once more. The weights are then those that
-the cell has made, and the training goes on from them; it says so.
+A cell may do so on purpose, or run the loop of before once more, and another experiment may train
+with the same optimizer. The weights are then those that this has made, and the training goes on
+from them; it says so.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections import Counter
 from threading import get_ident
 from typing import Any
 
 import torch
+
+_A_CELL = "a cell"
+_training_threads: dict[int, str] = {}
+"""By thread that trains, the name of its experiment."""
 
 
 class ForeignSteps:
     """Counts the steps of one optimizer that another thread than the training's took.
 
     Args:
-        optimizer: that is watched, by a hook after its steps that costs less than 1 us.
+        optimizer: that is watched, by a hook after its steps that costs less than 1 us; it is
+            taken away with this object, or by `close`.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._thread = 0
-        self._count = 0
+        self._steps: Counter[str] = Counter()
+        """By who took them."""
         register = getattr(optimizer, "register_step_post_hook", None)
+        self.close = lambda: None
         if register is not None:  # what only looks like an optimizer has none
-            register(self._after_step)
+            this = weakref.ref(self)  # the optimizer may live longer
 
-    def begin(self, next_step: int) -> str:
-        """This thread trains from now on; a note on steps that were taken since `end`."""
-        count, self._count = self._count, 0
+            def after_step(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+                counter = this()
+                if counter is not None:
+                    counter.stepped()
+
+            self.close = weakref.finalize(self, register(after_step).remove)
+            self.close.atexit = False
+
+    def begin(self, next_step: int, name: str) -> str:
+        """This thread trains the experiment ``name`` from now on; a note on steps since `end`."""
+        who = self._taken()
         self._thread = get_ident()
-        if not count:
+        _training_threads[self._thread] = name
+        if not who:
             return ""
         return (
-            f"the optimizer was stepped {_times(count)} by a cell before step {next_step:,}, which "
-            "goes on from the weights that this made"
+            f"the optimizer was stepped {who} before step {next_step:,}, which goes on from the "
+            "weights that this made"
         )
 
     def end(self) -> None:
         """No thread trains any more."""
+        _training_threads.pop(self._thread, None)
         self._thread = 0
 
     def note(self, next_step: int) -> str:
         """A note on steps that others took while this thread trained, since the last time."""
-        count, self._count = self._count, 0
-        if not count:
+        who = self._taken()
+        if not who:
             return ""
         return (
-            f"the optimizer was stepped {_times(count)} by a cell while it trained, before step "
-            f"{next_step:,}, with the gradients that were there at that moment: pause first"
+            f"the optimizer was stepped {who} while it trained, before step {next_step:,}, with "
+            "the gradients that were there at that moment: pause first"
         )
 
-    def _after_step(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if get_ident() != self._thread:
-            self._count += 1
+    def stepped(self) -> None:
+        """The optimizer has taken a step."""
+        here = get_ident()
+        if here != self._thread:
+            self._steps[_training_threads.get(here, _A_CELL)] += 1
+
+    def _taken(self) -> str:
+        """How often by whom since the last time: ``once by a cell``."""
+        steps, self._steps = self._steps, Counter()
+        return " and ".join(f"{_times(count)} by {who}" for who, count in steps.items())
 
 
 def _times(count: int) -> str:

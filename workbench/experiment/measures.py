@@ -112,8 +112,8 @@ class Measures:
         labels: torch.Tensor,
     ) -> None:
         cursor = training.cursor
-        if not cursor.source.repeats:
-            labels = labels.clone()  # a loader may fill its tensors again
+        if not cursor.source.is_fresh:
+            labels = labels.clone()
         if training.modeset.compiled and outputs.is_cuda:
             outputs = outputs.clone()  # a CUDA graph writes the next step's over them
         self.accuracy.add(cursor.epoch, reader, outputs, labels)

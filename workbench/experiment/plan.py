@@ -17,6 +17,8 @@ class Plan:
     until_epoch: int | None = None
     halt_at: int | None = None
     """Pause once so many steps are done (single-stepping)."""
+    from_epoch: int | None = None
+    """Epochs that were completed when the run began; None where nobody knows."""
 
     def reached(self, training: Training) -> bool:
         """Whether the run is over. Single steps asked for past its end make it longer."""
@@ -24,18 +26,24 @@ class Plan:
             over = training.step_count >= self.until_step
         else:
             over = self.until_epoch is not None and training.cursor.epoch >= self.until_epoch
-        if over and self.halt_at is not None and training.step_count < self.halt_at:
+        halt_at = self.halt_at  # once: another thread may take it away
+        if over and halt_at is not None and training.step_count < halt_at:
             if self.until_step is not None:
-                self.until_step = self.halt_at
+                self.until_step = halt_at
             else:
                 self.until_epoch = training.cursor.epoch + 1
             return False
         return over
 
-    def lengthen(self, epochs: int, current: int) -> None:
-        """End so many epochs later (or sooner, but not before the one under way)."""
-        if self.until_epoch is not None:
-            self.until_epoch = max(self.until_epoch + epochs, current + 1)
+    def set_epochs(self, epochs: int, current: int) -> None:
+        """End so many epochs after the run began, but not before the end of the one under way.
+
+        Args:
+            epochs: how many the run is to have.
+            current: how many have been completed, from the very first.
+        """
+        if self.until_epoch is not None and self.from_epoch is not None:
+            self.until_epoch = max(self.from_epoch + epochs, current + 1)
 
     def length(self, training: Training) -> tuple[int, int, int]:
         """(steps, epochs, batches) from the very first to its end; 0 steps and batches: not known.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from workbench.experiment.failure import words_of
 from workbench.experiment.probe import StepContext, StepProbe
 
 if TYPE_CHECKING:
@@ -141,4 +142,6 @@ class Probing:
         level = logging.DEBUG if self._step_failed else logging.ERROR
         log.log(level, "the %s probe failed in %s", self.kind, hook, exc_info=True)
         if not self._problem:
-            self._problem = f"the {self.kind} capture failed: {type(error).__name__}: {error}"
+            self._problem = (
+                f"the {self.kind} capture failed: {type(error).__name__}: {words_of(error)}"
+            )

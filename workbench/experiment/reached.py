@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any, cast
+
+_LOOKED_UP = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 def reached(function: Any) -> Iterator[tuple[str, Any]]:
@@ -44,7 +47,10 @@ def _in_scope(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+    """Names that are looked up globally; ``co_names`` holds those of attributes as well."""
+    for one in dis.get_instructions(code):
+        if one.opname in _LOOKED_UP:
+            yield one.argval
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _names_in(inner)

@@ -107,14 +107,20 @@ class RandomState(TorchState):
 
     def moved(self) -> bool:
         """Whether anything was drawn since `save`, from any of them."""
+        return self._python is not None and (super().moved() or self.moved_beside_torch())
+
+    def moved_beside_torch(self) -> bool:
+        """Whether ``random`` or ``numpy`` was drawn from, or seeded, since `save`."""
         if self._python is None:
             return False
         numpy: Any = np.random.get_state()
-        return (
-            super().moved()
-            or random.getstate() != self._python
-            or any(not np.array_equal(*pair) for pair in zip(numpy, self._numpy, strict=True))
+        return random.getstate() != self._python or any(
+            not np.array_equal(*pair) for pair in zip(numpy, self._numpy, strict=True)
         )
+
+    def restore_torch(self) -> None:
+        """`restore` for torch alone."""
+        super().restore()
 
     def state_dict(self) -> dict[str, Any]:
         """What `save` remembered, to go on with elsewhere."""

@@ -18,8 +18,9 @@ import torch
 from workbench.experiment import at_exit, elsewhere
 from workbench.experiment.elsewhere import ElsewhereError, Stretch
 from workbench.experiment.events import RunStarted
-from workbench.experiment.failure import failure_of
+from workbench.experiment.failure import failure_of, words_of
 from workbench.experiment.guard import NonFiniteError
+from workbench.experiment.model_use import InUse, beginning, others_at_work, register
 from workbench.experiment.nonfinite import nan_failure
 from workbench.experiment.out_of_memory import Trials, remedied, survive
 from workbench.experiment.plan import Plan
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _OUT_OF_MEMORY = "step {step:,}: out of memory; paused, step not applied, nothing lost"
 
 _NOTHING_SET = ThreadState()
+_LOOK_S = 0.05
+"""Between two looks at a run that is waited for."""
 
 log = logging.getLogger("workbench")
 
@@ -60,12 +63,55 @@ class Runner(Worker):
         """Whether trials of remedies are to end."""
         self._is_cut_off = False
         """Whether it trained when the program ended."""
+        self._before: list[InUse] = []
+        """What others still do with the same model when a run begins; it ends soon."""
+        register(self)
 
     @property
     def ending(self) -> bool:
-        """Whether the thread was asked to pause or stop, or does single steps or a rehearsal."""
-        halting = bool(self._halt) or self.plan.halt_at is not None
-        return self._active and (halting or self._aside)
+        """Whether it ends soon: told to pause or stop, doing single steps or a rehearsal."""
+        with self._gate:
+            halting = bool(self.halted) or self.plan.halt_at is not None or self._is_over
+            return self._active and (halting or self._aside) and not self._goes_on
+
+    def go_on(self, anew: Callable[[], object]) -> bool:
+        """`Worker.go_on`; single steps become a run.
+
+        Raises:
+            RuntimeError: it was told to stop.
+        """
+        with self._gate:
+            if self._active and self.halted == "stop":
+                raise RuntimeError(
+                    f"{self.training.name} is being stopped, not paused; start it with run()"
+                )
+            going = super().go_on(anew)
+            if going and not self._aside:
+                self.plan.halt_at = None
+            return going
+
+    def step_on(self, steps: int, anew: Callable[[], object]) -> bool:
+        """Do so many single steps more than are being done; False where nothing runs.
+
+        Args:
+            steps: how many.
+            anew: does them where what runs has been told to end, or has found that it does.
+
+        Raises:
+            RuntimeError: it runs, and not by single steps.
+        """
+        with self._gate:
+            if not self._is_busy():
+                return False
+            if self.halted or self._is_over or self._aside or not self._active:
+                self._afterwards.append(anew)
+            elif self.plan.halt_at is None:
+                raise RuntimeError(
+                    f"{self.training.name} is training; pause it before single steps"
+                )
+            else:
+                self.plan.halt_at += steps
+            return True
 
     def cut_short(self) -> None:
         """End trials of remedies, if any are under way, at the next request for memory."""
@@ -90,41 +136,65 @@ class Runner(Worker):
             asked_from: what the caller's thread has set.
 
         Raises:
-            RuntimeError: it runs already, or no thread can be started, or the program ends.
+            RuntimeError: it runs already, or another experiment trains the same model, or no thread
+                can be started, or the program ends.
         """
         at_exit.refuse_to_begin()
-        with self._gate:
-            if self._active:
-                raise RuntimeError("this experiment is training already; pause or stop it first")
-            plan_before, given_before = self.plan, self.given
-            self.plan, self.given = make_plan(), given
-            self._occupy(aside=False)
+        with self._turn:
+            with beginning, self._gate:
+                if self._active:
+                    raise RuntimeError(
+                        "this experiment is training already; pause or stop it first"
+                    )
+                self._before = others_at_work(self)
+                self._refuse_in_use(self._before)
+                plan_before, given_before = self.plan, self.given
+                self.plan, self.given = make_plan(), given
+                self._occupy(aside=False)
             self._keep_error, self.error = keep_error, None
             self.training.tried = Tried()
-            self.training.asked_from = asked_from
             board, step = self.training.board, self.training.step_count
             before = board.status, board.message, step, board.failure
             board.change("training", "training", step)
             board.emit(RunStarted(step, found=self.given is not None))
             try:
-                self._begin(context, self._attempt)
+                self._begin(context, lambda: self._attempt(asked_from))
             except RuntimeError:
                 self.plan, self.given = plan_before, given_before
-                board.change(*before)
+                self._finish(lambda: board.change(*before))
                 raise
 
-    def rehearse(self, context: Context) -> None:
+    def rehearse(self, context: Context, asked_from: ThreadState = _NOTHING_SET) -> None:
         """Compute a step for the probes that wait, on a new thread, and undo it; status stays.
+
+        Args:
+            context: of the caller.
+            asked_from: what the caller's thread has set.
 
         Raises:
             RuntimeError: no thread can be started, or the program ends.
         """
         at_exit.refuse_to_begin()
-        with self._gate:
-            if self._active:
-                return
-            self._occupy(aside=True)
-            self._begin(context, self._rehearse)
+        with self._turn:
+            with beginning, self._gate:
+                if self._active:
+                    return
+                self.refuse_in_use()
+                self._occupy(aside=True)
+            self._begin_or_finish(context, lambda: self._rehearse(asked_from))
+
+    def refuse_in_use(self) -> None:
+        """Leave the model alone while another experiment trains it.
+
+        Raises:
+            RuntimeError: one does.
+        """
+        self._refuse_in_use(others_at_work(self))
+
+    def _refuse_in_use(self, others: list[InUse]) -> None:
+        for other in others:
+            if other.is_at_work():
+                raise RuntimeError(other.refusal(self.training.name))
 
     def ask_to_leave(self) -> None:
         """`Worker.ask_to_leave`; trials of remedies end at once."""
@@ -148,13 +218,23 @@ class Runner(Worker):
         """The step under way."""
         return f"step {self.training.step_count + 1:,} of {self.training.name}"
 
+    def _begin_or_finish(self, context: Context, work: Callable[[], None]) -> None:
+        """`_begin`, and be busy no more where that fails. Held: the turn."""
+        try:
+            self._begin(context, work)
+        except RuntimeError:
+            self._finish()
+            raise
+
     # -- the thread -------------------------------------------------------------------------
 
-    def _attempt(self) -> None:
+    def _attempt(self, asked_from: ThreadState) -> None:
         """Do steps until something ends them."""
         training = self.training
+        training.asked_from = asked_from
         try:
-            with training.asked_from.entered():
+            self._wait_for_others()
+            with asked_from.entered():
                 training.note(training.schedule.settle(*self.plan.length(training)))
                 training.begin()
                 status = self._do_steps()
@@ -163,26 +243,47 @@ class Runner(Worker):
             quietly(training.end)
             self._failed(error)
             return
+        finally:
+            training.asked_from = _NOTHING_SET  # else hooks and modes of a cell would be kept
         if status == "training":
             self._leave_it_there()
             return
         if status != "paused":
             quietly(training.cursor.release)
-            self._checkpoints.offer(training, final=True)
-            self._checkpoints.join()
+            quietly(self._write_last)
         self._end(status, "; ".join(filter(None, self._last_words(status))))
 
-    def _rehearse(self) -> None:
+    def _wait_for_others(self) -> None:
+        """Begin once those have ended that used the model and were told to end.
+
+        Raises:
+            RuntimeError: one of them was told to go on since.
+        """
+        before, self._before = self._before, []
+        for other in before:
+            while not (self.halted or other.over.wait(_LOOK_S)):
+                self._refuse_in_use([other])
+
+    def _write_last(self) -> None:
+        """Write the checkpoint of the run's end, and wait until the file is whole."""
+        self._checkpoints.offer(self.training, final=True)
+        self._checkpoints.join()
+
+    def _rehearse(self, asked_from: ThreadState) -> None:
         """Compute a step for the probes that wait; the experiment is what it was before."""
         training, board = self.training, self.training.board
         status, message, step = board.status, board.message, training.step_count
         board.say(f"step {step + 1:,} is computed for a capture and not applied", step)
         try:
-            rehearse(training)
+            training.asked_from = asked_from
+            with asked_from.entered():
+                rehearse(training)
         except BaseException as error:  # noqa: BLE001 - as in a run, user code may raise anything
-            first = str(error).partition("\n")[0]
-            message = f"the step for a capture raised {type(error).__name__}: {first}"
+            message = f"the step for a capture raised {_first_line(error)}"
             training.drop_probes()
+        finally:
+            training.asked_from = _NOTHING_SET
+            quietly(training.foreign_steps.end)
         self._end(status, message, board.failure)
 
     def _last_words(self, status: Status) -> tuple[str, str]:
@@ -214,13 +315,16 @@ class Runner(Worker):
         plan, training = self.plan, self.training
         if self._commands:
             self._carry_out()
-        if self._halt:
-            return "paused" if self._halt == "pause" else "stopped"
-        if plan.reached(training):
-            return "finished"
-        if plan.halt_at is not None and training.step_count >= plan.halt_at:
-            return "paused"
-        return None
+        with self._gate:  # what is asked for from here on finds that the run has ended
+            status: Status | None = None
+            if self.halted:
+                status = "paused" if self.halted == "pause" else "stopped"
+            elif plan.reached(training):
+                status = "finished"
+            elif plan.halt_at is not None and training.step_count >= plan.halt_at:
+                status = "paused"
+            self._is_over = status is not None
+        return status
 
     def _do_steps_elsewhere(self) -> bool:
         """Have steps computed by others until the plan is fulfilled or the training is wanted.
@@ -241,12 +345,12 @@ class Runner(Worker):
 
     def _is_wanted(self) -> bool:
         """Carry out what needs no training; whether there is something that does."""
-        wanted = not self._carry_out_light() or bool(self._halt)
+        wanted = not self._carry_out_light() or bool(self.halted)
         return wanted and not self._is_left()  # asked in turn: it may be left meanwhile
 
     def _is_left(self) -> bool:
         """Whether this process ends and the steps go on: a kernel's do, for another kernel."""
-        return self._halt == "leave" and at_exit.in_a_kernel()
+        return self.halted == "leave" and at_exit.in_a_kernel()
 
     def _leave_it_there(self) -> None:
         """The run goes on without this process, so nothing is said of an end."""
@@ -260,58 +364,66 @@ class Runner(Worker):
             elsewhere.capture_at_home(training)
         except Exception as error:
             log.exception("the step for a capture failed")
-            first = str(error).partition("\n")[0]
-            training.board.notes.append(
-                f"the step for a capture raised {type(error).__name__}: {first}"
-            )
+            training.board.notes.append(f"the step for a capture raised {_first_line(error)}")
             training.drop_probes()
 
     def _failed(self, error: BaseException) -> None:
         """Turn what was raised into the experiment's failure; the run has ended."""
-        training = self.training
         if self._keep_error:
             self.error = error
-        step = training.step_count + 1
+        with self._gate:
+            self._is_over = True
+        status: Status = "nan" if isinstance(error, NonFiniteError) else "exception"
+        step = self.training.step_count + 1
+        failure = _in_short(error, step)
+        text = f"step {step:,}: {type(error).__name__}; run stopped, nothing lost"
+        try:
+            failure, text = self._described(error, step, text)
+        except BaseException:  # a run that has ended is never left as if it trained
+            log.exception("the failure of step %d could not be told in full", step)
+        self._end(status, text, failure)
+        if failure.capture and self.halted not in ("stop", "leave"):
+            quietly(lambda: self._look_for_remedies(failure))
+
+    def _described(self, error: BaseException, step: int, text: str) -> tuple[Failure, str]:
+        """The failure and the status line of what was raised, which is ``text`` by default."""
+        training = self.training
+        failure = self._looked_into(error, step)
         if isinstance(error, NonFiniteError):
-            status, failure = "nan", self._described(error)
             text = f"step {step:,}: {error}; paused, step not applied"
             error.add_note(f"{failure.title}. {failure.subtitle}")
-        else:
-            status = "exception"
-            failure = self._described(error)
-            text = f"step {step:,}: {type(error).__name__}; run stopped, nothing lost"
-            if isinstance(error, ElsewhereError):
-                text = f"workers ended; back at step {step - 1:,}, the last state that was kept"
+        elif isinstance(error, ElsewhereError):
+            text = f"workers ended; back at step {step - 1:,}, the last state that was kept"
         if isinstance(error, torch.OutOfMemoryError):
             failure = survive(training, error, failure)
             text = _OUT_OF_MEMORY.format(step=step)
-        self._end(status, text, failure)
-        if failure.capture and self._halt not in ("stop", "leave"):
-            quietly(lambda: self._look_for_remedies(failure))
+        return failure, text
 
     def _look_for_remedies(self, failure: Failure) -> None:
         """On a thread that begins when this one ends; the failure is told already."""
         at_exit.refuse_to_begin()
-        with self._gate:
-            if self.training.board.failure is not failure:
-                return  # somebody has stopped or gone on meanwhile
-            if self._active:
-                self._commands.append(lambda: self._look_for_remedies(failure))
-            else:
+        with self._turn:
+            with self._gate:
+                if self.training.board.failure is not failure:
+                    return  # somebody has stopped or gone on meanwhile
+                if self._active:
+                    self._commands.append(lambda: self._look_for_remedies(failure))
+                    return
                 self._occupy(aside=True)
                 self._cut = False
-                self._begin(contextvars.copy_context(), lambda: self._try_remedies(failure))
+            context = contextvars.copy_context()
+            self._begin_or_finish(context, lambda: self._try_remedies(failure))
 
     def _try_remedies(self, failure: Failure) -> None:
         """Try what would help until somebody runs, resumes or stops."""
         board, step = self.training.board, self.training.step_count
 
         def cancelled() -> bool:
-            return bool(self._halt) or self._cut
+            return bool(self.halted) or self._cut
 
         def between() -> None:
             while self._commands and not cancelled():
-                self._after_the_end(self._commands.popleft())
+                self._said(self._commands.popleft())
 
         def say(text: str) -> None:
             board.say(text, step)
@@ -327,30 +439,37 @@ class Runner(Worker):
             return
         self._end(board.status, _with_first(failure, found), found)
 
-    def _described(self, error: BaseException) -> Failure:
+    def _looked_into(self, error: BaseException, step: int) -> Failure:
         training = self.training
-        step = training.step_count + 1
         try:
             if isinstance(error, NonFiniteError):
                 return nan_failure(training, error)
             if isinstance(error, ElsewhereError):
                 return error.failure(step)
             return failure_of(error, step=step, what=_doing(training))
-        except Exception:
+        except BaseException:
             log.exception("the failure of step %d could not be looked into", step)
-            nan = isinstance(error, NonFiniteError)
-            return Failure(
-                kind="nan" if nan else "exception",
-                title=type(error).__name__,
-                subtitle=f"Step {step:,} was not applied.",
-                message=str(error) or type(error).__name__,
-                step=step,
-            )
+            return _in_short(error, step)
 
     def _end(self, status: Status, message: str, failure: Failure | None = None) -> None:
         training = self.training
         quietly(training.scalars.flush)
         self._finish(lambda: training.board.change(status, message, training.step_count, failure))
+
+
+def _in_short(error: BaseException, step: int) -> Failure:
+    """The failure where nothing more can be found out about it."""
+    return Failure(
+        kind="nan" if isinstance(error, NonFiniteError) else "exception",
+        title=type(error).__name__,
+        subtitle=f"Step {step:,} was not applied.",
+        message=words_of(error) or type(error).__name__,
+        step=step,
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {words_of(error)}".partition("\n")[0]
 
 
 def _doing(training: Training) -> str:

@@ -32,8 +32,10 @@ def mix(seed: int, epoch: int, stream: int = 0) -> int:
 class EpochSampler(Sampler[int]):
     """Sample indices of one epoch, in the order an `Experiment` sees them.
 
-    A hand-written loop that uses it (``DataLoader(data, 64, sampler=sampler)``, with
-    ``sampler.set_epoch(epoch)`` before each epoch, counting from 0) sees the same batches.
+    A hand-written loop that uses it, with ``sampler.set_epoch(epoch)`` before each epoch, counting
+    from 0, sees the same batches; and it draws the same random numbers where its loader has a
+    generator of its own, as it would take a number per epoch from torch's global one otherwise:
+    ``DataLoader(data, 64, sampler=sampler, generator=torch.Generator())``.
     """
 
     def __init__(self, num_samples: int, seed: int = 0, *, shuffle: bool = True) -> None:

@@ -198,11 +198,11 @@ class Settings:
     @epochs.setter
     def epochs(self, value: int) -> None:
         self._refuse_if_closed()
-        change = whole(value, "epochs") - self._epochs
-        self._epochs += change
+        self._epochs = epochs = whole(value, "epochs")
         if self._training.board.status not in ("idle", "finished", "stopped"):
             self._submit(
-                lambda: self._runner.plan.lengthen(change, self._training.cursor.epoch), light=True
+                lambda: self._runner.plan.set_epochs(epochs, self._training.cursor.epoch),
+                light=True,
             )
 
     def say(self, text: str) -> None:

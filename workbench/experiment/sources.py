@@ -12,7 +12,14 @@ from itertools import islice
 from typing import Any, cast
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
 
 from workbench.experiment.sampler import EpochSampler, mix
 
@@ -37,6 +44,8 @@ class DataSource:
     """What is not guaranteed about the order, in one sentence, or ``""``."""
     repeats: bool = True
     """Whether the same epoch gives the same batches when it is asked for again."""
+    is_fresh: bool = False
+    """Whether every batch is in memory of its own; else the next one may be written over it."""
     has_exact_length: bool = True
     """Whether an epoch has `steps_per_epoch` batches for certain; else it ends by its end."""
     draws: bool = False
@@ -57,6 +66,16 @@ class DataSource:
     def peek(self, epoch: int, default: Any) -> Any:
         """The first batch of an epoch that has not begun, or ``default``; it is given once more."""
         return next(self.batches(epoch), default)
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """Those of torch's that a pass draws from, besides the global one."""
+        return []
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether a pass that was just begun can be begun again as if it had not been."""
+        return self.repeats
 
     def steps_after(self, skip: int) -> int:
         """Batches of an epoch without its first ``skip`` samples; 0 when that is not known."""
@@ -106,6 +125,8 @@ _BATCHES_AT_ONCE = 256
 class ArraySource(DataSource):
     """A pair of arrays in memory: a batch is one indexing operation per array."""
 
+    is_fresh = True
+
     def __init__(
         self, inputs: torch.Tensor, targets: torch.Tensor, batch_size: int, seed: int, shuffle: bool
     ) -> None:
@@ -153,6 +174,8 @@ class LoaderSource(DataSource):
         self.batch_size = loader.batch_size
         self.num_samples = len(dataset)
         self.has_workers = loader.num_workers > 0
+        # torch's own stacks; one of the user's may fill a buffer anew
+        self.is_fresh = loader.collate_fn is default_collate
         self.loader = _rebuilt(loader, self.sampler, self.generator, loader.batch_size)
         self.steps_per_epoch = len(self.loader)
 
@@ -244,15 +267,30 @@ class ForeignSource(DataSource):
             return self._ends_in_one
         return _ends_in_one(length(cut.sampler), cut.batch_size, skip)
 
-    def peek(self, epoch: int, default: Any) -> Any:
-        """As ever; generators of the loader are where they were."""
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """The loader's, and those of its samplers."""
         parts = [
             self.loader,
             *(getattr(self.loader, at, None) for at in ("sampler", "batch_sampler")),
         ]
         parts += [getattr(part, "sampler", None) for part in parts]
         found = (getattr(part, "generator", None) for part in parts)
-        kept = [(one, one.get_state()) for one in found if isinstance(one, torch.Generator)]
+        return [one for one in found if isinstance(one, torch.Generator)]
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Where torch's own samplers give the order of a dataset of samples."""
+        return (
+            type(self.loader) is DataLoader
+            and not isinstance(self.loader.dataset, IterableDataset)
+            and type(self.loader.sampler) in (RandomSampler, SequentialSampler)
+            and type(self.loader.batch_sampler) is BatchSampler
+        )
+
+    def peek(self, epoch: int, default: Any) -> Any:
+        """As ever; generators of the loader are where they were."""
+        kept = [(one, one.get_state()) for one in self.generators]
         try:
             return super().peek(epoch, default)
         finally:

@@ -19,6 +19,8 @@ from workbench.experiment.captures import CaptureStore
 from workbench.experiment.cursor import Cursor
 from workbench.experiment.data import DataError, DataSource, batch_size_of, split
 from workbench.experiment.events import Captured, EpochDone, StepDone
+from workbench.experiment.failure import words_of
+from workbench.experiment.first_look import FirstLook
 from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.learning_rate import learning_rate
@@ -42,7 +44,8 @@ from workbench.modes.precision import Precision
 from workbench.records import CarryRow
 
 _BATCH_NORM = "Expected more than 1 value per channel when training"
-"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`)."""
+"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`); Dynamo does
+so in the text of an error of its own."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +59,8 @@ class Training:
 
     _validated: tuple[Any, Any] = (None, None)
     """Position of a cursor whose epoch was validated and is not over, and what was found."""
+    _first_look: FirstLook | None = None
+    """Of somebody at the first batch, before the first step."""
 
     def __init__(
         self,
@@ -76,7 +81,7 @@ class Training:
         self.val = val
         self.loss = loss
         self.optimizer = optimizer
-        self._foreign_steps = ForeignSteps(optimizer)
+        self.foreign_steps = ForeignSteps(optimizer)
         self.schedule = schedule
         self.modeset = modeset
         self.attached: ModeSet | None = None
@@ -163,7 +168,7 @@ class Training:
         if changed:
             self.note(self._on_trainable(changed))
             self._trainable = {id(p): p.requires_grad for p in self.parameters}
-        self.note(self._foreign_steps.note(self.step_count + 1))
+        self.note(self.foreign_steps.note(self.step_count + 1))
         dtype = torch.get_default_dtype()
         if dtype is not self._dtype:
             self._dtype = dtype
@@ -246,12 +251,15 @@ class Training:
         if not self.seeded:
             self.seeded = True
             torch.manual_seed(self.seed)
+            look, self._first_look = self._first_look, None
+            if look is not None:
+                self.note(look.begin())
         else:
             self.random.restore()
         self.note(self.train_mode.begin(self.optimizer))
         for note in self.asked_from.notes:
             self.note(note)
-        self.note(self._foreign_steps.begin(self.step_count + 1))
+        self.note(self.foreign_steps.begin(self.step_count + 1, self.name))
         self.find_parameters()
         self.look_at_settings()
         self.measures.restart()
@@ -259,29 +267,35 @@ class Training:
     def end(self) -> None:
         """After the last step of a stretch: put the random state away."""
         self.random.save()
-        self._foreign_steps.end()
+        self.foreign_steps.end()
 
     def preview(self) -> Any:
         """The batch that the next step would get; for a look, while no step is under way.
 
         A loader's own order is drawn from the run's random state, and so is this batch: where it
-        stays the next step's, so does what was drawn for it.
+        stays the next step's, so does what was drawn for it; before the first step as far as no
+        cell comes in between (`workbench.experiment.first_look`).
 
         Raises:
             DataError: there is none.
             Exception: whatever the loader raises.
         """
-        outside = RandomState(self.device)
+        outside, look = RandomState(self.device), self._first_look
         outside.save()
         try:
             if self.seeded:
                 self.random.restore()
             else:
+                look = look or FirstLook(self.cursor, self.device)
                 torch.manual_seed(self.seed)
             batch = self.cursor.preview()
-            if self.cursor.holds_batch:
+            if not self.cursor.holds_batch:
+                return batch
+            if self.seeded:
                 self.random.save()
-                self.seeded = True
+            elif look is not self._first_look and look is not None:
+                look.fetched()
+                self._first_look = look
         finally:
             outside.restore()
         return batch
@@ -298,15 +312,14 @@ class Training:
             return False  # it may have been the last one: the runner looks at its plan first
         batch = self.cursor.take()
         if batch is None:
-            self._epoch_over = self.cursor.position()
-            self.end_epoch()
+            self._epoch_ends()
             return False
         started = time.perf_counter()
         if len(self.optimizer.param_groups) != self._num_groups:
             self.find_parameters()
         try:
             result = self._attempt_as_set(batch, started)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
             if not self._leaves_out(batch, error):
                 raise
             return False
@@ -320,17 +333,16 @@ class Training:
         if self.board.step_observers:
             self._tell_step(result, time.perf_counter() - started)
         if self.cursor.at_end:
-            self._epoch_over = self.cursor.position()
-            self.end_epoch()
+            self._epoch_ends()
         return True
 
-    def _leaves_out(self, batch: Any, error: ValueError) -> bool:
+    def _leaves_out(self, batch: Any, error: ValueError | RuntimeError) -> bool:
         """Leave out a last batch of one sample, which batch norm cannot train on; say so once.
 
         Raises:
             DataError: it is not the last of several batches.
         """
-        if _BATCH_NORM not in str(error) or batch_size_of(*split(batch)) != 1:
+        if _BATCH_NORM not in words_of(error) or batch_size_of(*split(batch)) != 1:
             return False
         size = self.cursor.source.batch_size
         # a stream that workers cut has a last batch of each
@@ -350,8 +362,7 @@ class Training:
         )
         self.cursor.leave_out()
         if self.cursor.at_end:
-            self._epoch_over = self.cursor.position()
-            self.end_epoch()
+            self._epoch_ends()
         return True
 
     def _attempt_as_set(self, batch: Any, started: float) -> StepResult:
@@ -442,6 +453,11 @@ class Training:
             loss = torch.tensor(loss, device="cpu")
         event = StepDone(self.step_count, loss, seconds, self.measures.num_samples(result))
         self.board.emit(event, to_step_observers=True)
+
+    def _epoch_ends(self) -> None:
+        """`end_epoch`, to be repeated first of all where it fails."""
+        self._epoch_over = self.cursor.position()
+        self.end_epoch()
 
     def end_epoch(self) -> None:
         """Validate, step a scheduler that goes by epochs, and begin the next one."""

@@ -18,6 +18,7 @@ from contextvars import Context
 from typing import Literal, NamedTuple
 
 from workbench.experiment import at_exit
+from workbench.experiment.failure import words_of
 from workbench.experiment.openmp import release_team
 
 PULSE_S = 0.1
@@ -71,19 +72,38 @@ class Worker:
     def __init__(self, beat: Callable[[], None], say: Callable[[str], None]) -> None:
         self._beat = beat
         self._say = say
+        self._turn = threading.RLock()
+        """Held by who begins or ends a piece of work, or acts where there is none; before the gate.
+
+        Observers are called with it, so nobody may need it who only wants something asked for.
+        """
         self._gate = threading.RLock()
+        """Held for a moment: to ask for something, or to look at what was asked for."""
         self._commands: deque[Callable[[], object]] = deque()
         self._afterwards: deque[Callable[[], object]] = deque()
         """What begins anew once the work under way is over."""
-        self._halt: Literal["", "pause", "stop", "leave"] = ""
+        self._asked: Literal["", "pause", "stop"] = ""
+        self._leaves = self._is_abandoned = False
+        """Set without a lock, and so apart from what is asked for and taken back."""
         self._active = False
         self._aside = False
+        self._is_over = False
+        """Whether the work under way has found that it ends: it hears of nothing more."""
+        self._goes_on = False
+        """Whether it was told to go on after it had found that."""
+        self._closing: int | None = None
+        """The thread that tells of the end of the work, and then does what came too late for it."""
         self._stretch: _Stretch | None = None
 
     @property
     def active(self) -> bool:
         """Whether something is at work."""
         return self._active
+
+    @property
+    def at_work_until(self) -> threading.Event | None:
+        """What is set when the work under way has ended; None before the first."""
+        return None if self._stretch is None else self._stretch.over
 
     @property
     def is_current(self) -> bool:
@@ -105,22 +125,21 @@ class Worker:
             light: whether it touches neither model nor data: then the training need not come home
                 for it from where its steps are computed.
         """
-        with self._gate:
-            if self._active:
-                self._commands.append(_Light(command) if light else command)
-            else:
-                command()
+        queued = _Light(command) if light else command
+        if not self._queue(self._commands, queued):
+            with self._turn:
+                if not self._queue(self._commands, queued):
+                    command()
 
     def afterwards(self, command: Callable[[], object]) -> None:
         """Carry out ``command`` once the work under way is over; at once where there is none.
 
-        A later `halt` takes it back.
+        A later `halt` takes it back, and so does `go_on`.
         """
-        with self._gate:
-            if self._active:
-                self._afterwards.append(command)
-            else:
-                command()
+        if not self._queue(self._afterwards, command):
+            with self._turn:
+                if not self._queue(self._afterwards, command):
+                    command()
 
     def refuse_inside(self) -> None:
         """Who is about to wait for the work must not be the thread that does it.
@@ -141,14 +160,16 @@ class Worker:
         who asks does not wait.
         """
         here = threading.current_thread()
-        with self._gate:
-            if self._active:
-                self._commands.append(_Long(work))
+        if self._queue(self._commands, _Long(work)):
+            return
+        with self._turn:
+            if self._queue(self._commands, _Long(work)):
                 return
-            before = mine = self._stretch
-            if before is None or before.over.is_set() or before.thread is not here:
-                mine = self._stretch = _Stretch(here, threading.Event(), is_ours=False)
-            self._occupy(aside=True)
+            with self._gate:
+                before = mine = self._stretch
+                if before is None or before.over.is_set() or before.thread is not here:
+                    mine = self._stretch = _Stretch(here, threading.Event(), is_ours=False)
+                self._occupy(aside=True)
         try:
             if before is not None and mine is not before:
                 before.over.wait()
@@ -158,23 +179,47 @@ class Worker:
             if mine is not None and mine is not before:
                 mine.over.set()
 
+    @property
+    def halted(self) -> Literal["", "pause", "stop", "leave"]:
+        """What the work under way was asked to do at the next step boundary, if anything."""
+        return "leave" if self._leaves else "stop" if self._is_abandoned else self._asked
+
     def halt(self, how: Literal["pause", "stop"]) -> None:
         """Pause or stop at the next step boundary; nothing happens where nothing runs."""
         with self._gate:
             self._afterwards.clear()
-            if self._active and self._halt not in ("stop", "leave"):
-                self._halt = how
+            self._goes_on = False
+            if self._active and self._asked != "stop":
+                self._asked = how
+
+    def go_on(self, anew: Callable[[], object]) -> bool:
+        """Take a pause back that was asked for; False where nothing runs any more.
+
+        Args:
+            anew: what goes on where the work under way has paused already and is about to tell so;
+                done after that, unless another halt comes.
+        """
+        with self._gate:
+            if not self._is_busy():
+                return False
+            if self._asked == "pause":
+                self._asked = ""
+            self._afterwards.clear()
+            if self._is_over or self._aside or not self._active:
+                self._afterwards.append(anew)
+                self._goes_on = True
+            return True
 
     def abandon(self) -> None:
         """`halt` for a finalizer: it may run on any thread, inside any lock, and so takes none."""
-        self._halt = "stop"
+        self._is_abandoned = True
 
     def ask_to_leave(self) -> None:
         """Stop at the next step boundary because the interpreter ends.
 
         Steps that are computed elsewhere for a kernel go on there.
         """
-        self._halt = "leave"
+        self._leaves = True
 
     def leave(self) -> None:
         """`ask_to_leave`, and wait until that is done."""
@@ -189,12 +234,6 @@ class Worker:
     def doing(self) -> str:
         """What is waited for, in a sentence."""
         return "what runs in the background"
-
-    def go_on(self) -> bool:
-        """Forget a pause that has not happened yet; False where nothing runs any more."""
-        if self._active and self._halt == "pause":
-            self._halt = ""
-        return self._active
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no thread of this worker is left; False if ``timeout`` seconds passed."""
@@ -215,14 +254,29 @@ class Worker:
     # -- inside -----------------------------------------------------------------------------
 
     def _occupy(self, *, aside: bool) -> None:
-        """Be busy; ``aside``: with what is no run. Held: the gate."""
-        self._active, self._halt, self._aside = True, "", aside
+        """Be busy; ``aside``: with what is no run. Held: the turn and the gate."""
+        self._active, self._asked, self._aside = True, "", aside
+        self._leaves = self._is_over = self._goes_on = False
+
+    def _is_busy(self) -> bool:
+        """Whether what is asked for now waits: for a step boundary, or the end's being told.
+
+        The thread that tells it is not kept waiting. Held: the gate.
+        """
+        return self._active or self._closing not in (None, threading.get_ident())
+
+    def _queue(self, queue: deque[Callable[[], object]], command: Callable[[], object]) -> bool:
+        """Have ``command`` wait in ``queue``; False where there is nothing to wait for."""
+        with self._gate:
+            if is_busy := self._is_busy():
+                queue.append(command)
+            return is_busy
 
     def _begin(self, context: Context, work: Callable[[], None]) -> None:
-        """Do ``work`` on a new thread, whose prints go where ``context`` says. Held: the gate.
+        """Do ``work`` on a new thread, whose prints go where ``context`` says. Held: the turn.
 
         Raises:
-            RuntimeError: the system starts no thread; nothing is under way then.
+            RuntimeError: the system starts no thread; it remains to `_finish`.
         """
         release_team()
         over, before = threading.Event(), self._stretch
@@ -236,7 +290,7 @@ class Worker:
         _at_work[over] = self
         if not at_exit.started(thread):
             del _at_work[over]
-            self._stretch, self._active, self._aside = before, False, False
+            self._stretch = before
             raise RuntimeError(
                 f"no thread can be started: this process has {threading.active_count():,}, and the "
                 "system allows no more (or the program ends)"
@@ -263,55 +317,76 @@ class Worker:
             over.set()
 
     def _carry_out(self) -> None:
-        """Between two steps: what was asked for."""
+        """Between two steps: what was asked for. A fault of it is no step's, and is said."""
         while self._commands:
-            self._commands.popleft()()
+            self._said(self._commands.popleft())
 
     def _carry_out_light(self) -> bool:
         """Carry out what can be before the training is home; whether nothing else waits."""
         while self._commands and isinstance(self._commands[0], _Light):
-            self._commands.popleft()()
+            self._said(self._commands.popleft())
         return not self._commands
 
     def _finish(self, tell: Callable[[], None] | None = None) -> None:
         """The work is over: ``tell`` it, then carry out what came too late for a step."""
-        with self._gate:
-            self._active = self._aside = False
-            if tell is not None:
-                tell()
-            work = self._late()
+        work = self._closed(tell)
         while work is not None:
-            self._after_the_end(work)
+            self._said(work)
+            work = self._closed()
+
+    def _closed(self, tell: Callable[[], None] | None = None) -> Callable[[], object] | None:
+        """Be busy no more, ``tell`` it, and do what came too late.
+
+        The gate is free meanwhile: an observer may wait for a thread that asks for something.
+
+        Returns:
+            Work that takes long, with which the worker is busy already; None where there is none.
+        """
+        with self._turn:
             with self._gate:
                 self._active = self._aside = False
+                self._closing = threading.get_ident()
+            try:
+                if tell is not None:
+                    tell()
+            finally:
                 work = self._late()
+            return work
 
     def _late(self) -> Callable[[], object] | None:
         """Carry out what came too late for a step; work that takes long is given back instead.
 
-        Held: the gate. Where there is such work, the worker is busy with it already; where one of
-        the commands has begun a new run, that does the rest.
+        Held: the turn. Where one of the commands has begun a new run, that does the rest.
         """
-        while self._commands:
-            if isinstance(self._commands[0], _Long):
-                if self._active:
+        while True:
+            with self._gate:
+                is_long = bool(self._commands) and isinstance(self._commands[0], _Long)
+                if self._commands and not (is_long and self._active):
+                    command = self._commands.popleft()
+                elif not self._commands and self._afterwards and not self._active:
+                    command = self._afterwards.popleft()
+                else:
+                    self._closing = None
                     return None
-                self._occupy(aside=True)
-                return self._commands.popleft()
-            self._after_the_end(self._commands.popleft())
-        while self._afterwards and not self._active:
-            self._after_the_end(self._afterwards.popleft())
-        return None
+                if is_long:
+                    self._closing = None
+                    self._occupy(aside=True)
+                    return command
+            try:
+                self._said(command)
+            except BaseException:  # an interrupt of the kernel: whoever waits would wait for ever
+                self._closing = None
+                raise
 
-    def _after_the_end(self, command: Callable[[], object]) -> None:
-        """Carry out a command that came too late for a step; its fault is said, not raised."""
+    def _said(self, command: Callable[[], object]) -> None:
+        """Carry out a command that nobody waits for any more; its fault is said, not raised."""
         try:
             command()
         except at_exit.EndingError:
             pass  # who asked for it asked for a run, and there is nobody to tell
         except Exception as error:
-            log.exception("a command failed after the run had ended")
-            self._say(f"{type(error).__name__}: {error}")
+            log.exception("what was asked for at a step boundary failed")
+            self._say(f"{type(error).__name__}: {words_of(error)}")
 
 
 def quietly(action: Callable[[], object]) -> None:
@@ -320,7 +395,7 @@ def quietly(action: Callable[[], object]) -> None:
         action()
     except at_exit.EndingError:
         pass
-    except Exception:
+    except BaseException:  # user code may raise SystemExit as well
         log.exception(
             "%s failed while a run was under way", getattr(action, "__qualname__", action)
         )

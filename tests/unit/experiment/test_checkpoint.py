@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,52 @@ def test_an_ordinary_optimizers_checkpoint_is_the_training_itself(tmp_path: Path
     exp.run(epochs=1, wait=True)
     exp.close()
     torch.testing.assert_close(last(exp)["model"], dict(model.state_dict()), rtol=0, atol=0)
+
+
+def test_of_two_checkpoints_at_once_one_is_written_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that is so slow that nobody waits any longer."""
+    monkeypatch.setattr(checkpoints, "PERIOD_S", 0.0)
+    monkeypatch.setattr(checkpoints.CheckpointWriter.join, "__defaults__", (0.0,))
+    save, may_go_on, at_once = torch.save, threading.Event(), threading.Semaphore(1)
+    together: list[Path] = []
+
+    def slow(state: dict[str, Any], path: Path) -> None:
+        if not at_once.acquire(blocking=False):
+            together.append(path)
+        may_go_on.wait()
+        save(state, path)
+        at_once.release()
+
+    monkeypatch.setattr(torch, "save", slow)
+    exp = experiment(tmp_path, seeded(linear))
+    exp.run(epochs=1, wait=True)
+    exp.run(steps=1, wait=True)
+    assert exp.message.endswith("until it is whole the file is the one before")
+    may_go_on.set()
+    writer = exp._runner._checkpoints
+    writer.join(100)
+    assert not together
+    assert last(exp)["step"] == exp.step_count
+    assert [path.name for path in writer.path.parent.iterdir()] == ["last.pt"]
+
+
+def test_a_write_that_failed_is_tried_again_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "PERIOD_S", 0.0)
+    save, failed = torch.save, threading.Event()
+
+    def full_once(state: dict[str, Any], path: Path) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(28, "No space left on device")
+        save(state, path)
+
+    monkeypatch.setattr(torch, "save", full_once)
+    exp = experiment(tmp_path, seeded(linear))
+    exp.run(epochs=1, wait=True)
+    assert failed.is_set()
+    assert last(exp)["step"] == exp.step_count
+    assert "No space" not in exp.message

@@ -99,3 +99,15 @@ def test_a_setting_of_the_thread_that_starts_holds_over_that_of_the_main_thread(
     experiment.wait()
     assert seen[-1] == 35
     assert dynamo.recompile_limit == 33
+
+
+def test_a_block_that_the_main_thread_is_in_holds_for_a_run_that_another_starts(
+    tmp_path: Path,
+) -> None:
+    experiment, seen = experiment_that_reads(limit, tmp_path)
+    with dynamo.patch(recompile_limit=5):
+        elsewhere(lambda: experiment.step(1))
+        experiment.wait()
+    elsewhere(lambda: experiment.step(1))
+    experiment.wait()
+    assert seen == [5, 8]

@@ -674,3 +674,18 @@ def test_a_batch_that_is_a_named_tuple_is_a_pair() -> None:
 
     x, y = pair(4)
     assert split(Batch(x, y)) == (x, y)
+
+
+@pytest.mark.parametrize("shape", [(8,), (1, 5), (1, 6, 6)])
+@pytest.mark.parametrize("batch_size", [4, None])
+def test_a_list_of_what_may_be_samples_or_batches_is_asked_about(
+    shape: tuple[int, ...], batch_size: int | None
+) -> None:
+    """An autoencoder's samples, or several labels: one step of each would be none of a batch."""
+    pairs = [(torch.randn(shape), torch.randn(shape)) for _ in range(8)]
+    with pytest.raises(DataError, match=r"may be samples or batches of [18]: give DataLoader"):
+        data_source(pairs, batch_size=4, seed=0, shuffle=True)
+    loader = DataLoader(pairs, batch_size=batch_size)
+    source = data_source(loader, batch_size=4, seed=0, shuffle=True)
+    first, _ = next(iter(source.batches(0)))
+    assert first.shape == (shape if batch_size is None else (batch_size, *shape))

@@ -155,6 +155,21 @@ def test_frozen_modules_are_left_out_and_come_in_when_they_are_thawed(tmp_path: 
     exp.close()
 
 
+def test_a_module_that_is_exchanged_in_place_has_a_row_of_its_own(tmp_path: Path) -> None:
+    model = nn.Sequential()
+    model.body, model.head = nn.Linear(6, 6), nn.Linear(6, 3)
+    exp = experiment(tmp_path, model)
+    exp.run(steps=2, wait=True)
+    del model.head
+    model.tail = nn.Linear(6, 3)  # with as many parameters
+    exp.optimizer.param_groups[0]["params"][:] = model.parameters()
+    exp.run(steps=2, wait=True)
+    found = by_label(gradient_flow(exp))
+    assert (found["head"] > 0).tolist() == [True, True, False, False]
+    assert (found["tail"] > 0).tolist() == [False, False, True, True]
+    exp.close()
+
+
 def test_a_hot_swap_goes_on_in_the_rows_that_stay_and_lets_the_old_model_go(
     tmp_path: Path,
 ) -> None:

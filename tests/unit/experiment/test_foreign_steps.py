@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 
@@ -96,3 +97,37 @@ def test_its_own_steps_and_those_of_another_experiment_are_not(tmp_path: Path) -
     exp.run(epochs=1, wait=True)
     assert optimizer is exp.optimizer
     assert about_steps(exp) == []
+
+
+def test_another_experiment_that_steps_it_is_named(tmp_path: Path) -> None:
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    first, second = (
+        Experiment(model, data(), optimizer=optimizer, name=name, runs=tmp_path, device="cpu")
+        for name in ("first", "second")
+    )
+    first.run(steps=1, wait=True)
+    second.run(steps=2, wait=True)
+    cells_own_step(model, optimizer)
+    first.run(steps=1, wait=True)
+    assert about_steps(first) == [
+        "the optimizer was stepped 2 times by second and once by a cell before step 2, which goes "
+        "on from the weights that this made"
+    ]
+
+
+def test_the_optimizer_keeps_no_hook_of_experiments_that_are_gone(tmp_path: Path) -> None:
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    for _ in range(5):
+        exp = Experiment(model, data(), optimizer=optimizer, runs=tmp_path, device="cpu")
+    exp.run(steps=1, wait=True)
+    gc.collect()
+    assert len(hooks(optimizer)) == 1
+    exp.close()
+    assert not hooks(optimizer)
+    assert torch.isfinite(model.weight).all()
+
+
+def hooks(optimizer: torch.optim.Optimizer) -> dict[int, object]:
+    return optimizer._optimizer_step_post_hooks  # type: ignore[attr-defined, no-any-return]

@@ -295,6 +295,26 @@ def test_a_loader_that_fills_the_same_tensors_again(tmp_path: Path) -> None:
     exp.close()
 
 
+def test_a_collate_function_that_fills_a_buffer_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several steps are counted at once where not all are sampled."""
+    monkeypatch.setattr(measures, "ALL_UNTIL", 0)
+    buffer = torch.empty(10, dtype=torch.int64)
+
+    def collated(samples: list[Pair]) -> Pair:
+        buffer.copy_(torch.stack([y for _, y in samples]))
+        return torch.stack([x for x, _ in samples]), buffer
+
+    x, y = data(COUNT)
+    expected = by_hand(seeded(linear), batches((x, y), 10), 2)
+    loader = DataLoader(list(zip(x, y, strict=True)), 10, collate_fn=collated)
+    exp = experiment(tmp_path, seeded(linear), loader)
+    exp.run(epochs=2, wait=True)
+    assert accuracies(exp)[1] == [epoch[-1] for epoch in expected]
+    exp.close()
+
+
 class Stream(IterableDataset[Any]):
     """Samples of which nobody knows how many there are."""
 

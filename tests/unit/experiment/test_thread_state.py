@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import nn, overrides
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
+import workbench as wb
+from tests.unit.experiment.test_control import Turnstile
 from workbench.experiment import Experiment
 
 
@@ -137,4 +139,59 @@ def test_gradients_are_computed_though_the_cell_has_them_off(
         exp.run(epochs=1, wait=True)
     assert losses(exp) == by_hand(nullcontext)
     assert any("gradients are off where the run was started" in note for note in exp.notes)
+    exp.close()
+
+
+def test_an_autocast_of_the_cell_that_trained_is_over_with_it(tmp_path: Path) -> None:
+    model = net()
+    exp = made(tmp_path, model)
+    with torch.autocast("cpu"):
+        exp.run(steps=1, wait=True)
+        assert exp.predict(data()[0]).dtype is torch.bfloat16
+    assert exp.predict(data()[0]).dtype is torch.float32
+    with torch.no_grad():
+        expected = float(F.cross_entropy(model(data()[0]), data()[1]))
+    assert exp.evaluate(data()).loss == pytest.approx(expected, rel=1e-6)
+
+
+def test_who_asks_while_it_trains_has_an_autocast_of_his_own(tmp_path: Path) -> None:
+    turnstile = Turnstile()
+    exp = made(tmp_path, turnstile)
+    with torch.autocast("cpu"):
+        exp.run(steps=2)
+    turnstile.inside.acquire()
+    turnstile.open()
+    assert exp.predict(data()[0]).dtype is torch.float32
+    exp.wait()
+
+
+def test_nothing_of_the_cell_is_kept_after_the_run(tmp_path: Path) -> None:
+    hooks = (lambda tensor: tensor, lambda tensor: tensor)
+    exp = made(tmp_path, net())
+    with saved_tensors_hooks(*hooks):
+        exp.run(steps=1, wait=True)
+    assert exp._training.asked_from.saved_tensors_hooks is None
+
+
+def test_a_capture_of_a_run_that_is_over_has_what_the_cell_has_set(tmp_path: Path) -> None:
+    """A step that is undone is computed as one that is not."""
+    model = net()
+    exp = made(tmp_path, model)
+    seen: list[bool] = []
+
+    class Watches(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    def see(*_: object) -> None:
+        modes = overrides._get_current_function_mode_stack()
+        seen.append(any(isinstance(mode, Watches) for mode in modes))
+
+    model.register_forward_hook(see)
+    with Watches():
+        exp.run(epochs=1, wait=True)
+        wb.graph(exp)
+    assert seen == [True] * 5
     exp.close()

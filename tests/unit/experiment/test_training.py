@@ -394,6 +394,15 @@ def test_a_last_batch_of_one_is_left_out_before_batch_norm(
     assert words in said[0]
 
 
+def test_a_last_batch_of_one_is_left_out_by_a_compiled_model(tmp_path: Path) -> None:
+    """Dynamo raises an error of its own where the layer refuses it."""
+    exp = experiment(tmp_path, seeded(Norms), data(65), modes="compile")
+    exp.run(epochs=3, wait=True)
+    exp.close()
+    assert (exp.status, exp.step_count) == ("finished", 3 * STEPS_PER_EPOCH)
+    assert len([note for note in exp.notes if "is left out" in note]) == 1, exp.notes
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_are_counted_without_the_batch_that_is_left_out(tmp_path: Path, kind: str) -> None:
     train, options = given_as(kind)
