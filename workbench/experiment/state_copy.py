@@ -87,6 +87,8 @@ def undo(training: Training, kept: StateCopy | None) -> None:
         if kept is not None:
             kept.restore()
         clear_gradients(training.optimizer, training.parameters)
+        if not training.train_mode.watch.set_by_another:  # that is for `TrainMode` to report
+            training.train_mode.restore()
     except Exception:
         # after a CUDA assert every call into the device raises
         log.exception("the state before step %d could not be restored", training.step_count + 1)

@@ -124,7 +124,7 @@ def update(training: Training) -> tuple[torch.Tensor | None, bool]:
     """Clip, check, apply; gives the gradient norm where it was needed, and whether it applied.
 
     Raises:
-        ChangedInStepError: a module went into another mode in the meantime.
+        ChangedInStepError: another thread changed a module's mode in the meantime.
         NonFiniteError: a gradient is not finite.
     """
     training.train_mode.hold()
@@ -133,6 +133,7 @@ def update(training: Training) -> tuple[torch.Tensor | None, bool]:
         training.measures.before_clip(training)
         norm = torch.nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
     training.guard.check_gradients(scaled=training.scaled)
+    training.guard.before_update()
     return norm, training.modeset.optimizer_step(training.optimizer)
 
 

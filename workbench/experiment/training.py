@@ -41,6 +41,9 @@ from workbench.modes.effects import StepTimings
 from workbench.modes.precision import Precision
 from workbench.records import CarryRow
 
+_MOST_ATTEMPTS = 5
+"""At a step in whose course another thread changes modes."""
+
 _BATCH_NORM = "Expected more than 1 value per channel when training"
 """How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`)."""
 
@@ -351,11 +354,24 @@ class Training:
         return True
 
     def _attempt_as_set(self, batch: Any, started: float) -> StepResult:
-        """Do the step, in the modes that are set for its modules."""
-        try:
-            return self._attempt(batch, started)
-        except ChangedInStepError:
-            return self._attempt_again(batch, started)
+        """Do the step, in the modes that are set for its modules.
+
+        What was changed since the step before is put back; where another thread changes them while
+        the step is computed, it is computed anew.
+        """
+        mode = self.train_mode
+        if mode.is_changed():
+            self.note(mode.put_back(self.optimizer))
+        for _ in range(_MOST_ATTEMPTS):
+            mode.watch.set_by_another = False
+            try:
+                return self._attempt(batch, started)
+            except ChangedInStepError:
+                self.note(mode.put_back(self.optimizer))
+        raise RuntimeError(
+            "another thread goes on changing modules between train and eval mode while steps are "
+            "computed: pause the experiment first"
+        )
 
     def _attempt(self, batch: Any, started: float) -> StepResult:
         """Do the step; undo it where it raises."""
@@ -380,21 +396,6 @@ class Training:
         except BaseException:
             undo(self, kept)
             raise
-        return result
-
-    def _attempt_again(self, batch: Any, started: float) -> StepResult:
-        """Do a step anew in whose course modules changed their mode.
-
-        Another thread has changed them, and they are put back; or, where it happens again, the
-        model's own forward does, and they stay.
-        """
-        note = self.train_mode.put_back(self.optimizer)
-        try:
-            result = self._attempt(batch, started)
-        except ChangedInStepError:
-            self.train_mode.accept()
-            return self._attempt(batch, started)
-        self.note(note)
         return result
 
     def run_step(self, batch: Any) -> StepResult:
