@@ -23,6 +23,7 @@ HELD_BYTES = 16 * 2**20
 _FIRST_BYTES = 256 * 2**20
 """Of frozen parameters whose values are compared in the first steps."""
 _FIRST_STEPS = 2
+_LOOK_EVERY = 64
 
 _VERSION = operator.attrgetter("_version")
 _PLACE = torch.Tensor.data_ptr
@@ -43,48 +44,61 @@ class ParameterWrites:
         """Those that a forward has written."""
         self._versions: list[int] = []
         self._places: list[int] = []
-        self._at_update: list[int] = []
+        self._at_update: list[int] | None = None
+        """The versions at `before_update`; None: those of `remember`, as far as is known."""
         self._copies: list[tuple[nn.Parameter, torch.Tensor]] = []
         self._looks = 0
         self._is_stale = True
+        self._is_plain = False
+        """Whether nothing is frozen, and no forward is known to write anything."""
 
     def look_again(self) -> None:
         """Parameters may be others, or frozen and thawed, from the next step on."""
-        self._is_stale = True
+        self._is_stale, self._is_plain = True, False
 
     def remember(self, *, exactly: bool) -> None:
         """Before a step; ``exactly`` copies whatever is known to be written, however large."""
+        if self._is_plain:
+            self._versions = versions(self._listed)
+            return
         if self._is_stale:
             self._list()
-        self._versions = versions(self._listed)
-        if self._frozen:
-            self._places = _places(self._frozen)
-        if self._copies:
-            self._copies = []
-        if self._known:
-            self._copy(self._known, most=None if exactly else HELD_BYTES)
-        if self._looks < _FIRST_STEPS and self._frozen:
+        self._versions, self._places = versions(self._listed), _places(self._frozen)
+        self._copies = []
+        self._copy(self._known, most=None if exactly else HELD_BYTES)
+        if self._looks < _FIRST_STEPS:
             known = set(map(id, self._known))
             self._copy([p for p in self._frozen if id(p) not in known], most=_FIRST_BYTES)
 
     def before_update(self) -> None:
-        """After the backward of a step that is about to be applied: see what was written."""
+        """After the backward of a step that is about to be applied: see what was written.
+
+        Parameters that are trained are looked at now and then, which costs half a microsecond.
+        """
+        self._looks += 1
+        if self._is_plain and self._looks % _LOOK_EVERY:
+            self._at_update = None
+            return
         self._at_update = versions(self._listed)
-        if self._at_update != self._versions or (
-            self._frozen and (self._looks < _FIRST_STEPS or self._places != _places(self._frozen))
+        if (
+            self._at_update != self._versions
+            or self._looks <= _FIRST_STEPS
+            or self._places != _places(self._frozen)
         ):
             self._know(self._written())
-        self._looks += 1
+        self._is_plain = not (
+            self._known or self._frozen or self._is_stale or self._looks < _FIRST_STEPS
+        )
 
     def updated(self) -> tuple[int, int]:
         """How many parameters were written since `before_update`, of how many with a gradient."""
-        moved = sum(a != b for a, b in zip(versions(self._listed), self._at_update, strict=True))
+        before = self._versions if self._at_update is None else self._at_update
+        moved = sum(a != b for a, b in zip(versions(self._listed), before, strict=True))
         return moved, sum(p.grad is not None for p in self._listed)
 
     def release(self) -> None:
         """The step went through: nothing is kept of what was before it."""
-        if self._copies:
-            self._copies = []
+        self._copies = []
 
     @torch.no_grad()
     def restore(self) -> list[nn.Parameter]:
@@ -130,6 +144,7 @@ class ParameterWrites:
     def _know(self, written: list[nn.Parameter]) -> None:
         known = set(map(id, self._known))
         self._known += [p for p in written if id(p) not in known]
+        self._is_plain = self._is_plain and not self._known
 
     @torch.no_grad()
     def _copy(self, parameters: list[nn.Parameter], *, most: int | None) -> None:

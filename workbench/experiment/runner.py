@@ -285,6 +285,8 @@ class Runner(Worker):
         if isinstance(error, torch.OutOfMemoryError):
             failure = survive(training, error, failure)
             text = _OUT_OF_MEMORY.format(step=step)
+        if training.interrupted is not None:
+            failure, text = training.interrupted.told(failure, step - 1)
         self._end(status, text, failure)
         if failure.capture and self._halt not in ("stop", "leave"):
             quietly(lambda: self._look_for_remedies(failure))

@@ -79,7 +79,8 @@ def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
 def undo(training: Training, kept: StateCopy | None) -> None:
     """Back to before the step; what was raised in it stays the error that is reported."""
     try:
-        if lost := training.guard.restore():
+        lost = training.guard.restore()
+        if lost and kept is None:
             training.note(
                 f"step {training.step_count + 1:,} was undone, but for what it wrote into "
                 f"{', '.join(lost)}: nobody had the former values"

@@ -21,6 +21,7 @@ from workbench.experiment.data import DataError, DataSource, batch_size_of, spli
 from workbench.experiment.events import Captured, EpochDone, StepDone
 from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
+from workbench.experiment.interruption import Interruption
 from workbench.experiment.learning_rate import learning_rate
 from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
 
 class Training:
     """Model, data, optimizer and modes, and the position of the run in them."""
+
+    interrupted: Interruption | None = None
+    """What was raised in the last step once its weights had been written: it counts as done."""
 
     def __init__(
         self,
@@ -241,6 +245,7 @@ class Training:
 
     def begin(self) -> None:
         """Before the first step of a stretch: bring back the run's random state."""
+        self.interrupted = None
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # of this thread: "cuda" in a forward means this one
         if not self.seeded:
@@ -309,6 +314,12 @@ class Training:
             if not self._leaves_out(batch, error):
                 raise
             return False
+        self._count(result, started)
+        return True
+
+    def _count(self, result: StepResult, started: float) -> None:
+        """The step went through: count and log it, and end the epoch where it was the last."""
+        raised = None if self.interrupted is None else self.interrupted.take()
         self.cursor.done()
         self.step_count += 1
         self.steps_in_epoch += 1
@@ -320,8 +331,10 @@ class Training:
             self._tell_step(result, time.perf_counter() - started)
         if self.cursor.at_end:
             self._epoch_over = self.cursor.position()
+        if raised is not None:
+            raise raised  # the epoch is ended when the run goes on
+        if self.cursor.at_end:
             self.end_epoch()
-        return True
 
     def _leaves_out(self, batch: Any, error: ValueError) -> bool:
         """Leave out a last batch of one sample, which batch norm cannot train on; say so once.
@@ -374,7 +387,8 @@ class Training:
         )
 
     def _attempt(self, batch: Any, started: float) -> StepResult:
-        """Do the step; undo it where it raises."""
+        """Do the step; undo it where it raises, unless its weights have been written already."""
+        self.interrupted = None
         switching = self.attached is not self._modeset
         self.guard.remember(exactly=switching or self.card is not None)
         kept = None
@@ -394,6 +408,9 @@ class Training:
             undo(self, kept)
             raise
         except BaseException:
+            if kept is None and self.interrupted is not None and self.interrupted.cause is not None:
+                return self.interrupted.cause[1]
+            self.interrupted = None
             undo(self, kept)
             raise
         return result

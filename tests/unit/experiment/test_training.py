@@ -707,3 +707,122 @@ def test_the_same_in_a_loop_of_ones_own() -> None:
         found.append(loss.item())
     assert found == right
     assert_equal(model, expected)
+
+
+# -- an exception once weights have been written ----------------------------------------------
+
+
+def average(mean: dict[str, torch.Tensor], model: nn.Module) -> None:
+    for name, value in model.named_parameters():
+        mean[name] = mean.get(name, value).detach() * 0.5 + value.detach() * 0.5
+
+
+@pytest.mark.parametrize("bad", [3, 4, 8])
+def test_a_step_that_was_applied_is_not_applied_again(tmp_path: Path, bad: int) -> None:
+    """A hook raises once after the update: also where an epoch ends, and a schedule steps."""
+    expected, model = seeded(linear), seeded(linear)
+    optimizer, plain = sgd(model.parameters()), sgd(expected.parameters())
+    schedule = torch.optim.lr_scheduler.StepLR(plain, 2, 0.5)
+    right = plain_loop(expected, batches(data()), plain, epochs=2, after_step=schedule.step)
+    steps: list[int] = []
+
+    def hook(*_: Any) -> None:
+        steps.append(1)
+        if len(steps) == bad:
+            raise KeyError("the average")
+
+    optimizer.register_step_post_hook(hook)
+    exp = experiment(
+        tmp_path,
+        model,
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
+        schedule_every="step",
+        val=data(16),
+    )
+    with pytest.raises(KeyError, match="the average"):
+        exp.run(epochs=2, wait=True)
+    assert (exp.step_count, exp.status) == (bad, "exception")
+    assert exp.failure is not None
+    assert exp.failure.step == bad
+    assert f"Weights and optimizer are those of step {bad}" in exp.failure.subtitle
+    assert "after the update" in exp.failure.subtitle
+    assert exp.message == f"step {bad}: KeyError after its update, which counts; run stopped"
+    exp.resume()
+    exp.wait()
+    exp.close()
+    assert losses(exp) == right
+    assert_equal(model, expected)
+    assert exp.scalars.since("val/loss", 0)[0].tolist() == [4, 8]
+
+
+class Halfway(torch.optim.Optimizer):
+    """Plain SGD that raises once, before parameter ``at`` of its third step."""
+
+    def __init__(self, parameters: Any, at: int) -> None:
+        super().__init__(parameters, {"lr": 0.1})
+        self.at, self.steps = at, 0
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        self.steps += 1
+        for group in self.param_groups:
+            for at, p in enumerate(group["params"]):
+                if self.steps == 3 and at == self.at:
+                    raise ValueError("half-way")
+                p.add_(p.grad, alpha=-0.1)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_update_that_raises_in_its_middle_says_how_far_it_went(tmp_path: Path, at: int) -> None:
+    """Nothing was written: the step is undone and its batch comes again. Something was: it is said.
+
+    A loop that a person goes on with after such an exception has the same weights.
+    """
+    expected, model = seeded(linear), seeded(linear)
+    right: list[float] = []
+    for number, (x, y) in enumerate(batches(data())):
+        loss = F.cross_entropy(expected(x), y)
+        expected.zero_grad()
+        loss.backward()
+        right.append(loss.item())
+        with torch.no_grad():
+            for index, p in enumerate(expected.parameters()):
+                if not (at and number == 2 and index >= at):
+                    p.add_(p.grad, alpha=-0.1)
+    exp = experiment(tmp_path, model, optimizer=Halfway(model.parameters(), at))
+    with pytest.raises(ValueError, match="half-way"):
+        exp.run(epochs=1, wait=True)
+    assert exp.failure is not None
+    if at:
+        assert exp.step_count == 3
+        assert "1 of 2 parameters with a gradient had been written" in exp.failure.subtitle
+        assert exp.message == "step 3: ValueError in the middle of its update; run stopped"
+    else:
+        assert exp.step_count == 2
+        assert "Step 3 was not applied" in exp.failure.subtitle
+    exp.resume()
+    exp.wait()
+    exp.close()
+    assert losses(exp) == right
+    assert_equal(model, expected)
+
+
+def test_a_batch_that_was_applied_is_not_left_out_once_more(tmp_path: Path) -> None:
+    model = seeded(linear)
+    optimizer, steps = sgd(model.parameters()), list[int]()
+
+    def hook(*_: Any) -> None:
+        steps.append(1)
+        if len(steps) == 2:
+            raise KeyError("once")
+
+    optimizer.register_step_post_hook(hook)
+    exp = experiment(tmp_path, model, optimizer=optimizer)
+    with pytest.raises(KeyError):
+        exp.run(epochs=1, wait=True)
+    exp._training.cursor.skip()  # as a failure's button does
+    exp.resume()
+    exp.wait()
+    exp.close()
+    assert exp.step_count == STEPS_PER_EPOCH
