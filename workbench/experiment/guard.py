@@ -85,6 +85,7 @@ class Guard:
     def look_again(self) -> None:
         """Parameters, modules and generators may be others from the next step on."""
         self._host_random.find()
+        self._modules.look_again()
         self._writes.look_again()
 
     def before_update(self) -> None:

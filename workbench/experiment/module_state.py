@@ -102,19 +102,12 @@ class ModuleState:
     """The state that the modules of a model (and of a loss) keep besides their parameters.
 
     Args:
-        models: whose modules; those that they have when this is made.
+        models: whose modules; those that they have when this is made, or at `look_again`.
     """
 
     def __init__(self, *models: nn.Module) -> None:
-        self._names = [
-            (name, module)
-            for model in models
-            for name, module in model.named_modules()
-            if not isinstance(module, torch.jit.ScriptModule)
-        ]
-        self._own: list[dict[str, Any]] = [module.__dict__ for _, module in self._names]
-        """The attributes of every module."""
-        self._buffers: list[dict[str, Any]] = [own["_buffers"] for own in self._own]
+        self._models = models
+        self._find_modules()
         self._own_before: list[dict[str, Any]] = []
         self._buffers_before: list[dict[str, Any]] = []
         self._activations: list[tuple[int, bool, str]] = []
@@ -131,12 +124,30 @@ class ModuleState:
         self._large: dict[int, _Large] = {}
         self._looks = self._until_look = 0
 
+    def _find_modules(self) -> None:
+        self._names = [
+            (name, module)
+            for model in self._models
+            for name, module in model.named_modules()
+            if not isinstance(module, torch.jit.ScriptModule)
+        ]
+        self._own: list[dict[str, Any]] = [module.__dict__ for _, module in self._names]
+        """The attributes of every module."""
+        self._buffers: list[dict[str, Any]] = [own["_buffers"] for own in self._own]
+        self._is_stale = False
+
+    def look_again(self) -> None:
+        """Modules may be others from the next step on."""
+        self._is_stale, self._until_look = True, 0
+
     def remember(self, *, exactly: bool = True) -> None:
         """Before a step.
 
         Args:
             exactly: copy the values of large tensors too: the step is undone whatever happens.
         """
+        if self._is_stale:
+            self._find_modules()
         self._until_look -= 1
         if exactly or self._until_look <= 0 or (self._slots and self._is_another()):
             self._look()

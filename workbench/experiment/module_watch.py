@@ -37,7 +37,7 @@ class ModuleWatch:
         """Watch these modules, which this thread trains from now on."""
         self.modules = frozenset(map(id, modules))
         self.thread = threading.get_ident()
-        self.set_by_another = False
+        self.set_by_another = self.has_grown = False
         _watch(self)
 
 

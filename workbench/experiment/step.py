@@ -59,6 +59,7 @@ def train_step(training: Training, batch: Any) -> StepResult:
     inputs = to_device(inputs, training.device)
     targets = to_device(targets, training.device)
     logits, loss = forward(training, training.model, inputs, targets)
+    training.find_joined()
     result = StepResult(backward(training, loss), logits, targets)
     update(training, result)
     return result
@@ -74,6 +75,7 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
     for probe in probes:
         probe.before_forward()
     logits, loss = forward(training, training.model, inputs, targets)
+    training.find_joined()
     for probe in probes:
         probe.after_forward(loss)
     value = backward(training, loss)

@@ -64,7 +64,7 @@ class TrainMode:
         plain loop calls ``train`` where an epoch begins.
         """
         if [*map(id, self._modules)] != [id(module) for module in self._model.modules()]:
-            self._adopt_modules()
+            self.find_modules()
         self.watch.begin(self._modules)
         note = ""
         if not self._model.training:
@@ -183,14 +183,16 @@ class TrainMode:
         ]
         return f"{' and '.join(said)} from now on, as a cell has set it"
 
-    def _adopt_modules(self) -> None:
-        """Modules were exchanged in place: the new ones come with the modes that they have."""
+    def find_modules(self) -> None:
+        """Modules were exchanged or added: the new ones come with the modes that they have."""
         known = dict(zip(map(id, self._modules), self._flags, strict=True))
         self._modules = list(self._model.modules())
         if self._model.training:
             found = _exceptions(self._model)
             self._keep({one: mode for one, mode in found.items() if id(one) not in known})
         self._flags = [known.get(id(module), module.training) for module in self._modules]
+        self.watch.modules = frozenset(map(id, self._modules))
+        self.watch.has_grown = False
 
     def _keep(self, modes: dict[nn.Module, bool]) -> None:
         """Keep these modes too; a module comes after those that hold it."""

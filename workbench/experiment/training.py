@@ -135,7 +135,6 @@ class Training:
         self._dtype = torch.get_default_dtype()
         self.cursor.refuses_one = _refuses_one(model)
         self.guard = Guard(self.model, self.device, self.parameters, self.loss.module)
-        self.measures.flow.forget_model()
         self.checked = False
         """Whether a batch has passed the full checks."""
 
@@ -154,11 +153,33 @@ class Training:
         groups: list[dict[str, Any]] = self.optimizer.param_groups
         trained = [p for group in groups for p in group["params"]]
         found = chain(self.model.parameters(), self.loss.parameters(), trained)
+        before = [*map(id, self.parameters)]
         self.parameters[:] = {id(p): p for p in found}.values()
+        if before != [*map(id, self.parameters)]:
+            self.measures.flow.forget_model()
         held = set(map(id, trained))
         self.beside = [p for p in self.parameters if id(p) not in held]
         """Those of them that the optimizer does not hold."""
-        self._num_groups = len(groups)
+        self._group_sizes = [len(group["params"]) for group in groups]
+
+    def find_joined(self) -> None:
+        """After a forward: find parameters that have joined the model or the optimizer.
+
+        A forward may make a layer when it sees how many features there are, and a cell may give
+        a group more parameters. What they have of gradients is of no step.
+        """
+        groups: list[dict[str, Any]] = self.optimizer.param_groups
+        has_grown = self.train_mode.watch.has_grown
+        if not has_grown and [len(group["params"]) for group in groups] == self._group_sizes:
+            return
+        known = set(map(id, self.parameters))
+        self.find_parameters()
+        for parameter in self.parameters:
+            if id(parameter) not in known:
+                parameter.grad = None
+        if has_grown:
+            self.train_mode.find_modules()
+        self.guard.look_again()
 
     def look_at_settings(self) -> None:
         """Report what a cell has set that steps go by: parameters, default dtype, weights."""
@@ -258,6 +279,7 @@ class Training:
             self.note(note)
         self.note(self._foreign_steps.begin(self.step_count + 1))
         self.find_parameters()
+        self.guard.look_again()
         self.look_at_settings()
         self.measures.restart()
 
@@ -306,8 +328,6 @@ class Training:
             self.end_epoch()
             return False
         started = time.perf_counter()
-        if len(self.optimizer.param_groups) != self._num_groups:
-            self.find_parameters()
         try:
             result = self._attempt_as_set(batch, started)
         except ValueError as error:
