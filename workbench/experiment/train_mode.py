@@ -127,9 +127,9 @@ class TrainMode:
     @contextmanager
     def evaluating(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
         """Eval mode, for the model and an optimizer that has one; then train mode again."""
-        self._model.eval()
-        _call(optimizer, "eval")
         try:
+            self._model.eval()
+            _call(optimizer, "eval")
             yield
         finally:
             self.set(optimizer)
@@ -141,9 +141,9 @@ class TrainMode:
         What a cell has set before is still its word, to be followed or put back and reported.
         """
         found = [(module, module.training) for module in self._model.modules()]
-        self._model.eval()
-        _call(optimizer, "eval")
         try:
+            self._model.eval()
+            _call(optimizer, "eval")
             yield
         finally:
             for module, mode in found:
@@ -212,19 +212,19 @@ class TrainMode:
 def _exceptions(model: nn.Module) -> dict[nn.Module, bool]:
     """Modules in another mode than the module that holds them, each with its mode."""
     found: dict[nn.Module, bool] = {}
-    seen: set[nn.Module] = {model}
-
-    def look(holder: nn.Module) -> None:
-        for child in holder.children():
-            if child in seen:
-                continue
-            seen.add(child)
-            if child.training is not holder.training:
-                found[child] = child.training
-            look(child)
-
-    look(model)
+    _look_below(model, {model}, found)
     return found
+
+
+def _look_below(holder: nn.Module, seen: set[nn.Module], found: dict[nn.Module, bool]) -> None:
+    # no function in a function: one that calls itself is a cycle, which keeps the model alive
+    for child in holder.children():
+        if child in seen:
+            continue
+        seen.add(child)
+        if child.training is not holder.training:
+            found[child] = child.training
+        _look_below(child, seen, found)
 
 
 def _call(optimizer: torch.optim.Optimizer, name: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -410,3 +412,19 @@ def test_an_exchanged_module_comes_with_the_mode_it_has() -> None:
     model.block = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8).eval())
     assert mode.begin(optimizer) == ""
     assert [module.training for module in model.block.modules()] == [True, True, False]
+
+
+def test_a_model_is_gone_when_its_last_name_is() -> None:
+    """Not some time later, when garbage is collected: it may be half of a GPU's memory."""
+    model = net()
+    model.block.eval()
+    gone, optimizer = weakref.ref(model), sgd(model)
+    gc.collect()
+    gc.disable()
+    try:
+        mode = TrainMode(model)
+        mode.begin(optimizer)
+        del mode, model
+        assert gone() is None
+    finally:
+        gc.enable()
