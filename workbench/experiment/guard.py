@@ -71,8 +71,9 @@ class Guard:
         self._writes = ParameterWrites(self._parameters)
         self._plain: bool | None = None
         """Whether one kernel can look at all gradients; known after the first backward."""
-        self._flag = torch.zeros(1, device=device)
-        self._one = torch.ones((), device=device)
+        with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write them
+            self._flag = torch.zeros(1, device=device)
+            self._one = torch.ones((), device=device)
         self._loss: torch.Tensor | None = None
 
     def remember(self, *, exactly: bool = True) -> None:

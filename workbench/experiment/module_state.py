@@ -66,7 +66,8 @@ class _Large:
             self.values = None
         elif self.values is None or self.values.shape != self.tensor.shape:
             # on the CPU: what is copied for the first step of a run must not run the device full
-            self.values = self.tensor.detach().to("cpu", copy=True)
+            with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write it
+                self.values = self.tensor.detach().to("cpu", copy=True)
         else:
             self.values.copy_(self.tensor.detach())
 
@@ -222,8 +223,9 @@ class ModuleState:
         resized = any(a.shape != b.shape for a, b in zip(self._small, self._copies, strict=True))
         if resized or [*map(id, found)] != [*map(id, self._found)]:
             self._found = found
-            self._small = [one.detach() if one.requires_grad else one for one in found]
-            self._copies = [torch.empty_like(one) for one in self._small]
+            with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write them
+                self._small = [one.detach() if one.requires_grad else one for one in found]
+                self._copies = [torch.empty_like(one) for one in self._small]
         self._large = large
 
 
@@ -233,7 +235,7 @@ def _version(tensor: torch.Tensor) -> int:
 
 def _can_be_written(tensor: torch.Tensor) -> bool:
     """Not where it was expanded: torch refuses to write one number that stands for many."""
-    if tensor.layout != torch.strided or tensor.is_inference():
+    if tensor.layout != torch.strided or tensor.is_inference() or tensor.is_nested:
         return False
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return not any(stride == 0 and size > 1 for size, stride in sizes)

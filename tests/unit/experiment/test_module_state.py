@@ -400,6 +400,22 @@ def test_a_tensor_that_torch_refuses_to_write_does_not_keep_others_from_coming_b
     assert module.ones.tolist() == [1.0] * 8
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_do_not_keep_others_from_coming_back(layout: torch.layout) -> None:
+    module = Keeps()
+    module.queue = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)], layout=layout)
+    queue = module.queue
+    state = ModuleState(module)
+    for _ in range(2):
+        state.remember()
+        module.mean.add_(1)
+        module.queue = torch.nested.nested_tensor([torch.ones(1)], layout=layout)
+        state.restore()
+        assert module.mean.tolist() == [0, 1, 2]
+        assert module.queue is queue
+
+
 def test_lazy_buffers_are_left_alone_until_they_are_there() -> None:
     model = nn.Sequential(nn.LazyBatchNorm1d())
     state = ModuleState(model)
