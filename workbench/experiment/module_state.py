@@ -223,7 +223,9 @@ class ModuleState:
         resized = any(a.shape != b.shape for a, b in zip(self._small, self._copies, strict=True))
         if resized or [*map(id, found)] != [*map(id, self._found)]:
             self._found = found
-            with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write them
+            with torch.inference_mode(
+                mode=False
+            ):  # a cell may be in that mode, and steps write them
                 self._small = [one.detach() if one.requires_grad else one for one in found]
                 self._copies = [torch.empty_like(one) for one in self._small]
         self._large = large

@@ -151,16 +151,20 @@ class Training:
         and whatever else the optimizer trains.
         """
         groups: list[dict[str, Any]] = self.optimizer.param_groups
-        trained = [p for group in groups for p in group["params"]]
-        found = chain(self.model.parameters(), self.loss.parameters(), trained)
         before = [*map(id, self.parameters)]
-        self.parameters[:] = {id(p): p for p in found}.values()
+        self.parameters[:] = self.list_parameters()
         if before != [*map(id, self.parameters)]:
             self.measures.flow.forget_model()
-        held = set(map(id, trained))
+        held = {id(p) for group in groups for p in group["params"]}
         self.beside = [p for p in self.parameters if id(p) not in held]
         """Those of them that the optimizer does not hold."""
         self._group_sizes = [len(group["params"]) for group in groups]
+
+    def list_parameters(self) -> list[nn.Parameter]:
+        """What `find_parameters` finds, each once."""
+        trained = (p for group in self.optimizer.param_groups for p in group["params"])
+        found = chain(self.model.parameters(), self.loss.parameters(), trained)
+        return list({id(p): p for p in found}.values())
 
     def find_joined(self) -> None:
         """After a forward: find parameters that have joined the model or the optimizer.
