@@ -99,6 +99,7 @@ class Guard:
 
     def release(self) -> None:
         """The step went through: nothing is kept of what was before it."""
+        self._modules.release()
         self._writes.release()
 
     def drew_random_numbers(self) -> bool:

@@ -5,7 +5,7 @@ the forward. Torch counts the writes of a tensor, and a forward that gives a par
 (``p.data = ...``) is seen by that. What is written in place through ``.data`` has neither trace: in
 the first steps the values of frozen parameters are compared, as those are what is written so.
 
-A parameter that was found to be written is copied before each step, as far as `HELD_BYTES` goes.
+A parameter that was found to be written is copied before each step, as far as `held_bytes` goes.
 The others that a step wrote are named where it is undone.
 """
 
@@ -18,8 +18,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-HELD_BYTES = 16 * 2**20
-"""Of parameters that forwards write: copied before every step."""
+from workbench.experiment.module_state import held_bytes
+
 _FIRST_BYTES = 256 * 2**20
 """Of frozen parameters whose values are compared in the first steps."""
 _FIRST_STEPS = 2
@@ -65,10 +65,12 @@ class ParameterWrites:
             self._list()
         self._versions, self._places = versions(self._listed), _places(self._frozen)
         self._copies = []
-        self._copy(self._known, most=None if exactly else HELD_BYTES)
+        self._copy(self._known, is_bounded=not exactly)
         if self._looks < _FIRST_STEPS:
             known = set(map(id, self._known))
-            self._copy([p for p in self._frozen if id(p) not in known], most=_FIRST_BYTES)
+            others = [p for p in self._frozen if id(p) not in known]
+            if sum(p.nbytes for p in others) <= _FIRST_BYTES:
+                self._copy(others, is_bounded=False)
 
     def before_update(self) -> None:
         """After the backward of a step that is about to be applied: see what was written.
@@ -112,7 +114,8 @@ class ParameterWrites:
         for parameter in written:
             if id(parameter) in copied:
                 parameter.copy_(copied[id(parameter)])
-        self._copy(lost, most=None)  # who looks at the step once more leaves them as they are now
+        # who looks at the step once more leaves them as they are now
+        self._copy(lost, is_bounded=False)
         self._versions, self._places = versions(self._listed), _places(self._frozen)
         return lost
 
@@ -147,13 +150,13 @@ class ParameterWrites:
         self._is_plain = self._is_plain and not self._known
 
     @torch.no_grad()
-    def _copy(self, parameters: list[nn.Parameter], *, most: int | None) -> None:
-        """Copy them, up to so many bytes of all."""
-        sum_bytes = 0
-        for parameter in parameters:
-            sum_bytes += parameter.nbytes
-            if most is None or sum_bytes <= most:
-                self._copies.append((parameter, parameter.detach().clone()))
+    def _copy(self, parameters: list[nn.Parameter], *, is_bounded: bool) -> None:
+        """Copy them, as far as a copy may take long or room."""
+        sums: dict[torch.device, int] = {}
+        for p in parameters:
+            sums[p.device] = sums.get(p.device, 0) + p.nbytes
+            if not is_bounded or sums[p.device] <= held_bytes(p.device):
+                self._copies.append((p, p.detach().clone()))
 
 
 def versions(parameters: Sequence[nn.Parameter]) -> list[int]:

@@ -422,11 +422,11 @@ class Training:
             if switching:
                 result = first_step(self, batch)
                 self.measures.restart()  # a compile is not what a step takes
-                return result
-            if self.probes or self.card is not None:
-                return self.run_step(batch)
-            result = train_step(self, batch)
-            self.timings.add(self._modes, time.perf_counter() - started)
+            elif self.probes or self.card is not None:
+                result = self.run_step(batch)
+            else:
+                result = train_step(self, batch)
+                self.timings.add(self._modes, time.perf_counter() - started)
         except NonFiniteError:
             self.measures.refused(self)
             undo(self, kept)
@@ -437,6 +437,7 @@ class Training:
             self.interrupted = None
             undo(self, kept)
             raise
+        self.guard.release()
         return result
 
     def run_step(self, batch: Any) -> StepResult:
