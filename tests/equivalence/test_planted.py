@@ -89,7 +89,7 @@ def _model_alone(self: Training) -> None:
     """Clip, check and measure what the model has, and clear what the optimizer holds."""
     self.parameters[:] = list(self.model.parameters())
     self.beside = []
-    self._num_groups = len(self.optimizer.param_groups)
+    self._group_sizes = [len(group["params"]) for group in self.optimizer.param_groups]
 
 
 def _clear_what_the_optimizer_holds(optimizer: torch.optim.Optimizer, _parameters: Any) -> None:
@@ -101,7 +101,7 @@ def _held_alone(self: Training) -> None:
         chain.from_iterable(group["params"] for group in self.optimizer.param_groups)
     )
     self.beside = []
-    self._num_groups = len(self.optimizer.param_groups)
+    self._group_sizes = [len(group["params"]) for group in self.optimizer.param_groups]
 
 
 def _as_one_kernel(self: Guard) -> None:

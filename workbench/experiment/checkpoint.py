@@ -19,6 +19,7 @@ import torch
 
 from workbench.experiment import at_exit
 from workbench.experiment.failure import words_of
+from workbench.experiment.kept_weights import kept_weights
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -61,15 +62,12 @@ def _weights_to_evaluate(training: Training) -> Generator[None]:
     if not (callable(getattr(optimizer, "eval", None)) and training.seeded):
         yield
         return
-    kept = [(parameter, parameter.detach().clone()) for parameter in training.parameters]
-    optimizer.eval()
-    try:
-        yield
-    finally:
-        optimizer.train()
-        with torch.no_grad():
-            for parameter, values in kept:
-                parameter.copy_(values)
+    with kept_weights(training):
+        try:
+            optimizer.eval()
+            yield
+        finally:
+            optimizer.train()
 
 
 class CheckpointWriter:

@@ -14,6 +14,7 @@ import torch
 
 from workbench.experiment.between_steps import at_step_boundary
 from workbench.experiment.data import DataError, data_source, to_device
+from workbench.experiment.kept_weights import kept_weights
 from workbench.experiment.losses import logits_of
 from workbench.experiment.rng import RandomState
 from workbench.experiment.step import call
@@ -103,7 +104,7 @@ def _untouched(training: Training, work: Callable[[Training], Any]) -> Any:
     outside.save()
     training.guard.remember(exactly=True)
     try:
-        with training.train_mode.looking(training.optimizer):
+        with kept_weights(training), training.train_mode.looking(training.optimizer):
             return work(training)
     finally:
         training.guard.restore()

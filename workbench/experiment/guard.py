@@ -1,11 +1,12 @@
 """The guard of a step: a step that goes wrong leaves no trace.
 
-Before every step it remembers the two things a forward changes besides gradients: the random state
-and what modules keep (batch norm's running statistics; `module_state` says what else, and what
-cannot be held). After a non-finite loss, non-finite gradients or an exception they are put back,
-the update has not been applied, and so the whole state is that of the last good step. Replaying the
-batch then computes what it would have computed the first time. (`StepState` names the one
-exception: a training that begins to draw random numbers late.)
+Before every step it remembers what a forward changes besides gradients: the random states
+(`host_random` has Python's and NumPy's), what modules keep (batch norm's running statistics;
+`module_state` says what else, and what cannot be held), and the parameters that it writes itself
+(`parameter_writes`). After a non-finite loss, non-finite gradients or an exception they are put
+back, the update has not been applied, and so the whole state is that of the last good step.
+Replaying the batch then computes what it would have computed the first time. (`StepState` names the
+one exception: a training that begins to draw random numbers late.)
 
 *Non-finite values* are looked for in the loss and in the gradients, because a finite loss can have
 gradients that are not (``sqrt`` at 0), and one such update would destroy the weights. The gradients
@@ -28,7 +29,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from workbench.experiment.host_random import HostRandom
 from workbench.experiment.module_state import ModuleState
+from workbench.experiment.parameter_writes import ParameterWrites
 from workbench.experiment.rng import StepState
 
 
@@ -61,18 +64,43 @@ class Guard:
     ) -> None:
         self._on_cpu = device.type == "cpu"
         self._random = StepState(device)
+        self._host_random = HostRandom()
+        self._model = model
         self._modules = ModuleState(model) if loss is None else ModuleState(model, loss)
         self._parameters = list(model.parameters()) if parameters is None else parameters
+        self._writes = ParameterWrites(self._parameters)
         self._plain: bool | None = None
         """Whether one kernel can look at all gradients; known after the first backward."""
-        self._flag = torch.zeros(1, device=device)
-        self._one = torch.ones((), device=device)
+        with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write them
+            self._flag = torch.zeros(1, device=device)
+            self._one = torch.ones((), device=device)
         self._loss: torch.Tensor | None = None
 
     def remember(self, *, exactly: bool = True) -> None:
         """Before a step; without ``exactly`` the random state is known as `StepState` says."""
         self._random.save_step(exactly=exactly)
+        self._host_random.save()
         self._modules.remember(exactly=exactly)
+        self._writes.remember(exactly=exactly)
+
+    def look_again(self) -> None:
+        """Parameters, modules and generators may be others from the next step on."""
+        self._host_random.find()
+        self._modules.look_again()
+        self._writes.look_again()
+
+    def before_update(self) -> None:
+        """Right before the update is applied: see what the forward has written of parameters."""
+        self._writes.before_update()
+
+    def updated(self) -> tuple[int, int]:
+        """How many parameters were written since `before_update`, of how many with a gradient."""
+        return self._writes.updated()
+
+    def release(self) -> None:
+        """The step went through: nothing is kept of what was before it."""
+        self._modules.release()
+        self._writes.release()
 
     def drew_random_numbers(self) -> bool:
         """Whether anything since `remember` drew from torch's generators (dropout, say)."""
@@ -82,11 +110,16 @@ class Guard:
         """After a step that did not go through.
 
         Returns:
-            Names of the module tensors that it wrote and whose former values nobody has.
+            Names of the tensors that it wrote and whose former values nobody has.
         """
         self._random.restore()
+        self._host_random.restore()
         self._loss = None
-        return self._modules.restore()
+        lost = self._modules.restore()
+        if written := self._writes.restore():
+            names = {id(p): name for name, p in self._model.named_parameters()}
+            lost += tuple(names.get(id(p), "a parameter") for p in written)
+        return lost
 
     def check_loss(self, loss: torch.Tensor) -> float | torch.Tensor:
         """What to log of ``loss``: its value on the CPU, the detached tensor elsewhere.

@@ -93,6 +93,7 @@ def _first_module(training: Training, inputs: Any) -> str:
         for handle in handles:
             handle.remove()
         training.guard.restore()
+        training.train_mode.restore()
     return f"{found[0]}, forward" if found else ""
 
 
@@ -110,6 +111,7 @@ def _uncompiled(training: Training) -> str:
         return ""
     finally:
         training.guard.restore()
+        training.train_mode.restore()
     if _non_finite(loss) or _non_finite(gradients):
         return "not finite either"
     return "the same step is finite"

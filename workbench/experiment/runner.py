@@ -397,6 +397,8 @@ class Runner(Worker):
         if isinstance(error, torch.OutOfMemoryError):
             failure = survive(training, error, failure)
             text = _OUT_OF_MEMORY.format(step=step)
+        if training.interrupted is not None:
+            failure, text = training.interrupted.told(failure, step - 1)
         return failure, text
 
     def _look_for_remedies(self, failure: Failure) -> None:

@@ -9,12 +9,15 @@ out of memory in the middle of its update.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.parameter import is_lazy
 
+from workbench.experiment.object_copy import ObjectCopy
 from workbench.experiment.step import clear_gradients
+from workbench.experiment.swap import optimizers_in
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -33,22 +36,23 @@ class StateCopy:
     def __init__(self, training: Training, *, gradients: bool = True) -> None:
         self._training = training
         optimizer = training.optimizer
-        groups: list[dict[str, Any]] = optimizer.param_groups
-        training.find_parameters()
         # one without a shape yet, of a lazy module that was put in, has no values to copy
-        self._parameters = [p for p in training.parameters if not is_lazy(p)]
+        self._parameters = [p for p in training.list_parameters() if not is_lazy(p)]
         self._gradients = [
             None if p.grad is None or not gradients else _copy(p.grad) for p in self._parameters
         ]
-        settings = [{key: group[key] for key in group if key != "params"} for group in groups]
+        # a layer that the step makes joins a group, and stays where it is
+        every = [group["params"] for one in optimizers_in(optimizer) for group in one.param_groups]
+        self._objects = ObjectCopy({type(optimizer).__name__: optimizer}, opaque=every)
         found: dict[int, torch.Tensor] = {
             id(tensor): tensor
-            for tensor in (*self._parameters, *training.model.buffers(), *training.loss.buffers())
+            for tensor in chain(
+                self._parameters, training.model.buffers(), training.loss.buffers(), *every
+            )
         }
-        self._optimizer = _containers(dict(optimizer.state), found)
-        self._settings = _containers(settings, found)
+        found |= self._objects.tensors
         self._modes = training.modeset.state_dict()
-        self._values = [(tensor, _copy(tensor)) for tensor in found.values()]
+        self._values = [(tensor, _copy(tensor)) for tensor in found.values() if not is_lazy(tensor)]
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -58,11 +62,13 @@ class StateCopy:
             tensor.copy_(value)
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = None if gradient is None else gradient.to(parameter.device)
-        training.optimizer.state.clear()
-        training.optimizer.state.update(self._optimizer)
-        for group, settings in zip(training.optimizer.param_groups, self._settings, strict=True):
-            group.update(settings)
+        self._objects.restore()
         training.modeset.load_state_dict(self._modes)
+        if self._objects.unknown:
+            training.note(
+                f"a step that was computed and undone may have changed "
+                f"{', '.join(self._objects.unknown)} of the optimizer, of which no copy can be made"
+            )
 
 
 def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
@@ -79,7 +85,8 @@ def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
 def undo(training: Training, kept: StateCopy | None) -> None:
     """Back to before the step; what was raised in it stays the error that is reported."""
     try:
-        if lost := training.guard.restore():
+        lost = training.guard.restore()
+        if lost and kept is None:
             training.note(
                 f"step {training.step_count + 1:,} was undone, but for what it wrote into "
                 f"{', '.join(lost)}: nobody had the former values"
@@ -87,6 +94,8 @@ def undo(training: Training, kept: StateCopy | None) -> None:
         if kept is not None:
             kept.restore()
         clear_gradients(training.optimizer, training.parameters)
+        if not training.train_mode.watch.set_by_another:  # that is for `TrainMode` to report
+            training.train_mode.restore()
     except Exception:
         # after a CUDA assert every call into the device raises
         log.exception("the state before step %d could not be restored", training.step_count + 1)
@@ -94,15 +103,3 @@ def undo(training: Training, kept: StateCopy | None) -> None:
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to("cpu", copy=True)
-
-
-def _containers(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
-    """``value`` with containers of its own around the very same tensors, which are noted."""
-    if isinstance(value, torch.Tensor):
-        tensors[id(value)] = value
-    elif isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return {key: _containers(item, tensors) for key, item in items}
-    elif type(value) in (list, tuple):
-        return type(value)(_containers(item, tensors) for item in cast("list[Any]", value))
-    return value

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from workbench.experiment.data import DataError, split, tensors_in, to_device
+from workbench.experiment.interruption import Interruption
 from workbench.experiment.losses import check_loss, logits_of
 
 if TYPE_CHECKING:
@@ -36,18 +37,15 @@ class StepResult:
         loss: float | torch.Tensor,
         logits: torch.Tensor,
         targets: Any,
-        gradient_norm: torch.Tensor | None,
-        *,
-        applied: bool,
     ) -> None:
         self.loss = loss
         """A float on the CPU, a detached scalar elsewhere."""
         self.logits = logits
         """As the model returned them: to be looked at, not to be kept, for they have a graph."""
         self.targets = targets
-        self.gradient_norm = gradient_norm
+        self.gradient_norm: torch.Tensor | None = None
         """Before clipping; None where nothing is clipped."""
-        self.applied = applied
+        self.applied = True
         """False where a gradient scaler skipped the update."""
 
 
@@ -61,9 +59,10 @@ def train_step(training: Training, batch: Any) -> StepResult:
     inputs = to_device(inputs, training.device)
     targets = to_device(targets, training.device)
     logits, loss = forward(training, training.model, inputs, targets)
-    value = backward(training, loss)
-    norm, applied = update(training)
-    return StepResult(value, logits, targets, norm, applied=applied)
+    training.find_joined()
+    result = StepResult(backward(training, loss), logits, targets)
+    update(training, result)
+    return result
 
 
 def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> StepResult:
@@ -76,13 +75,15 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
     for probe in probes:
         probe.before_forward()
     logits, loss = forward(training, training.model, inputs, targets)
+    training.find_joined()
     for probe in probes:
         probe.after_forward(loss)
     value = backward(training, loss)
     for probe in probes:
         probe.after_backward()
-    norm, applied = update(training)
-    return StepResult(value, logits, targets, norm, applied=applied)
+    result = StepResult(value, logits, targets)
+    update(training, result)
+    return result
 
 
 def forward(
@@ -120,20 +121,30 @@ def backward(training: Training, loss: torch.Tensor) -> float | torch.Tensor:
     return value
 
 
-def update(training: Training) -> tuple[torch.Tensor | None, bool]:
-    """Clip, check, apply; gives the gradient norm where it was needed, and whether it applied.
+def update(training: Training, result: StepResult) -> None:
+    """Clip, check, apply; ``result`` is told the gradient norm and whether it applied.
+
+    What is raised once weights have been written is kept too, in ``training.interrupted``.
 
     Raises:
-        ChangedInStepError: a module went into another mode in the meantime.
+        ChangedInStepError: another thread changed a module's mode in the meantime.
         NonFiniteError: a gradient is not finite.
     """
     training.train_mode.hold()
-    norm = None
     if training.clip_grad_norm is not None:
         training.measures.before_clip(training)
-        norm = torch.nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
+        result.gradient_norm = torch.nn.utils.clip_grad_norm_(
+            training.parameters, training.clip_grad_norm
+        )
     training.guard.check_gradients(scaled=training.scaled)
-    return norm, training.modeset.optimizer_step(training.optimizer)
+    training.guard.before_update()
+    try:
+        result.applied = training.modeset.optimizer_step(training.optimizer)
+    except BaseException as error:
+        moved, of = training.guard.updated()
+        if moved:
+            training.interrupted = Interruption(error, result, moved, of)
+        raise
 
 
 def clear_gradients(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:

@@ -89,4 +89,9 @@ def _logits_under(modes: ModeSet, training: Training, batch: Any) -> torch.Tenso
     except Exception:  # noqa: BLE001 - the modes that are being left may be why it is left
         return None
     finally:
-        training.guard.restore()
+        if lost := training.guard.restore():
+            training.note(
+                f"a forward of step {training.step_count + 1:,} under the modes before, computed "
+                f"to compare, has written {', '.join(lost)}: nobody had the former values"
+            )
+        training.train_mode.restore()

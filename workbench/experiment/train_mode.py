@@ -5,7 +5,9 @@ that were in eval mode when the experiment took the model, and those that a cell
 the experiment is paused. A model that a cell put into eval mode as a whole (``exp.model.eval()``,
 to look at a prediction) is put back: that was for the prediction. What a cell changes while steps
 are computed is put back too: the step under way is computed anew if it is in the middle of one, so
-that no step is computed partly in eval mode.
+that no step is computed partly in eval mode. What the model's own forward sets is none of that: it
+stays, and no step is computed twice for it (`workbench.experiment.module_watch` tells the two
+apart).
 
 Modes are set by `torch.nn.Module.train` and ``eval``, never by writing flags: a layer may do more
 there (LoRA merges its weights). An optimizer that has ``train`` and ``eval`` of its own
@@ -22,13 +24,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from workbench.experiment.module_watch import ModuleWatch
+
 _MODE = operator.attrgetter("training")
 _MOST_NAMED = 4
 _WAYS = "exp.predict(x) and exp.evaluate(data) set eval mode and train mode by themselves"
 
 
 class ChangedInStepError(Exception):
-    """A module went into another mode in the course of a step, which was not applied."""
+    """Another thread changed a module's mode in the course of a step, which was not applied."""
 
 
 class TrainMode:
@@ -41,10 +45,12 @@ class TrainMode:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._modules = list(model.modules())
+        self.watch = ModuleWatch()
         self._kept = _exceptions(model) if model.training else {}
         """Modes that their author has chosen, in the order of `torch.nn.Module.modules`."""
         self._flags = [module.training for module in self._modules]
-        """As they are to be at the end of a step."""
+        """As the last step left them, or `set`."""
+        self._has_begun = False
 
     @property
     def kept_in_eval(self) -> list[nn.Module]:
@@ -52,9 +58,14 @@ class TrainMode:
         return [module for module, mode in self._kept.items() if not mode]
 
     def begin(self, optimizer: torch.optim.Optimizer) -> str:
-        """Set train mode, before the first step of a stretch; a note on what that changed."""
+        """Set train mode, before the first step of a stretch; a note on what that changed.
+
+        In the middle of an epoch modules are in the modes in which the step before left them: a
+        plain loop calls ``train`` where an epoch begins.
+        """
         if [*map(id, self._modules)] != [id(module) for module in self._model.modules()]:
-            self._adopt_modules()
+            self.find_modules()
+        self.watch.begin(self._modules)
         note = ""
         if not self._model.training:
             note = "the model was in eval mode and was switched to train mode"
@@ -62,7 +73,12 @@ class TrainMode:
                 note = f"{note}: {_WAYS}"
         elif changed := self._changed():
             note = self._follow(changed)
-        self.set(optimizer)
+        if self._has_begun:
+            self.restore()
+            _call(optimizer, "train")
+        else:
+            self._has_begun = True
+            self.set(optimizer)
         return note
 
     def set(self, optimizer: torch.optim.Optimizer) -> None:
@@ -71,6 +87,7 @@ class TrainMode:
         for module, mode in self._kept.items():
             if module.training is not mode:
                 module.train(mode)
+        self.watch.set_by_another = False
         self._flags = [module.training for module in self._modules]
         _call(optimizer, "train")
 
@@ -82,7 +99,8 @@ class TrainMode:
         """Undo what was changed while steps were computed; a note that says so."""
         whole = not self._model.training
         names = self._names(self._changed())
-        self.set(optimizer)
+        self.restore()
+        _call(optimizer, "train")
         if whole:
             return f"the model was put into eval mode while it trained, and back: {_WAYS}"
         return (
@@ -90,25 +108,28 @@ class TrainMode:
             "it first to keep such a change"
         )
 
-    def accept(self) -> None:
-        """Take the modes as they are: the model's own forward has set them."""
-        self._flags = [module.training for module in self._modules]
+    def restore(self) -> None:
+        """Each module in the mode in which the step before left it, or `set`."""
+        for module, mode in zip(self._modules, self._flags, strict=True):  # who holds it is first
+            if module.training is not mode:
+                module.train(mode)
 
     def hold(self) -> None:
-        """Refuse a step in whose course modes were changed.
+        """Refuse a step in whose course another thread changed modes; a forward may change its own.
 
         Raises:
-            ChangedInStepError: they were; nothing has been updated.
+            ChangedInStepError: they were changed; nothing has been updated.
         """
-        if [*map(_MODE, self._modules)] != self._flags:
+        if self.watch.set_by_another:
             raise ChangedInStepError
+        self._flags = [*map(_MODE, self._modules)]
 
     @contextmanager
     def evaluating(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
         """Eval mode, for the model and an optimizer that has one; then train mode again."""
-        self._model.eval()
-        _call(optimizer, "eval")
         try:
+            self._model.eval()
+            _call(optimizer, "eval")
             yield
         finally:
             self.set(optimizer)
@@ -120,9 +141,9 @@ class TrainMode:
         What a cell has set before is still its word, to be followed or put back and reported.
         """
         found = [(module, module.training) for module in self._model.modules()]
-        self._model.eval()
-        _call(optimizer, "eval")
         try:
+            self._model.eval()
+            _call(optimizer, "eval")
             yield
         finally:
             for module, mode in found:
@@ -151,6 +172,7 @@ class TrainMode:
                 "whole model; exp.model = exp.model takes all modes as they are"
             )
         self._keep({module: module.training for module in changed})
+        self._flags = [module.training for module in self._modules]
         said = [
             f"{self._names(modules)} {'are' if len(modules) > 1 else 'is'} kept in {mode} mode"
             for modules, mode in (
@@ -161,14 +183,16 @@ class TrainMode:
         ]
         return f"{' and '.join(said)} from now on, as a cell has set it"
 
-    def _adopt_modules(self) -> None:
-        """Modules were exchanged in place: the new ones come with the modes that they have."""
+    def find_modules(self) -> None:
+        """Modules were exchanged or added: the new ones come with the modes that they have."""
         known = dict(zip(map(id, self._modules), self._flags, strict=True))
         self._modules = list(self._model.modules())
         if self._model.training:
             found = _exceptions(self._model)
             self._keep({one: mode for one, mode in found.items() if id(one) not in known})
         self._flags = [known.get(id(module), module.training) for module in self._modules]
+        self.watch.modules = frozenset(map(id, self._modules))
+        self.watch.has_grown = False
 
     def _keep(self, modes: dict[nn.Module, bool]) -> None:
         """Keep these modes too; a module comes after those that hold it."""
@@ -188,19 +212,19 @@ class TrainMode:
 def _exceptions(model: nn.Module) -> dict[nn.Module, bool]:
     """Modules in another mode than the module that holds them, each with its mode."""
     found: dict[nn.Module, bool] = {}
-    seen: set[nn.Module] = {model}
-
-    def look(holder: nn.Module) -> None:
-        for child in holder.children():
-            if child in seen:
-                continue
-            seen.add(child)
-            if child.training is not holder.training:
-                found[child] = child.training
-            look(child)
-
-    look(model)
+    _look_below(model, {model}, found)
     return found
+
+
+def _look_below(holder: nn.Module, seen: set[nn.Module], found: dict[nn.Module, bool]) -> None:
+    # no function in a function: one that calls itself is a cycle, which keeps the model alive
+    for child in holder.children():
+        if child in seen:
+            continue
+        seen.add(child)
+        if child.training is not holder.training:
+            found[child] = child.training
+        _look_below(child, seen, found)
 
 
 def _call(optimizer: torch.optim.Optimizer, name: str) -> None:

@@ -23,6 +23,7 @@ from workbench.experiment.failure import words_of
 from workbench.experiment.first_look import FirstLook
 from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
+from workbench.experiment.interruption import Interruption
 from workbench.experiment.learning_rate import learning_rate
 from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
@@ -43,6 +44,9 @@ from workbench.modes.effects import StepTimings
 from workbench.modes.precision import Precision
 from workbench.records import CarryRow
 
+_MOST_ATTEMPTS = 5
+"""At a step in whose course another thread changes modes."""
+
 _BATCH_NORM = "Expected more than 1 value per channel when training"
 """How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`); Dynamo does
 so in the text of an error of its own."""
@@ -61,6 +65,8 @@ class Training:
     """Position of a cursor whose epoch was validated and is not over, and what was found."""
     _first_look: FirstLook | None = None
     """Of somebody at the first batch, before the first step."""
+    interrupted: Interruption | None = None
+    """What was raised in the last step once its weights had been written: it counts as done."""
 
     def __init__(
         self,
@@ -136,7 +142,6 @@ class Training:
         self._dtype = torch.get_default_dtype()
         self.cursor.refuses_one = _refuses_one(model)
         self.guard = Guard(self.model, self.device, self.parameters, self.loss.module)
-        self.measures.flow.forget_model()
         self.checked = False
         """Whether a batch has passed the full checks."""
 
@@ -153,13 +158,39 @@ class Training:
         and whatever else the optimizer trains.
         """
         groups: list[dict[str, Any]] = self.optimizer.param_groups
-        trained = [p for group in groups for p in group["params"]]
-        found = chain(self.model.parameters(), self.loss.parameters(), trained)
-        self.parameters[:] = {id(p): p for p in found}.values()
-        held = set(map(id, trained))
+        before = [*map(id, self.parameters)]
+        self.parameters[:] = self.list_parameters()
+        if before != [*map(id, self.parameters)]:
+            self.measures.flow.forget_model()
+        held = {id(p) for group in groups for p in group["params"]}
         self.beside = [p for p in self.parameters if id(p) not in held]
         """Those of them that the optimizer does not hold."""
-        self._num_groups = len(groups)
+        self._group_sizes = [len(group["params"]) for group in groups]
+
+    def list_parameters(self) -> list[nn.Parameter]:
+        """What `find_parameters` finds, each once."""
+        trained = (p for group in self.optimizer.param_groups for p in group["params"])
+        found = chain(self.model.parameters(), self.loss.parameters(), trained)
+        return list({id(p): p for p in found}.values())
+
+    def find_joined(self) -> None:
+        """After a forward: find parameters that have joined the model or the optimizer.
+
+        A forward may make a layer when it sees how many features there are, and a cell may give
+        a group more parameters. What they have of gradients is of no step.
+        """
+        groups: list[dict[str, Any]] = self.optimizer.param_groups
+        has_grown = self.train_mode.watch.has_grown
+        if not has_grown and [len(group["params"]) for group in groups] == self._group_sizes:
+            return
+        known = set(map(id, self.parameters))
+        self.find_parameters()
+        for parameter in self.parameters:
+            if id(parameter) not in known:
+                parameter.grad = None
+        if has_grown:
+            self.train_mode.find_modules()
+        self.guard.look_again()
 
     def look_at_settings(self) -> None:
         """Report what a cell has set that steps go by: parameters, default dtype, weights."""
@@ -246,6 +277,7 @@ class Training:
 
     def begin(self) -> None:
         """Before the first step of a stretch: bring back the run's random state."""
+        self.interrupted = None
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # of this thread: "cuda" in a forward means this one
         if not self.seeded:
@@ -261,6 +293,7 @@ class Training:
             self.note(note)
         self.note(self.foreign_steps.begin(self.step_count + 1, self.name))
         self.find_parameters()
+        self.guard.look_again()
         self.look_at_settings()
         self.measures.restart()
 
@@ -315,14 +348,18 @@ class Training:
             self._epoch_ends()
             return False
         started = time.perf_counter()
-        if len(self.optimizer.param_groups) != self._num_groups:
-            self.find_parameters()
         try:
             result = self._attempt_as_set(batch, started)
         except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
             if not self._leaves_out(batch, error):
                 raise
             return False
+        self._count(result, started)
+        return True
+
+    def _count(self, result: StepResult, started: float) -> None:
+        """The step went through: count and log it, and end the epoch where it was the last."""
+        raised = None if self.interrupted is None else self.interrupted.take()
         self.cursor.done()
         self.step_count += 1
         self.steps_in_epoch += 1
@@ -332,9 +369,12 @@ class Training:
             self.note(self.schedule.after_step())
         if self.board.step_observers:
             self._tell_step(result, time.perf_counter() - started)
+        if raised is not None:
+            if self.cursor.at_end:
+                self._epoch_over = self.cursor.position()  # it is ended when the run goes on
+            raise raised
         if self.cursor.at_end:
             self._epoch_ends()
-        return True
 
     def _leaves_out(self, batch: Any, error: ValueError | RuntimeError) -> bool:
         """Leave out a last batch of one sample, which batch norm cannot train on; say so once.
@@ -366,14 +406,28 @@ class Training:
         return True
 
     def _attempt_as_set(self, batch: Any, started: float) -> StepResult:
-        """Do the step, in the modes that are set for its modules."""
-        try:
-            return self._attempt(batch, started)
-        except ChangedInStepError:
-            return self._attempt_again(batch, started)
+        """Do the step, in the modes that are set for its modules.
+
+        What was changed since the step before is put back; where another thread changes them while
+        the step is computed, it is computed anew.
+        """
+        mode = self.train_mode
+        if mode.is_changed():
+            self.note(mode.put_back(self.optimizer))
+        for _ in range(_MOST_ATTEMPTS):
+            mode.watch.set_by_another = False
+            try:
+                return self._attempt(batch, started)
+            except ChangedInStepError:
+                self.note(mode.put_back(self.optimizer))
+        raise RuntimeError(
+            "another thread goes on changing modules between train and eval mode while steps are "
+            "computed: pause the experiment first"
+        )
 
     def _attempt(self, batch: Any, started: float) -> StepResult:
-        """Do the step; undo it where it raises."""
+        """Do the step; undo it where it raises, unless its weights have been written already."""
+        self.interrupted = None
         switching = self.attached is not self._modeset
         self.guard.remember(exactly=switching or self.card is not None)
         kept = None
@@ -383,33 +437,22 @@ class Training:
             if switching:
                 result = first_step(self, batch)
                 self.measures.restart()  # a compile is not what a step takes
-                return result
-            if self.probes or self.card is not None:
-                return self.run_step(batch)
-            result = train_step(self, batch)
-            self.timings.add(self._modes, time.perf_counter() - started)
+            elif self.probes or self.card is not None:
+                result = self.run_step(batch)
+            else:
+                result = train_step(self, batch)
+                self.timings.add(self._modes, time.perf_counter() - started)
         except NonFiniteError:
             self.measures.refused(self)
             undo(self, kept)
             raise
         except BaseException:
+            if kept is None and self.interrupted is not None and self.interrupted.cause is not None:
+                return self.interrupted.cause[1]
+            self.interrupted = None
             undo(self, kept)
             raise
-        return result
-
-    def _attempt_again(self, batch: Any, started: float) -> StepResult:
-        """Do a step anew in whose course modules changed their mode.
-
-        Another thread has changed them, and they are put back; or, where it happens again, the
-        model's own forward does, and they stay.
-        """
-        note = self.train_mode.put_back(self.optimizer)
-        try:
-            result = self._attempt(batch, started)
-        except ChangedInStepError:
-            self.train_mode.accept()
-            return self._attempt(batch, started)
-        self.note(note)
+        self.guard.release()
         return result
 
     def run_step(self, batch: Any) -> StepResult:

@@ -131,3 +131,117 @@ def test_what_cannot_be_asked_is_answered(tmp_path: Path) -> None:
     exp.close()
     with pytest.raises(RuntimeError, match="is closed"):
         exp.predict(data()[0])
+
+
+class ScheduleFree(torch.optim.SGD):
+    """Evaluates a mean of the weights it trains; the way there and back is not exact."""
+
+    def __init__(self, parameters: object) -> None:
+        super().__init__(parameters, lr=0.1)  # type: ignore[arg-type]
+        self.is_training = True
+
+    @torch.no_grad()
+    def _toward(self, weight: float) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                if "z" in self.state[p]:
+                    p.lerp_(self.state[p]["z"], weight)
+
+    def eval(self) -> None:
+        if self.is_training:
+            self._toward(1 - 1 / 0.9)
+        self.is_training = False
+
+    def train(self) -> None:
+        if not self.is_training:
+            self._toward(1 - 0.9)
+        self.is_training = True
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                z = self.state[p].setdefault("z", p.clone())
+                p.lerp_(z, 0.1).sub_(p.grad, alpha=0.01)
+                z.sub_(p.grad, alpha=0.1)
+
+
+class Merges(nn.Linear):
+    """Low-rank weights that are merged in eval mode, as loralib does it."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.a = nn.Parameter(torch.randn(2, sizes[0]) / 3)
+        self.b = nn.Parameter(torch.randn(sizes[1], 2) / 3)
+        self.is_merged = False
+        self.fails = False
+
+    def train(self, mode: bool = True) -> Merges:
+        super().train(mode)
+        if self.fails and not mode:
+            raise ValueError("no eval mode")
+        if mode is self.is_merged:
+            self.weight.data.add_(self.b.detach() @ self.a.detach(), alpha=-1 if mode else 1)
+            self.is_merged = not mode
+        return self
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
+        return out if self.is_merged else out + x @ self.a.T @ self.b.T
+
+
+@pytest.mark.parametrize("look", ["predict", "evaluate"])
+@pytest.mark.parametrize("kind", ["optimizer", "module"])
+def test_weights_that_eval_mode_writes_are_as_before(tmp_path: Path, look: str, kind: str) -> None:
+    found: list[list[float]] = []
+    for looks in (0, 3):
+        torch.manual_seed(3)
+        layer = nn.Linear if kind == "optimizer" else Merges
+        model = nn.Sequential(layer(6, 16), nn.ReLU(), layer(16, 3))
+        optimizer = ScheduleFree if kind == "optimizer" else torch.optim.SGD
+        exp = Experiment(
+            model, data(), optimizer=optimizer(model.parameters()),  # type: ignore[arg-type]
+            batch_size=16, runs=tmp_path, device="cpu",
+        )  # fmt: skip
+        for _ in range(3):
+            exp.run(steps=4, wait=True)
+            before = {name: value.clone() for name, value in model.state_dict().items()}
+            for _ in range(looks):
+                exp.predict(data()[0]) if look == "predict" else exp.evaluate(data(30))
+            torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+        found.append(losses(exp))
+        exp.close()
+    assert found[0] == found[1]
+
+
+def test_modes_are_as_before_where_eval_mode_itself_raises(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Dropout(0.1), Merges(6, 3))
+    exp = Experiment(model, data(), batch_size=16, runs=tmp_path, device="cpu")
+    exp.run(steps=2, wait=True)
+    model[1].fails = True
+    with pytest.raises(ValueError, match="no eval mode"):
+        exp.predict(data()[0])
+    assert [module.training for module in model.modules()] == [True] * 3
+    model[1].fails = False
+    exp.run(steps=2, wait=True)
+    assert exp.notes == []
+    exp.close()
+
+
+def test_a_prediction_under_inference_mode_leaves_nothing_of_its_kind(tmp_path: Path) -> None:
+    """Before the first run: what is remembered for its steps is made there."""
+    found: list[list[float]] = []
+    for inference in (False, True):
+        torch.manual_seed(3)
+        model = Net()
+        model.register_buffer("table", torch.zeros(2**20 + 1))
+        with torch.inference_mode(inference):
+            exp = Experiment(model, data(), batch_size=16, runs=tmp_path, device="cpu")
+            exp.predict(data()[0])
+            exp.evaluate(data(30))
+        exp.run(epochs=2, wait=True)
+        exp.predict(data()[0])
+        found.append(losses(exp))
+        exp.close()
+    assert found[0] == found[1]

@@ -14,7 +14,7 @@ from torch import nn
 
 from tests.unit.experiment.plain_loop import BATCH, CLASSES, FEATURES, Pair, batches, data, seeded
 from workbench.experiment import Experiment, RunError
-from workbench.experiment.module_state import MAX_BYTES, ModuleState
+from workbench.experiment.module_state import MAX_BYTES, ModuleState, held_bytes
 
 LARGE = MAX_BYTES // 4 + 1
 """Numbers of a float32 tensor that is a little larger than what is copied in every step."""
@@ -307,6 +307,125 @@ def test_an_activation_that_the_next_forward_reads_comes_back(
     assert module.feat.tolist() == before
 
 
+def test_an_activation_that_is_set_late_is_not_kept_alive() -> None:
+    """In an attribute that was None, or that was not there: not for a single step."""
+    for name in ("feat", "later"):
+        module = Features()
+        state = ModuleState(module)
+        for _ in range(10):
+            state.remember(exactly=False)
+            state.release()
+        for _ in range(2):
+            setattr(module, name, module.layer(torch.ones(1, 4)))
+            state.remember(exactly=False)
+            gone = weakref.ref(getattr(module, name))
+            setattr(module, name, None)
+            assert gone() is None
+            state.release()
+
+
+def test_nothing_is_kept_of_what_was_before_a_step_that_went_through() -> None:
+    module = Keeps()
+    state = ModuleState(module)
+    for _ in range(5):
+        state.remember(exactly=False)
+        gone = weakref.ref(module.queue)
+        replaced(module)
+        state.release()
+        before = seen(module)
+        assert state.restore() == ()
+        assert seen(module) == before
+        state.remember(exactly=False)
+        assert gone() is None
+        state.release()
+
+
+def test_a_large_tensor_of_a_plain_attribute_is_not_kept_alive_and_is_named() -> None:
+    """Attention weights that are kept for a look: twice their memory for nothing."""
+    module = Keeps()
+    state = ModuleState(module)
+    for _ in range(10):
+        module.queue = torch.zeros(LARGE)
+        state.remember(exactly=False)
+        gone = weakref.ref(module.queue)
+        module.queue = torch.ones(LARGE)
+        assert gone() is None
+        state.release()
+    state.remember(exactly=False)
+    module.queue = torch.zeros(LARGE)
+    assert state.restore() == ("queue",)
+    state.remember(exactly=True)
+    before = module.queue
+    module.queue = torch.ones(LARGE)
+    assert state.restore() == ()
+    assert module.queue is before
+
+
+def test_a_large_tensor_of_a_plain_attribute_that_is_written_is_put_back() -> None:
+    module = Keeps()
+    module.queue = torch.zeros(LARGE)
+    state = ModuleState(module)
+    for _ in range(5):
+        state.remember(exactly=False)
+        module.queue.add_(1)
+        state.release()
+    state.remember(exactly=False)
+    module.queue.add_(1)
+    assert state.restore() == ()
+    assert module.queue.unique().tolist() == [5]
+
+
+def test_what_is_written_in_every_step_is_held_up_to_a_limit_and_named_beyond() -> None:
+    """A copy of a large queue would take longer than the step does."""
+    module = nn.Module()
+    for name in ("first", "second"):
+        module.register_buffer(name, torch.zeros(held_bytes(torch.device("cpu")) // 4 - 9))
+    state = ModuleState(module)
+    for _ in range(5):
+        state.remember(exactly=False)
+        module.first.add_(1)
+        module.second.add_(1)
+        state.release()
+    state.remember(exactly=False)
+    module.first.add_(1)
+    module.second.add_(1)
+    assert state.restore() == ("second",)
+    assert (module.first.max(), module.second.max()) == (5, 6)
+    state.remember(exactly=True)
+    module.second.add_(1)
+    assert state.restore() == ()
+    assert module.second.max() == 6
+
+
+def test_tensors_that_are_replaced_in_every_step_cost_no_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = Keeps()
+    module.register_buffer("table", torch.zeros(LARGE))
+    state = ModuleState(module)
+
+    def step(number: int) -> None:
+        replaced(module)
+        module.queue = torch.full((number % 3 + 1,), float(number))
+        module.table = module.table + 1
+
+    for number in range(3):
+        state.remember(exactly=False)
+        step(number)
+        state.release()
+    monkeypatch.setattr(state, "_find_tensors", lambda: pytest.fail("searched"))
+    for number in range(3, 20):
+        state.remember(exactly=False)
+        before = seen(module)
+        step(number)
+        module.mean.add_(1)
+        module.queue.add_(1)
+        if number % 2:
+            assert state.restore() == ()
+            assert seen(module) == before
+        state.release()
+
+
 def test_an_activation_that_nothing_replaced_is_left_as_it_is() -> None:
     module = Features()
     state = ModuleState(module)
@@ -398,6 +517,22 @@ def test_a_tensor_that_torch_refuses_to_write_does_not_keep_others_from_coming_b
     state.restore()
     assert module.mean.tolist() == [0, 1, 2]
     assert module.ones.tolist() == [1.0] * 8
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_do_not_keep_others_from_coming_back(layout: torch.layout) -> None:
+    module = Keeps()
+    module.queue = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)], layout=layout)
+    queue = module.queue
+    state = ModuleState(module)
+    for _ in range(2):
+        state.remember()
+        module.mean.add_(1)
+        module.queue = torch.nested.nested_tensor([torch.ones(1)], layout=layout)
+        state.restore()
+        assert module.mean.tolist() == [0, 1, 2]
+        assert module.queue is queue
 
 
 def test_lazy_buffers_are_left_alone_until_they_are_there() -> None:

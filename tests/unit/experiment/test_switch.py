@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -56,6 +58,41 @@ def test_looking_at_the_parity_changes_nothing(tmp_path: Path) -> None:
             exp.modes = "attention:math"
         exp.run(steps=9, wait=True)
         assert (exp.timings.max_abs_delta_logit("attention:math") == 0.0) is toggled
+        sequences.append(exp.scalars.since("train/loss", 0)[1].tolist())
+        exp.close()
+    assert sequences[0] == sequences[1]
+
+
+class Averages(Net):
+    """Averages its blocks into a copy that its forward reads, draws, and sets a mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.teacher = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+        self.teacher.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.teacher[0].weight.lerp_(self.blocks[0][0].weight, 0.1)
+            taught = self.teacher(x)
+        self.teacher.eval()
+        return super().forward(x) + 0.1 * taught[:, :3] * random.random() * np.random.rand()
+
+
+def test_looking_at_the_parity_leaves_no_trace_of_what_a_forward_writes(tmp_path: Path) -> None:
+    sequences: list[list[float]] = []
+    for toggled in (False, True):
+        torch.manual_seed(0)
+        random.seed(1)
+        np.random.seed(1)
+        data = torch.randn(256, 8), torch.arange(256) % 3
+        exp = Experiment(Averages(), data, batch_size=32, runs=tmp_path, device="cpu")
+        exp.run(epochs=1, wait=True)
+        if toggled:
+            exp.modes = "attention:math"
+        exp.run(steps=4, wait=True)
+        assert (exp.timings.max_abs_delta_logit("attention:math") == 0.0) is toggled
+        assert exp.notes == [] or toggled
         sequences.append(exp.scalars.since("train/loss", 0)[1].tolist())
         exp.close()
     assert sequences[0] == sequences[1]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import random
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
@@ -165,7 +169,9 @@ def test_eval_mode_in_the_course_of_a_run_costs_no_step_and_is_reported(tmp_path
         def middle(module: nn.Module, _inputs: object, model: Net = model) -> None:
             if exp.step_count == 4 and not fired:  # noqa: B023
                 fired.append(1)  # noqa: B023
-                model.eval()
+                cell = Thread(target=model.eval)
+                cell.start()
+                cell.join()
 
         fired: list[int] = []
         if inside:
@@ -199,6 +205,144 @@ def test_what_the_models_own_forward_sets_is_the_models_business(tmp_path: Path)
     exp.run(steps=STEPS, wait=True)
     assert losses(exp) == expected
     assert exp.notes == []
+    exp.close()
+
+
+class Teaches(Net):
+    """Averages a teacher in its forward, and sets modes there, as MoCo and BYOL do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.teacher = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU())
+        self.teacher.requires_grad_(False)
+        self.calls: list[int] = []
+        self.through_data = False
+        self.sets_modes = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.append(1)
+        with torch.no_grad():
+            for mine, other in zip(self.teacher.parameters(), self.block.parameters(), strict=True):
+                if self.through_data:
+                    mine.data.mul_(0.9).add_(other.data, alpha=0.1)
+                else:
+                    mine.mul_(0.9).add_(other, alpha=0.1)
+            taught = self.teacher(x)
+        if self.sets_modes:
+            self.teacher.eval()  # after its use: the first forward of an epoch is in train mode
+        return super().forward(x) + 0.1 * taught[:, :3] * random.random()
+
+
+def teaches(**settings: bool) -> Teaches:
+    torch.manual_seed(3)
+    random.seed(7)
+    model = Teaches()
+    for name, value in settings.items():
+        setattr(model, name, value)
+    return model
+
+
+def epochs_by_hand(model: nn.Module, epochs: int = 2) -> list[float]:
+    """The same loop, which calls ``model.train()`` before each epoch."""
+    x, y = data()
+    optimizer, losses = sgd(model), list[float]()
+    torch.manual_seed(0)
+    for _ in range(epochs):
+        model.train()
+        for rows in range(0, 96, 16):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x[rows : rows + 16]), y[rows : rows + 16])
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("through_data", [False, True])
+def test_no_step_is_computed_twice_because_a_forward_sets_modes(
+    tmp_path: Path, through_data: bool
+) -> None:
+    expected = epochs_by_hand(teaches(through_data=through_data))
+    model = teaches(through_data=through_data)
+    exp = made(model, tmp_path)
+    exp.run(epochs=2, wait=True)
+    assert losses(exp) == expected
+    assert len(model.calls) == STEPS
+    assert exp.notes == []
+    exp.close()
+
+
+@pytest.mark.parametrize("when", ["between", "in the middle"])
+@pytest.mark.parametrize("through_data", [False, True])
+def test_a_cell_that_sets_modes_costs_nothing_of_what_a_forward_writes_itself(
+    tmp_path: Path, when: str, through_data: bool
+) -> None:
+    """The step that is computed anew begins with the weights and the random numbers it had."""
+    expected = epochs_by_hand(teaches(through_data=through_data))
+    model = teaches(through_data=through_data)
+    exp = made(model, tmp_path)
+
+    def cell(module: nn.Module, _inputs: object) -> None:
+        if exp.step_count == 4 and not fired:
+            fired.append(1)
+            other = Thread(target=model.eval)
+            other.start()
+            other.join()
+
+    fired: list[int] = []
+    place = model if when == "between" else model.drop
+    place.register_forward_pre_hook(cell)
+    exp.run(epochs=2, wait=True)
+    assert losses(exp) == expected
+    assert len(model.calls) == STEPS + 1
+    assert any("put into eval mode while it trained" in note for note in exp.notes)
+    exp.close()
+
+
+@pytest.mark.parametrize("through_data", [False, True])
+@pytest.mark.parametrize("sets_modes", [False, True])
+def test_a_step_that_fails_gives_back_what_its_forward_wrote_itself(
+    tmp_path: Path, through_data: bool, sets_modes: bool
+) -> None:
+    """Its random numbers, parameters and modes; no cell is said to have set them."""
+    settings = {"through_data": through_data, "sets_modes": sets_modes}
+    expected = epochs_by_hand(teaches(**settings))
+    model = teaches(**settings)
+    exp = made(model, tmp_path)
+
+    def fails(module: nn.Module, _inputs: object, _output: object) -> None:
+        if exp.step_count in (3, 6) and exp.step_count not in failed:
+            failed.append(exp.step_count)
+            raise ValueError("once")
+
+    failed: list[int] = []
+    model.register_forward_hook(fails)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="once"):
+            exp.run(epochs=2, wait=True)
+    exp.run(steps=STEPS - 6, wait=True)
+    assert losses(exp) == expected
+    assert exp.notes == []
+    exp.close()
+
+
+def test_a_step_that_fails_once_says_what_it_could_not_give_back(tmp_path: Path) -> None:
+    """A teacher written for the first time by the very step that fails."""
+    model = teaches(sets_modes=False)
+    exp = made(model, tmp_path)
+    plain = super(Teaches, model).forward
+    own = model.forward
+    model.forward = plain  # type: ignore[method-assign]
+    exp.run(steps=3, wait=True)
+
+    def raising(x: torch.Tensor) -> torch.Tensor:
+        own(x)
+        raise ValueError("once")
+
+    model.forward = raising  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="once"):
+        exp.run(steps=1, wait=True)
+    assert any("teacher.0.weight" in note and "nobody had" in note for note in exp.notes)
     exp.close()
 
 
@@ -268,3 +412,19 @@ def test_an_exchanged_module_comes_with_the_mode_it_has() -> None:
     model.block = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8).eval())
     assert mode.begin(optimizer) == ""
     assert [module.training for module in model.block.modules()] == [True, True, False]
+
+
+def test_a_model_is_gone_when_its_last_name_is() -> None:
+    """Not some time later, when garbage is collected: it may be half of a GPU's memory."""
+    model = net()
+    model.block.eval()
+    gone, optimizer = weakref.ref(model), sgd(model)
+    gc.collect()
+    gc.disable()
+    try:
+        mode = TrainMode(model)
+        mode.begin(optimizer)
+        del mode, model
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -180,6 +181,139 @@ def add_at_step(exp: Experiment, step: int, action: Callable[[], None]) -> None:
             action()
 
     exp.subscribe(look, every_step=True)
+
+
+class Grows(nn.Module):
+    """Makes its head in a forward, when it sees how many features there are."""
+
+    def __init__(self, at: int = 0) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(FEATURES, 8), None
+        self.at, self.calls = at, 0
+        self.groups: list[dict[str, Any]] | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.body(x).relu()
+        if self.head is None and self.calls == self.at:
+            # drawn apart: a rehearsal or a guard must not be what decides on its weights
+            with torch.random.fork_rng():
+                torch.manual_seed(4)
+                self.head = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, CLASSES))
+            if self.groups is not None:
+                self.groups[0]["params"].extend(self.head.parameters())
+        self.calls += 1
+        return h[:, :CLASSES] if self.head is None else self.head(h)
+
+
+@pytest.mark.parametrize("clip", [None, 0.1])
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_head_that_is_made_in_a_forward_is_cleared_and_clipped(
+    tmp_path: Path, clip: float | None, at: int, joins: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether it joins a group of the optimizer or none."""
+
+    def made() -> tuple[Grows, torch.optim.Optimizer]:
+        model = seeded(lambda: Grows(at))
+        optimizer = plain_sgd(model.parameters())
+        if joins:
+            model.groups = optimizer.param_groups
+        return model, optimizer
+
+    expected, optimizer = made()
+    optimizer.zero_grad = lambda set_to_none=True: expected.zero_grad()  # type: ignore[method-assign]
+    norms: list[float] = []
+
+    def before_update() -> None:
+        norms.append(norm_of(list(expected.parameters())))
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(expected.parameters(), clip)
+
+    right = plain_loop(expected, batches(data()), optimizer, epochs=2, before_update=before_update)
+    model, optimizer = made()
+    exp = experiment(tmp_path, model, optimizer=optimizer, clip_grad_norm=clip)
+    exp.run(epochs=2, wait=True)
+    exp.close()
+    assert losses(exp) == right
+    assert_equal(model, expected)
+    logged = exp.scalars.since("train/gradient_norm", 0)[1].tolist()
+    assert logged == pytest.approx(norms, rel=1e-5)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_parameters_that_a_cell_puts_into_a_group_are_cleared(tmp_path: Path, inside: bool) -> None:
+    """Of a temperature that only a loss has, which has gathered gradients before."""
+
+    def made() -> tuple[nn.Linear, nn.Parameter, Callable[..., torch.Tensor]]:
+        heat = nn.Parameter(torch.tensor(1.5))
+        return seeded(linear), heat, lambda logits, y: F.cross_entropy(logits * heat, y)
+
+    expected, heat, loss = made()
+    optimizer, steps = sgd(expected.parameters()), list[int]()
+
+    def after_step() -> None:
+        steps.append(1)
+        if len(steps) == 3:
+            optimizer.param_groups[0]["params"].append(heat)
+
+    right = plain_loop(
+        expected, batches(data()), optimizer, epochs=2, loss_of=loss, after_step=after_step,
+        before_update=lambda: None if len(steps) >= 3 else setattr(heat, "grad", None),
+    )  # fmt: skip
+    model, own, loss = made()
+    given = sgd(model.parameters())
+    exp = experiment(tmp_path, model, optimizer=given, loss=loss)
+
+    def join() -> None:
+        given.param_groups[0]["params"].append(own)
+
+    if inside:
+        add_at_step(exp, 3, join)
+        exp.run(epochs=2, wait=True)
+    else:
+        exp.run(steps=3, wait=True)
+        join()
+        exp.run(steps=5, wait=True)
+    exp.close()
+    assert losses(exp) == right
+    assert torch.equal(own, heat)
+
+
+def test_a_module_that_is_put_in_between_runs_is_guarded(tmp_path: Path) -> None:
+    def made() -> nn.Sequential:
+        return nn.Sequential(nn.Identity(), nn.Linear(FEATURES, CLASSES))
+
+    def exchange(model: nn.Sequential) -> None:
+        model[0] = nn.BatchNorm1d(FEATURES, affine=False)
+
+    expected, optimizer, steps = seeded(made), None, list[int]()
+    optimizer = sgd(expected.parameters())
+
+    def after_step() -> None:
+        steps.append(1)
+        if len(steps) == 3:
+            exchange(expected)
+
+    right = plain_loop(expected, batches(data()), optimizer, epochs=2, after_step=after_step)
+    model = seeded(made)
+    exp = experiment(tmp_path, model)
+    exp.run(steps=3, wait=True)
+    exchange(model)
+
+    def fails(*_: Any) -> None:
+        if exp.step_count == 4 and not failed:
+            failed.append(1)
+            raise ValueError("once")
+
+    failed: list[int] = []
+    model[1].register_forward_hook(fails)
+    with pytest.raises(ValueError, match="once"):
+        exp.run(steps=5, wait=True)
+    exp.run(steps=4, wait=True)
+    exp.close()
+    assert losses(exp) == right
+    assert_equal(model, expected)
 
 
 def test_parameters_that_nobody_but_the_optimizer_has_are_cleared_and_clipped(
@@ -478,7 +612,9 @@ def test_a_last_batch_of_one_is_left_out_too_where_its_step_is_done_anew(tmp_pat
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if len(x) == 1 and not met:
                 met.append(1)
-                self.eval()
+                cell = Thread(target=self.eval)
+                cell.start()
+                cell.join()
             return super().forward(x)
 
     exp = experiment(tmp_path, seeded(Interrupted), data(65))
@@ -716,3 +852,122 @@ def test_the_same_in_a_loop_of_ones_own() -> None:
         found.append(loss.item())
     assert found == right
     assert_equal(model, expected)
+
+
+# -- an exception once weights have been written ----------------------------------------------
+
+
+def average(mean: dict[str, torch.Tensor], model: nn.Module) -> None:
+    for name, value in model.named_parameters():
+        mean[name] = mean.get(name, value).detach() * 0.5 + value.detach() * 0.5
+
+
+@pytest.mark.parametrize("bad", [3, 4, 8])
+def test_a_step_that_was_applied_is_not_applied_again(tmp_path: Path, bad: int) -> None:
+    """A hook raises once after the update: also where an epoch ends, and a schedule steps."""
+    expected, model = seeded(linear), seeded(linear)
+    optimizer, plain = sgd(model.parameters()), sgd(expected.parameters())
+    schedule = torch.optim.lr_scheduler.StepLR(plain, 2, 0.5)
+    right = plain_loop(expected, batches(data()), plain, epochs=2, after_step=schedule.step)
+    steps: list[int] = []
+
+    def hook(*_: Any) -> None:
+        steps.append(1)
+        if len(steps) == bad:
+            raise KeyError("the average")
+
+    optimizer.register_step_post_hook(hook)
+    exp = experiment(
+        tmp_path,
+        model,
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
+        schedule_every="step",
+        val=data(16),
+    )
+    with pytest.raises(KeyError, match="the average"):
+        exp.run(epochs=2, wait=True)
+    assert (exp.step_count, exp.status) == (bad, "exception")
+    assert exp.failure is not None
+    assert exp.failure.step == bad
+    assert f"Weights and optimizer are those of step {bad}" in exp.failure.subtitle
+    assert "after the update" in exp.failure.subtitle
+    assert exp.message == f"step {bad}: KeyError after its update, which counts; run stopped"
+    exp.resume()
+    exp.wait()
+    exp.close()
+    assert losses(exp) == right
+    assert_equal(model, expected)
+    assert exp.scalars.since("val/loss", 0)[0].tolist() == [4, 8]
+
+
+class Halfway(torch.optim.Optimizer):
+    """Plain SGD that raises once, before parameter ``at`` of its third step."""
+
+    def __init__(self, parameters: Any, at: int) -> None:
+        super().__init__(parameters, {"lr": 0.1})
+        self.at, self.steps = at, 0
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        self.steps += 1
+        for group in self.param_groups:
+            for at, p in enumerate(group["params"]):
+                if self.steps == 3 and at == self.at:
+                    raise ValueError("half-way")
+                p.add_(p.grad, alpha=-0.1)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_update_that_raises_in_its_middle_says_how_far_it_went(tmp_path: Path, at: int) -> None:
+    """Nothing was written: the step is undone and its batch comes again. Something was: it is said.
+
+    A loop that a person goes on with after such an exception has the same weights.
+    """
+    expected, model = seeded(linear), seeded(linear)
+    right: list[float] = []
+    for number, (x, y) in enumerate(batches(data())):
+        loss = F.cross_entropy(expected(x), y)
+        expected.zero_grad()
+        loss.backward()
+        right.append(loss.item())
+        with torch.no_grad():
+            for index, p in enumerate(expected.parameters()):
+                if not (at and number == 2 and index >= at):
+                    p.add_(p.grad, alpha=-0.1)
+    exp = experiment(tmp_path, model, optimizer=Halfway(model.parameters(), at))
+    with pytest.raises(ValueError, match="half-way"):
+        exp.run(epochs=1, wait=True)
+    assert exp.failure is not None
+    if at:
+        assert exp.step_count == 3
+        assert "1 of 2 parameters with a gradient had been written" in exp.failure.subtitle
+        assert exp.message == "step 3: ValueError in the middle of its update; run stopped"
+    else:
+        assert exp.step_count == 2
+        assert "Step 3 was not applied" in exp.failure.subtitle
+    exp.resume()
+    exp.wait()
+    exp.close()
+    assert losses(exp) == right
+    assert_equal(model, expected)
+
+
+def test_a_batch_that_was_applied_is_not_left_out_once_more(tmp_path: Path) -> None:
+    model = seeded(linear)
+    optimizer, steps = sgd(model.parameters()), list[int]()
+
+    def hook(*_: Any) -> None:
+        steps.append(1)
+        if len(steps) == 2:
+            raise KeyError("once")
+
+    optimizer.register_step_post_hook(hook)
+    exp = experiment(tmp_path, model, optimizer=optimizer)
+    with pytest.raises(KeyError):
+        exp.run(epochs=1, wait=True)
+    exp._training.cursor.skip()  # as a failure's button does
+    exp.resume()
+    exp.wait()
+    exp.close()
+    assert exp.step_count == STEPS_PER_EPOCH

@@ -1,0 +1,154 @@
+"""The global generators of Python and of NumPy, remembered before every step.
+
+A forward may draw from them (mixup, a random depth), and a step that is undone gives back what it
+drew. ``random.getstate()`` and ``numpy.random.get_state()`` build hundreds of objects, some 20 us
+in every step; both are a Mersenne Twister of 2,500 bytes, and those are copied from where they are,
+in a tenth of a microsecond. Where they are is not promised by either library, so it is compared
+with what the two functions say, once; where it is not so, the functions are called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import struct
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+_WORDS = 625
+"""Of 32 bits: 624 of state and the position in them."""
+_PYTHON = struct.Struct(f"={_WORDS}I")
+_GAUSS = struct.Struct("=ixxxxd")
+"""Whether a second normal number waits, and which, as NumPy keeps them."""
+
+
+class HostRandom:
+    """What both generators were before a step."""
+
+    def __init__(self) -> None:
+        self.find()
+
+    def find(self) -> None:
+        """Find the generators anew, as `numpy.random.set_bit_generator` may have changed one."""
+        self._python = _Python.found() or _Functions(random.getstate, random.setstate)
+        self._numpy = _Numpy.found() or _Functions(
+            partial(np.random.get_state, legacy=False), np.random.set_state
+        )
+        self._saved: tuple[Any, Any] | None = None
+
+    def save(self) -> None:
+        """Remember both as they are now."""
+        self._saved = self._python.read(), self._numpy.read()
+
+    def restore(self) -> None:
+        """Bring back what `save` remembered, where anything was drawn since."""
+        if self._saved is None:
+            return
+        for generator, saved in zip((self._python, self._numpy), self._saved, strict=True):
+            if not generator.is_at(saved):
+                generator.write(saved)
+
+
+class _Functions:
+    """A generator through its own functions."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self.read, self.write = read, write
+
+    def is_at(self, saved: Any) -> bool:  # noqa: ARG002 - to write it once more changes nothing
+        return False
+
+
+class _Python:
+    """Python's: its position comes first."""
+
+    def __init__(self) -> None:
+        self._generator: Any = random.random.__self__  # pyright: ignore[reportFunctionMemberAccess] - a bound method
+        self._memory: Any = _memory(id(self._generator) + object.__basicsize__)
+
+    @classmethod
+    def found(cls) -> _Python | None:
+        """None where it is not where it is looked for."""
+        try:
+            size: int = type(random.random.__self__).__basicsize__  # pyright: ignore[reportFunctionMemberAccess, reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType] - a bound method
+            if size < object.__basicsize__ + 4 * _WORDS:
+                return None
+            one = cls()
+            return one if one._state(one.read()) == random.getstate() else None
+        except (AttributeError, TypeError, ValueError):
+            return None
+
+    def read(self) -> tuple[bytes, float | None]:
+        return self._memory.raw, self._generator.gauss_next
+
+    def is_at(self, saved: tuple[bytes, float | None]) -> bool:
+        return self.read() == saved
+
+    def write(self, saved: tuple[bytes, float | None]) -> None:
+        random.setstate(self._state(saved))
+
+    @staticmethod
+    def _state(saved: tuple[bytes, float | None]) -> tuple[int, tuple[int, ...], float | None]:
+        at, *words = _PYTHON.unpack(saved[0])
+        return 3, (*words, at), saved[1]
+
+
+class _Numpy:
+    """NumPy's: its position comes last, and a normal number that waits is kept elsewhere."""
+
+    def __init__(self, offset: int) -> None:
+        self._generator: Any = np.random.rand.__self__
+        self._bits: Any = self._generator._bit_generator  # held: its memory is read
+        self._memory: Any = _memory(self._bits.ctypes.state_address)
+        self._gauss: Any = _memory(id(self._generator) + offset, _GAUSS.size)
+
+    @classmethod
+    def found(cls) -> _Numpy | None:
+        """None where it is not where it is looked for, or is another kind of generator."""
+        try:
+            kind: Any = np.random.get_state(legacy=False)
+            if kind["bit_generator"] != "MT19937":
+                return None
+            offset = _gauss_offset()
+            one = None if offset is None else cls(offset)
+            return one if one and _same(one._state(one.read()), np.random.get_state()) else None
+        except (AttributeError, TypeError, ValueError):
+            return None
+
+    def read(self) -> tuple[bytes, bytes]:
+        return self._memory.raw, self._gauss.raw
+
+    def is_at(self, saved: tuple[bytes, bytes]) -> bool:
+        return self.read() == saved
+
+    def write(self, saved: tuple[bytes, bytes]) -> None:
+        np.random.set_state(self._state(saved))
+
+    @staticmethod
+    def _state(saved: tuple[bytes, bytes]) -> Any:
+        words = np.frombuffer(saved[0], np.uint32)
+        has_gauss, gauss = _GAUSS.unpack(saved[1])
+        return "MT19937", words[:-1], int(words[-1]), has_gauss, gauss if has_gauss else 0.0
+
+
+def _gauss_offset() -> int | None:
+    """Where in a `numpy.random.RandomState` the normal number is that waits; tried on two."""
+    places: list[int] = []
+    for seed in (0, 1):
+        one = np.random.RandomState(seed)
+        one.standard_normal()
+        wanted = _GAUSS.pack(1, one.get_state()[4])  # pyright: ignore[reportUnknownMemberType, reportArgumentType, reportCallIssue] - numpy's stubs leave the tuple open
+        size: int = type(one).__basicsize__
+        places.append(_memory(id(one), size).raw.find(wanted))
+    return places[0] if places[0] > 0 and places[0] == places[1] else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    gauss = one[3] == other[3] and (not one[3] or one[4] == other[4])
+    return gauss and one[2] == other[2] and bool(np.array_equal(one[1], other[1]))
+
+
+def _memory(address: int, size: int = 4 * _WORDS) -> Any:
+    return (ctypes.c_char * size).from_address(address)
