@@ -50,6 +50,11 @@ class AnswerReader:
         self.reads = kind in (LossKind.CLASSES, LossKind.LABELS, LossKind.PROBABILITIES)
         """Whether there are answers to read, as far as that is decided."""
 
+    @property
+    def is_guess(self) -> bool:
+        """Whether the loss does not say what it takes the outputs for."""
+        return self._known.kind is LossKind.OTHER
+
     def decide(self, logits: torch.Tensor, targets: Any) -> None:
         """Decide by a first batch; reads values where the loss does not say what they are."""
         if self._decided or not isinstance(targets, torch.Tensor):

@@ -6,6 +6,7 @@ so that a later step pays for none of them and a bad batch still gets one clear 
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any, cast
@@ -17,6 +18,8 @@ from torch import nn
 from workbench.experiment.answers import AnswerReader
 from workbench.experiment.data import DataError
 from workbench.experiment.loss_kinds import counted, look_up, register
+from workbench.experiment.loss_scope import LossScope
+from workbench.experiment.loss_state import LossState
 
 LossFunction = Callable[[torch.Tensor, Any], torch.Tensor]
 
@@ -55,8 +58,8 @@ class Loss:
         """What is known of it; nothing before one is chosen."""
         self.answers = AnswerReader(self.known)
         """What the model answers, by what this loss compares."""
-        self.compares_samples: bool | None = None
-        """Whether it compares the samples of a batch; None until a validation has found out."""
+        self.scope = LossScope()
+        """What validations have found out of it."""
 
     @property
     def name(self) -> str:
@@ -120,6 +123,16 @@ class Loss:
         """Choose the loss where none was given, by shapes and types alone."""
         if self.function is None:
             self._take(_choose(logits, targets))
+
+    def for_a_look(self) -> Loss:
+        """The same function; what is chosen and found out through it is not known to this one."""
+        found = copy.copy(self)
+        found.answers, found.scope = copy.copy(self.answers), copy.copy(self.scope)
+        return found
+
+    def state(self) -> LossState | None:
+        """What it keeps as it is now, to be put back; None where torch's own keep nothing."""
+        return None if self.function is None or self.known.per else LossState(self.function)
 
     def __call__(self, logits: torch.Tensor, targets: Any) -> torch.Tensor:
         """The loss, a scalar with a graph."""
@@ -189,8 +202,12 @@ def logits_of(output: Any) -> torch.Tensor:
     )
 
 
-def check_loss(loss: Any) -> None:
+def check_loss(loss: Any, *, trains: bool = True) -> None:
     """Refuse a loss that cannot be trained on: not one number, or without a graph.
+
+    Args:
+        loss: what a loss function gave.
+        trains: whether it needs a graph; not where it is only read.
 
     Raises:
         DataError: the sentence that says so.
@@ -201,7 +218,7 @@ def check_loss(loss: Any) -> None:
         raise DataError(
             f"the loss has shape {list(loss.shape)}; it must be one number: use reduction='mean'"
         )
-    if not loss.requires_grad:
+    if trains and not loss.requires_grad:
         raise DataError(
             "the loss does not depend on any trainable parameter: look for detach(), no_grad or "
             "argmax between the model and the loss"

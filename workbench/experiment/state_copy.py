@@ -48,6 +48,7 @@ class StateCopy:
         self._optimizer = _containers(dict(optimizer.state), found)
         self._settings = _containers(settings, found)
         self._modes = training.modeset.state_dict()
+        self._loss = training.loss.state()
         self._values = [(tensor, _copy(tensor)) for tensor in found.values()]
 
     @torch.no_grad()
@@ -63,6 +64,8 @@ class StateCopy:
         for group, settings in zip(training.optimizer.param_groups, self._settings, strict=True):
             group.update(settings)
         training.modeset.load_state_dict(self._modes)
+        if self._loss is not None:
+            self._loss.restore()
 
 
 def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
