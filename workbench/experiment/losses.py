@@ -58,6 +58,8 @@ class Loss:
         """What is known of it; nothing before one is chosen."""
         self.answers = AnswerReader(self.known)
         """What the model answers, by what this loss compares."""
+        self._writes = False
+        """Whether it has written into outputs or labels."""
         self.scope = LossScope()
         """What validations have found out of it."""
 
@@ -145,6 +147,30 @@ class Loss:
                 raise DataError(problem) from error
             raise
 
+    def computed(
+        self, logits: torch.Tensor, targets: Any, *, is_first: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, Any]:
+        """Loss, outputs and labels; the last two as they were before, though it writes into them.
+
+        Margins are subtracted in place, and labels mapped. Answers are those of the model.
+
+        Args:
+            logits: the model's.
+            targets: of the batch; None comes back where nobody has them as they were.
+            is_first: nothing is known of the loss yet.
+        """
+        if self.known.per:
+            return self(logits, targets), logits, targets
+        before = _versions(logits, targets)
+        kept = None
+        if is_first or self._writes:
+            kept = logits.detach().clone(), _copy(targets)
+        loss = self(logits, targets)
+        if _versions(logits, targets) == before:
+            return loss, logits, targets
+        self._writes = True
+        return loss, *(kept or (logits, None))
+
     def _softmax_note(self, logits: torch.Tensor) -> str:
         if self.name != "cross entropy" or logits.ndim < 2 or logits.shape[1] < 2:
             return ""
@@ -181,6 +207,19 @@ class Loss:
         if targets.ndim and logits.shape[0] != targets.shape[0]:
             return _sizes(logits, targets)
         return ""
+
+
+def _versions(*tensors: Any) -> list[int]:
+    """How often each has been written in place."""
+    return [
+        one._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
+        for one in tensors
+        if isinstance(one, torch.Tensor) and not one.is_inference()
+    ]
+
+
+def _copy(targets: Any) -> Any:
+    return targets.clone() if isinstance(targets, torch.Tensor) else targets
 
 
 def logits_of(output: Any) -> torch.Tensor:
