@@ -470,6 +470,54 @@ def test_labels_that_are_no_tensor_are_averaged_by_samples(tmp_path: Path) -> No
     exp.close()
 
 
+class Lists:
+    """Batches of one's own."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Any:
+        return iter(self.batches)
+
+
+def ctc(logits: torch.Tensor, targets: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    labels, lengths = targets
+    steps = torch.full((len(logits),), logits.shape[1])
+    return F.ctc_loss(logits.log_softmax(-1).transpose(0, 1), labels, steps, lengths)
+
+
+def of_lists(logits: torch.Tensor, targets: list[torch.Tensor]) -> torch.Tensor:
+    each = [
+        F.cross_entropy(logits[at : at + 1].expand(len(of), -1), of)
+        for at, of in enumerate(targets)
+    ]
+    return torch.stack(each).mean()
+
+
+@pytest.mark.parametrize("how", ["concatenated", "lists"])
+def test_a_batch_weighs_its_samples_and_not_its_labels(tmp_path: Path, how: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    batches: list[Any] = []
+    for count, length in ((8, 1), (8, 3), (4, 1)):
+        if how == "lists":
+            x = torch.randn(count, 4, generator=generator)
+            first = torch.zeros(9 * length, dtype=torch.int64)
+            batches.append((x, [first, *classes(x).split(1)[1:]]))
+        else:
+            x = torch.randn(count, 10, 4, generator=generator)
+            labels = torch.randint(1, CLASSES, (count * length,), generator=generator)
+            batches.append((x, (labels, torch.full((count,), length))))
+    loss = of_lists if how == "lists" else ctc
+    model = Tokens()
+    exp = Experiment(model, Lists(batches), Lists(batches), loss=loss, runs=tmp_path, device="cpu")
+    exp.run(wait=True)
+    with torch.no_grad():
+        each = [float(loss(model(x), targets)) * len(x) for x, targets in batches]
+    assert validated(exp) == pytest.approx(sum(each) / 20, rel=1e-5)
+    assert any("weighed by samples" in note for note in exp.notes)
+    exp.close()
+
+
 def test_weights_of_classes_that_a_cell_exchanges_count_from_then_on(tmp_path: Path) -> None:
     loss, model, val = nn.CrossEntropyLoss(), Net(), samples(classes, seed=2)
     exp = Experiment(
