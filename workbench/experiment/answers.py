@@ -1,8 +1,9 @@
 """What a model answers, and what is right: by what its loss takes outputs and labels for.
 
 `AnswerReader` decides once, at the first batch, and keeps to it: a batch in which two lengths
-happen to be equal is read as all others. Where what an answer is cannot be known (a regression, a
-loss of the user's own on numbers), there is none, and no accuracy is shown.
+happen to be equal is read as all others. Labels that are no class of the outputs count nowhere.
+Where what an answer is cannot be known (a regression, a loss of the user's own on numbers), there
+is none, and no accuracy is shown.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class Answers(NamedTuple):
     wanted: torch.Tensor
     counts: torch.Tensor | None
     """Which of them count, as booleans; None: all."""
+    beyond: torch.Tensor | None = None
+    """Whether a label is no column of the outputs; None where that says nothing of these."""
 
     def tally(self) -> tuple[torch.Tensor, torch.Tensor | int]:
         """(right answers, answers); reads nothing off the device."""
@@ -72,7 +75,10 @@ class AnswerReader:
             )
 
     def read_nothing(self) -> None:
-        """From now on: the outputs have turned out to be features, and no scores of classes."""
+        """From now on: the outputs have turned out to be no scores of classes.
+
+        They are features, or thresholds between ranks (a label has no column).
+        """
         self._take(LossKind.FEATURES)
 
     def read(self, logits: torch.Tensor, targets: Any) -> Answers | None:
@@ -99,7 +105,12 @@ class AnswerReader:
         if answers != tuple(targets.shape):
             return None
         counts = counted(targets, self._known.ignore_index)
-        return Answers(logits.argmax(self._class_dim), targets.long(), counts)
+        columns = logits.shape[self._class_dim]
+        beyond = (
+            (counts & (targets >= columns)).any() if self.is_guess and _is_wide(logits) else None
+        )
+        counts = counts & (targets >= 0) & (targets < columns)
+        return Answers(logits.argmax(self._class_dim), targets.long(), counts, beyond)
 
     def _kind_of(self, logits: torch.Tensor, targets: torch.Tensor) -> LossKind:
         """What a loss of the user's own takes them for, as far as a batch shows it."""
@@ -109,8 +120,7 @@ class AnswerReader:
         second = logits.ndim >= 2 and _without(logits, 1) == tuple(targets.shape)
         last = logits.ndim >= 3 and _without(logits, -1) == tuple(targets.shape)
         counts = counted(targets, self._known.ignore_index)
-        wide = logits.ndim == 2 and logits.shape[1] > 1
-        if wide and second and bool((targets[counts] >= logits.shape[1]).any()):
+        if _is_wide(logits) and second and bool((targets[counts] >= logits.shape[1]).any()):
             return LossKind.OTHER  # more classes than columns: these are features
         if (second or last) and logits.shape[-1 if last else 1] > 1:
             self._class_dim = -1 if last else 1
@@ -124,6 +134,10 @@ class AnswerReader:
         if logits.numel() == targets.numel() and not _within_one(logits) and _within_one(targets):
             return LossKind.LABELS
         return LossKind.OTHER
+
+
+def _is_wide(logits: torch.Tensor) -> bool:
+    return logits.ndim == 2 and logits.shape[1] > 1
 
 
 def _without(logits: torch.Tensor, dim: int) -> tuple[int, ...]:

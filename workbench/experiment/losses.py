@@ -118,7 +118,12 @@ class Loss:
         if problem and self.known.per:  # one of the user's own may take what it likes
             raise DataError(problem)
         self.answers.decide(logits, targets)
-        notes = self.answers.note, self._softmax_note(logits), self._broadcast_note(logits, targets)
+        notes = (
+            self.answers.note,
+            self._ignored_note(),
+            self._softmax_note(logits),
+            self._broadcast_note(logits, targets),
+        )
         return tuple(filter(None, notes))
 
     def choose(self, logits: torch.Tensor, targets: Any) -> None:
@@ -169,7 +174,15 @@ class Loss:
         if _versions(logits, targets) == before:
             return loss, logits, targets
         self._writes = True
-        return loss, *(kept or (logits, None))
+        return (loss, logits, None) if kept is None else (loss, *kept)
+
+    def _ignored_note(self) -> str:
+        if self.known.named_in_code.is_readable or not self.answers.reads:
+            return ""
+        return (
+            f"{self.name} ignores a label, and its code does not say plainly which: accuracy "
+            "counts every label that is one of the outputs' classes"
+        )
 
     def _softmax_note(self, logits: torch.Tensor) -> str:
         if self.name != "cross entropy" or logits.ndim < 2 or logits.shape[1] < 2:

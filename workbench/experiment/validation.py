@@ -130,6 +130,8 @@ class Tally:
         self._divisor = torch.zeros((), device=device, dtype=real)
         self._right = torch.zeros((), device=device, dtype=torch.int64)
         self._answers = torch.zeros((), device=device, dtype=torch.int64)
+        self._beyond = torch.zeros((), device=device, dtype=torch.int64)
+        """How often labels were no column of the outputs, which are no scores of them then."""
         self._confusion: torch.Tensor | None = None
         self._whole = WholeSet(training)
         """For a loss that is not known to add up."""
@@ -163,6 +165,8 @@ class Tally:
         right, answers = found.tally()
         self._right += right
         self._answers += answers
+        if found.beyond is not None:
+            self._beyond += found.beyond
         if logits.ndim == 2 and 1 < logits.shape[1] <= MAX_CLASSES and found.given.ndim == 1:
             self._count(found.given, found.wanted, found.counts, logits.shape[1])
 
@@ -212,7 +216,7 @@ class Tally:
         if self._confusion is not None:
             self._confusion = summed(self._confusion)
         self._loss, self._right = summed(self._loss), summed(self._right)
-        self._divisor = summed(self._divisor)
+        self._divisor, self._beyond = summed(self._divisor), summed(self._beyond)
         if self._known.per and self._known.reduction == "sum":
             self._divisor.fill_(1)
         if not self._known.per:
@@ -227,8 +231,8 @@ class Tally:
         if not self._known.per and (whole := self._whole.loss()) is not None:
             loss = whole
         answers = self._loss_of.answers
-        if self._loss_of.scope.takes_scores is False:
-            answers.read_nothing()  # the look at the whole set has shown that they are features
+        if self._loss_of.scope.takes_scores is False or int(self._beyond):
+            answers.read_nothing()  # as the look at the whole set has shown, or the labels
         if not answers.reads or self._whole.hides_accuracy:
             return Validation(loss, None, None)
         count, confusion = int(self._answers), self._confusion

@@ -168,7 +168,7 @@ def _right(
 ) -> tuple[float, float]:
     """(right answers, answers) of this rank; none where the notion does not apply."""
     found = training.loss.answers.read(logits.detach(), targets) if weight else None
-    if found is None:
+    if found is None or (found.beyond is not None and bool(found.beyond)):
         return 0.0, 0.0
     right, answers = found.tally()
     return float(right), float(answers)

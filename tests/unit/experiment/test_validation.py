@@ -612,8 +612,8 @@ def test_a_pool_of_two_processes_is_the_tally_of_all(tmp_path: Path) -> None:
                 evaluate(exp._training, batch, (one, other)[at % 2])
                 evaluate(exp._training, batch, whole)
             theirs = [
-                other._confusion, other._loss, other._right, other._divisor, other._answers,
-                torch.tensor(other.num_samples),
+                other._confusion, other._loss, other._right, other._divisor, other._beyond,
+                other._answers, torch.tensor(other.num_samples),
             ]  # fmt: skip
             waiting = iter(tensor for tensor in theirs if tensor is not None)
             theirs_kept: list[Any] = []
