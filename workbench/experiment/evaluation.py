@@ -83,7 +83,7 @@ def evaluate(experiment: Experiment, data: Any) -> Validation:
 
 def _evaluated(training: Training, source: DataSource) -> Validation:
     loss, before = training.loss, training.loss.state()
-    training.loss = loss.for_a_look()
+    training.loss = loss.for_a_look(anew=not training.checked)
     try:
         return found_over(training, source)
     finally:

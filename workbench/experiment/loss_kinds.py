@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import nn
+from torch.nn._reduction import legacy_get_string
 
 from workbench.experiment.ignored_labels import Ignored, ignored_label
 
@@ -92,6 +93,10 @@ class KnownLoss:
     @property
     def reduction(self) -> str:
         """``mean``, ``sum``, ``none`` or ``batchmean``."""
+        # modules have translated these names of former days; functions do it in every call
+        old = [self.settings.get(name) for name in ("size_average", "reduce")]
+        if old != [None, None]:
+            return legacy_get_string(*old, emit_warning=False)
         return str(self._setting("reduction") or "mean")
 
     @property

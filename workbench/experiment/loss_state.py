@@ -87,8 +87,8 @@ class LossState:
     def __init__(self, loss: Any) -> None:
         self.unknown = ""
         """What of it cannot be known, as ``name, a count``; ``""``: it is known to the last bit."""
-        self._seen: dict[int, Any] = {}
-        """By id, and held: no other value can have it meanwhile."""
+        self._seen: dict[int, tuple[str, Any]] = {}
+        """Names and values by id, and held: no other value can have it meanwhile."""
         self._parts: list[_Part] = []
         self._names = set(_BY_PYTHON)
         self._methods: dict[str, list[Any]] = {}
@@ -114,6 +114,11 @@ class LossState:
                 part.restore()
         return not self.changed()
 
+    def reaches(self, *values: Any) -> str:
+        """The name by which the loss gets at one of ``values``, or ``""``."""
+        found = (self._seen.get(id(value), ("", None))[0] for value in values)
+        return next(filter(None, found), "")
+
     # -- what is reached --------------------------------------------------------------------
 
     def _look(self) -> None:
@@ -121,7 +126,7 @@ class LossState:
             name, value = self._waiting.popleft()
             if isinstance(value, _CONSTANTS) or id(value) in self._seen:
                 continue
-            self._seen[id(value)] = value
+            self._seen[id(value)] = name, value
             if len(self._seen) > _MOST_VALUES:
                 self._refuse(name, "more than can be looked at")
                 return
@@ -211,7 +216,7 @@ class LossState:
                 if base.__module__ != "builtins":
                     self._trusted[id(base)] = base
                 continue
-            self._seen[id(base)] = base
+            self._seen[id(base)] = name, base
             self._attributes_of(name, base, is_called=is_called)
         if not _is_trusted(type(cls).__module__):
             self._refuse(name, f"a class made by {type(cls).__name__}")

@@ -49,6 +49,8 @@ class Loss:
             raise ValueError(f"unknown loss {loss!r}; valid: {', '.join(_NAMES)}, or a function")
         if loss is not None and not isinstance(loss, str) and not callable(loss):
             raise TypeError(f"loss is a {type(loss).__name__}; valid: a name or a function")
+        self._is_chosen = loss is None
+        """Whether it is the one that fits the data and the model, and not one that was given."""
         chosen: Any = _NAMES[loss] if isinstance(loss, str) else loss
         self._take(chosen)
 
@@ -113,12 +115,14 @@ class Loss:
             DataError: the first thing found wrong, in one sentence.
         """
         check_logits(logits)
+        said = self._rechosen(logits, targets)
         self.choose(logits, targets)
         problem = self._problem(logits, targets)
         if problem and self.known.per:  # one of the user's own may take what it likes
             raise DataError(problem)
         self.answers.decide(logits, targets)
         notes = (
+            said,
             self.answers.note,
             self._ignored_note(),
             self._softmax_note(logits),
@@ -131,8 +135,14 @@ class Loss:
         if self.function is None:
             self._take(_choose(logits, targets))
 
-    def for_a_look(self) -> Loss:
-        """The same function; what is chosen and found out through it is not known to this one."""
+    def for_a_look(self, *, anew: bool) -> Loss:
+        """The same function; what is chosen and found out through it is not known to this one.
+
+        Args:
+            anew: no batch has gone through the model: where none was given, one is chosen for it.
+        """
+        if anew and self._is_chosen:
+            return Loss()
         found = copy.copy(self)
         found.answers, found.scope = copy.copy(self.answers), copy.copy(self.scope)
         return found
@@ -175,6 +185,18 @@ class Loss:
             return loss, logits, targets
         self._writes = True
         return (loss, logits, None) if kept is None else (loss, *kept)
+
+    def _rechosen(self, logits: torch.Tensor, targets: Any) -> str:
+        """Choose again where another model was put in, and say so."""
+        fits = _choose(logits, targets)
+        if not self._is_chosen or self.function is None or self.function is fits:
+            return ""
+        before = self.name
+        self._take(fits)
+        return (
+            f"no loss was given: it is {self.name} from here on, and no longer {before}, since the "
+            f"model returns {_shape(logits)} now"
+        )
 
     def _ignored_note(self) -> str:
         if self.known.named_in_code.is_readable or not self.answers.reads:
