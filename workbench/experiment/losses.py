@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import nn
 
-from workbench.experiment.answers import AnswerReader
+from workbench.experiment.answers import Agreement, AnswerReader
 from workbench.experiment.data import DataError
 from workbench.experiment.loss_kinds import counted, look_up, register
 from workbench.experiment.loss_scope import LossScope
@@ -49,6 +49,8 @@ class Loss:
             raise ValueError(f"unknown loss {loss!r}; valid: {', '.join(_NAMES)}, or a function")
         if loss is not None and not isinstance(loss, str) and not callable(loss):
             raise TypeError(f"loss is a {type(loss).__name__}; valid: a name or a function")
+        self.agreed: Agreement | None = None
+        """On a rank: what holds for the parts of all of them."""
         self._is_chosen = loss is None
         """Whether it is the one that fits the data and the model, and not one that was given."""
         chosen: Any = _NAMES[loss] if isinstance(loss, str) else loss
@@ -120,7 +122,7 @@ class Loss:
         problem = self._problem(logits, targets)
         if problem and self.known.per:  # one of the user's own may take what it likes
             raise DataError(problem)
-        self.answers.decide(logits, targets)
+        self.answers.decide(logits, targets, self.agreed)
         notes = (
             said,
             self.answers.note,

@@ -82,14 +82,26 @@ class WholeSet:
         """Make it the set of all processes; ``gathered`` gives what each of them has."""
         self._look_at_state()
         kept = [] if self._not_kept else [(a.cpu(), b.cpu()) for a, b in self._kept]
-        own = kept, self._not_kept, self._num_batches, self._largest, self._loss.scope.by_batches
-        everywhere = gathered(own)
+        everywhere = gathered(
+            (
+                kept,
+                self._not_kept,
+                self._num_batches,
+                self._largest,
+                self._loss.scope.by_batches,
+                self._loss.scope.is_repeatable,
+                self._loss.answers.decision if self._num_batches else None,
+            )
+        )
         place = self._training.device
         self._kept = [(a.to(place), b.to(place)) for part in everywhere for a, b in part[0]]
         self._not_kept = next(filter(None, (part[1] for part in everywhere)), "")
         self._num_batches = sum(part[2] for part in everywhere)
         self._largest = max(part[3] for part in everywhere)
         self._is_by_batches(next(filter(None, (part[4] for part in everywhere)), ""))
+        self._loss.scope.is_repeatable &= all(part[5] for part in everywhere)
+        decisions = {part[6] for part in everywhere if part[6] is not None}
+        self.hides_accuracy = len(decisions) > 1
 
     def loss(self) -> float | None:
         """The loss of all together; None, and a note, where it is the mean over batches.
@@ -161,7 +173,7 @@ class WholeSet:
         if asks:
             cares = compares is False or means_columns(loss, logits, targets)
             scope.takes_scores = True if cares else (False if compares else None)
-            self.hides_accuracy = scope.takes_scores is None
+            self.hides_accuracy |= scope.takes_scores is None
         if compares is not False and self._num_batches > 1:
             self._is_by_batches(_UNKNOWN if compares is None else _COMPARES)
 

@@ -364,3 +364,28 @@ def test_ranks_that_show_in_a_later_batch_are_no_classes(tmp_path: Path, validat
     assert "val/accuracy" not in exp.scalars.history()
     steps = exp.scalars.since("train/accuracy", 0)[0].tolist()
     assert not steps or max(steps) < 2, "nothing is known before the second batch"
+
+
+def test_ranks_decide_by_the_batch_of_all_of_them() -> None:
+    """Each alone decides otherwise: one part alone has a logit beyond 1, or a label beyond 3."""
+    mild = torch.tensor([[0.2], [0.9], [0.4], [0.1]])
+    wide = LOGITS[:4].abs() / 10
+    cases = [
+        (torch.cat([mild, 3 * mild]), torch.tensor([1, 0, 0, 1, 1, 1, 0, 0])),
+        (torch.cat([wide, wide]), torch.tensor([0, 1, 2, 3, 0, 4, 1, 2])),
+        (torch.cat([wide, wide]), torch.cat([SOFT[:4], SOFT[:4] * 2])),
+    ]
+    for outputs, labels in cases:
+        parts = list(zip(outputs.split(4), labels.split(4), strict=True))
+        alone = [reader_of(lambda a, _: a.sum(), *part).decision for part in parts]
+        assert alone[0] != alone[1], "the test tells nothing"
+        told: list[list[bool]] = []
+        for part in parts:
+            reader = AnswerReader(look_up(lambda a, _: a.sum()))
+            reader.decide(*part, lambda facts, told=told: told.append(list(facts)) or facts)
+        together = [all(both) for both in zip(*told, strict=True)]
+        for part in parts:
+            reader = AnswerReader(look_up(lambda a, _: a.sum()))
+            reader.decide(*part, lambda _: together)  # noqa: B023
+            whole = reader_of(lambda a, _: a.sum(), outputs, labels)
+            assert reader.decision == whole.decision
