@@ -249,7 +249,7 @@ class LossState:
         self._names.add(key)
         for name, value, owner in self._methods.pop(key, ()):
             if owner is not None:
-                self._keep(_Globals(name, vars(owner), key))
+                self._keep(_Globals(name, vars(owner), key, is_read=False))
             self._and([(name, value)])
 
     def _function(self, name: str, function: FunctionType) -> None:
@@ -300,7 +300,7 @@ class LossState:
     def _global(self, key: str, function: FunctionType) -> None:
         table = function.__globals__
         if key in table:
-            self._keep(_Globals(key, table, key))
+            self._keep(_Globals(key, table, key, is_read=True))
             self._and([(key, table[key])])
         elif key in _REFUSED:
             self._refuse(f"{key}()", "which it calls")
@@ -463,17 +463,23 @@ class _Table(_Held):
 
 
 class _Globals(_Held):
-    """One name of a module."""
+    """One name of a module.
 
-    def __init__(self, name: str, table: dict[str, Any], key: str) -> None:
+    What a function reads as its global it does not write, or it is not known: another thread has,
+    and that is not undone.
+    """
+
+    def __init__(self, name: str, table: dict[str, Any], key: str, *, is_read: bool) -> None:
         super().__init__(name)
         self._table, self._key, self._before = table, key, table[key]
+        self._is_read = is_read
 
     def is_same(self) -> bool:
         return self._key in self._table and _is_one(self._table[self._key], self._before)
 
     def restore(self) -> None:
-        self._table[self._key] = self._before
+        if not self._is_read:
+            self._table[self._key] = self._before
 
 
 class _Attributes(_Held):
@@ -483,8 +489,10 @@ class _Attributes(_Held):
         super().__init__(name)
         self._owner, self._before = owner, values
 
-    def is_same(self) -> bool:
-        return all(_is_one(self._now(key), one) for key, one in self._before.items())
+    def changed(self) -> str:
+        changed = (key for key, one in self._before.items() if not _is_one(self._now(key), one))
+        key = next(changed, "")
+        return f"{self._name}.{key}".removeprefix("the loss.") if key else ""
 
     def _now(self, key: str) -> Any:
         if isinstance(self._owner, type):

@@ -52,14 +52,17 @@ class WholeSet:
     def before_batch(self) -> None:
         """Before the loss of a batch is computed."""
         scope = self._loss.scope
-        is_settled = scope.by_batches and (not scope.is_repeatable or scope.takes_scores)
+        is_settled = scope.by_batches and (
+            not scope.is_repeatable or scope.takes_scores is not None
+        )
         if self._state is None and not is_settled:
             self._state = LossState(self._loss.function)
+        if scope.is_repeatable:
             self._random.save()
 
     def after_batch(self) -> None:
         """The loss of a batch has been computed, and nothing else since `before_batch`."""
-        if not self._num_batches and self._random.moved():
+        if self._loss.scope.is_repeatable and self._random.moved():
             self._loss.scope.is_repeatable = False
             self._is_by_batches("it draws random numbers, so that no two calls can be compared")
         self._num_batches += 1
