@@ -158,6 +158,26 @@ def test_rows_are_from_all_over_a_set_that_is_sorted_by_class() -> None:
     assert compares_samples(focal, given, of) is False
 
 
+def diverse(logits: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+    """A small term compares what a batch is given as a whole."""
+    chances = logits.softmax(1).mean(0)
+    return F.cross_entropy(logits, of) + 0.05 * (chances * chances.log()).sum()
+
+
+def test_a_small_term_that_compares_samples_is_seen() -> None:
+    for rows, seed in ((24, 1), (100, 3), (1000, 4)):
+        given, of = outputs(rows, seed) / 4, labels(rows)
+        assert compares_samples(diverse, given, of) is True
+        for loss in BY_SAMPLE:
+            assert compares_samples(loss, given, of) is False
+
+
+def test_every_other_label_may_be_one_that_does_not_count() -> None:
+    of = labels(64)
+    of[::2] = -100
+    assert compares_samples(nn.CrossEntropyLoss(), outputs(64), of) is False
+
+
 def margin(logits: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
     """As margin losses are written: into the very logits, and into the labels."""
     of[of == 2] = 1
