@@ -157,7 +157,8 @@ def batch_size_of(inputs: Any, targets: Any) -> int:
     if isinstance(inputs, (list, tuple)) and len(cast("list[Any]", inputs)) == num_labels:
         whole = has_rows and firsts and len(firsts[0]) in labels
         return len(firsts[0]) if whole else num_labels
-    if firsts:
+    is_own_type = hasattr(inputs, "_fields")  # a `PackedSequence`, whose tensors have other rows
+    if firsts and not (is_own_type and labels):
         rows = firsts[0].shape
         is_sequence_first = len(rows) > 1 and isinstance(targets, torch.Tensor) and targets.ndim
         if rows[0] not in (num_labels, *labels) and is_sequence_first and rows[1] == labels[0]:

@@ -693,6 +693,7 @@ def rows(*shape: int) -> torch.Tensor:
         (rows(8, 3), [rows(8), rows(8)], 8),  # several tasks
         ([rows(8, 3), rows(8, 2)], [rows(24), rows(8)], 8),
         ([rows(3, 9, 9), rows(3, 7, 7)], [{"boxes": rows(5, 4)}, {"boxes": rows(1, 4)}], 2),
+        (pack_sequence([rows(5, 3), rows(4, 3)]), rows(2), 2),
         ("a graph", rows(8), 8),
         ("a graph", [rows(5), rows(1)], 2),
         ("a graph", "labels", -1),
