@@ -1,12 +1,14 @@
 """What a model answers, and what is right: by what its loss takes outputs and labels for.
 
 `AnswerReader` decides once, at the first batch, and keeps to it: a batch in which two lengths
-happen to be equal is read as all others. Where what an answer is cannot be known (a regression, a
-loss of the user's own on numbers), there is none, and no accuracy is shown.
+happen to be equal is read as all others. Labels that are no class of the outputs count nowhere.
+Where what an answer is cannot be known (a regression, a loss of the user's own on numbers), there
+is none, and no accuracy is shown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +23,8 @@ class Answers(NamedTuple):
     wanted: torch.Tensor
     counts: torch.Tensor | None
     """Which of them count, as booleans; None: all."""
+    beyond: torch.Tensor | None = None
+    """Whether a label is no column of the outputs; None where that says nothing of these."""
 
     def tally(self) -> tuple[torch.Tensor, torch.Tensor | int]:
         """(right answers, answers); reads nothing off the device."""
@@ -28,6 +32,19 @@ class Answers(NamedTuple):
         if self.counts is None:
             return right.sum(), right.numel()
         return (right & self.counts).sum(), self.counts.sum()
+
+
+class _Facts(NamedTuple):
+    """What holds for all values of a batch; True where it says nothing of such a batch."""
+
+    labels_sum_to_one: bool
+    labels_have_columns: bool
+    outputs_within_one: bool
+    labels_within_one: bool
+
+
+Agreement = Callable[[Sequence[bool]], Sequence[bool]]
+"""Gives which of some facts hold on all ranks."""
 
 
 class AnswerReader:
@@ -50,13 +67,31 @@ class AnswerReader:
         self.reads = kind in (LossKind.CLASSES, LossKind.LABELS, LossKind.PROBABILITIES)
         """Whether there are answers to read, as far as that is decided."""
 
-    def decide(self, logits: torch.Tensor, targets: Any) -> None:
-        """Decide by a first batch; reads values where the loss does not say what they are."""
+    @property
+    def is_guess(self) -> bool:
+        """Whether the loss does not say what it takes the outputs for."""
+        return self._known.kind is LossKind.OTHER
+
+    @property
+    def decision(self) -> tuple[str, int]:
+        """How answers are read: the same on all ranks, or nothing can be counted together."""
+        return self._kind.name, self._class_dim
+
+    def decide(self, logits: torch.Tensor, targets: Any, agreed: Agreement | None = None) -> None:
+        """Decide by a first batch; reads values where the loss does not say what they are.
+
+        Args:
+            logits: the model's.
+            targets: of the batch, or of a rank's part of it.
+            agreed: gives what holds for the parts of all ranks; each of them calls it.
+        """
         if self._decided or not isinstance(targets, torch.Tensor):
             return
         self._decided = True
         if self._kind is LossKind.OTHER:
-            self._take(self._kind_of(logits, targets))
+            facts = _facts(logits, targets, self._known.ignore_index)
+            facts = facts if agreed is None else _Facts(*agreed(facts))
+            self._take(self._kind_of(logits, targets, facts))
         if self._kind is LossKind.CLASSES and not self._known.has_class_dim and logits.ndim > 2:
             self._take(LossKind.NUMBERS)
         labels = self._kind in (LossKind.LABELS, LossKind.PROBABILITIES)
@@ -67,7 +102,10 @@ class AnswerReader:
             )
 
     def read_nothing(self) -> None:
-        """From now on: the outputs have turned out to be features, and no scores of classes."""
+        """From now on: the outputs have turned out to be no scores of classes.
+
+        They are features, or thresholds between ranks (a label has no column).
+        """
         self._take(LossKind.FEATURES)
 
     def read(self, logits: torch.Tensor, targets: Any) -> Answers | None:
@@ -94,18 +132,21 @@ class AnswerReader:
         if answers != tuple(targets.shape):
             return None
         counts = counted(targets, self._known.ignore_index)
-        return Answers(logits.argmax(self._class_dim), targets.long(), counts)
+        columns = logits.shape[self._class_dim]
+        beyond = (
+            (counts & (targets >= columns)).any() if self.is_guess and _is_wide(logits) else None
+        )
+        counts = counts & (targets >= 0) & (targets < columns)
+        return Answers(logits.argmax(self._class_dim), targets.long(), counts, beyond)
 
-    def _kind_of(self, logits: torch.Tensor, targets: torch.Tensor) -> LossKind:
+    def _kind_of(self, logits: torch.Tensor, targets: torch.Tensor, facts: _Facts) -> LossKind:
         """What a loss of the user's own takes them for, as far as a batch shows it."""
         if targets.is_floating_point():
-            soft = targets.shape == logits.shape and logits.ndim == 2 and logits.shape[1] > 1
-            return LossKind.CLASSES if soft and _sums_to_one(targets) else LossKind.NUMBERS
+            soft = targets.shape == logits.shape and _is_wide(logits)
+            return LossKind.CLASSES if soft and facts.labels_sum_to_one else LossKind.NUMBERS
         second = logits.ndim >= 2 and _without(logits, 1) == tuple(targets.shape)
         last = logits.ndim >= 3 and _without(logits, -1) == tuple(targets.shape)
-        counts = counted(targets, self._known.ignore_index)
-        wide = logits.ndim == 2 and logits.shape[1] > 1
-        if wide and second and bool((targets[counts] >= logits.shape[1]).any()):
+        if _is_wide(logits) and second and not facts.labels_have_columns:
             return LossKind.OTHER  # more classes than columns: these are features
         if (second or last) and logits.shape[-1 if last else 1] > 1:
             self._class_dim = -1 if last else 1
@@ -116,9 +157,24 @@ class AnswerReader:
                 )
             return LossKind.CLASSES
         # one logit for each label: a probability would be compared with 0.5, and looks like one
-        if logits.numel() == targets.numel() and not _within_one(logits) and _within_one(targets):
+        same = logits.numel() == targets.numel()
+        if same and facts.labels_within_one and not facts.outputs_within_one:
             return LossKind.LABELS
         return LossKind.OTHER
+
+
+def _facts(logits: torch.Tensor, targets: torch.Tensor, ignore_index: int) -> _Facts:
+    if targets.is_floating_point():
+        soft = targets.shape == logits.shape and _is_wide(logits)
+        return _Facts(soft and _sums_to_one(targets), True, True, True)  # noqa: FBT003 - by name above
+    has_columns = True
+    if _is_wide(logits):
+        has_columns = bool((targets[counted(targets, ignore_index)] < logits.shape[1]).all())
+    return _Facts(True, has_columns, _within_one(logits), _within_one(targets))  # noqa: FBT003 - as above
+
+
+def _is_wide(logits: torch.Tensor) -> bool:
+    return logits.ndim == 2 and logits.shape[1] > 1
 
 
 def _without(logits: torch.Tensor, dim: int) -> tuple[int, ...]:

@@ -142,11 +142,31 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 
 def batch_size_of(inputs: Any, targets: Any) -> int:
-    """Samples in a batch: the rows of its labels, else of its first input; -1 if neither says."""
-    for tensor in (*tensors_in(targets), *tensors_in(inputs)):
-        if tensor.ndim:
-            return len(tensor)
-    return -1
+    """Samples in a batch; -1 if neither says.
+
+    Those are the rows of its first input. Labels say it where the inputs are no tensors, or have
+    their sequence first; labels alone may be concatenated, or a list with a tensor for each sample.
+    """
+    firsts = [tensor for tensor in tensors_in(inputs) if tensor.ndim]
+    labels = [len(tensor) for tensor in tensors_in(targets) if tensor.ndim]
+    num_labels = len(cast("list[Any]", targets)) if isinstance(targets, list) else -1
+    if firsts and len({*map(len, firsts), *labels}) == 1:
+        return len(firsts[0])
+    parts = cast("list[Any]", targets) if isinstance(targets, (list, tuple)) else []
+    has_rows = any(isinstance(part, torch.Tensor) and part.ndim for part in parts)
+    if isinstance(inputs, (list, tuple)) and len(cast("list[Any]", inputs)) == num_labels:
+        whole = has_rows and firsts and len(firsts[0]) in labels
+        return len(firsts[0]) if whole else num_labels
+    is_own_type = hasattr(inputs, "_fields")  # a `PackedSequence`, whose tensors have other rows
+    if firsts and not (is_own_type and labels):
+        rows = firsts[0].shape
+        is_sequence_first = len(rows) > 1 and isinstance(targets, torch.Tensor) and targets.ndim
+        if rows[0] not in (num_labels, *labels) and is_sequence_first and rows[1] == labels[0]:
+            return labels[0]
+        return rows[0]
+    if num_labels > 0 and len(set(labels)) != 1:
+        return num_labels
+    return labels[0] if labels else -1
 
 
 def _of_arrays(

@@ -27,6 +27,8 @@ class EpochAccuracy:
         self._epoch = -1
         self._right: torch.Tensor | int = 0
         self._answers: torch.Tensor | int = 0
+        self._beyond: torch.Tensor | bool = False
+        """Whether a label was no column of the outputs: they are no scores of classes then."""
         self._reader: AnswerReader | None = None
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         """Outputs and labels of steps that are not counted yet."""
@@ -68,9 +70,12 @@ class EpochAccuracy:
         self._count()
         if not isinstance(self._answers, torch.Tensor) and not self._answers:
             return None
-        if isinstance(self._right, torch.Tensor) and self._right.device.type != "mps":
-            return self._right.double() / self._answers
-        return self._right / self._answers
+        right = self._right
+        if isinstance(right, torch.Tensor) and right.device.type != "mps":
+            right = right.double()
+        if isinstance(right, torch.Tensor) and isinstance(self._beyond, torch.Tensor):
+            right = right.where(~self._beyond, torch.nan)  # said without a read
+        return right / self._answers
 
     def state(self) -> tuple[int, int, int]:
         """(epoch, right answers, answers), to go on with elsewhere; reads the device."""
@@ -86,7 +91,7 @@ class EpochAccuracy:
 
     def _begin(self, epoch: int) -> None:
         self._kept, self._numbers = [], 0
-        self._epoch, self._right, self._answers = epoch, 0, 0
+        self._epoch, self._right, self._answers, self._beyond = epoch, 0, 0, False
 
     def _count(self) -> None:
         kept, self._kept, self._numbers = self._kept, [], 0
@@ -97,6 +102,16 @@ class EpochAccuracy:
                 right, count = answers.tally()
                 self._right = self._right + right
                 self._answers = self._answers + count
+                if answers.beyond is not None:
+                    self._beyond = answers.beyond | self._beyond
+        if isinstance(self._beyond, torch.Tensor) and self._beyond.device.type == "cpu":
+            self._look(self._beyond)
+
+    def _look(self, beyond: torch.Tensor) -> None:
+        """Read nothing any more where labels were beyond the outputs' columns."""
+        if bool(beyond) and self._reader is not None:
+            self._reader.read_nothing()
+            self._right = self._answers = 0
 
 
 def _shapes(step: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Size, torch.Size]:

@@ -1,8 +1,10 @@
 """Predictions and evaluations from a cell, at any time: nothing of the training notices.
 
 They are computed at a step boundary while an experiment trains, at once otherwise: in eval mode,
-without gradients, under the modes of the next step. Random states, train mode and what modules keep
-are put back, so the numbers that follow are those of a run that nobody looked at.
+without gradients, under the modes of the next step. Random states, train mode, and what modules and
+a loss keep are put back; what an evaluation finds out about a loss that has not been chosen yet is
+its own. So the numbers that follow are those of a run that nobody looked at. A loss of which it
+cannot be known what it keeps (`workbench.experiment.loss_state`) is named in a note.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy as np
 import torch
 
 from workbench.experiment.between_steps import at_step_boundary
-from workbench.experiment.data import DataError, data_source, to_device
+from workbench.experiment.data import DataError, DataSource, data_source, to_device
 from workbench.experiment.kept_weights import kept_weights
 from workbench.experiment.losses import logits_of
 from workbench.experiment.rng import RandomState
@@ -76,7 +78,7 @@ def evaluate(experiment: Experiment, data: Any) -> Validation:
     """
     size = experiment.batch_size or _ROWS
     source = data_source(data, batch_size=size, seed=experiment.seed, shuffle=False, what="data")
-    return _from_here(experiment, lambda training: found_over(training, source))
+    return _from_here(experiment, lambda training: _evaluated(training, source))
 
 
 def _from_here(experiment: Experiment, work: Callable[[Training], Any]) -> Any:
@@ -91,6 +93,26 @@ def _from_here(experiment: Experiment, work: Callable[[Training], Any]) -> Any:
             training.asked_from = of_the_run
 
     return at_step_boundary(experiment, worked)
+
+
+def _evaluated(training: Training, source: DataSource) -> Validation:
+    loss, before = training.loss, training.loss.state()
+    training.loss = loss.for_a_look(anew=not training.checked)
+    try:
+        return found_over(training, source)
+    finally:
+        training.loss = loss
+        if before is not None and not before.restore():
+            _note_kept(training, before.changed())
+        elif before is not None and before.unknown:
+            _note_kept(training, before.unknown)
+
+
+def _note_kept(training: Training, what: str) -> None:
+    training.note(
+        f"an evaluation has called {training.loss.name}, which may keep something from call to "
+        f"call ({what}): that cannot be put back, so later steps go on from there"
+    )
 
 
 def _logits(training: Training, batch: Any) -> torch.Tensor:

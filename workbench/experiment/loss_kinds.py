@@ -15,8 +15,9 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import nn
+from torch.nn._reduction import legacy_get_string
 
-from workbench.experiment.reached import reached
+from workbench.experiment.ignored_labels import Ignored, ignored_label
 
 
 class LossKind(Enum):
@@ -30,35 +31,42 @@ class LossKind(Enum):
     OTHER = "not known"
 
 
-_LABELS, _SAMPLES, _ELEMENTS, _OUTPUTS = "labels", "samples", "elements", "outputs"
+class Per(Enum):
+    """What the mean of a loss divides by."""
 
-_KNOWN: dict[Any, tuple[LossKind, str]] = {
-    nn.CrossEntropyLoss: (LossKind.CLASSES, _LABELS),
-    F.cross_entropy: (LossKind.CLASSES, _LABELS),
-    nn.NLLLoss: (LossKind.CLASSES, _LABELS),
-    F.nll_loss: (LossKind.CLASSES, _LABELS),
-    nn.MultiMarginLoss: (LossKind.CLASSES, _SAMPLES),
-    F.multi_margin_loss: (LossKind.CLASSES, _SAMPLES),
-    nn.KLDivLoss: (LossKind.CLASSES, _ELEMENTS),
-    F.kl_div: (LossKind.CLASSES, _ELEMENTS),
-    nn.BCEWithLogitsLoss: (LossKind.LABELS, _ELEMENTS),
-    F.binary_cross_entropy_with_logits: (LossKind.LABELS, _ELEMENTS),
-    nn.SoftMarginLoss: (LossKind.LABELS, _ELEMENTS),
-    F.soft_margin_loss: (LossKind.LABELS, _ELEMENTS),
-    nn.MultiLabelSoftMarginLoss: (LossKind.LABELS, _SAMPLES),
-    F.multilabel_soft_margin_loss: (LossKind.LABELS, _SAMPLES),
-    nn.BCELoss: (LossKind.PROBABILITIES, _ELEMENTS),
-    F.binary_cross_entropy: (LossKind.PROBABILITIES, _ELEMENTS),
-    nn.MSELoss: (LossKind.NUMBERS, _ELEMENTS),
-    F.mse_loss: (LossKind.NUMBERS, _ELEMENTS),
-    nn.L1Loss: (LossKind.NUMBERS, _ELEMENTS),
-    F.l1_loss: (LossKind.NUMBERS, _ELEMENTS),
-    nn.SmoothL1Loss: (LossKind.NUMBERS, _ELEMENTS),
-    F.smooth_l1_loss: (LossKind.NUMBERS, _ELEMENTS),
-    nn.HuberLoss: (LossKind.NUMBERS, _ELEMENTS),
-    F.huber_loss: (LossKind.NUMBERS, _ELEMENTS),
-    nn.PoissonNLLLoss: (LossKind.NUMBERS, _ELEMENTS),
-    F.poisson_nll_loss: (LossKind.NUMBERS, _ELEMENTS),
+    LABELS = "labels that count, or their weights"
+    SAMPLES = "samples"
+    ELEMENTS = "numbers of outputs and labels, of one shape"
+    OUTPUTS = "numbers of outputs, into whose shape labels are brought"
+
+
+_KNOWN: dict[Any, tuple[LossKind, Per]] = {
+    nn.CrossEntropyLoss: (LossKind.CLASSES, Per.LABELS),
+    F.cross_entropy: (LossKind.CLASSES, Per.LABELS),
+    nn.NLLLoss: (LossKind.CLASSES, Per.LABELS),
+    F.nll_loss: (LossKind.CLASSES, Per.LABELS),
+    nn.MultiMarginLoss: (LossKind.CLASSES, Per.SAMPLES),
+    F.multi_margin_loss: (LossKind.CLASSES, Per.SAMPLES),
+    nn.KLDivLoss: (LossKind.CLASSES, Per.ELEMENTS),
+    F.kl_div: (LossKind.CLASSES, Per.ELEMENTS),
+    nn.BCEWithLogitsLoss: (LossKind.LABELS, Per.ELEMENTS),
+    F.binary_cross_entropy_with_logits: (LossKind.LABELS, Per.ELEMENTS),
+    nn.SoftMarginLoss: (LossKind.LABELS, Per.ELEMENTS),
+    F.soft_margin_loss: (LossKind.LABELS, Per.ELEMENTS),
+    nn.MultiLabelSoftMarginLoss: (LossKind.LABELS, Per.SAMPLES),
+    F.multilabel_soft_margin_loss: (LossKind.LABELS, Per.SAMPLES),
+    nn.BCELoss: (LossKind.PROBABILITIES, Per.ELEMENTS),
+    F.binary_cross_entropy: (LossKind.PROBABILITIES, Per.ELEMENTS),
+    nn.MSELoss: (LossKind.NUMBERS, Per.ELEMENTS),
+    F.mse_loss: (LossKind.NUMBERS, Per.ELEMENTS),
+    nn.L1Loss: (LossKind.NUMBERS, Per.ELEMENTS),
+    F.l1_loss: (LossKind.NUMBERS, Per.ELEMENTS),
+    nn.SmoothL1Loss: (LossKind.NUMBERS, Per.ELEMENTS),
+    F.smooth_l1_loss: (LossKind.NUMBERS, Per.ELEMENTS),
+    nn.HuberLoss: (LossKind.NUMBERS, Per.ELEMENTS),
+    F.huber_loss: (LossKind.NUMBERS, Per.ELEMENTS),
+    nn.PoissonNLLLoss: (LossKind.NUMBERS, Per.ELEMENTS),
+    F.poisson_nll_loss: (LossKind.NUMBERS, Per.ELEMENTS),
 }
 """What each takes the output for, and what its mean divides by."""
 _IGNORE_INDEX = -100
@@ -70,8 +78,8 @@ class KnownLoss:
     """What is known of one loss function."""
 
     kind: LossKind = LossKind.OTHER
-    per: str = ""
-    """What its mean divides by; ``""``: not known."""
+    per: Per | None = None
+    """What its mean divides by; None: not known."""
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     """Of a function."""
     module: nn.Module | None = None
@@ -85,35 +93,31 @@ class KnownLoss:
     @property
     def reduction(self) -> str:
         """``mean``, ``sum``, ``none`` or ``batchmean``."""
+        # modules have translated these names of former days; functions do it in every call
+        old = [self.settings.get(name) for name in ("size_average", "reduce")]
+        if old != [None, None]:
+            return legacy_get_string(*old, emit_warning=False)
         return str(self._setting("reduction") or "mean")
 
     @property
     def has_class_dim(self) -> bool:
         """Whether it is known which dimension the classes have; a divergence is of all numbers."""
-        return self.per != _ELEMENTS
+        return self.per is not Per.ELEMENTS
 
     @property
     def ignore_index(self) -> int:
         """The label for which nothing is computed: the loss's own, or that of one it calls."""
         found = self._setting("ignore_index")
         if not isinstance(found, int):
-            found = self._called_ignore_index
-        return found if isinstance(found, int) else _IGNORE_INDEX
+            found = self.named_in_code.label
+        return _IGNORE_INDEX if found is None else found
 
     @functools.cached_property  # asked for in every step
-    def _called_ignore_index(self) -> int | None:
-        """Of the losses that a loss of the user's own gets at, where all have the same."""
-        if self.per or self.function is None:
-            return None
-        values = [value for _, value in reached(self.function)]
-        modules = [one for one in (self.function, *values) if isinstance(one, nn.Module)]
-        found = {
-            part.ignore_index
-            for module in modules
-            for part in module.modules()
-            if isinstance(part, (nn.CrossEntropyLoss, nn.NLLLoss))
-        }
-        return found.pop() if len(found) == 1 else None
+    def named_in_code(self) -> Ignored:
+        """The label that a loss of the user's own ignores, as far as its code says."""
+        if self.function is None or self.per:
+            return Ignored(None, is_readable=True)
+        return ignored_label(functools.partial(self.function, **self.settings))
 
     def divisor(self, logits: torch.Tensor, targets: Any) -> torch.Tensor | float | None:
         """What the mean over this batch divides by; None where that is not known.
@@ -123,11 +127,11 @@ class KnownLoss:
         """
         if not self.per or not isinstance(targets, torch.Tensor):
             return None
-        if self.per == _SAMPLES or self.reduction == "batchmean":
+        if self.per is Per.SAMPLES or self.reduction == "batchmean":
             return float(len(logits))
-        if self.per == _OUTPUTS:
+        if self.per is Per.OUTPUTS:
             return float(logits.numel())
-        if self.per == _ELEMENTS:
+        if self.per is Per.ELEMENTS:
             if self.broadcasts(logits, targets):
                 return None
             return float(torch.broadcast_shapes(logits.shape, targets.shape).numel())
@@ -144,7 +148,7 @@ class KnownLoss:
 
     def broadcasts(self, logits: torch.Tensor, targets: torch.Tensor) -> bool:
         """Whether every output is compared with every label: ``[batch, 1]`` against ``[batch]``."""
-        if self.per != _ELEMENTS:
+        if self.per is not Per.ELEMENTS:
             return False
         shape = torch.broadcast_shapes(logits.shape, targets.shape)
         return shape.numel() > max(logits.numel(), targets.numel())
@@ -175,7 +179,7 @@ def look_up(function: Any) -> KnownLoss:
 
 def register(function: Callable[..., Any], like: Callable[..., Any]) -> None:
     """Know ``function`` for what ``like`` is, of labels that it brings into the outputs' shape."""
-    _KNOWN[function] = (_KNOWN[like][0], _OUTPUTS)
+    _KNOWN[function] = (_KNOWN[like][0], Per.OUTPUTS)
 
 
 def counted(labels: torch.Tensor, ignore_index: int) -> torch.Tensor:

@@ -5,37 +5,51 @@ root of a mean. A loss that compares the samples of a batch with each other may 
 contrastive losses (InfoNCE, NT-Xent), triplets that are mined in the batch, correlations. Of twice
 as many samples each is another quantity.
 
-What is not known of a function is found out by computing it for some rows and for each half of
-them. Where every sample acts by itself, a half gives to its rows the gradient that the whole gives
-to them, but for one factor; values alone would take a weighted mean for a comparison, and many a
-comparison for a mean. Where there is no gradient, the value must be the halves' mean by rows, or
-their sum.
+What is not known of a function is found out by computing it for some rows, from all over the set
+(which may be sorted by class), and for each half of them. Where every sample acts by itself, a half
+gives to its rows the gradient that the whole gives to them, but for one factor; values alone would
+take a weighted mean for a comparison, and many a comparison for a mean. Where there is no gradient,
+the value must be the halves' mean by rows, or their sum. A loss of two terms that divide by
+different things is taken for a comparison: of it, too, nothing is known to add up.
 
-A loss that keeps something from call to call is not a function of its batch at all, and is never
-called for this: `LossMarks` sees that it changed what it gets at by name.
+Only a loss that is known to keep nothing is called for this (`workbench.experiment.loss_state`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import nn
-
-from workbench.experiment.reached import reached
 
 ROWS = 64
 """So many rows are looked at, at most."""
+_TOGETHER = 4
+"""Rows next to each other: of one class, where the set is sorted by class."""
 _FEWEST = 4
 _SMALL = 1e-5
 """A loss that is smaller says nothing: each half has none, either."""
 _TOLERANCE = 1e-5
 """Of values, in float32."""
-_ANGLE = 1e-6
-"""1 - cosine, of gradients in one direction."""
+_ANGLE = 1e-9
+"""1 - cosine, of gradients in one direction: a square, so that of float32's rounding is 1e-12."""
 
 Function = Callable[[torch.Tensor, Any], torch.Tensor]
+
+
+@dataclass
+class LossScope:
+    """What validations have found out of a loss of the user's own; it holds from then on."""
+
+    by_batches: str = ""
+    """Why ``val/loss`` is a mean over batches, as the end of a sentence; ``""``: it is not, yet."""
+    is_repeatable: bool = True
+    """Whether it may be called more often than for the batches, as far as is known."""
+    adds_up: bool = False
+    """Whether it is known to compare no samples."""
+    takes_scores: bool | None = None
+    """Whether the outputs are scores of classes to it; None: nothing has shown it."""
 
 
 def compares_samples(loss: Function, outputs: torch.Tensor, labels: torch.Tensor) -> bool | None:
@@ -45,7 +59,7 @@ def compares_samples(loss: Function, outputs: torch.Tensor, labels: torch.Tensor
 
     Args:
         loss: gives a scalar of outputs and labels.
-        outputs: the model's, ``[rows, ...]``; `ROWS` of them are taken.
+        outputs: the model's, ``[rows, ...]``; `ROWS` of them are taken, from all over.
         labels: ``[rows, ...]``.
 
     Raises:
@@ -54,9 +68,9 @@ def compares_samples(loss: Function, outputs: torch.Tensor, labels: torch.Tensor
     rows = min(len(outputs), ROWS)
     if rows < _FEWEST or labels.shape[:1] != outputs.shape[:1]:
         return None
-    outputs, labels = _plain(outputs[:rows]), labels[:rows]
+    outputs, labels = _some(outputs, labels)
     value, gradient = _computed(loss, outputs, labels)
-    halves = [torch.arange(first, rows, 2, device=outputs.device) for first in (0, 1)]
+    halves = [half.to(outputs.device) for half in _halves(rows)]
     try:
         parts = [_computed(loss, outputs[half], labels[half]) for half in halves]
     except Exception:  # noqa: BLE001 - it is made for a batch as it is
@@ -80,26 +94,29 @@ def means_columns(loss: Function, outputs: torch.Tensor, labels: torch.Tensor) -
     Features may be turned: what compares samples by a product or a distance gives the same. It is
     called twice.
     """
-    outputs, labels = _plain(outputs[:ROWS]), labels[:ROWS]
+    outputs, labels = _some(outputs, labels)
     with _no_autocast(outputs):
-        here, turned = (loss(x, labels).item() for x in (outputs, outputs.roll(1, 1)))
+        here, turned = (
+            loss(x, labels.clone()).item() for x in (outputs.clone(), outputs.roll(1, 1))
+        )
     return abs(here - turned) > _TOLERANCE * abs(here)
 
 
-class LossMarks:
-    """What a loss gets at by name, as it was: to see that calling it changes something of it."""
+def _some(outputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of both, a few next to each other from each of several places; outputs in float32."""
+    count = len(outputs)
+    if count > ROWS:
+        first = torch.linspace(0, count - _TOGETHER, ROWS // _TOGETHER, dtype=torch.float64).long()
+        rows = (first[:, None] + torch.arange(_TOGETHER)).flatten().to(outputs.device)
+        outputs, labels = outputs[rows], labels[rows.to(labels.device)]
+    dtype = torch.promote_types(outputs.dtype, torch.float32)
+    return outputs.detach().to(dtype), labels
 
-    def __init__(self, loss: Any) -> None:
-        self._loss = loss
-        self._marks = _marks(loss)
 
-    def changed(self) -> bool:
-        """Whether anything is another value, or was written in place."""
-        return self._marks != _marks(self._loss)
-
-
-def _plain(outputs: torch.Tensor) -> torch.Tensor:
-    return outputs.detach().to(torch.promote_types(outputs.dtype, torch.float32))
+def _halves(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two halves without a pattern: every other label may be one that does not count."""
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))
+    return order[: rows // 2].sort().values, order[rows // 2 :].sort().values
 
 
 def _no_autocast(outputs: torch.Tensor) -> torch.autocast:
@@ -112,7 +129,7 @@ def _computed(
     """Value, and gradient with respect to the outputs; None where it has none."""
     with torch.enable_grad(), _no_autocast(outputs):
         given = outputs.clone().requires_grad_()
-        value = loss(given, labels)
+        value = loss(given.clone(), labels.clone())  # it may write into them
         if not value.requires_grad:
             return value.item(), None
         (gradient,) = torch.autograd.grad(value, given, allow_unused=True)
@@ -125,33 +142,3 @@ def _one_direction(one: torch.Tensor, other: torch.Tensor) -> bool:
     if not norms:
         return float(one.norm() + other.norm()) == 0.0
     return float(one @ other) >= (1 - _ANGLE) * norms
-
-
-def _marks(loss: Any) -> list[Any]:
-    return [(name, *_mark(value)) for name, value in _values(loss)]
-
-
-def _values(loss: Any) -> Iterator[tuple[str, Any]]:
-    is_module = isinstance(loss, nn.Module)
-    by_name = [("", loss), *reached(loss.forward)] if is_module else reached(loss)
-    for name, value in by_name:
-        if not isinstance(value, nn.Module):
-            yield name, value
-            continue
-        for path, module in value.named_modules():
-            own = {**vars(module), **cast("dict[str, Any]", vars(module)["_buffers"])}
-            for key, held in own.items():
-                if not key.startswith("_"):
-                    yield f"{name}.{path}.{key}", held
-
-
-def _mark(value: Any) -> tuple[Any, ...]:
-    """Something that differs once ``value`` has been exchanged or written."""
-    if isinstance(value, torch.Tensor):
-        written = -1 if value.is_inference() else value._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
-        return id(value), written
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return (repr(value),)
-    if isinstance(value, (list, dict, set, frozenset, tuple)):
-        return id(cast(Any, value)), len(cast(Any, value))
-    return (id(value),)

@@ -6,6 +6,7 @@ so that a later step pays for none of them and a bad batch still gets one clear 
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any, cast
@@ -14,9 +15,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import nn
 
-from workbench.experiment.answers import AnswerReader
+from workbench.experiment.answers import Agreement, AnswerReader
 from workbench.experiment.data import DataError
 from workbench.experiment.loss_kinds import counted, look_up, register
+from workbench.experiment.loss_scope import LossScope
+from workbench.experiment.loss_state import LossState
 
 LossFunction = Callable[[torch.Tensor, Any], torch.Tensor]
 
@@ -46,6 +49,10 @@ class Loss:
             raise ValueError(f"unknown loss {loss!r}; valid: {', '.join(_NAMES)}, or a function")
         if loss is not None and not isinstance(loss, str) and not callable(loss):
             raise TypeError(f"loss is a {type(loss).__name__}; valid: a name or a function")
+        self.agreed: Agreement | None = None
+        """On a rank: what holds for the parts of all of them."""
+        self._is_chosen = loss is None
+        """Whether it is the one that fits the data and the model, and not one that was given."""
         chosen: Any = _NAMES[loss] if isinstance(loss, str) else loss
         self._take(chosen)
 
@@ -55,8 +62,10 @@ class Loss:
         """What is known of it; nothing before one is chosen."""
         self.answers = AnswerReader(self.known)
         """What the model answers, by what this loss compares."""
-        self.compares_samples: bool | None = None
-        """Whether it compares the samples of a batch; None until a validation has found out."""
+        self._writes = False
+        """Whether it has written into outputs or labels."""
+        self.scope = LossScope()
+        """What validations have found out of it."""
 
     @property
     def name(self) -> str:
@@ -108,18 +117,41 @@ class Loss:
             DataError: the first thing found wrong, in one sentence.
         """
         check_logits(logits)
+        said = self._rechosen(logits, targets)
         self.choose(logits, targets)
         problem = self._problem(logits, targets)
         if problem and self.known.per:  # one of the user's own may take what it likes
             raise DataError(problem)
-        self.answers.decide(logits, targets)
-        notes = self.answers.note, self._softmax_note(logits), self._broadcast_note(logits, targets)
+        self.answers.decide(logits, targets, self.agreed)
+        notes = (
+            said,
+            self.answers.note,
+            self._ignored_note(),
+            self._softmax_note(logits),
+            self._broadcast_note(logits, targets),
+        )
         return tuple(filter(None, notes))
 
     def choose(self, logits: torch.Tensor, targets: Any) -> None:
         """Choose the loss where none was given, by shapes and types alone."""
         if self.function is None:
             self._take(_choose(logits, targets))
+
+    def for_a_look(self, *, anew: bool) -> Loss:
+        """The same function; what is chosen and found out through it is not known to this one.
+
+        Args:
+            anew: no batch has gone through the model: where none was given, one is chosen for it.
+        """
+        if anew and self._is_chosen:
+            return Loss()
+        found = copy.copy(self)
+        found.answers, found.scope = copy.copy(self.answers), copy.copy(self.scope)
+        return found
+
+    def state(self) -> LossState | None:
+        """What it keeps as it is now, to be put back; None where torch's own keep nothing."""
+        return None if self.function is None or self.known.per else LossState(self.function)
 
     def __call__(self, logits: torch.Tensor, targets: Any) -> torch.Tensor:
         """The loss, a scalar with a graph."""
@@ -131,6 +163,50 @@ class Loss:
             if problem:
                 raise DataError(problem) from error
             raise
+
+    def computed(
+        self, logits: torch.Tensor, targets: Any, *, is_first: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, Any]:
+        """Loss, outputs and labels; the last two as they were before, though it writes into them.
+
+        Margins are subtracted in place, and labels mapped. Answers are those of the model.
+
+        Args:
+            logits: the model's.
+            targets: of the batch; None comes back where nobody has them as they were.
+            is_first: nothing is known of the loss yet.
+        """
+        if self.known.per:
+            return self(logits, targets), logits, targets
+        before = _versions(logits, targets)
+        kept = None
+        if is_first or self._writes:
+            kept = logits.detach().clone(), _copy(targets)
+        loss = self(logits, targets)
+        if _versions(logits, targets) == before:
+            return loss, logits, targets
+        self._writes = True
+        return (loss, logits, None) if kept is None else (loss, *kept)
+
+    def _rechosen(self, logits: torch.Tensor, targets: Any) -> str:
+        """Choose again where another model was put in, and say so."""
+        fits = _choose(logits, targets)
+        if not self._is_chosen or self.function is None or self.function is fits:
+            return ""
+        before = self.name
+        self._take(fits)
+        return (
+            f"no loss was given: it is {self.name} from here on, and no longer {before}, since the "
+            f"model returns {_shape(logits)} now"
+        )
+
+    def _ignored_note(self) -> str:
+        if self.known.named_in_code.is_readable or not self.answers.reads:
+            return ""
+        return (
+            f"{self.name} ignores a label, and its code does not say plainly which: accuracy "
+            "counts every label that is one of the outputs' classes"
+        )
 
     def _softmax_note(self, logits: torch.Tensor) -> str:
         if self.name != "cross entropy" or logits.ndim < 2 or logits.shape[1] < 2:
@@ -170,6 +246,19 @@ class Loss:
         return ""
 
 
+def _versions(*tensors: Any) -> list[int]:
+    """How often each has been written in place."""
+    return [
+        one._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
+        for one in tensors
+        if isinstance(one, torch.Tensor) and not one.is_inference()
+    ]
+
+
+def _copy(targets: Any) -> Any:
+    return targets.clone() if isinstance(targets, torch.Tensor) else targets
+
+
 def logits_of(output: Any) -> torch.Tensor:
     """The logits of whatever a model returned: a tensor, or an object or mapping with ``logits``.
 
@@ -189,8 +278,12 @@ def logits_of(output: Any) -> torch.Tensor:
     )
 
 
-def check_loss(loss: Any) -> None:
+def check_loss(loss: Any, *, trains: bool = True) -> None:
     """Refuse a loss that cannot be trained on: not one number, or without a graph.
+
+    Args:
+        loss: what a loss function gave.
+        trains: whether it needs a graph; not where it is only read.
 
     Raises:
         DataError: the sentence that says so.
@@ -201,7 +294,7 @@ def check_loss(loss: Any) -> None:
         raise DataError(
             f"the loss has shape {list(loss.shape)}; it must be one number: use reduction='mean'"
         )
-    if not loss.requires_grad:
+    if trains and not loss.requires_grad:
         raise DataError(
             "the loss does not depend on any trainable parameter: look for detach(), no_grad or "
             "argmax between the model and the loss"

@@ -52,6 +52,7 @@ class StateCopy:
         }
         found |= self._objects.tensors
         self._modes = training.modeset.state_dict()
+        self._loss = training.loss.state()
         self._values = [(tensor, _copy(tensor)) for tensor in found.values() if not is_lazy(tensor)]
 
     @torch.no_grad()
@@ -69,6 +70,8 @@ class StateCopy:
                 f"a step that was computed and undone may have changed "
                 f"{', '.join(self._objects.unknown)} of the optimizer, of which no copy can be made"
             )
+        if self._loss is not None:
+            self._loss.restore()
 
 
 def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:

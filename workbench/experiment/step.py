@@ -58,7 +58,7 @@ def train_step(training: Training, batch: Any) -> StepResult:
     inputs, targets = split(batch)
     inputs = to_device(inputs, training.device)
     targets = to_device(targets, training.device)
-    logits, loss = forward(training, training.model, inputs, targets)
+    logits, targets, loss = forward(training, training.model, inputs, targets)
     training.find_joined()
     result = StepResult(backward(training, loss), logits, targets)
     update(training, result)
@@ -74,7 +74,7 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
     targets = to_device(targets, training.device)
     for probe in probes:
         probe.before_forward()
-    logits, loss = forward(training, training.model, inputs, targets)
+    logits, targets, loss = forward(training, training.model, inputs, targets)
     training.find_joined()
     for probe in probes:
         probe.after_forward(loss)
@@ -88,8 +88,11 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
 
 def forward(
     training: Training, model: torch.nn.Module, inputs: Any, targets: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits of ``model`` and loss, under the modes' contexts and nothing else."""
+) -> tuple[torch.Tensor, Any, torch.Tensor]:
+    """Logits of ``model``, labels and loss, under the modes' contexts and nothing else.
+
+    Logits and labels are as the loss was given them: it may write into both.
+    """
     clear_gradients(training.optimizer, training.parameters)
     with training.forward_context():
         try:
@@ -104,11 +107,13 @@ def forward(
         if not training.checked:
             for note in training.loss.check(logits, targets):
                 training.note(note)
-        loss = training.loss(logits, targets)
+        loss, logits, targets = training.loss.computed(
+            logits, targets, is_first=not training.checked
+        )
     if not training.checked:
         check_loss(loss)
         training.checked = True
-    return logits, loss
+    return logits, targets, loss
 
 
 def backward(training: Training, loss: torch.Tensor) -> float | torch.Tensor:

@@ -54,12 +54,15 @@ def swap(
     """
     new.to(device)
     taken = _Taken(old, new)
-    rows = [taken.row(name) for name in {**taken.after, **taken.before} if not taken.is_alias(name)]
+    names = [name for name in {**taken.after, **taken.before} if not taken.is_alias(name)]
+    crossing = dict(_crossing(old, new, taken))
+    rows = [taken.row(name) for name in names if name not in crossing]
     with torch.no_grad():
         for parameter, before in taken.values():
             if parameter is not before:
                 parameter.copy_(before)
-        rows += _carry_buffers(old, new)
+        rows += [_carry_across(name, *pair) for name, pair in crossing.items()]
+        rows += _carry_buffers(old, new, set(crossing))
     seen: set[int] = set()
     for one in optimizers_in(optimizer):
         _exchange(one, taken, seen, joins=one is optimizer)
@@ -187,10 +190,43 @@ def _first(named: dict[str, nn.Parameter]) -> dict[int, str]:
     return found
 
 
-def _carry_buffers(old: nn.Module, new: nn.Module) -> list[CarryRow]:
+def _crossing(
+    old: nn.Module, new: nn.Module, taken: _Taken
+) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor]]]:
+    """Parameters that are buffers of the same name now, and the other way round: old and new.
+
+    A ``state_dict`` has both by name alone, without those buffers that are not persistent.
+    """
+    before, after = dict(_buffers(old)), dict(_buffers(new))
+    for name, parameter in taken.before.items():
+        if name in after and after[name][1]:
+            yield name, (parameter, after[name][0])
+    for name, parameter in taken.after.items():
+        if name in before and before[name][1]:
+            yield name, (before[name][0], parameter)
+
+
+def _carry_across(name: str, was: torch.Tensor, is_now: torch.Tensor) -> CarryRow:
+    fits = was.shape == is_now.shape
+    if fits:
+        is_now.copy_(was)
+    was_parameter = isinstance(was, nn.Parameter)
+    return CarryRow(
+        name=name,
+        outcome="carried" if fits else "reshaped",
+        old_shape=shape_text(was),
+        new_shape=shape_text(is_now),
+        kind="buffer" if was_parameter else "parameter",
+        note="was a parameter, and is trained no more" if was_parameter else "was a buffer",
+    )
+
+
+def _carry_buffers(old: nn.Module, new: nn.Module, besides: set[str]) -> list[CarryRow]:
     before, after = dict(_buffers(old)), dict(_buffers(new))
     rows: list[CarryRow] = []
     for name in {**after, **before}:
+        if name in besides:
+            continue
         was, is_now = before.get(name), after.get(name)
         note = ""
         if is_now is None:

@@ -8,7 +8,7 @@ knows nothing of them. Hooks of the optimizer go on, and what they reach beside 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -17,6 +17,9 @@ from torch.optim.swa_utils import AveragedModel
 
 from workbench.experiment.reached import reached
 from workbench.experiment.swap import optimizers_in
+
+if TYPE_CHECKING:
+    from workbench.experiment.losses import Loss
 
 _MOST_NAMED = 3
 _HOOKS_OF_MODULES = (
@@ -55,6 +58,18 @@ def left_behind(
                 *_reached_by_hooks(old, new, optimizer),
             ),
         )
+    )
+
+
+def read_by_loss(old: nn.Module, loss: Loss) -> str:
+    """A sentence on a loss that gets at the model before, or its parameters; else ``""``."""
+    state = loss.state()
+    name = "" if state is None else state.reaches(old, *old.parameters())
+    if not name:
+        return ""
+    return (
+        f"the loss {loss.name} goes on, and reads {name}, of the model before the swap, which "
+        "changes no more: let it read exp.model"
     )
 
 

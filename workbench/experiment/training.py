@@ -34,6 +34,7 @@ from workbench.experiment.scalars import ScalarLog
 from workbench.experiment.schedules import Schedule
 from workbench.experiment.state_copy import copy_at_risk, undo
 from workbench.experiment.step import StepResult, probed_step, train_step
+from workbench.experiment.swap_report import read_by_loss
 from workbench.experiment.switch import first_step
 from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.train_mode import ChangedInStepError, TrainMode
@@ -134,6 +135,9 @@ class Training:
 
     def adopt(self, model: nn.Module) -> None:
         """Train ``model`` from now on; what is remembered about a model starts anew."""
+        before = getattr(self, "model", model)
+        if before is not model:
+            self.note(read_by_loss(before, self.loss))
         self.model = model
         self.take_train_mode()
         self.parameters: list[nn.Parameter] = []

@@ -32,7 +32,7 @@ from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
 from workbench.parallel.teller import Teller
-from workbench.parallel.validation import validate_together
+from workbench.parallel.validation import on_all_ranks, validate_together
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -86,6 +86,7 @@ class Rank:
         if isinstance(training.val, (ArraySource, LoaderSource)):
             training.val = RankBatches(training.val, rank, dist.get_world_size())
             training.validate = validate_together
+        training.loss.agreed = on_all_ranks
         training.adopt(training.model)
         training.guard = RankGuard(
             training.model, training.device, training.parameters, training.loss.module

@@ -82,7 +82,7 @@ def rank_step(
     """
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
-    logits, loss = forward(training, called, inputs, targets)
+    logits, targets, loss = forward(training, called, inputs, targets)
     weight = averaged_over(training.loss, logits, inputs, targets) if part.num_samples else 0.0
     own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
     told = [float(obey), float(save)] if dist.get_rank() == 0 else [0.0, 0.0]
@@ -168,7 +168,7 @@ def _right(
 ) -> tuple[float, float]:
     """(right answers, answers) of this rank; none where the notion does not apply."""
     found = training.loss.answers.read(logits.detach(), targets) if weight else None
-    if found is None:
+    if found is None or (found.beyond is not None and bool(found.beyond)):
         return 0.0, 0.0
     right, answers = found.tally()
     return float(right), float(answers)

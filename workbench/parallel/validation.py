@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +32,13 @@ def validate_together(training: Training, source: DataSource) -> Validation:
                 f"val gave no batch ({source.name}); give at least one, or leave val out"
             )
         return tally.result()
+
+
+def on_all_ranks(facts: Sequence[bool]) -> list[bool]:
+    """Which of these facts hold on all ranks; every rank calls it with as many."""
+    found = torch.tensor(facts, dtype=torch.int64)
+    dist.all_reduce(found, dist.ReduceOp.MIN)
+    return [bool(one) for one in found.tolist()]
 
 
 def _summed(tensor: torch.Tensor) -> torch.Tensor:

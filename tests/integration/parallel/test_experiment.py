@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from tests.integration.parallel.support import Net, Tokens, losses, made, rows, sentences
 from tests.integration.parallel.test_faults import Faulty, NotFinite, assert_gone
@@ -165,6 +166,21 @@ def test_ranks_validate_together_and_find_what_one_process_finds(tmp_path: Path)
     for ranks in found[1:]:
         for ours, alone in zip(ranks, found[0], strict=True):
             torch.testing.assert_close(ours, alone, rtol=1e-5, atol=0)
+
+
+def of_ones_own(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """With a divisor of its own, and a label that counts nowhere."""
+    return cross_entropy(logits, labels, ignore_index=2).square()
+
+
+def test_of_a_loss_of_ones_own_ranks_find_what_one_process_finds(tmp_path: Path) -> None:
+    found: list[tuple[float, float]] = []
+    for modes in ("", "ddp:2"):
+        experiment = made(tmp_path, Net, val=rows(), modes=modes, loss=of_ones_own, lr=1e-9)
+        experiment.run(epochs=1, wait=True)
+        found.append(tuple(experiment.scalars.last(f"val/{it}")[0] for it in ("loss", "accuracy")))
+        assert not any(note.startswith("val/loss") for note in experiment.notes)
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
 def test_a_confusion_matrix_is_that_of_all_ranks(tmp_path: Path) -> None:

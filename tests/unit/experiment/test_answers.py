@@ -258,3 +258,134 @@ def test_a_softmax_before_cross_entropy_is_noted(tmp_path: Path) -> None:
         exp.run(wait=True)
         assert any("leave out the softmax" in note for note in exp.notes) is is_noted
         exp.close()
+
+
+# -- labels that are no class ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ignored", [255, -1, 0])
+@pytest.mark.parametrize("kind", ["rows", "pixels"])
+def test_labels_that_a_lambda_ignores_count_nowhere(
+    tmp_path: Path, ignored: int, kind: str
+) -> None:
+    """In training and in validation, by rows and by pixels; the judge counts by hand."""
+    generator = torch.Generator().manual_seed(3)
+    size = () if kind == "rows" else (4, 4)
+    x = torch.randn(48, 5, *size, generator=generator)
+    y = torch.randint(0, 3, (48, *size), generator=generator)
+    y[torch.rand(y.shape, generator=generator) < 0.5] = ignored
+    model = nn.Linear(5, 3) if kind == "rows" else nn.Conv2d(5, 3, 1)
+    losses = {
+        255: lambda o, y: F.cross_entropy(o, y, ignore_index=255),
+        -1: lambda o, y: F.cross_entropy(o, y, ignore_index=-1),
+        0: lambda o, y: F.cross_entropy(o, y, weight=None, ignore_index=0, label_smoothing=0.0),
+    }
+    with torch.no_grad():
+        right = (model(x).argmax(1) == y)[y != ignored].double().mean()
+    exp = Experiment(
+        model, (x, y), (x, y), loss=losses[ignored], batch_size=16, runs=tmp_path, device="cpu",
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.0),
+    )  # fmt: skip
+    exp.run(wait=True)
+    exp.close()
+    assert exp.scalars.last("val/accuracy")[0] == pytest.approx(float(right))
+    assert exp.scalars.last("train/accuracy")[0] == pytest.approx(float(right))
+
+
+PAD = 2
+
+
+class WithPadding:
+    def __init__(self) -> None:
+        self.padding = 3
+
+    def __call__(self, o: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(o, y, ignore_index=self.padding)
+
+
+def by_a_default(o: torch.Tensor, y: torch.Tensor, pad: int = 1) -> torch.Tensor:
+    return F.cross_entropy(o, y, ignore_index=pad)
+
+
+def by_a_helper(o: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return 2 * by_a_default(o, y)
+
+
+def computed(o: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(o, y, ignore_index=int(y.max()))
+
+
+def two(o: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(o, y, ignore_index=1) + F.nll_loss(o, y, ignore_index=2)
+
+
+def closed_over(pad: int) -> Any:
+    return lambda o, y: F.cross_entropy(o.flatten(0, 0), y, ignore_index=pad, reduction="mean")
+
+
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [
+        (lambda o, y: F.cross_entropy(o, y, ignore_index=PAD), 2),
+        (closed_over(3), 3),
+        (WithPadding(), 3),
+        (by_a_default, 1),
+        (by_a_helper, 1),
+        (functools.partial(by_a_default, pad=0), 0),
+        (of_ones_own, -100),
+        (computed, None),
+        (two, None),
+    ],
+)
+def test_the_ignored_label_is_read_from_the_code(loss: Any, label: int | None) -> None:
+    """Where it is not evident, it is said what accuracy counts."""
+    assert look_up(loss).ignore_index == (-100 if label is None else label)
+    notes = Loss(loss).check(LOGITS, INDICES)
+    assert any("does not say plainly which" in note for note in notes) is (label is None)
+
+
+def of_ranks(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """CORAL: a column for each threshold between ranks, and so one rank more than columns."""
+    wanted = labels[:, None] > torch.arange(logits.shape[1])
+    return F.binary_cross_entropy_with_logits(logits, wanted.float())
+
+
+@pytest.mark.parametrize("validates", [True, False])
+def test_ranks_that_show_in_a_later_batch_are_no_classes(tmp_path: Path, validates: bool) -> None:
+    ranks = torch.arange(64) % (CLASSES + 1)
+    ranks[:16].clamp_(max=CLASSES - 1)
+    data = random(64, 3), ranks
+    exp = Experiment(
+        nn.Linear(3, CLASSES), data, data if validates else None, loss=of_ranks, batch_size=16,
+        shuffle=False, runs=tmp_path, device="cpu",
+    )  # fmt: skip
+    exp.run(epochs=2, wait=True)
+    exp.close()
+    assert "val/accuracy" not in exp.scalars.history()
+    steps = exp.scalars.since("train/accuracy", 0)[0].tolist()
+    assert not steps or max(steps) < 2, "nothing is known before the second batch"
+
+
+def test_ranks_decide_by_the_batch_of_all_of_them() -> None:
+    """Each alone decides otherwise: one part alone has a logit beyond 1, or a label beyond 3."""
+    mild = torch.tensor([[0.2], [0.9], [0.4], [0.1]])
+    wide = LOGITS[:4].abs() / 10
+    cases = [
+        (torch.cat([mild, 3 * mild]), torch.tensor([1, 0, 0, 1, 1, 1, 0, 0])),
+        (torch.cat([wide, wide]), torch.tensor([0, 1, 2, 3, 0, 4, 1, 2])),
+        (torch.cat([wide, wide]), torch.cat([SOFT[:4], SOFT[:4] * 2])),
+    ]
+    for outputs, labels in cases:
+        parts = list(zip(outputs.split(4), labels.split(4), strict=True))
+        alone = [reader_of(lambda a, _: a.sum(), *part).decision for part in parts]
+        assert alone[0] != alone[1], "the test tells nothing"
+        told: list[list[bool]] = []
+        for part in parts:
+            reader = AnswerReader(look_up(lambda a, _: a.sum()))
+            reader.decide(*part, lambda facts, told=told: told.append(list(facts)) or facts)
+        together = [all(both) for both in zip(*told, strict=True)]
+        for part in parts:
+            reader = AnswerReader(look_up(lambda a, _: a.sum()))
+            reader.decide(*part, lambda _: together)  # noqa: B023
+            whole = reader_of(lambda a, _: a.sum(), outputs, labels)
+            assert reader.decision == whole.decision

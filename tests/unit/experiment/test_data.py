@@ -689,3 +689,30 @@ def test_a_list_of_what_may_be_samples_or_batches_is_asked_about(
     source = data_source(loader, batch_size=4, seed=0, shuffle=True)
     first, _ = next(iter(source.batches(0)))
     assert first.shape == (shape if batch_size is None else (batch_size, *shape))
+
+
+def rows(*shape: int) -> torch.Tensor:
+    return torch.zeros(*shape)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "samples"),
+    [
+        (rows(8, 3), rows(8), 8),
+        ({"ids": rows(8, 5), "mask": rows(8, 5)}, rows(8), 8),
+        (rows(20, 8, 3), rows(8), 8),  # sequence first
+        (rows(8, 20, 3), rows(8 * 20), 8),  # tokens, flattened
+        (rows(8, 20, 3), (rows(24), rows(8)), 8),  # CTC: concatenated, and their lengths
+        (rows(8, 20, 3), [rows(24), rows(8)], 8),
+        (rows(8, 3), [rows(5), *[rows(1)] * 7], 8),  # labels of each sample by itself
+        (rows(8, 3), [rows(8), rows(8)], 8),  # several tasks
+        ([rows(8, 3), rows(8, 2)], [rows(24), rows(8)], 8),
+        ([rows(3, 9, 9), rows(3, 7, 7)], [{"boxes": rows(5, 4)}, {"boxes": rows(1, 4)}], 2),
+        (pack_sequence([rows(5, 3), rows(4, 3)]), rows(2), 2),
+        ("a graph", rows(8), 8),
+        ("a graph", [rows(5), rows(1)], 2),
+        ("a graph", "labels", -1),
+    ],
+)
+def test_the_samples_of_a_batch(inputs: Any, targets: Any, samples: int) -> None:
+    assert batch_size_of(inputs, targets) == samples

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -245,3 +247,66 @@ def test_a_prediction_under_inference_mode_leaves_nothing_of_its_kind(tmp_path: 
         found.append(losses(exp))
         exp.close()
     assert found[0] == found[1]
+
+
+# -- the loss -------------------------------------------------------------------------------------
+
+
+def run_of(tmp_path: Path, train: Any, loss: Any, looks: list[Any]) -> Experiment:
+    torch.manual_seed(3)
+    exp = Experiment(
+        nn.Linear(6, 3), train, train, loss=loss, batch_size=16, runs=tmp_path, device="cpu"
+    )
+    for one in looks:
+        exp.evaluate(one)
+    exp.run(wait=True)
+    exp.close()
+    return exp
+
+
+def test_a_look_before_the_first_step_does_not_choose_the_loss(tmp_path: Path) -> None:
+    """Soft labels stand for binary cross entropy, and classes for cross entropy."""
+    x, of = data()
+    soft = x, 0.8 * F.one_hot(of, 3).float() + 0.2 / 3
+    alone = run_of(tmp_path, soft, None, [])
+    asked = run_of(tmp_path, soft, None, [(x, of)])
+    assert asked.loss_name == alone.loss_name
+    assert losses(asked) == losses(alone)
+
+
+def test_a_look_at_labels_of_another_kind_leaves_the_accuracy(tmp_path: Path) -> None:
+    x, of = data()
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits, labels)
+
+    alone = run_of(tmp_path, (x, of), loss, [])
+    asked = run_of(tmp_path, (x, of), loss, [(x, x[:, :3]), (x[:5], x[:5, :3])])
+    for name in ("train/accuracy", "val/accuracy", "val/loss"):
+        assert asked.scalars.last(name) == alone.scalars.last(name) != []
+
+
+@pytest.mark.parametrize("what", ["a tuple", "no reduction"])
+def test_what_is_no_loss_is_said_before_the_first_step_too(tmp_path: Path, what: str) -> None:
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> Any:
+        each = F.cross_entropy(logits, labels, reduction="none")
+        return each if what == "no reduction" else (each.mean(), 1)
+
+    exp = made(tmp_path, loss=loss)
+    sentence = "must be a scalar tensor" if what == "a tuple" else "must be one number"
+    with pytest.raises(DataError, match=sentence):
+        exp.evaluate(data())
+    exp.close()
+
+
+def test_a_loss_whose_state_cannot_be_put_back_is_named(tmp_path: Path) -> None:
+    calls = itertools.count(1)
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits, labels) / next(calls)
+
+    exp = made(tmp_path, loss=loss)
+    exp.evaluate(data())
+    (note,) = (one for one in exp.notes if one.startswith("an evaluation has called loss"))
+    assert "(calls, a count)" in note
+    exp.close()

@@ -110,6 +110,9 @@ def test_a_batch_with_no_label_that_counts_has_no_weight() -> None:
         (functools.partial(F.mse_loss, reduction="sum"), "sum"),
         (nn.KLDivLoss(reduction="batchmean"), "batchmean"),
         (nn.BCELoss(reduction="none"), "none"),
+        (functools.partial(F.cross_entropy, size_average=False), "sum"),
+        (functools.partial(F.cross_entropy, reduce=False), "none"),
+        (functools.partial(F.cross_entropy, size_average=True, reduction="sum"), "mean"),
         (F.cross_entropy, "mean"),
         (lambda logits, labels: logits.sum(), "mean"),
     ],
@@ -202,4 +205,4 @@ def test_what_torch_calls_by_two_names_is_one(make: Callable[[], nn.Module]) -> 
     module, function = look_up(make()), look_up(functions[make])
     assert (module.kind, module.per) == (function.kind, function.per)
     assert module.per
-    assert KnownLoss().per == ""
+    assert KnownLoss().per is None

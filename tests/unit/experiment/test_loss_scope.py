@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tests.unit.experiment.plain_loop import plain_loop, seeded
 from workbench.experiment import Experiment
-from workbench.experiment.loss_scope import ROWS, LossMarks, compares_samples, means_columns
+from workbench.experiment.loss_scope import ROWS, compares_samples, means_columns
 
 WIDTH, CLASSES, SIZE = 8, 3, 16
 
@@ -149,6 +149,50 @@ def test_it_is_called_three_times_on_few_rows_and_leaves_no_gradient() -> None:
     assert not given.requires_grad
 
 
+def test_rows_are_from_all_over_a_set_that_is_sorted_by_class() -> None:
+    """Of one class alone a mined triplet is 0, and a contrastive loss has nothing to compare."""
+    given, of = outputs(300, 4), labels(300).sort().values
+    for loss in (hardest_triplets, supervised_contrastive):
+        assert compares_samples(loss, given, of) is True
+        assert not means_columns(loss, given, of)
+    assert compares_samples(focal, given, of) is False
+
+
+def diverse(logits: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+    """A small term compares what a batch is given as a whole."""
+    chances = logits.softmax(1).mean(0)
+    return F.cross_entropy(logits, of) + 0.05 * (chances * chances.log()).sum()
+
+
+def test_a_small_term_that_compares_samples_is_seen() -> None:
+    for rows, seed in ((24, 1), (100, 3), (1000, 4)):
+        given, of = outputs(rows, seed) / 4, labels(rows)
+        assert compares_samples(diverse, given, of) is True
+        for loss in BY_SAMPLE:
+            assert compares_samples(loss, given, of) is False
+
+
+def test_every_other_label_may_be_one_that_does_not_count() -> None:
+    of = labels(64)
+    of[::2] = -100
+    assert compares_samples(nn.CrossEntropyLoss(), outputs(64), of) is False
+
+
+def margin(logits: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+    """As margin losses are written: into the very logits, and into the labels."""
+    of[of == 2] = 1
+    logits[torch.arange(len(of)), of] -= 0.5
+    return F.cross_entropy(logits, of)
+
+
+def test_a_loss_may_write_into_what_it_is_given() -> None:
+    given, of = outputs(), labels()
+    assert compares_samples(margin, given, of) is False
+    assert means_columns(margin, given, of)
+    assert torch.equal(given, outputs())
+    assert torch.equal(of, labels())
+
+
 def test_without_a_gradient_values_say_it() -> None:
     assert compares_samples(lambda x, of: focal(x.detach(), of), outputs(), labels()) is False
     assert compares_samples(lambda x, of: summed(x.detach(), of), outputs(), labels()) is False
@@ -160,75 +204,6 @@ def test_features_have_no_column_of_their_own() -> None:
         assert not means_columns(loss, outputs(), labels())
     for loss in (focal, weighted, nn.CrossEntropyLoss()):
         assert means_columns(loss, outputs(), labels())
-
-
-# -- what a loss keeps ------------------------------------------------------------------------
-
-
-class Bank(nn.Module):
-    """Compares with features of former batches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-        self.register_buffer("queue", outputs(4, 9))
-
-    def forward(self, x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        found = (x @ self.queue.t()).logsumexp(1).mean() + 0 * of.sum()
-        self.queue = x[-4:].detach()
-        return found
-
-
-class Counter:
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(self, x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        return focal(x, of) * (1 + self.calls)
-
-
-def closed_over() -> Callable[..., torch.Tensor]:
-    calls = 0
-
-    def loss(x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-        nonlocal calls
-        calls += 1
-        return focal(x, of) * (1 + calls)
-
-    return loss
-
-
-def in_a_list() -> Callable[..., torch.Tensor]:
-    seen: list[int] = []
-
-    def loss(x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-        seen.append(len(x))
-        return focal(x, of) * len(seen)
-
-    return loss
-
-
-def in_a_module() -> Callable[..., torch.Tensor]:
-    bank = Bank()
-    return lambda x, of: 2 * bank(x, of)
-
-
-@pytest.mark.parametrize("made", [Bank, Counter, closed_over, in_a_list, in_a_module])
-def test_what_a_loss_keeps_is_seen(made: Callable[[], Any]) -> None:
-    loss = made()
-    marks = LossMarks(loss)
-    assert not marks.changed()
-    loss(outputs(), labels())
-    assert marks.changed()
-
-
-@pytest.mark.parametrize("loss", [*IN_BATCH, *BY_SAMPLE])
-def test_a_loss_that_keeps_nothing_has_not_changed(loss: Any) -> None:
-    marks = LossMarks(loss)
-    loss(outputs(), labels())
-    assert not marks.changed()
 
 
 # -- validation -------------------------------------------------------------------------------
@@ -274,7 +249,7 @@ def test_an_in_batch_loss_is_validated_by_batches_and_it_is_said(tmp_path: Path,
     assert validated(exp) == pytest.approx(by_batches(exp, loss, val), rel=1e-5)
     (note,) = (one for one in exp.notes if one.startswith("val/loss"))
     assert "over batches of 16, weighed by samples" in note
-    assert "an in-batch loss" in note
+    assert "an in-batch loss, or terms that are averaged over different things" in note
 
 
 def test_a_whole_set_at_once_would_have_been_another_loss(tmp_path: Path) -> None:
@@ -329,59 +304,160 @@ def test_other_losses_are_of_the_whole_set(tmp_path: Path, loss: Any) -> None:
 
 
 @pytest.mark.parametrize(("inner", "extra"), [(info_nce, 3 + 2), (focal, 3)])
-def test_it_is_found_out_once(tmp_path: Path, inner: Any, extra: int) -> None:
+def test_it_is_found_out_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: Any, extra: int
+) -> None:
     """Beside the batches: three calls in the first validation; a whole set is one in each.
 
     Two more say whether columns that look like scores of classes are.
     """
     calls = [0]
+    ravel = torch.ravel
 
-    class Told(torch.autograd.Function):
-        """Counts beyond what anybody can see."""
+    def counting(x: torch.Tensor) -> torch.Tensor:
+        calls[0] += 1
+        return ravel(x)
 
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            calls[0] += 1
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-            return gradient
+    # a function of torch's is trusted; a counter that the loss can see is something it keeps
+    monkeypatch.setattr(torch, "ravel", counting)
 
     def loss(x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-        return inner(Told.apply(x), of)
+        return inner(x, torch.ravel(of))
 
     trained(tmp_path, loss, samples(48, 2))
     whole = 0 if inner is info_nce else 2
     assert calls[0] == 2 * (4 + 3) + extra + whole
 
 
-@pytest.mark.parametrize("made", [Bank, Counter, closed_over, in_a_list])
-def test_a_loss_that_keeps_something_is_called_for_the_batches_alone(
-    tmp_path: Path, made: Callable[[], Any]
-) -> None:
-    """Losses, and what is kept, are those of a loop that validates."""
-    train, val = samples(64, 1), samples(48, 2)
-    by_hand, judge = made(), seeded(linear)
-    found: list[list[float]] = []
+@pytest.mark.parametrize("seen_first", [False, True])
+def test_a_set_sorted_by_class_is_validated_by_batches(tmp_path: Path, seen_first: bool) -> None:
+    """As `ImageFolder` has it; a look at another set beforehand makes no difference."""
+    x, of = samples(240, 4)
+    order = of.argsort(stable=True)
+    val = x[order], of[order]
+    model = seeded(linear)
+    exp = Experiment(
+        model, samples(64, 1), val, loss=hardest_triplets, runs=tmp_path, device="cpu",
+        batch_size=SIZE,
+    )  # fmt: skip
+    if seen_first:
+        exp.evaluate((x, of))
+    exp.run(epochs=2, wait=True)
+    exp.close()
+    assert validated(exp) == pytest.approx(by_batches(exp, hardest_triplets, val), rel=1e-5)
+    assert "val/accuracy" not in exp.scalars.history()
+    assert any("an in-batch loss" in note for note in exp.notes)
 
-    def validate() -> None:
-        with torch.no_grad():
-            parts = zip(*(part.split(SIZE) for part in val), strict=True)
-            found.append([float(by_hand(judge(x), of)) for x, of in parts])
 
-    parts = list(zip(*(part.split(SIZE) for part in train), strict=True))
+def zero_at_first() -> tuple[Callable[..., torch.Tensor], list[float]]:
+    """Gives nothing, and so shows nothing, until a cell sets its margin."""
+    margin_of = [-1e6]
+
+    def loss(x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+        apart = torch.cdist(x, x)
+        same = of[:, None] == of[None]
+        farthest = apart.masked_fill(~same, 0).amax(1)
+        nearest = apart.masked_fill(same, torch.inf).amin(1)
+        return F.relu(farthest - nearest + margin_of[0]).mean()
+
+    return loss, margin_of
+
+
+def test_what_cannot_be_told_is_the_mean_of_batches_and_stays_it(tmp_path: Path) -> None:
+    loss, margin_of = zero_at_first()
+    val = samples(48, 2)
+    exp = Experiment(
+        seeded(linear), samples(64, 1), val, loss=loss, runs=tmp_path, device="cpu",
+        batch_size=SIZE,
+    )  # fmt: skip
+    exp.run(epochs=1, wait=True)
+    assert any("whether it compares samples with each other cannot be told" in n for n in exp.notes)
+    assert "val/accuracy" not in exp.scalars.history()
+    margin_of[0] = 1.0
+    exp.run(epochs=2, wait=True)
+    exp.close()
+    assert validated(exp) == pytest.approx(by_batches(exp, loss, val), rel=1e-5)
+    assert "val/accuracy" not in exp.scalars.history()
+    assert not exp._training.loss.answers.reads, "features, as has become known"
+
+
+def test_one_batch_is_the_whole_set(tmp_path: Path) -> None:
+    """Nothing is to be said of a mean of one; and few rows of scores have an accuracy."""
+    for count in (1, 3, SIZE):
+        val = samples(count, 2)
+        exp = trained(tmp_path, focal, val)
+        assert validated(exp) == pytest.approx(by_batches(exp, focal, val, count), rel=1e-5)
+        assert exp.scalars.last("val/accuracy")
+        assert not any(note.startswith("val/loss") for note in exp.notes)
+
+
+def test_a_loss_of_one_number_in_a_list_is_one_number(tmp_path: Path) -> None:
+    def listed(x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+        return focal(x, of).reshape(1)
+
+    val = samples(50, 2)
+    exp = trained(tmp_path, listed, val)
+    with torch.no_grad():
+        expected = float(focal(exp.model.eval()(val[0]), val[1]))
+    assert validated(exp) == pytest.approx(expected, rel=1e-5)
+
+
+class OutOfPlace(nn.Module):
+    """A linear layer whose outputs a loss may write into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = linear()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(x) * 1.0
+
+
+def test_accuracy_is_that_of_the_outputs_before_a_loss_writes_into_them(tmp_path: Path) -> None:
+    """Losses are those of a loop, in which it writes into them too."""
+    train, val = samples(64, 1), samples(50, 2)
+    judge = seeded(OutOfPlace)
+    right: list[float] = []
+
+    def counting(x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+        right.append(float((x.argmax(1) == of).sum()))
+        return margin(x, of)
+
+    parts = list(zip(*(part.clone().split(SIZE) for part in train), strict=True))
     expected = plain_loop(
-        judge, parts, torch.optim.SGD(judge.parameters(), lr=0.01), epochs=2, loss_of=by_hand,
-        after_epoch=validate,
+        judge, parts, torch.optim.SGD(judge.parameters(), lr=0.1), epochs=1, loss_of=counting
+    )
+    exp = Experiment(
+        seeded(OutOfPlace), train, val, loss=margin, batch_size=SIZE, shuffle=False, runs=tmp_path,
+        optimizer=lambda p: torch.optim.SGD(p, lr=0.1), device="cpu",
     )  # fmt: skip
-    exp = trained(
-        tmp_path, made(), val, shuffle=False,
-        optimizer=lambda p: torch.optim.SGD(p, lr=0.01),
-    )  # fmt: skip
+    exp.run(wait=True)
+    exp.close()
     assert exp.scalars.since("train/loss", 0)[1].tolist() == expected
-    assert validated(exp) == pytest.approx(sum(found[-1]) / 3, rel=1e-6)
-    assert any("goes by what it keeps from call to call" in note for note in exp.notes)
+    assert exp.scalars.last("train/accuracy")[0] == pytest.approx(sum(right) / 64)
+    with torch.no_grad():
+        given = exp.model.eval()(val[0])
+        accuracy = float((given.argmax(1) == val[1]).double().mean())
+        whole = float(margin(given, val[1].clone()))
+    assert exp.scalars.last("val/accuracy")[0] == pytest.approx(accuracy)
+    assert validated(exp) == pytest.approx(whole, rel=1e-5)
+    assert exp.notes == []
+
+
+def two_terms(x: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+    weight = torch.tensor([0.1, 1.0, 5.0] + [1.0] * (WIDTH - 3))
+    return F.cross_entropy(x, of, weight=weight) + 0.1 * x.square().mean()
+
+
+def test_of_two_terms_it_is_not_said_that_they_compare_samples(tmp_path: Path) -> None:
+    x, _ = samples(50, 2)
+    val = x, (x[:, 0] > 0).long() + (x[:, 1] > 1)
+    exp = trained(tmp_path, two_terms, val)
+    assert validated(exp) == pytest.approx(by_batches(exp, two_terms, val), rel=1e-5)
+    (note,) = (one for one in exp.notes if one.startswith("val/loss"))
+    assert "compares the samples" not in note
+    assert "or terms that are averaged over different things" in note
+    assert exp.scalars.last("val/accuracy")
 
 
 class Draws(nn.Module):
@@ -425,3 +501,5 @@ def test_the_look_moves_no_random_numbers_in_the_loaders_order(tmp_path: Path) -
     exp.run(epochs=2, wait=True)
     exp.close()
     assert exp.scalars.since("train/loss", 0)[1].tolist() == expected
+    (note,) = (one for one in exp.notes if one.startswith("val/loss"))
+    assert "it draws random numbers" in note

@@ -488,3 +488,71 @@ def test_a_hook_that_reads_the_model_before_is_reported(tmp_path: Path) -> None:
     (note,) = said(exp, "the optimizer's hook update goes on, and reads net")
     assert "let it read exp.model" in note
     exp.close()
+
+
+class Scaled(nn.Module):
+    def __init__(self, *, is_buffer: bool, size: int = 3) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+        if is_buffer:
+            self.register_buffer("scale", torch.ones(size))
+        else:
+            self.scale = nn.Parameter(torch.full((size,), 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(x) * self.scale
+
+
+@pytest.mark.parametrize("is_buffer", [False, True])
+def test_a_parameter_that_becomes_a_buffer_carries_as_a_state_dict_has_it(
+    tmp_path: Path, is_buffer: bool
+) -> None:
+    exp = experiment(tmp_path, Scaled(is_buffer=is_buffer), None)
+    before, new, judge = exp.model, *(Scaled(is_buffer=not is_buffer) for _ in range(2))
+    judge.load_state_dict(before.state_dict())
+    exp.model = new
+    assert_equal(new, judge)
+    (row,) = (row for row in exp.carried if row.name == "scale")
+    assert (row.outcome, row.kind) == ("carried", "parameter" if is_buffer else "buffer")
+    exp.run(epochs=1, wait=True)
+    held = {id(p) for group in exp.optimizer.param_groups for p in group["params"]}
+    assert (id(new.scale) in held) is is_buffer
+    exp.model = Scaled(is_buffer=is_buffer, size=1)
+    (row,) = (row for row in exp.carried if row.name == "scale")
+    assert row.outcome == "reshaped"
+    exp.close()
+
+
+def test_the_loss_that_nobody_gave_is_chosen_for_the_new_model(tmp_path: Path) -> None:
+    """One logit stands for binary cross entropy, and two for cross entropy."""
+    data = torch.randn(64, 6), torch.arange(64) % 2
+    exp = Experiment(nn.Linear(6, 1), data, data, batch_size=16, runs=tmp_path, device="cpu")
+    exp.run(epochs=1, wait=True)
+    exp.model = nn.Linear(6, 2)
+    with torch.no_grad():
+        expected = float(nn.functional.cross_entropy(exp.model(data[0]), data[1]))
+    assert exp.evaluate(data).loss == pytest.approx(expected, rel=1e-5)
+    exp.run(epochs=1, wait=True)
+    assert exp.loss_name == "cross entropy"
+    assert said(exp, "no loss was given: it is cross entropy from here on")
+    exp.close()
+
+
+@pytest.mark.parametrize("what", ["model", "parameters"])
+def test_a_loss_that_reads_the_model_before_is_reported(tmp_path: Path, what: str) -> None:
+    net = Net()
+    held: Any = net if what == "model" else list(net.parameters())
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        of = held.parameters() if what == "model" else held
+        decay = sum(parameter.square().sum() for parameter in of)
+        return nn.functional.cross_entropy(logits, labels) + 0.1 * decay
+
+    data = torch.randn(64, 6), torch.arange(64) % 3
+    exp = Experiment(net, data, loss=loss, batch_size=16, runs=tmp_path, device="cpu")
+    exp.run(epochs=1, wait=True)
+    assert not said(exp, "the loss loss goes on")
+    exp.model = Net()
+    (note,) = said(exp, "the loss loss goes on, and reads held")
+    assert "let it read exp.model" in note
+    exp.close()

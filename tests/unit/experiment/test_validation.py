@@ -15,8 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.unit.experiment.plain_loop import plain_loop, seeded
-from workbench.experiment import Experiment, RunError
-from workbench.experiment import validation as validation_module
+from workbench.experiment import Experiment, RunError, whole_set
 from workbench.experiment.events import EpochDone, Event
 from workbench.experiment.validation import Tally, evaluate
 
@@ -403,7 +402,9 @@ def test_batches_of_different_shapes_are_averaged_by_samples_and_it_is_said(
     assert validated(exp) == pytest.approx(sum(each) / 12, rel=1e-5)
     assert exp.best_accuracy == right / sum(y.numel() for _, y in val)
     (note,) = (one for one in exp.notes if one.startswith("val/loss"))
-    assert note.startswith("val/loss is the mean of of_tokens over batches, weighed by samples")
+    assert note.startswith(
+        "val/loss is the mean of of_tokens over batches of 8, weighed by samples"
+    )
     assert "cannot be taken together" in note
     exp.close()
 
@@ -431,7 +432,7 @@ def test_known_losses_of_batches_of_different_shapes_are_the_whole_sets(tmp_path
 def test_what_is_too_large_to_be_kept_is_averaged_and_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation_module, "MOST_BYTES", 500)
+    monkeypatch.setattr(whole_set, "MOST_BYTES", 500)
     model, val = Net(), samples(classes, seed=2)
     exp = Experiment(
         model, samples(classes, 1), val, loss=weighted, batch_size=SIZE, runs=tmp_path,
@@ -443,7 +444,7 @@ def test_what_is_too_large_to_be_kept_is_averaged_and_it_is_said(
     with torch.no_grad():
         each = [float(weighted(model(x), y)) * len(x) for x, y in parts]
     assert validated(exp) == pytest.approx(sum(each) / COUNT, rel=1e-5)
-    assert any("take more than 0 MiB, or are no tensors" in note for note in exp.notes)
+    assert any("outputs and labels take more than 0 MiB" in note for note in exp.notes)
     exp.close()
 
 
@@ -466,6 +467,54 @@ def test_labels_that_are_no_tensor_are_averaged_by_samples(tmp_path: Path) -> No
     with torch.no_grad():
         each = [float(weighted(model(a), b)) * len(a) for a, b in cut]
     assert validated(exp) == pytest.approx(sum(each) / COUNT, rel=1e-5)
+    exp.close()
+
+
+class Lists:
+    """Batches of one's own."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Any:
+        return iter(self.batches)
+
+
+def ctc(logits: torch.Tensor, targets: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    labels, lengths = targets
+    steps = torch.full((len(logits),), logits.shape[1])
+    return F.ctc_loss(logits.log_softmax(-1).transpose(0, 1), labels, steps, lengths)
+
+
+def of_lists(logits: torch.Tensor, targets: list[torch.Tensor]) -> torch.Tensor:
+    each = [
+        F.cross_entropy(logits[at : at + 1].expand(len(of), -1), of)
+        for at, of in enumerate(targets)
+    ]
+    return torch.stack(each).mean()
+
+
+@pytest.mark.parametrize("how", ["concatenated", "lists"])
+def test_a_batch_weighs_its_samples_and_not_its_labels(tmp_path: Path, how: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    batches: list[Any] = []
+    for count, length in ((8, 1), (8, 3), (4, 1)):
+        if how == "lists":
+            x = torch.randn(count, 4, generator=generator)
+            first = torch.zeros(9 * length, dtype=torch.int64)
+            batches.append((x, [first, *classes(x).split(1)[1:]]))
+        else:
+            x = torch.randn(count, 10, 4, generator=generator)
+            labels = torch.randint(1, CLASSES, (count * length,), generator=generator)
+            batches.append((x, (labels, torch.full((count,), length))))
+    loss = of_lists if how == "lists" else ctc
+    model = Tokens()
+    exp = Experiment(model, Lists(batches), Lists(batches), loss=loss, runs=tmp_path, device="cpu")
+    exp.run(wait=True)
+    with torch.no_grad():
+        each = [float(loss(model(x), targets)) * len(x) for x, targets in batches]
+    assert validated(exp) == pytest.approx(sum(each) / 20, rel=1e-5)
+    assert any("weighed by samples" in note for note in exp.notes)
     exp.close()
 
 
@@ -539,7 +588,7 @@ def test_the_tally_of_one_process_is_the_same_pooled(tmp_path: Path, name: str) 
             for batch in as_batches(*val):
                 evaluate(exp._training, batch, tally)
             if not keeps:
-                tally._kept = None
+                tally._whole._not_kept = "not kept"
             if pooled:
                 tally.pool(lambda tensor: tensor, lambda number: number, lambda own: [own])
             found.append(tally.result())
@@ -563,15 +612,16 @@ def test_a_pool_of_two_processes_is_the_tally_of_all(tmp_path: Path) -> None:
                 evaluate(exp._training, batch, (one, other)[at % 2])
                 evaluate(exp._training, batch, whole)
             theirs = [
-                other._confusion, other._loss, other._right, other._divisor, other._answers,
-                torch.tensor(other.num_samples),
+                other._confusion, other._loss, other._right, other._divisor, other._beyond,
+                other._answers, torch.tensor(other.num_samples),
             ]  # fmt: skip
             waiting = iter(tensor for tensor in theirs if tensor is not None)
-            kept = list(other._kept or ())
+            theirs_kept: list[Any] = []
+            other._whole.pool(lambda own: theirs_kept.append(own) or [own])  # noqa: B023
             one.pool(
                 lambda tensor: tensor + next(waiting),  # noqa: B023
                 lambda number: number,
-                lambda own: [own, kept],  # noqa: B023
+                lambda own: [own, *theirs_kept],  # noqa: B023
             )
             found, expected = one.result(), whole.result()
         assert next(waiting, None) is None
