@@ -29,6 +29,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from workbench.modes.leaves import leaf_of
+
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
     from torch.optim import Optimizer
@@ -379,8 +381,9 @@ def _leaves(loss: torch.Tensor) -> tuple[list[torch.Tensor], bool]:
         if len(seen) > _MOST_NODES:
             return leaves, False
         is_all = is_all and not hasattr(node, "_forward_cls")
-        if hasattr(node, "variable"):
-            leaves.append(node.variable)
+        leaf = leaf_of(node)
+        if leaf is not None:
+            leaves.append(leaf)
         for other, _ in node.next_functions:
             if other is not None and other not in seen:
                 seen.add(other)
