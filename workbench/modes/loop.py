@@ -172,7 +172,7 @@ class Modes:
         fused optimizer decides there.
         """
         scaled = self._loop.scaled
-        return scaled is not None and scaled.scaler.overflowed()
+        return scaled is not None and scaled.overflowed()
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must not lose: the scale of an fp16 scaler. Read it between steps."""
