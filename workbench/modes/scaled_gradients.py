@@ -9,8 +9,12 @@ word. So while a scaler is in use, every step of an optimizer is looked at befor
 A gradient carries the scale if a scaled backward has written it. So gradients are looked at before
 and after each: one that is another tensor then, or was written, carries the scale from then on, and
 that is noted of the parameter (`_Note`). The same look tells whether the backward has added to what
-must not be added to: gradients that were divided, or that carry another scale. Notes are kept once
-for the process, as losses of several `wb.Modes` may reach a parameter.
+was divided, which is refused at once, or carries another scale, which is refused when it is to be
+divided. Notes are kept once for the process, as losses of several `wb.Modes` may reach a parameter.
+
+For the time of an update the gradients of the models that its optimizers do not hold are divided
+too, so that a norm over all parameters is a true one. After it they carry the scale again, the one
+of then: that is how gradients that wait for another update follow the scale.
 
 Looked at are the parameters of the models, those of the optimizers that the loop was seen to use,
 and leaves beside these that a loss reaches, such as a learned temperature. The last are only known
@@ -18,7 +22,8 @@ from the graph of a loss. To walk it takes a twentieth of a backward of tiny lay
 where it may tell something new: in a few passes, where the number of nodes is one not seen before,
 and a while after a new leaf was found. Of a loss whose graph was not walked, that is made up for
 when an optimizer with unknown parameters takes its first step, as long as the loss is alive. If it
-is not, such a step is refused before the update and allowed after it.
+is gone, such a step is refused before the update, and allowed after it: by far most such optimizers
+train something else.
 
 Nothing here keeps a model, an optimizer, a loss or a gradient alive.
 """
@@ -224,7 +229,7 @@ class ScaledGradients:
                 continue
             if note.scale == DIVIDED:
                 done |= held & {key}
-            elif not note.is_of_now:
+            elif not (note.is_of_now or self._may_carry(note)):
                 continue
             elif key not in held:
                 if note.scale == scale and key in self._of_models:
@@ -468,7 +473,7 @@ class ScaledGradients:
 
     def _may_carry(self, note: _Note) -> bool:
         """Whether what was put in a gradient's place may be made of it."""
-        return self.is_open and note.scale != UNKNOWN
+        return self.is_open and note.ledger is self and note.scale != UNKNOWN
 
     # -- what is looked at --------------------------------------------------------------------
 

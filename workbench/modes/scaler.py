@@ -217,11 +217,14 @@ class GradientScaler:
 
     def unscale_beside(self, parameters: list[torch.Tensor]) -> bool:
         """Divide gradients that no optimizer of the update holds; False: some are not finite."""
-        half = [p for p in parameters if p.grad is not None and p.grad.dtype is torch.float16]
-        self.unscale_more(half)  # which torch refuses to unscale, as it would those of an optimizer
-        rest = [p for p in parameters if all(p is not one for one in half)] if half else parameters
-        found, _ = self._divide(rest, [])
-        return not any(map(bool, found.values())) and all(map(_is_finite, _gradients_of(half)))
+        usual = [p for p in parameters if p.dtype in (torch.float32, torch.float64)]
+        found, _ = self._divide(usual, [])
+        is_finite = not any(map(bool, found.values()))
+        if len(usual) < len(parameters):  # float16, which torch refuses to unscale, or complex
+            rest = [p for p in parameters if p.dtype not in (torch.float32, torch.float64)]
+            self.unscale_more(rest)
+            is_finite = is_finite and all(map(_is_finite, _gradients_of(rest)))
+        return is_finite
 
     def scale_again(self, parameters: Iterable[torch.Tensor]) -> None:
         """Multiply gradients that were divided by the scale of now."""

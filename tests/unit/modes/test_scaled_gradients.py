@@ -385,17 +385,18 @@ def test_graphs_are_walked_where_that_may_tell_something_new(
 
 @pytest.mark.parametrize("way", ["block", "unscale"])
 @pytest.mark.parametrize("has_other", [True, False])
-@pytest.mark.parametrize("to_none", [True, False])
+@pytest.mark.parametrize(("to_none", "on_device"), [(True, False), (False, False), (True, True)])
 def test_a_norm_over_the_model_is_true_where_the_optimizer_holds_a_part_of_it(
-    to_none: bool, has_other: bool, way: str
+    to_none: bool, has_other: bool, way: str, on_device: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A head that is tuned; what is below it gathers its gradients, step for step."""
+    monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: on_device)  # as on a GPU
     norms: dict[str, list[float]] = {}
     trained: dict[str, list[torch.Tensor]] = {}
     for text in ("fp16", "bf16"):
         modes, model = wb.Modes(text), net().to(torch.float64)  # no product is rounded in autocast
         modes.prepare(model)
-        head = torch.optim.SGD(model[2].parameters(), lr=0.1)
+        head = torch.optim.SGD(model[2].parameters(), lr=0.1, fused=on_device)
         other = torch.optim.SGD(model[0].parameters(), lr=0.1) if has_other else None
         norms[text] = []
         for number in range(5):
@@ -424,10 +425,29 @@ def test_a_norm_over_the_model_is_true_where_the_optimizer_holds_a_part_of_it(
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
 
 
-def test_an_update_whose_norm_an_overflow_beside_it_has_spoilt_is_skipped(
+def test_a_norm_is_true_where_gradients_were_replaced_before(
     modes: wb.Modes, model: nn.Module
 ) -> None:
-    head, started = torch.optim.SGD(model[2].parameters(), lr=0.1), scale(modes)
+    """By masked ones, of all parameters."""
+    head, plain = torch.optim.SGD(model[2].parameters(), lr=0.1), net()
+    modes.backward(F.cross_entropy(model(X), Y))
+    F.cross_entropy(plain(X), Y).backward()
+    for parameter in (*model.parameters(), *plain.parameters()):
+        parameter.grad = parameter.grad * (torch.arange(len(parameter.grad)) % 2).view(
+            -1, *[1] * (parameter.dim() - 1)
+        )
+    with modes.step(head):
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    assert norm == nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_an_update_whose_norm_an_overflow_beside_it_has_spoilt_is_skipped(
+    modes: wb.Modes, model: nn.Module, on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: on_device)  # as on a GPU
+    head = torch.optim.SGD(model[2].parameters(), lr=0.1, fused=on_device)
+    started = scale(modes)
     before = weights(model)
     for is_clipped in (False, True):
         modes.backward(loss_of(modes, model))
@@ -452,16 +472,21 @@ def test_an_update_whose_norm_an_overflow_beside_it_has_spoilt_is_skipped(
     assert equal(before, model)
 
 
-def test_gradients_that_wait_follow_the_scale(modes: wb.Modes) -> None:
+@pytest.mark.parametrize("on_device", [True, False])
+def test_gradients_that_wait_follow_the_scale(
+    modes: wb.Modes, on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another optimizer's update is skipped meanwhile, which lowers it."""
+    monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: on_device)  # as on a GPU
     first, second = modes.prepare(net()), modes.prepare(net())
-    plain, one, two = net(), sgd(first), sgd(second)
+    plain, two = net(), sgd(second)
+    one = torch.optim.SGD(first.parameters(), lr=0.1, fused=on_device)
     modes.backward(loss_of(modes, second) / 4)
     modes.backward(loss_of(modes, first))
     overflow(first)
     with modes.step(one):
         pass
-    assert modes.skipped
+    assert modes.skipped != on_device, "it reports what it decides as applied"
     assert scale(modes) == 2.0**15
     with modes.update(loss_of(modes, second) / 4, two):
         pass
