@@ -33,6 +33,7 @@ from workbench.dtypes.torch_private import (
     running_node,
 )
 from workbench.dtypes.values import Types, types_of
+from workbench.modes.leaves import leaf_of
 from workbench.records.dtypes import DTYPE_PHASES
 
 FORWARD, BACKWARD, UPDATE = range(len(DTYPE_PHASES))
@@ -165,7 +166,7 @@ class Recorder(TorchDispatchMode):
     def _of_node(self, node: Any) -> str:
         if node is None:
             return UNKNOWN_MODULE
-        variable = getattr(node, "variable", None)  # of a node that adds a parameter's gradient up
+        variable = leaf_of(node)  # of a node that adds a parameter's gradient up
         if variable is not None:
             return self._parameters.get(id(variable), UNKNOWN_MODULE)
         return self._made_by.get(node_number(node), UNKNOWN_MODULE)

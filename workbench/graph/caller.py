@@ -15,6 +15,7 @@ from workbench.graph.lines import TORCH_AND_OURS
 from workbench.graph.tensor_memory import memory_of
 from workbench.graph.torch_private import without_functions
 from workbench.graph.torch_private_tensors import is_leaf, requires_grad
+from workbench.modes.leaves import leaf_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -52,7 +53,7 @@ def _locals_of(frame: FrameType) -> dict[str, Any]:
 
 def uses(graph: Walk, model: nn.Module) -> bool:
     """Whether a parameter of ``model`` is a leaf of ``graph``."""
-    leaves = {id(getattr(node, "variable", None)) for node in graph.nodes}
+    leaves = {id(leaf_of(node)) for node in graph.nodes}
     return any(id(parameter) in leaves for parameter in model.parameters())
 
 
@@ -62,7 +63,7 @@ def models_of(graph: Walk, variables: Mapping[str, Any]) -> dict[str, nn.Module]
     The module that explains most parameters comes first; others only for what it leaves open. A
     single one has the prefix ``""``, several go by their variable's name.
     """
-    leaves = {id(getattr(node, "variable", None)) for node in graph.nodes}
+    leaves = {id(leaf_of(node)) for node in graph.nodes}
     candidates: list[tuple[int, int, str, nn.Module, set[int]]] = []
     for name, value in variables.items():
         if isinstance(value, nn.Module) and not name.startswith("_"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.graph.dismantle import DEEP, protect
 from workbench.graph.torch_private import node_sequence
+from workbench.modes.leaves import leaf_of
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
@@ -34,7 +35,7 @@ def parameters_behind(
     while ready:
         node = ready.pop()
         mask = reached[node]
-        variable: Any = getattr(node, "variable", None)
+        variable = leaf_of(node)
         name = parameters.get(id(variable)) if variable is not None else None
         if name is not None:
             found[name] = found.get(name, 0) | mask

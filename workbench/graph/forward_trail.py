@@ -31,6 +31,7 @@ from workbench.graph.torch_private import (
     without_functions,
 )
 from workbench.graph.torch_private_tensors import has_memory, output_sizes
+from workbench.modes.leaves import leaf_of
 from workbench.records import NODE_KINDS, NonFinite
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class _Trail:
     def _look(self) -> None:
         slots: dict[type, tuple[str, ...]] = {}
         for row, node in enumerate(self._graph.nodes):
-            leaf = getattr(node, "variable", None)
+            leaf = leaf_of(node)
             if leaf is not None:
                 self._note(row, leaf)
             names = slots.setdefault(type(node), raw_slots(type(node)))

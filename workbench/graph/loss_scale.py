@@ -3,8 +3,9 @@
 A scaler of Workbench tells its scale to the watch of a graph (`workbench.modes.scaled_backward`).
 One of the user's own is known in two ways. In a block the multiplication itself is seen: a torch
 function that is called from `torch.amp.GradScaler.scale`. Where a loss is shown without a block,
-the scalers among the caller's variables are asked: a loss that is a product with the scale of one
-of them was scaled by it. What can be known in neither way is said in a note.
+the scalers among the caller's variables are asked: a loss that is a product with the very tensor
+that one of them keeps its scale in was scaled by it; a number of that value may be a weight. What
+can be known in neither way is said in a note.
 """
 
 from __future__ import annotations
@@ -92,8 +93,7 @@ def unscaled(
     number = node_sequence(root) if node_type(root) == _PRODUCT else None
     scale = next((float(one.scale) for one in products if one.number == number), None)
     if scale is None:
-        factor = _factor(root)
-        scale = factor if factor is not None and factor in scales_of(scalers) else None
+        scale = _scale_in(root, scalers)
     before = root.next_functions[0][0] if scale is not None else None
     if scale is None or before is None or node_type(before) == LEAF_TYPE:
         return Unscaled(root, loss, None)
@@ -109,9 +109,22 @@ def held_scalers(variables: Mapping[str, Any]) -> tuple[weakref.ref[GradScaler],
     )
 
 
+def scale_tensor(scaler: GradScaler) -> torch.Tensor | None:
+    """What ``scaler`` multiplies with; None before its first loss."""
+    return scaler._scale  # pyright: ignore[reportPrivateUsage] - get_scale() gives the value alone
+
+
 def scales_of(scalers: Iterable[weakref.ref[GradScaler]]) -> set[float]:
     """What they multiply with now; reads their devices."""
     return {scaler.get_scale() for one in scalers if (scaler := one()) is not None}
+
+
+def _scale_in(node: Node, scalers: Iterable[weakref.ref[GradScaler]]) -> float | None:
+    """The scale of one of ``scalers``, if ``node`` multiplied with its tensor."""
+    factor = _factor_in(node)
+    held = [scaler for one in scalers if (scaler := one()) is not None]
+    is_scale = factor is not None and any(scale_tensor(one) is factor for one in held)
+    return float(factor) if factor is not None and is_scale else None
 
 
 def scale_notes(graph: Walk, products: Iterable[ScaledProduct] = ()) -> tuple[str, ...]:
@@ -138,6 +151,12 @@ def scale_notes(graph: Walk, products: Iterable[ScaledProduct] = ()) -> tuple[st
 
 def _factor(node: Node) -> float | None:
     """The constant that a product's first factor was multiplied with; None: it is no such."""
+    factor = _factor_in(node)
+    return None if factor is None else float(factor)
+
+
+def _factor_in(node: Node) -> torch.Tensor | None:
+    """The tensor of one value that it stands in."""
     if node_type(node) != _PRODUCT:
         return None
     functions = node.next_functions
@@ -147,4 +166,4 @@ def _factor(node: Node) -> float | None:
     factor = values[0] if len(values) == 1 else None
     if not isinstance(factor, torch.Tensor) or factor.numel() != 1 or factor.is_complex():
         return None
-    return float(factor) if not factor.is_meta else None
+    return None if factor.is_meta else factor

@@ -18,6 +18,7 @@ from workbench.graph.owners import NOWHERE, OUTSIDE
 from workbench.graph.tensor_memory import memory_of, plain_tensors
 from workbench.graph.torch_private import gathered_parameters, without_functions
 from workbench.graph.torch_private_tensors import requires_grad
+from workbench.modes.leaves import leaf_of
 from workbench.records import GraphModule
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class Leaves:
         size = len(graph.nodes)
         found = cls([""] * size, np.full(size, NOWHERE, np.int64), [""] * size, {})
         for row in np.flatnonzero(graph.sequence < 0).tolist():
-            variable: Any = getattr(graph.nodes[row], "variable", None)
+            variable = leaf_of(graph.nodes[row])
             if variable is None:
                 continue
             known = names.parameters.get(id(variable)) or names.gathered.get(id(variable))

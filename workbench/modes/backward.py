@@ -4,8 +4,8 @@
 have (a subclass, a shape, several outputs, inputs of its own), and then hands a one to autograd's
 engine; of a tiny model's step that is a tenth. `run` gives the engine the same one by torch's own
 function. It takes the long way wherever anything is not as usual: a subclass, a loss that is no
-real scalar or has no graph, a mode that sees functions or operators, somebody's replacement for one
-of torch's functions.
+real scalar or has no graph, a mode that sees functions or operators, a transform of functions
+(`torch.func.grad`), somebody's replacement for one of torch's functions.
 """
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
@@ -44,6 +44,7 @@ def _is_usual(loss: torch.Tensor) -> bool:
         and loss.numel() == 1
         and torch._C._len_torch_function_stack() == 0
         and torch._C._len_torch_dispatch_stack() == 0
+        and not torch._C._are_functorch_transforms_active()
         and torch.Tensor.backward is _OF_TENSOR
         and torch.autograd.backward is _OF_AUTOGRAD
     )

@@ -85,9 +85,15 @@ class Modes:
         gradients then. With several optimizers one backward serves all of them, and an fp16
         overflow in any skips all. ``zero_grad`` stays yours.
 
+        True inside are the gradients that the optimizers hold, and all of the prepared models.
+        Those that none of the optimizers holds carry the scale of fp16 again after the block; an
+        overflow in them skips the update only if its gradients were changed in the block, as by
+        clipping to a norm that is not finite.
+
         Raises:
             TypeError: what was given is no loss, or no optimizer.
-            RuntimeError: the loss has no graph, or the call is out of its place (which is said).
+            RuntimeError: the loss has no graph, gradients were gathered under different scales of
+                fp16, or the call is out of its place (which is said).
         """
         return UpdateBlock(self._loop, "update", loss, optimizers)
 
@@ -118,15 +124,16 @@ class Modes:
 
         Under fp16 the gradients that `backward` has gathered are divided by the scale, in place,
         and looked at: `overflowed` says what was found, and a `step` that follows does not divide
-        them again. Under other modes they are true already and nothing is done. Gather all
-        gradients first; after ``optimizer.zero_grad()`` others may be gathered, and `step` (or
-        another `unscale`) divides these.
+        them again. Of the prepared models those that no optimizer here holds are true as well,
+        until the `step` or the next `backward`. Under other modes they are true already and nothing
+        is done. Gather all gradients first; after ``optimizer.zero_grad()`` others may be gathered,
+        and `step` (or another `unscale`) divides these.
 
         Raises:
             TypeError: what was given is no optimizer.
             ValueError: an optimizer twice, or gradients in float16.
-            RuntimeError: nothing was gathered, it was divided already, or the call is out of its
-                place.
+            RuntimeError: nothing was gathered, it was divided already, it carries different scales,
+                or the call is out of its place.
         """
         check_optimizers(optimizers, "unscale")
         self._loop.unscale(optimizers)
@@ -172,7 +179,7 @@ class Modes:
         fused optimizer decides there.
         """
         scaled = self._loop.scaled
-        return scaled is not None and scaled.scaler.overflowed()
+        return scaled is not None and scaled.overflowed()
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must not lose: the scale of an fp16 scaler. Read it between steps."""

@@ -78,8 +78,12 @@ class UpdateBlock:
             loop.backward(loss)
         self._untouched = False
         if loop.scaled is not None:
-            # torch's scaler has nothing to say about an optimizer that got no gradient, and raises
-            self._untouched = not any(map(_has_gradients, self._optimizers))
+            # torch's scaler has nothing to say about an optimizer that got no gradient, and raises;
+            # one whose gradients were cleared after they had overflowed is to lower the scale
+            self._untouched = not (
+                any(map(_has_gradients, self._optimizers))
+                or loop.scaled.has_divided(self._optimizers)
+            )
             if not self._untouched:
                 loop.scaled.divide(self._optimizers, block=True)
         loop.stage = UPDATING

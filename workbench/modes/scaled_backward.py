@@ -9,6 +9,7 @@ listens, a backward is what it was.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,22 +31,28 @@ class Listener(Protocol):
 
 
 _listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+_lock = threading.RLock()
+"""Around `_listeners`: a graph may be captured on one thread while a loop trains on another, and a
+finalizer may run in between."""
 
 
 def listen(listener: Listener) -> None:
     """Tell ``listener`` of scales from now on; it is not kept alive."""
-    _listeners.add(listener)
+    with _lock:
+        _listeners.add(listener)
 
 
 def listen_no_more(listener: Listener) -> None:
     """Undo `listen`; safe to call twice."""
-    _listeners.discard(listener)
+    with _lock:
+        _listeners.discard(listener)
 
 
 def backward(scaled: torch.Tensor, scale: Callable[[], float]) -> None:
     """Run backward from ``scaled``, which is a loss times ``scale()``."""
     if _listeners:
-        listeners = list(_listeners)
+        with _lock:
+            listeners = list(_listeners)
 
         def tell(_: torch.Tensor) -> None:
             if torch.compiler.is_compiling():  # compiled autograd: nothing is measured there

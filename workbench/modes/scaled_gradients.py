@@ -6,12 +6,24 @@ large. An experiment has nobody who could apply them in between; a loop of one's
 word. So while a scaler is in use, every step of an optimizer is looked at before it is taken
 (torch's own hook for all optimizers), and one that would apply such gradients is refused.
 
-What is known of a gradient is bound to the tensor in ``parameter.grad``: ``zero_grad()`` puts
-another in its place, and with it goes what was known. Which parameters a backward has reached is
-not looked for while a loop runs as it should. It is found out, from the graphs of the losses, when
-an optimizer that was not handed to the modes takes a step while scaled gradients wait. Where that
-cannot be found out (the loss is gone, or its graph has functions of the user's own), those of the
-models count as reached, for what such a step would do to them cannot be undone.
+A gradient carries the scale if a scaled backward has written it. So gradients are looked at before
+and after each: one that is another tensor then, or was written, carries the scale from then on, and
+that is noted of the parameter (`_Note`). The same look tells whether the backward has added to what
+was divided, which is refused at once, or carries another scale, which is refused when it is to be
+divided. Notes are kept once for the process, as losses of several `wb.Modes` may reach a parameter.
+
+For the time of an update the gradients of the models that its optimizers do not hold are divided
+too, so that a norm over all parameters is a true one. After it they carry the scale again, the one
+of then: that is how gradients that wait for another update follow the scale.
+
+Looked at are the parameters of the models, those of the optimizers that the loop was seen to use,
+and leaves beside these that a loss reaches, such as a learned temperature. The last are only known
+from the graph of a loss. To walk it takes a twentieth of a backward of tiny layers, so it is done
+where it may tell something new: in a few passes, where the number of nodes is one not seen before,
+and a while after a new leaf was found. Of a loss whose graph was not walked, that is made up for
+when an optimizer with unknown parameters takes its first step, as long as the loss is alive. If it
+is gone, such a step is refused before the update, and allowed after it: by far most such optimizers
+train something else.
 
 Nothing here keeps a model, an optimizer, a loss or a gradient alive.
 """
@@ -29,38 +41,55 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from workbench.modes.leaves import leaves_of
+
 if TYPE_CHECKING:
-    from torch.autograd.graph import Node
     from torch.optim import Optimizer
     from torch.utils.hooks import RemovableHandle
 
     from workbench.modes.scaler import GradientScaler
 
-_MOST_NODES = 4_000
-"""Of a graph that is walked: one that is deeper could not be freed in a loop any more, once Python
-has looked at its nodes (torch 2.12 and newer)."""
 _STEP_CODE = torch.optim.Optimizer.profile_hook_step(lambda: None).__code__
 """Of the frame that every ``optimizer.step`` runs in."""
+_WALKS = 8
+"""Passes whose graphs are walked after one that reached a new leaf."""
+_MOST_SIZES = 1_000
+"""Of graphs that are told apart by their number of nodes."""
+
+DIVIDED, LENT, MIXED, UNKNOWN = "divided", "lent", "mixed", "unknown"
+"""What is known of a gradient that does not simply carry a scale: it was divided; it was divided
+until the update that does not apply it is over; it is a sum of what carries different scales; it
+may have been reached by a loss that is gone."""
 
 
-class _Mark(NamedTuple):
-    """Something known of one gradient."""
+class _Note(NamedTuple):
+    """What is known of one gradient."""
 
     parameter: weakref.ref[torch.Tensor]
     gradient: weakref.ref[torch.Tensor]
     version: int
     """How often the gradient had been written when this became known."""
+    scale: float | GradientScaler | str
+    """That it carries (`GradientScaler.carried`), or one of `DIVIDED`, `LENT`, `MIXED`,
+    `UNKNOWN`."""
+    ledger: ScaledGradients
 
-    @classmethod
-    def of(cls, parameter: torch.Tensor, gradient: torch.Tensor) -> _Mark:
-        return cls(weakref.ref(parameter), weakref.ref(gradient), _version(gradient))
-
-    def found(self) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Parameter and gradient, while this is the parameter's gradient."""
+    @property
+    def is_of_now(self) -> bool:
+        """Whether the parameter has this very gradient still."""
         parameter, gradient = self.parameter(), self.gradient()
-        if parameter is None or gradient is None or parameter.grad is not gradient:
-            return None
-        return parameter, gradient
+        return parameter is not None and gradient is not None and parameter.grad is gradient
+
+
+class _Pass(NamedTuple):
+    """A backward pass from a loss whose graph was not walked."""
+
+    loss: weakref.ref[torch.Tensor]
+    scale: float | GradientScaler
+
+
+_Before = dict[int, tuple[torch.Tensor, torch.Tensor, int]]
+"""``id`` of each parameter with a gradient -> both, and how often the gradient was written."""
 
 
 class ScaledGradients:
@@ -68,35 +97,47 @@ class ScaledGradients:
 
     def __init__(self, scaler: GradientScaler) -> None:
         self.scaler = scaler
-        self._models: list[weakref.ref[nn.Module]] = []
-        self._losses: list[weakref.ref[torch.Tensor]] = []
-        """Of the backward passes since the last update."""
-        self._others: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
-        """How many of these were found to have nothing to do with an optimizer."""
-        self._divided: list[_Mark] = []
-        self._left: list[_Mark] = []
-        """Scaled, and not the business of any optimizer that was in an update since."""
-        self._is_step = False
-        """Whether an update is being made by the scaler itself."""
-        self._applying: Sequence[Optimizer] = ()
-        """Those of the block that is open: their gradients are divided."""
-        self._outside: list[weakref.ref[torch.Tensor]] = []
-        """Leaves that are in no model, as far as graphs were looked at."""
-        self._has_outside = False
-        """Whether losses of this loop reach leaves outside of its models: then every one is looked
-        through, and a few otherwise."""
-        self._num_passes = 0
         scaler.keeps_unscaled = True
-        self._uncovered: tuple[Any, list[weakref.ref[torch.Tensor]]] = (None, [])
-        self._thread = 0
+        self._models: list[weakref.ref[nn.Module]] = []
+        self._of_models: set[int] = set()
+        """``id`` of the parameters of the models."""
+        self._watched: list[weakref.ref[torch.Tensor]] = []
+        """Parameters and leaves whose gradients are looked at."""
+        self._watched_ids: set[int] = set()
+        self.is_open = False
+        """Whether there were backward passes since the last update."""
+        self._not_walked: list[_Pass] = []
+        """Of these, the ones whose graphs were not walked."""
+        self._not_walked_before: list[_Pass] = []
+        """The same of those that the last update closed."""
+        self._num_passes = 0
+        self._last_node = 0
+        """Number of the autograd node that was next when the last pass had ended."""
+        self._sizes: set[int] = set()
+        """Numbers of nodes, from one pass to the next, of graphs that were walked."""
+        self._walks_left = 0
+        self.before: _Before | None = None
+        """Gradients as they were, while a pass is running."""
+        self.applying: Sequence[Optimizer] = ()
+        """Those of the block that is open: their gradients are divided."""
+        self._lent: list[_Note] = []
+        """Gradients of the models that no optimizer of the update holds: divided until it is over,
+        so that a norm over all parameters is a true one."""
+        self._as_divided: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        """Gradients of the update and how often they were written, where some of `_lent` are not
+        finite: one that is written then, by clipping to a norm that is not finite, spoils it."""
+        self.is_stepping = False
+        """Whether an update is being made by the scaler itself."""
+        self.thread = 0
 
     # -- who is looked after ------------------------------------------------------------------
 
     def start(self, models: Iterable[nn.Module]) -> None:
         """Look at every optimizer's step from now on."""
         self._models = [weakref.ref(model) for model in models]
-        self._uncovered = (None, [])
-        _ledgers.add(self)
+        self._watch_models()
+        with _lock:
+            _ledgers.add(self)
         _Hook.hold()
 
     def stop(self) -> None:
@@ -104,10 +145,13 @@ class ScaledGradients:
 
         Gradients that are scaled still are looked after as long as they are there.
         """
-        _ledgers.discard(self)
-        self._close(())
-        if self.are_left:
-            _ended.add(self)
+        with _lock:
+            _ledgers.discard(self)
+        for key, note in list(_notes.items()):
+            if note.ledger is self and note.scale in (DIVIDED, LENT):
+                del _notes[key]
+        self._lent = []
+        self._close()
         _Hook.hold()
 
     # -- what happens to gradients --------------------------------------------------------------
@@ -120,24 +164,20 @@ class ScaledGradients:
                 to divided ones, or the model is sharded in a way that overflows are not seen in.
         """
         _refuse_closure(sys._getframe())  # pyright: ignore[reportPrivateUsage] - as `inspect` does, without its cost
-        self._thread = threading.get_ident()
-        self._num_passes += 1
-        if self._has_outside or self._num_passes & (self._num_passes - 1) == 0:  # 1, 2, 4, 8
-            self._learn(loss)
-        self._divided = [mark for mark in self._divided if _is_divided(mark)]
-        waiting = [(*found, _version(found[1])) for found in self._true()]
-        self._losses.append(weakref.ref(loss))
+        self.thread = threading.get_ident()
+        self._take_back()
+        scale = self.scaler.carried
+        self._walk_if_new(loss, scale)
+        before: _Before = {id(p): (p, g, _version(g)) for p, g in self._gradients()}
+        complete = self._complete(before, scale) if before or self.scaler.has_any_unscaled else {}
+        self.before, self.is_open = before, True
         try:
             self.scaler.backward(loss)
         finally:
-            mixed = [p for p, g, version in waiting if p.grad is g and _version(g) != version]
-            true = {id(parameter) for parameter, _ in self._true()}
-            for optimizer in self.scaler.unscaled():
-                if any(id(parameter) not in true for parameter, _ in _gradients([optimizer])):
-                    self.scaler.forget(optimizer)
+            self.before = None
+            mixed = self._note_written(before, complete, scale)
+            self._last_node = _next_node()
         if mixed:
-            keys = {id(parameter) for parameter in mixed}
-            self._divided = [mark for mark in self._divided if id(mark.parameter()) not in keys]
             raise RuntimeError(
                 "modes.backward(loss) has added gradients that are multiplied by "
                 f"{self.scaler.scale:,.6g} to ones that were divided already "
@@ -146,157 +186,358 @@ class ScaledGradients:
             )
 
     def divide(self, optimizers: Sequence[Optimizer], *, block: bool) -> None:
-        """Divide what is scaled of the gradients of ``optimizers``.
+        """Divide what is scaled of the gradients of ``optimizers``, and of the models beside them.
 
         Args:
             optimizers: whose gradients are to be true.
             block: whether they are so in a block alone, which ends with `apply` or `give_up`.
+
+        Raises:
+            RuntimeError: some carry another scale than that of now.
         """
+        parameters = _parameters(optimizers)
+        held = set(map(id, parameters))
+        if not held <= self._watched_ids:
+            self._watch(parameters)
         rest = [one for one in optimizers if not self.scaler.has_unscaled(one)]
         if rest:
-            done = {id(parameter) for parameter, _ in self._true()}
+            self._take_back()
+        done, beside = self._known_of(held)
+        if rest:
             self.scaler.unscale(*rest, done=done)
+        for key in held:
+            _notes.pop(key, None)
         if block:
-            self._applying = optimizers
+            self.applying = optimizers
         else:
-            self._mark(optimizers)
-        self._left = _without(self._left, optimizers)
+            self._note_divided(optimizers)
+        if beside:
+            self._lend(beside, optimizers)
+
+    def _known_of(self, held: set[int]) -> tuple[set[int], list[torch.Tensor]]:
+        """Of what is ``held``, the ``id`` of those divided; of the models beside it, those scaled.
+
+        Raises:
+            RuntimeError: what is held carries another scale than that of now.
+        """
+        scale, done, beside = self.scaler.carried, set[int](), list[torch.Tensor]()
+        for key, note in list(_notes.items()):
+            if note.scale == scale and key in held:  # as nearly all are
+                continue
+            parameter = note.parameter()
+            if parameter is None or parameter.grad is None:
+                continue
+            if note.scale == DIVIDED:
+                done |= held & {key}
+            elif not (note.is_of_now or self._may_carry(note)):
+                continue
+            elif key not in held:
+                if note.scale == scale and key in self._of_models:
+                    beside.append(parameter)
+            elif note.scale != UNKNOWN and _has_values(parameter.grad):
+                raise RuntimeError(
+                    f"the optimizer has gradients that {self._named([parameter])} got under "
+                    "another scale, or under several: by losses of different wb.Modes, before a "
+                    "state was loaded, or after an error that was passed over; call "
+                    "optimizer.zero_grad() in between, and now, for these are of no use"
+                )
+        return done, beside
 
     def apply(self, optimizers: Sequence[Optimizer]) -> bool:
         """Update, unless gradients overflowed; False when it was skipped."""
-        self._is_step = True
+        if self._is_spoilt(optimizers):
+            self.scaler.skip(*optimizers)
+        self.is_stepping = True
         try:
             applied = self.scaler.step(*optimizers)
+        except BaseException:
+            self._note_divided(optimizers)
+            raise
+        else:
+            for parameter in _parameters(optimizers):
+                _notes.pop(id(parameter), None)
         finally:
-            self._is_step = False
-            self._close(optimizers)
-        self._divided = _without(self._divided, optimizers)
+            self.is_stepping = False
+            self._close()
         return applied
 
     def give_up(self, optimizers: Sequence[Optimizer]) -> None:
         """No update is made of the block that was open; gradients stay divided."""
-        self._mark(optimizers)
-        self._close(optimizers)
+        self._note_divided(optimizers)
+        self._close()
 
     def pass_over(self, optimizers: Sequence[Optimizer]) -> None:
         """One step of each, which have no gradients to apply."""
         for optimizer in optimizers:
             optimizer.step()
-        self._close(optimizers)
+        self._close()
 
-    def _close(self, optimizers: Sequence[Optimizer]) -> None:
+    def has_divided(self, optimizers: Iterable[Optimizer]) -> bool:
+        """Whether the gradients of any were divided since the last update."""
+        return any(map(self.scaler.has_unscaled, optimizers))
+
+    def overflowed(self) -> bool:
+        """Whether divided gradients are not finite, as far as they wait for an update still."""
+        waiting = [
+            one
+            for one in self.scaler.unscaled()
+            if self.is_open or next(_gradients_of([one]), None) is not None
+        ]
+        return bool(waiting) and self.scaler.overflowed(*waiting)
+
+    def _close(self) -> None:
         """What was gathered is none of the next update's business."""
-        self._applying = ()
-        if self._losses:
-            true = {id(parameter) for parameter, _ in self._true()}
-            others = [p for one in self._not_in(optimizers) if (p := one()) is not None]
-            self._left = [
-                _Mark.of(p, p.grad) for p in others if p.grad is not None and id(p) not in true
-            ]
-        self._losses.clear()
-        self._others.clear()
+        self.applying, self._as_divided = (), {}
+        self._take_back()
+        self.is_open = False
+        self._not_walked_before, self._not_walked = self._not_walked, []
+        for key, note in list(_notes.items()):
+            if note.ledger is self and not note.is_of_now:
+                del _notes[key]
 
-    def _mark(self, optimizers: Sequence[Optimizer]) -> None:
+    def _complete(self, before: _Before, scale: float | GradientScaler) -> dict[int, Any]:
+        """What must not be added to: ``id`` of a parameter -> `DIVIDED`, or the scale it carries.
+
+        Optimizers that have no such gradients any more are not divided any more either.
+        """
+        unscaled, found = self.scaler.unscaled(), dict[int, Any]()
+        held = {id(parameter) for parameter, _ in _gradients_of(unscaled)}
+        for key, (parameter, gradient, version) in before.items():
+            note, known_version = _notes.get(key), -1
+            if note is not None and note.gradient() is gradient:
+                kind, known_version = note.scale, note.version
+            elif key in held:  # another tensor was put in the place of one that was divided
+                kind = DIVIDED
+                self._note(parameter, gradient, kind)
+            else:
+                continue
+            if kind in (scale, UNKNOWN):
+                continue
+            if known_version == version or _has_values(gradient):
+                found[key] = kind
+        for optimizer in unscaled:
+            if not any(id(parameter) in found for parameter, _ in _gradients_of([optimizer])):
+                self.scaler.forget(optimizer)
+        return found
+
+    def _note_written(
+        self, before: _Before, complete: dict[int, Any], scale: float | GradientScaler
+    ) -> list[torch.Tensor]:
+        """Note what a pass has written; gives those divided ones that it has added to.
+
+        A sum under several scales does no harm where nobody applies it; `divide` refuses it.
+        """
+        mixed: list[torch.Tensor] = []
+        written: set[int] = set()
+        for parameter, gradient in self._gradients():
+            key, version, kind = id(parameter), _version(gradient), scale
+            if before:
+                old = before.get(key)
+                if old is not None and old[1] is gradient and old[2] == version:
+                    continue
+                if key in complete:
+                    kind = MIXED
+                    if complete[key] == DIVIDED:
+                        mixed.append(parameter)
+                written.add(key)
+            _notes[key] = _Note(weakref.ref(parameter), weakref.ref(gradient), version, kind, self)
+        for optimizer in self.scaler.unscaled() if before else ():
+            if any(id(parameter) in written for parameter, _ in _gradients_of([optimizer])):
+                self.scaler.forget(optimizer)
+        return mixed
+
+    def _note_divided(self, optimizers: Sequence[Optimizer]) -> None:
         """Remember that the gradients of ``optimizers`` are divided."""
-        marked = {id(parameter) for parameter, _ in self._true()}
-        new = {id(p): _Mark.of(p, g) for p, g in _gradients(optimizers) if id(p) not in marked}
-        self._divided += new.values()
+        for parameter, gradient in _gradients_of(optimizers):
+            self._note(parameter, gradient, DIVIDED)
 
-    @property
-    def are_left(self) -> bool:
-        """Whether there are scaled gradients that no optimizer of an update held."""
-        return any(mark.found() is not None for mark in self._left)
+    def _note(
+        self, parameter: torch.Tensor, gradient: torch.Tensor, scale: float | GradientScaler | str
+    ) -> _Note:
+        note = _Note(weakref.ref(parameter), weakref.ref(gradient), _version(gradient), scale, self)
+        _notes[id(parameter)] = note
+        return note
+
+    # -- what is true during an update and scaled after it ---------------------------------------
+
+    def _lend(self, parameters: list[torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
+        """Divide the gradients of ``parameters``, which no optimizer of the update holds."""
+        is_finite = self.scaler.unscale_beside(parameters)
+        for parameter in parameters:
+            if parameter.grad is not None:
+                self._lent.append(self._note(parameter, parameter.grad, LENT))
+        if not is_finite:
+            for parameter, gradient in _gradients_of(optimizers):
+                version = _version(gradient)
+                self._as_divided.setdefault(id(parameter), (weakref.ref(gradient), version))
+
+    def _take_back(self) -> None:
+        """Multiply what was lent by the scale of now."""
+        if not self._lent:
+            return
+        lent, self._lent = self._lent, []
+        there: list[torch.Tensor] = []
+        for note in lent:
+            parameter = note.parameter()
+            if parameter is None or _notes.get(id(parameter)) is not note:
+                continue
+            del _notes[id(parameter)]
+            there.append(parameter)
+        self.scaler.scale_again(there)
+        for parameter in there:
+            if parameter.grad is not None:
+                self._note(parameter, parameter.grad, self.scaler.carried)
+
+    def _is_spoilt(self, optimizers: Sequence[Optimizer]) -> bool:
+        """Whether gradients were written by what is not finite beside them."""
+        if not self._as_divided:
+            return False
+        nothing = (None, 0)
+        return any(
+            (old := self._as_divided.get(id(p), nothing))[0] is None
+            or old[0]() is not g
+            or old[1] != _version(g)
+            for p, g in _gradients_of(optimizers)
+        )
 
     # -- a step that was not asked for here -----------------------------------------------------
 
-    def check(self, optimizer: Optimizer) -> None:
-        """Refuse a step of ``optimizer`` that would apply scaled gradients.
-
-        Raises:
-            RuntimeError: with what is valid.
-        """
-        if self._is_step or not (self._losses or self._left or self._divided):
+    def check_overflow(self, optimizer: Optimizer, gradients: _Gradients) -> None:
+        """Refuse a step of ``optimizer`` on gradients that were divided and are not finite."""
+        if not self.scaler.unscaled():
             return
-        if threading.get_ident() != self._thread:  # another loop than this one's
-            return
-        with_gradient = [parameter for parameter, _ in _gradients([optimizer])]
-        true = {id(parameter) for parameter, _ in self._true()}
-        true |= {id(parameter) for parameter, _ in _gradients(self._applying)}
-        name = type(optimizer).__name__
-        if any(id(p) in true for p in with_gradient) and self.scaler.overflowed():
-            raise RuntimeError(
-                f"{name}.step() was given gradients that overflowed in fp16 and are not finite; "
-                "nothing was updated: `with modes.step(optimizer): pass` skips such an update and "
-                "lowers the scale"
-            )
-        rest = [parameter for parameter in with_gradient if id(parameter) not in true]
-        left = {id(found[0]) for mark in self._left if (found := mark.found()) is not None}
-        scaled, is_certain = [p for p in rest if id(p) in left], True
-        if rest and not scaled and len(self._losses) > self._others.get(optimizer, 0):
-            scaled, is_certain = self._reached(optimizer, rest)
-        if scaled:
-            remedy = _WAITING if self._losses else _LEFT
-            raise RuntimeError(
-                f"{name}.step() was given gradients that are multiplied by "
-                f"{self.scaler.scale:,.6g}, the scale of fp16 ({self._named(scaled)}); nothing was "
-                f"updated: {remedy}{'' if is_certain else _DOUBT}"
-            )
-
-    def _reached(
-        self, optimizer: Optimizer, parameters: list[torch.Tensor]
-    ) -> tuple[list[torch.Tensor], bool]:
-        """Those of ``parameters`` that hold scaled gradients, and whether that is certain."""
-        leaves, is_certain = set[int](), True
-        for reference in self._losses[self._others.get(optimizer, 0) :]:
-            loss = reference()
-            found, is_all = ([], False) if loss is None else _leaves(loss)
-            is_certain = is_certain and is_all
-            leaves |= {id(leaf) for leaf in found}
-        # a loss reaches what FSDP gathers; the shard gets its gradient afterwards
-        leaves |= {id(one) for one in self._known() if not is_certain or _is_shard(one)}
-        scaled = [parameter for parameter in parameters if id(parameter) in leaves]
-        if not scaled:
-            self._others[optimizer] = len(self._losses)
-        return scaled, is_certain
-
-    # -- what is known ----------------------------------------------------------------------------
-
-    def _true(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Parameters whose gradients are divided."""
-        return (found for mark in self._divided if (found := mark.found()) is not None)
-
-    def _known(self) -> Iterator[torch.Tensor]:
-        """Parameters of the models, and leaves that losses were seen to reach outside of them."""
-        for model in self._alive():
-            yield from model.parameters()
-        yield from (leaf for one in self._outside if (leaf := one()) is not None)
-
-    def _not_in(self, optimizers: Sequence[Optimizer]) -> list[weakref.ref[torch.Tensor]]:
-        """What is known that no optimizer of these holds."""
-        key = [
-            (weakref.ref(one), sum(len(g["params"]) for g in one.param_groups))
-            for one in optimizers
+        in_block = {id(parameter) for parameter, _ in _gradients_of(self.applying)}
+        divided = {
+            key
+            for key in gradients
+            if key in in_block
+            or ((note := _notes.get(key)) is not None and note.scale == DIVIDED and note.is_of_now)
+        }
+        sharing = [
+            one
+            for one in (self.scaler.unscaled() if divided else ())
+            if any(id(parameter) in divided for parameter, _ in _gradients_of([one]))
         ]
-        if self._uncovered[0] != key:
-            held = {id(p) for one in optimizers for g in one.param_groups for p in g["params"]}
-            self._uncovered = key, [weakref.ref(p) for p in self._known() if id(p) not in held]
-        return self._uncovered[1]
+        if sharing and (self.scaler.overflowed(*sharing) or self._is_spoilt(sharing)):
+            raise RuntimeError(
+                f"{type(optimizer).__name__}.step() was given gradients that overflowed in fp16 "
+                "and are not finite; nothing was updated: `with modes.step(optimizer): pass` skips "
+                "such an update and lowers the scale"
+            )
 
-    def _learn(self, loss: torch.Tensor) -> None:
-        """See which leaves ``loss`` reaches outside of the models."""
-        self._outside = [one for one in self._outside if one() is not None]
-        known = {id(parameter) for parameter in self._known()}
-        leaves = _leaves(loss)[0]
+    def check_scaled(self, optimizer: Optimizer, gradients: _Gradients) -> None:
+        """Refuse a step of ``optimizer`` on gradients that carry a scale."""
+        is_certain, scaled = True, list[torch.Tensor]()
+        for key, (parameter, gradient) in gradients.items():
+            note = _notes.get(key)
+            if note is not None and note.ledger is self and note.parameter() is parameter:
+                if note.scale == DIVIDED or not (note.is_of_now or self._may_carry(note)):
+                    continue
+                is_certain = is_certain and note.is_of_now and note.scale != UNKNOWN
+                scaled.append(parameter)
+            elif self.before is not None and key in self._watched_ids:  # in a hook of a backward
+                _, old, version = self.before.get(key, (None, None, 0))
+                if old is not gradient or version != _version(gradient):
+                    scaled.append(parameter)
+        if scaled:
+            raise RuntimeError(
+                f"{type(optimizer).__name__}.step() was given gradients that are multiplied by "
+                f"{self.scaler.scale:,.6g}, the scale of fp16 ({self._named(scaled)}); nothing was "
+                f"updated: {_WAITING if self.is_open else _LEFT}{'' if is_certain else _DOUBT}"
+            )
+
+    def meet(self, optimizer: Optimizer, gradients: _Gradients) -> None:
+        """Find out what passes have written of parameters that were not known; know them then."""
+        parameters = _parameters([optimizer])
+        if {id(parameter) for parameter in parameters} <= self._watched_ids:
+            return
+        unknown = {
+            key: found
+            for key, found in gradients.items()
+            if key not in self._watched_ids and key not in _notes
+        }
+        if unknown:
+            gone: list[_Pass] = []
+            for one in (*self._not_walked_before, *self._not_walked):
+                loss = one.loss()
+                for leaf in [] if loss is None else leaves_of(loss):
+                    if id(leaf) not in self._watched_ids and leaf.grad is not None:
+                        self._note(leaf, leaf.grad, one.scale)
+                if loss is None and one in self._not_walked:
+                    gone.append(one)
+            for key, (parameter, gradient) in unknown.items() if gone else ():
+                if key not in _notes:
+                    self._note(parameter, gradient, UNKNOWN)
+        if self._num_passes:
+            self._watch(parameters)
+
+    def _may_carry(self, note: _Note) -> bool:
+        """Whether what was put in a gradient's place may be made of it."""
+        return self.is_open and note.ledger is self and note.scale != UNKNOWN
+
+    # -- what is looked at --------------------------------------------------------------------
+
+    def _gradients(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """What is watched and has a gradient, with it."""
+        found: list[tuple[torch.Tensor, torch.Tensor]] = []
+        is_any_dead = False
+        for reference in self._watched:
+            parameter = reference()
+            if parameter is None:
+                is_any_dead = True
+            elif (gradient := parameter.grad) is not None:
+                found.append((parameter, gradient))
+        if is_any_dead:
+            self._drop_dead()
+        return found
+
+    def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Look at ``parameters`` too from now on."""
+        self._drop_dead()
+        for parameter in parameters:
+            if id(parameter) not in self._watched_ids:
+                self._watched_ids.add(id(parameter))
+                self._watched.append(weakref.ref(parameter))
+
+    def _watch_models(self) -> None:
+        own = [parameter for model in self._alive() for parameter in model.parameters()]
+        self._of_models = set(map(id, own))
+        self._watch(own)
+
+    def _drop_dead(self) -> None:
+        """Forget what died: another tensor may have its ``id`` by now."""
+        alive = [(one, parameter) for one in self._watched if (parameter := one()) is not None]
+        self._watched = [one for one, _ in alive]
+        self._watched_ids = {id(parameter) for _, parameter in alive}
+
+    def _walk_if_new(self, loss: torch.Tensor, scale: float | GradientScaler) -> None:
+        """See which leaves ``loss`` reaches beside those that are known, if it may reach others."""
+        self._num_passes += 1
+        node: Any = loss.grad_fn
+        size = -1 if node is None else node._sequence_nr() - self._last_node
+        is_new = size not in self._sizes and len(self._sizes) < _MOST_SIZES
+        if is_new:
+            self._sizes.add(size)
+        is_power_of_two = self._num_passes & (self._num_passes - 1) == 0
+        if is_new or self._walks_left or is_power_of_two:
+            self._walk(loss)
+        else:
+            self._not_walked.append(_Pass(weakref.ref(loss), scale))
+
+    def _walk(self, loss: torch.Tensor) -> None:
+        self._drop_dead()
+        leaves = leaves_of(loss)
         if any(map(_is_flat, leaves)):
             raise RuntimeError(
                 "fp16 cannot be scaled under FullyShardedDataParallel: each rank sees an overflow "
                 "in its own shard alone, and ranks would skip different updates; shard the model "
                 "by torch.distributed.fsdp.fully_shard, or use bf16"
             )
-        new = [weakref.ref(leaf) for leaf in leaves if id(leaf) not in known]
-        self._outside += new
-        self._has_outside = self._has_outside or bool(new)
-        self._uncovered = (None, [])
+        new = [leaf for leaf in leaves if id(leaf) not in self._watched_ids]
+        self._walks_left = _WALKS if new else max(0, self._walks_left - 1)
+        if any(isinstance(leaf, nn.Parameter) for leaf in new):
+            self._watch_models()  # they may have got it since
+        self._watch(new)
 
     def _alive(self) -> Iterator[nn.Module]:
         return (model for one in self._models if (model := one()) is not None)
@@ -322,38 +563,32 @@ _DOUBT = (
 )
 
 
-def _gradients(optimizers: Iterable[Optimizer]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+_Gradients = dict[int, tuple[torch.Tensor, torch.Tensor]]
+"""``id`` of each parameter with a gradient -> both."""
+
+
+def _parameters(optimizers: Iterable[Optimizer]) -> list[torch.Tensor]:
+    return [p for one in optimizers for group in one.param_groups for p in group["params"]]
+
+
+def _gradients_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Each parameter that has a gradient, with it."""
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    yield parameter, parameter.grad
+    for parameter in _parameters(optimizers):
+        if parameter.grad is not None:
+            yield parameter, parameter.grad
 
 
-def _without(marks: list[_Mark], optimizers: Sequence[Optimizer]) -> list[_Mark]:
-    """``marks`` that hold still, of what none of ``optimizers`` holds."""
-    if not marks:
-        return marks
-    held = {id(p) for one in optimizers for g in one.param_groups for p in g["params"]}
-    return [m for m in marks if (found := m.found()) is not None and id(found[0]) not in held]
-
-
-def _is_divided(mark: _Mark) -> bool:
-    """Whether the gradient is still there and not zero, as ``zero_grad(set_to_none=False)`` has it.
-
-    Values are read only where it was written since, by that or by clipping.
-    """
-    found = mark.found()
-    if found is None:
-        return False
-    gradient = _local(found[1])
-    return gradient._version == mark.version or bool((gradient != 0).any())
+def _has_values(gradient: torch.Tensor) -> bool:
+    """Whether it is not all zero, as ``zero_grad(set_to_none=False)`` makes it; reads it."""
+    local = _local(gradient)
+    values = local.coalesce().values() if local.is_sparse else local
+    return bool((values != 0).any())
 
 
 def _version(gradient: torch.Tensor) -> int:
     """How often it was written in place."""
-    return _local(gradient)._version
+    # of a plain tensor looking for what it lacks takes ten times as long as the rest
+    return (gradient if type(gradient) is torch.Tensor else _local(gradient))._version
 
 
 def _local(gradient: torch.Tensor) -> torch.Tensor:
@@ -362,40 +597,16 @@ def _local(gradient: torch.Tensor) -> torch.Tensor:
     return local
 
 
-def _leaves(loss: torch.Tensor) -> tuple[list[torch.Tensor], bool]:
-    """The leaves that backward from ``loss`` reaches, and whether these are all.
-
-    A function in Python may run a backward inside (a reentrant checkpoint does), or put gradients
-    elsewhere than into the leaf (FSDP does).
-    """
-    if loss.grad_fn is None:
-        return [loss], True
-    seen: set[Node] = {loss.grad_fn}
-    waiting: list[Node] = [loss.grad_fn]
-    leaves: list[torch.Tensor] = []
-    is_all = True
-    while waiting:
-        node: Any = waiting.pop()
-        if len(seen) > _MOST_NODES:
-            return leaves, False
-        is_all = is_all and not hasattr(node, "_forward_cls")
-        if hasattr(node, "variable"):
-            leaves.append(node.variable)
-        for other, _ in node.next_functions:
-            if other is not None and other not in seen:
-                seen.add(other)
-                waiting.append(other)
-    return leaves, is_all
-
-
-def _is_shard(parameter: torch.Tensor) -> bool:
-    """Whether it is a `DTensor`, as ``fully_shard`` makes them."""
-    return hasattr(parameter, "_local_tensor")
-
-
 def _is_flat(leaf: torch.Tensor) -> bool:
     """Whether it is what the elder FSDP shards over several ranks."""
     return bool(getattr(leaf, "_is_flat_param", False)) and dist.get_world_size() > 1
+
+
+def _next_node() -> int:
+    """Number that the next autograd node of this thread gets."""
+    autograd: Any = torch.autograd
+    number: int = autograd._get_sequence_nr()
+    return number
 
 
 def _refuse_closure(frame: Any) -> None:
@@ -414,9 +625,19 @@ def _refuse_closure(frame: Any) -> None:
         frame = frame.f_back
 
 
+_notes: dict[int, _Note] = {}
+"""``id`` of a parameter -> what is known of its gradient."""
 _ledgers: weakref.WeakSet[ScaledGradients] = weakref.WeakSet()
-_ended: set[ScaledGradients] = set()
-"""Those of modes that are gone, whose scaled gradients are there still."""
+_lock = threading.RLock()
+"""Around `_ledgers`: a step on another thread goes through them."""
+
+
+def _are_left() -> bool:
+    """Whether there are scaled gradients still; forgets those that are not."""
+    for key, note in list(_notes.items()):
+        if not note.is_of_now:
+            _notes.pop(key, None)
+    return bool(_notes)
 
 
 class _Hook:
@@ -427,7 +648,7 @@ class _Hook:
     @classmethod
     def hold(cls) -> None:
         """Put it there, or take it away."""
-        is_wanted = bool(_ledgers or _ended)
+        is_wanted = bool(_ledgers) or _are_left()
         if is_wanted and cls.handle is None:
             cls.handle = register_optimizer_step_pre_hook(_before_step)
         elif not is_wanted and cls.handle is not None:
@@ -438,8 +659,20 @@ class _Hook:
 def _before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's signature
     if torch.compiler.is_compiling():  # Dynamo would have to trace what follows
         return
-    for ledger in [*_ledgers, *_ended]:
-        ledger.check(optimizer)
-    if _ended:
-        _ended.intersection_update([ledger for ledger in _ended if ledger.are_left])
+    with _lock:
+        ledgers = list(_ledgers)
+    thread = threading.get_ident()
+    here = [one for one in ledgers if one.thread == thread]
+    if any(one.is_stepping for one in here):
+        return
+    if not (here or _notes or any(one.before is not None for one in ledgers)):
+        return
+    gradients = {id(p): (p, g) for p, g in _gradients_of([optimizer])}
+    for ledger in here:
+        ledger.meet(optimizer, gradients)
+        ledger.check_overflow(optimizer, gradients)
+    ended = {note.ledger for note in list(_notes.values())}.difference(ledgers)
+    for ledger in (*ledgers, *ended):
+        ledger.check_scaled(optimizer, gradients)
+    if not ledgers:
         _Hook.hold()

@@ -22,8 +22,8 @@ for one that steps on a loss on which another overflowed would leave a state tha
 has. They may be unscaled one by one, and wait for each other.
 
 Source of the rules: ``torch/amp/grad_scaler.py``. Its private notes of a step are touched in this
-file alone (`_noted`, `GradientScaler.unscale`, `forget`, `give_up`); a test fails loudly when they
-move.
+file alone (`_noted`, `GradientScaler.unscale`, `forget`, `give_up`, `_drop_dead`); a test fails
+loudly when they move.
 """
 
 from __future__ import annotations
@@ -67,11 +67,15 @@ class GradientScaler:
         self._device = device
         self._torch = torch.amp.GradScaler(device.type)
         self._model: weakref.ref[nn.Module] | None = None
-        self._found: weakref.WeakKeyDictionary[torch.optim.Optimizer, bool | list[torch.Tensor]] = (
+        self._overflowed: weakref.WeakKeyDictionary[torch.optim.Optimizer, bool] = (
             weakref.WeakKeyDictionary()
         )
-        """Those whose gradients are divided -> whether they overflowed; not read yet: one scalar
-        per device."""
+        """Those whose gradients are divided -> whether they overflowed."""
+        self._undecided: weakref.WeakKeyDictionary[torch.optim.Optimizer, list[torch.Tensor]] = (
+            weakref.WeakKeyDictionary()
+        )
+        """Those whose gradients are divided and who decide on the device -> one scalar per device,
+        which is not read here."""
         self._where = ""
         self._skipped: int | torch.Tensor = 0
         self._scale: float | None = self._torch.get_scale()
@@ -93,13 +97,21 @@ class GradientScaler:
         """What the next loss is multiplied with; reads the device where that decides."""
         return float(self._torch.get_scale()) if self._scale is None else self._scale
 
+    @property
+    def carried(self) -> float | GradientScaler:
+        """What tells gradients of now from those under another scale, without reading the device.
+
+        The scale where it is known; else this scaler, whose scale a device decides.
+        """
+        return self if self._scale is None else self._scale
+
     def follow(self, model: nn.Module) -> None:
         """Name parameters after ``model`` from now on; it is not kept alive."""
         self._model = weakref.ref(model)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Backward from the scaled ``loss``."""
-        if not self.keeps_unscaled and len(self._found):
+        if not self.keeps_unscaled and self.has_any_unscaled:
             self.give_up()
         backward(self._torch.scale(loss), lambda: self.scale)
 
@@ -113,74 +125,89 @@ class GradientScaler:
         Raises:
             ValueError: gradients are float16, which happens where parameters are.
         """
+        self._drop_dead()
         if len(optimizers) == 1 and not done and not _has_shards(optimizers[0]):
             self._torch.unscale_(optimizers[0])
             found = _noted(self._torch, optimizers[0])
         else:
             found = self._unscale_together(optimizers, done)
         if len(optimizers) == 1 and self._decides_on_device(optimizers[0]):
-            self._found[optimizers[0]] = found
+            self._undecided[optimizers[0]] = found
             return
         overflowed = any(bool(one) for one in found)
-        self._found.update(dict.fromkeys(optimizers, overflowed))
+        self._overflowed.update(dict.fromkeys(optimizers, overflowed))
         if overflowed:
             self._where = self._first_non_finite()
 
     def _unscale_together(
         self, optimizers: tuple[torch.optim.Optimizer, ...], done: Collection[int]
     ) -> list[torch.Tensor]:
-        """Unscale as one; what was found is noted of each, with what was found of ``done``.
+        """Unscale as one; what was found is noted of each, with what is to be found in ``done``."""
+        own = {id(p): p for one in optimizers for g in one.param_groups for p in g["params"]}
+        sharing = [
+            other
+            for other in self.unscaled()
+            if done and any(id(p) in own for g in other.param_groups for p in g["params"])
+        ]
+        before = [one for other in sharing for one in _noted(self._torch, other)]
+        for key, parameter in own.items():
+            if key in done and parameter.grad is not None and not _is_finite(parameter.grad):
+                before.append(torch.ones((), device=parameter.grad.device))
+        by_device, state = self._divide([p for key, p in own.items() if key not in done], before)
+        states = self._torch._per_optimizer_states  # pyright: ignore[reportPrivateUsage] - GradScaler has no public way to unscale parameters
+        for optimizer in optimizers:
+            states[id(optimizer)] = {**state, "found_inf_per_device": dict(by_device)}
+        return list(by_device.values())
+
+    def _divide(
+        self, parameters: list[torch.Tensor], found: list[torch.Tensor]
+    ) -> tuple[dict[torch.device, torch.Tensor], dict[str, Any]]:
+        """Unscale ``parameters``; what was ``found`` in all per device, and torch's note of it.
 
         Gradients that lie over ranks in different ways are unscaled apart: torch looks at the first
         of a list alone to see which ranks must agree on what was found, and takes no list in which
         one lies over ranks and another does not.
         """
-        own = {id(p): p for one in optimizers for g in one.param_groups for p in g["params"]}
-        sharing = [
-            other
-            for other in list(self._found)
-            if done and any(id(p) in own for g in other.param_groups for p in g["params"])
-        ]
-        before = [one for other in sharing for one in _noted(self._torch, other)]
         alike: dict[Any, list[torch.Tensor]] = {}
-        for key, parameter in own.items():
-            if key not in done:
-                alike.setdefault(_layout(parameter), []).append(parameter)
-        found = before
-        states = self._torch._per_optimizer_states  # pyright: ignore[reportPrivateUsage] - GradScaler has no public way to unscale parameters
+        for parameter in parameters:
+            alike.setdefault(_layout(parameter), []).append(parameter)
         state: dict[str, Any] = {}
-        for parameters in alike.values() or ([],):
-            held: Any = _Held(parameters)
+        for group in alike.values() or ([],):
+            held: Any = _Held(group)
             self._torch.unscale_(held)
             found += _noted(self._torch, held)
-            state = states.pop(id(held))
+            state = self._torch._per_optimizer_states.pop(id(held))  # pyright: ignore[reportPrivateUsage] - as above
         by_device: dict[torch.device, torch.Tensor] = {}
         for one in found:
             by_device[one.device] = by_device.get(one.device, 0) + one
         if len(alike) > 1:
             _agree(by_device.values(), {layout[0] for layout in alike if layout is not None})
-        found = list(by_device.values())
-        for optimizer in optimizers:
-            states[id(optimizer)] = {**state, "found_inf_per_device": dict(by_device)}
-        return found
+        return by_device, state
 
     def has_unscaled(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether the gradients of ``optimizer`` are divided."""
-        return optimizer in self._found
+        return optimizer in self._overflowed or optimizer in self._undecided
+
+    @property
+    def has_any_unscaled(self) -> bool:
+        """Whether there are optimizers whose gradients are divided."""
+        return bool(self._overflowed or self._undecided)
 
     def unscaled(self) -> list[torch.optim.Optimizer]:
         """Those whose gradients are divided and wait for their step."""
-        return list(self._found)
+        return [*self._overflowed, *self._undecided]
 
     def overflowed(self, *optimizers: torch.optim.Optimizer) -> bool:
         """Whether divided gradients are not finite, of any of these or, without, of any at all.
 
         Reads the device where a fused optimizer decides there.
         """
-        found = [self._found.get(one, False) for one in optimizers or list(self._found)]
-        return any(any(map(bool, one)) if isinstance(one, list) else one for one in found)
+        return any(
+            self._overflowed.get(one, False) or any(map(bool, self._undecided.get(one, ())))
+            for one in optimizers or self.unscaled()
+        )
 
-    def unscale_more(self, parameters: Iterable[nn.Parameter]) -> None:
+    def unscale_more(self, parameters: Iterable[torch.Tensor]) -> None:
         """Divide the gradients of parameters that no optimizer holds, which `unscale` left out."""
         scale = self.scale
         with torch.no_grad():
@@ -188,17 +215,47 @@ class GradientScaler:
                 if parameter.grad is not None:
                     parameter.grad.div_(scale)
 
+    def unscale_beside(self, parameters: list[torch.Tensor]) -> bool:
+        """Divide gradients that no optimizer of the update holds; False: some are not finite."""
+        usual = [p for p in parameters if p.dtype in (torch.float32, torch.float64)]
+        found, _ = self._divide(usual, [])
+        is_finite = not any(map(bool, found.values()))
+        if len(usual) < len(parameters):  # float16, which torch refuses to unscale, or complex
+            rest = [p for p in parameters if p.dtype not in (torch.float32, torch.float64)]
+            self.unscale_more(rest)
+            is_finite = is_finite and all(map(_is_finite, _gradients_of(rest)))
+        return is_finite
+
+    def scale_again(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Multiply gradients that were divided by the scale of now."""
+        scale = self._scale
+        if scale is None:
+            scale = self._torch.scale(torch.ones((), device=self._device))
+        with torch.no_grad():
+            for gradient in _gradients_of(parameters):
+                gradient.mul_(scale)
+
+    def skip(self, *optimizers: torch.optim.Optimizer) -> None:
+        """Count divided gradients as overflowed, whatever was found in them."""
+        for optimizer in optimizers:
+            self._undecided.pop(optimizer, None)
+            self._overflowed[optimizer] = True
+            for found in _noted(self._torch, optimizer):
+                found.fill_(1)
+        self._where = self._first_non_finite()
+
     def step(self, *optimizers: torch.optim.Optimizer) -> bool:
         """Update, unless gradients overflowed, and adapt the scale; False when it was skipped.
 
         An overflow in any of ``optimizers`` skips all. A single fused optimizer on an accelerator
         decides by itself; its update is reported as applied.
         """
-        if missing := [one for one in optimizers if one not in self._found]:
+        if missing := [one for one in optimizers if not self.has_unscaled(one)]:
             self.unscale(*missing)
+        self._drop_dead()
         first = optimizers[0]
         overflowed = False
-        if len(optimizers) == 1 and isinstance(self._found[first], list):
+        if len(optimizers) == 1 and first in self._undecided:
             self._torch.step(first)
             for found in _noted(self._torch, first):
                 self._skipped = self._skipped + found
@@ -207,13 +264,14 @@ class GradientScaler:
             for optimizer in () if overflowed else optimizers:
                 optimizer.step()
         if any(_noted(self._torch, one) for one in optimizers):
-            counted = [one for one in self._found if _noted(self._torch, one)]
+            counted = [one for one in self.unscaled() if _noted(self._torch, one)]
             self._torch.update()
             self._follow_scale(counted)
         else:  # no gradient at all, in which nothing overflowed: torch would refuse
             self._torch._per_optimizer_states.clear()  # pyright: ignore[reportPrivateUsage] - as in `give_up`
         for optimizer in optimizers:
-            del self._found[optimizer]
+            self._overflowed.pop(optimizer, None)
+            self._undecided.pop(optimizer, None)
         self.num_steps += 1
         if overflowed:
             self._skipped = self._skipped + 1
@@ -231,12 +289,25 @@ class GradientScaler:
     def give_up(self) -> None:
         """Forget a step that got no further than its gradients; the scale stays as it is."""
         self._torch._per_optimizer_states.clear()  # pyright: ignore[reportPrivateUsage] - GradScaler has no public way to drop a step
-        self._found.clear()
+        self._overflowed.clear()
+        self._undecided.clear()
 
     def forget(self, optimizer: torch.optim.Optimizer) -> None:
         """Forget that gradients of ``optimizer`` were divided: it has gathered new ones."""
         self._torch._per_optimizer_states.pop(id(optimizer), None)  # pyright: ignore[reportPrivateUsage] - as in `give_up`
-        self._found.pop(optimizer, None)
+        self._overflowed.pop(optimizer, None)
+        self._undecided.pop(optimizer, None)
+
+    def _drop_dead(self) -> None:
+        """Forget optimizers that died between unscaling and their step.
+
+        Torch knows an optimizer by its address, which another may have by now.
+        """
+        states = self._torch._per_optimizer_states  # pyright: ignore[reportPrivateUsage] - as in `give_up`
+        if states:
+            alive = set(map(id, self.unscaled()))
+            for key in [key for key in states if key not in alive]:
+                del states[key]
 
     def scalars(self) -> dict[str, float | torch.Tensor]:
         """Name -> value of what is logged; on an accelerator on the device, and not read."""
@@ -291,7 +362,7 @@ class GradientScaler:
         Args:
             counted: whose gradients were divided since the last update, which all have a say.
         """
-        if self._scale is None or any(isinstance(self._found[one], list) for one in counted):
+        if self._scale is None or any(one in self._undecided for one in counted):
             self._scale = None
             return
         if self.overflowed(*counted):
@@ -358,6 +429,10 @@ def _noted(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> li
     """One scalar per device, 1 where a gradient on it is not finite; not read here."""
     found = scaler._found_inf_per_device(optimizer)  # pyright: ignore[reportPrivateUsage] - what GradScaler.step itself goes by
     return list(found.values())
+
+
+def _gradients_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    return [gradient for one in parameters if (gradient := one.grad) is not None]
 
 
 def _is_finite(gradient: torch.Tensor) -> bool:

@@ -18,6 +18,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from workbench.modes.leaves import leaf_of
+
 _TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 """Of what reads a value (`.item()`, `bool(...)`, `equal`) or makes a shape of one (`nonzero`)."""
 _READERS = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage"}
@@ -104,6 +106,7 @@ def _leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if hasattr(node, "variable"):
-            yield node.variable
+        leaf = leaf_of(node)
+        if leaf is not None:
+            yield leaf
         waiting += [following for following, _ in node.next_functions]

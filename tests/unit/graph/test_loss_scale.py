@@ -158,6 +158,20 @@ def test_a_scaled_loss_that_is_shown_is_shown_without_its_scale(model: nn.Module
     check(view.record, model, loss, scale=SCALE)
 
 
+@pytest.mark.parametrize("weight", [4.0, torch.tensor(4.0)])
+def test_a_weight_that_equals_the_scale_of_a_scaler_is_none(
+    model: nn.Module, weight: float | torch.Tensor
+) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    assert scaler.scale(torch.ones(())) == 4, "its scale has a tensor now"
+    loss = F.cross_entropy(model(X), Y) * weight
+    view = wb.graph(loss, model=model)
+    loss.backward()
+    assert view.record.loss == pytest.approx(loss.item())
+    assert norms(view.record) == pytest.approx(true_norms(model), rel=1e-4)
+    assert "divided by" not in str(view.record.notes)
+
+
 def test_gradients_of_a_scaled_loss_by_grad(model: nn.Module) -> None:
     trainer = Trainer()
     with wb.graph(model) as view:

@@ -115,6 +115,18 @@ def test_modes_see_it_as_ever() -> None:
     assert flops[0] == flops[1] > 0
 
 
+@pytest.mark.parametrize("run", [backward.run, torch.Tensor.backward])
+def test_a_transform_of_functions_refuses_it_as_ever(run: Callable[[torch.Tensor], object]) -> None:
+    model, x = model_and_data()
+
+    def inside(value: torch.Tensor) -> torch.Tensor:
+        run(model(value).sum())
+        return value.sum()
+
+    with pytest.raises(RuntimeError, match=r"backward\(\) called inside a functorch transform"):
+        torch.func.grad(inside)(x)
+
+
 def test_a_subclass_and_a_replacement_have_their_say(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counted(torch.Tensor):
         calls = 0

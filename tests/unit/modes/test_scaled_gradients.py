@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from torch.optim import optimizer as torch_optimizer
 
 import workbench as wb
 from tests.unit.modes.own_loop import X, Y, net, overflow, scale, sgd, step
+from workbench.modes import scaled_gradients
 from workbench.modes.scaler import GradientScaler
 
 SCALED = r"SGD\.step\(\) was given gradients that are multiplied by 65,536, the scale of fp16"
@@ -44,6 +47,11 @@ def weights(*models: nn.Module) -> list[torch.Tensor]:
 
 def equal(before: list[torch.Tensor], *models: nn.Module) -> bool:
     return all(torch.equal(a, b) for a, b in zip(before, weights(*models), strict=True))
+
+
+def enter(block: AbstractContextManager[None]) -> None:
+    with block:
+        pass
 
 
 # -- a step on scaled gradients ------------------------------------------------------------------
@@ -143,20 +151,20 @@ def test_another_optimizer_steps_while_scaled_gradients_wait(
         pass
 
 
-def test_of_a_loss_that_is_gone_all_of_the_model_counts_as_reached(
+def test_of_a_loss_that_is_gone_it_is_known_too_what_it_has_reached(
     modes: wb.Modes, model: nn.Module
 ) -> None:
     plain, idle = net(), modes.prepare(net())
     modes.backward(loss_of(modes, model) / 2)
     for one in (plain, idle):
         F.cross_entropy(one(X), Y).backward()
-    before = weights(plain, model, idle)
-    for one in (model, idle):
-        with pytest.raises(RuntimeError, match=SCALED + r".* step before modes\.backward\(loss"):
-            sgd(one).step()
-    sgd(plain).step()
-    assert equal(before[4:], model, idle)
-    assert not equal(before[:4], plain)
+    before = weights(plain, idle, model)
+    with pytest.raises(RuntimeError, match=SCALED + r" \(0\.weight and 3 more\)"):
+        sgd(model).step()
+    for one in (plain, idle):
+        sgd(one).step()
+    assert equal(before[8:], model)
+    assert all(not torch.equal(a, b) for a, b in zip(before, weights(plain, idle), strict=False))
     idle.zero_grad()
 
 
@@ -251,6 +259,338 @@ def test_a_state_is_not_loaded_over_gradients_that_wait(modes: wb.Modes, model: 
     modes.load_state_dict(state)
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("start", [2, 3, 5, 6])
+def test_a_leaf_that_losses_reach_only_later_is_looked_after(
+    modes: wb.Modes, model: nn.Module, start: int, is_kept: bool
+) -> None:
+    """A temperature that is learned from a step on."""
+    temperature = nn.Parameter(torch.ones(()))
+    optimizer, outer = sgd(model), torch.optim.SGD([temperature], lr=0.1)
+    for number in range(1, 8):
+        loss = loss_of(modes, model)
+        loss = loss * temperature if number >= start else loss
+        with modes.update(loss if is_kept else loss * 1.0, optimizer):
+            pass
+        if not is_kept:
+            del loss
+        if number < start:
+            outer.step()
+            continue
+        with pytest.raises(RuntimeError, match=SCALED + r" \(a \[\] tensor\)"):
+            outer.step()
+        break
+    assert temperature.item() == 1
+    outer.zero_grad()
+
+
+def test_a_leaf_that_is_thawed_is_looked_after(modes: wb.Modes, model: nn.Module) -> None:
+    """The graph has as many nodes as before."""
+    temperature = nn.Parameter(torch.ones(()), requires_grad=False)
+    optimizer, outer = sgd(model), torch.optim.SGD([temperature], lr=0.1)
+    for number in range(4):
+        temperature.requires_grad_(number == 2)
+        loss = loss_of(modes, model) * temperature
+        with modes.update(loss, optimizer):
+            pass
+        if number == 2:
+            with pytest.raises(RuntimeError, match=SCALED + r" \(a \[\] tensor\)"):
+                outer.step()
+        outer.zero_grad()
+    assert temperature.item() == 1
+
+
+def test_a_leaf_of_a_loss_that_is_gone_is_doubted_before_the_update(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    temperature = nn.Parameter(torch.ones(()), requires_grad=False)
+    optimizer, outer = sgd(model), torch.optim.SGD([temperature], lr=0.1)
+    for number in range(3):
+        temperature.requires_grad_(number == 2)
+        modes.backward(loss_of(modes, model) * temperature)
+        if number == 2:
+            for _ in range(2):
+                with pytest.raises(
+                    RuntimeError, match=SCALED + r".* step before modes\.backward\(loss"
+                ):
+                    outer.step()
+        with modes.step(optimizer):
+            pass
+        outer.zero_grad()
+    assert temperature.item() == 1
+
+
+def test_gradients_of_ones_own_are_applied_beside_an_update(modes: wb.Modes) -> None:
+    """Of a model that is prepared too, and that the loss does not reach."""
+    first, second = modes.prepare(net()), modes.prepare(net())
+    one, two, plain = sgd(first), sgd(second), net()
+    before = weights(second)
+    F.cross_entropy(second(X), Y).backward()
+    F.cross_entropy(plain(X), Y).backward()
+    with modes.update(loss_of(modes, first), one):
+        pass
+    two.step()
+    sgd(plain).step()
+    assert not equal(before, second)
+    assert equal(weights(plain), second)
+
+
+def test_an_optimizer_that_steps_inside_a_backward_is_refused(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    """In a hook of each parameter, where its gradient is complete and scaled."""
+    before = weights(model)
+    for _ in range(2):  # a pass whose graph is walked, and one whose is not
+        for parameter in model.parameters():
+            own = torch.optim.SGD([parameter], lr=0.1)
+            hook = parameter.register_post_accumulate_grad_hook(lambda _, own=own: own.step())
+            with pytest.raises(RuntimeError, match=SCALED):
+                modes.backward(loss_of(modes, model))
+            hook.remove()
+            model.zero_grad()
+    assert equal(before, model)
+
+
+def test_graphs_are_walked_where_that_may_tell_something_new(
+    modes: wb.Modes, model: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks: list[int] = []
+    real = scaled_gradients.leaves_of
+
+    def counted(loss: torch.Tensor) -> list[torch.Tensor]:
+        walks[-1] += 1
+        return real(loss)
+
+    monkeypatch.setattr(scaled_gradients, "leaves_of", counted)
+    optimizer = sgd(model)
+
+    def passes(number: int, *, is_leaf: bool = False) -> int:
+        walks.append(0)
+        for _ in range(number):
+            with modes.forward():
+                loss = F.cross_entropy(model(X.clone().requires_grad_(is_leaf)), Y)
+            with modes.update(loss, optimizer):
+                pass
+            model.zero_grad()
+        return walks[-1]
+
+    assert passes(20) <= 6  # 1, 2, 4, 8, 16
+    assert passes(20, is_leaf=True) >= 10, "another leaf each time: it may be anybody's"
+    passes(10)
+    assert passes(20) <= 2, "and after these as before"
+
+
+# -- gradients beside those of the update --------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["block", "unscale"])
+@pytest.mark.parametrize("has_other", [True, False])
+@pytest.mark.parametrize(("to_none", "on_device"), [(True, False), (False, False), (True, True)])
+def test_a_norm_over_the_model_is_true_where_the_optimizer_holds_a_part_of_it(
+    to_none: bool, has_other: bool, way: str, on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head that is tuned; what is below it gathers its gradients, step for step."""
+    monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: on_device)  # as on a GPU
+    norms: dict[str, list[float]] = {}
+    trained: dict[str, list[torch.Tensor]] = {}
+    for text in ("fp16", "bf16"):
+        modes, model = wb.Modes(text), net().to(torch.float64)  # no product is rounded in autocast
+        modes.prepare(model)
+        head = torch.optim.SGD(model[2].parameters(), lr=0.1, fused=on_device)
+        other = torch.optim.SGD(model[0].parameters(), lr=0.1) if has_other else None
+        norms[text] = []
+        for number in range(5):
+            loss = F.cross_entropy(model(X.double()), Y)
+            if way == "unscale":
+                modes.backward(loss)
+                modes.unscale(head)
+                norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                with modes.step(head):
+                    pass
+            else:
+                with modes.update(loss, head):
+                    norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            norms[text].append(norm.item())
+            head.zero_grad(set_to_none=to_none)
+            if number % 2:
+                model.zero_grad(set_to_none=to_none)
+            elif text == "fp16" and other is not None:
+                with pytest.raises(RuntimeError, match=r"given gradients that are multiplied"):
+                    other.step()
+        trained[text] = weights(model)
+        model.zero_grad()
+        modes.remove()
+    assert norms["fp16"] == pytest.approx(norms["bf16"], rel=1e-12)
+    for a, b in zip(trained["fp16"], trained["bf16"], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_a_norm_is_true_where_gradients_were_replaced_before(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    """By masked ones, of all parameters."""
+    head, plain = torch.optim.SGD(model[2].parameters(), lr=0.1), net()
+    modes.backward(F.cross_entropy(model(X), Y))
+    F.cross_entropy(plain(X), Y).backward()
+    for parameter in (*model.parameters(), *plain.parameters()):
+        parameter.grad = parameter.grad * (torch.arange(len(parameter.grad)) % 2).view(
+            -1, *[1] * (parameter.dim() - 1)
+        )
+    with modes.step(head):
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    assert norm == nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_an_update_whose_norm_an_overflow_beside_it_has_spoilt_is_skipped(
+    modes: wb.Modes, model: nn.Module, on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: on_device)  # as on a GPU
+    head = torch.optim.SGD(model[2].parameters(), lr=0.1, fused=on_device)
+    started = scale(modes)
+    before = weights(model)
+    for is_clipped in (False, True):
+        modes.backward(loss_of(modes, model))
+        overflow(model)
+        with modes.step(head):
+            if is_clipped:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        assert modes.skipped == is_clipped, "torch's scaler looks at the optimizer's alone"
+        assert scale(modes) == started / (1 + is_clipped)
+        assert equal(before, model) == is_clipped
+        before = weights(model)
+        model.zero_grad()
+    modes.backward(loss_of(modes, model))
+    overflow(model)
+    modes.unscale(head)
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    with pytest.raises(RuntimeError, match="overflowed"):
+        head.step()
+    with modes.step(head):
+        pass
+    assert modes.skipped
+    assert equal(before, model)
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_gradients_that_wait_follow_the_scale(
+    modes: wb.Modes, on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another optimizer's update is skipped meanwhile, which lowers it."""
+    monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: on_device)  # as on a GPU
+    first, second = modes.prepare(net()), modes.prepare(net())
+    plain, two = net(), sgd(second)
+    one = torch.optim.SGD(first.parameters(), lr=0.1, fused=on_device)
+    modes.backward(loss_of(modes, second) / 4)
+    modes.backward(loss_of(modes, first))
+    overflow(first)
+    with modes.step(one):
+        pass
+    assert modes.skipped != on_device, "it reports what it decides as applied"
+    assert scale(modes) == 2.0**15
+    with modes.update(loss_of(modes, second) / 4, two):
+        pass
+    scaler = torch.amp.GradScaler("cpu")
+    other = sgd(plain)
+    for _ in range(2):
+        with torch.autocast("cpu", torch.float16):
+            loss = F.cross_entropy(plain(X), Y)
+        scaler.scale(loss / 4).backward()
+    scaler.step(other)
+    for a, b in zip(weights(plain), weights(second), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_several_modes_are_not_added_up_under_different_scales(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    other, critic = wb.Modes("fp16"), nn.Linear(4, 1)
+    other.prepare(critic)
+    optimizer, before = sgd(critic), weights(critic)
+
+    def loss() -> torch.Tensor:
+        return critic(torch.ones(2, 4)).mean()
+
+    other.backward(loss())
+    overflow(critic)
+    with other.step(optimizer):  # lowers the scale
+        pass
+    optimizer.zero_grad()
+    modes.backward(loss_of(modes, model) + loss())  # under 65,536
+    for is_added in (True, False):
+        with pytest.raises(
+            RuntimeError, match=r"gradients that \w+ got under another scale, or under several"
+        ):
+            enter(other.update(loss() if is_added else loss_of(other, model), optimizer))
+        model.zero_grad()
+        critic.zero_grad()
+        modes.backward(loss())
+    with pytest.raises(RuntimeError, match=r"SGD\.step\(\) was given gradients that are multi"):
+        optimizer.step()
+    assert equal(before, critic)
+    optimizer.zero_grad()
+    with other.update(loss(), optimizer):
+        torch.testing.assert_close(critic.bias.grad, torch.ones(1))
+    other.remove()
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_two_modes_train_two_models_against_each_other(to_none: bool) -> None:
+    """Losses of the one reach the other, whose gradients are cleared before its own."""
+    ours = [net(), nn.Linear(4, 1)]
+    theirs = copy.deepcopy(ours)
+    modes = [wb.Modes("fp16") for _ in ours]
+    for one, model in zip(modes, ours, strict=True):
+        one.prepare(model)
+    our, their = ([sgd(model) for model in models] for models in (ours, theirs))
+    scalers = [torch.amp.GradScaler("cpu") for _ in ours]
+
+    def loss_to(models: list[nn.Module], which: int) -> torch.Tensor:
+        maker, critic = models
+        made = maker(X)
+        return critic(made).mean() / 8 if which == 0 else -critic(made.detach()).mean() / 8
+
+    for number in range(12):
+        which = number % 2
+        our[which].zero_grad(set_to_none=to_none)
+        with modes[which].forward():
+            loss = loss_to(ours, which)
+        with modes[which].update(loss, our[which]):
+            pass
+        their[which].zero_grad(set_to_none=to_none)
+        with torch.autocast("cpu", torch.float16):
+            loss = loss_to(theirs, which)
+        scalers[which].scale(loss).backward()
+        scalers[which].step(their[which])
+        scalers[which].update()
+        assert equal(weights(*theirs), *ours)
+    for one in (*ours, *modes):
+        one.zero_grad() if isinstance(one, nn.Module) else one.remove()
+
+
+def test_leaves_that_nobody_applies_gather_gradients_under_any_scale(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    """As of an encoder that is neither prepared nor trained, and not frozen."""
+    encoder, optimizer = nn.Linear(8, 8), sgd(model)
+    modes._loop.scaled.scaler._torch.set_growth_interval(2)
+    for _ in range(6):
+        with modes.forward():
+            loss = F.cross_entropy(model(encoder(X)), Y)
+        with modes.update(loss, optimizer):
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        assert not modes.skipped
+        optimizer.zero_grad()
+    assert scale(modes) == 2.0**19
+    outer = sgd(encoder)
+    with pytest.raises(RuntimeError, match=r"gradients that are multiplied by"):
+        outer.step()
+    modes.backward(loss_of(modes, model))
+    with pytest.raises(RuntimeError, match=r"gradients that a \[.*\] tensor got under another"):
+        enter(modes.step(optimizer, outer))
+    encoder.zero_grad()
+
+
 # -- unscale ------------------------------------------------------------------------------------
 
 
@@ -290,6 +630,83 @@ def test_scaled_gradients_are_not_added_to_divided_ones(modes: wb.Modes, model: 
         modes.backward(loss_of(modes, model))
     optimizer.zero_grad()
     assert step(modes, model, optimizer) > 0
+
+
+def test_scaled_gradients_are_not_added_to_what_stands_in_for_divided_ones(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    """Clipping by hand puts other tensors in their place."""
+    optimizer, before = sgd(model), weights(model)
+    modes.backward(loss_of(modes, model))
+    modes.unscale(optimizer)
+    for parameter in model.parameters():
+        parameter.grad = parameter.grad.clamp(-1, 1)
+    with pytest.raises(RuntimeError, match=r"that were divided already \(0\.weight and 3"):
+        modes.backward(loss_of(modes, model))
+    with pytest.raises(RuntimeError, match=r"the optimizer has gradients that 0\.weight got under"):
+        enter(modes.step(optimizer))
+    with pytest.raises(RuntimeError, match=SCALED):
+        optimizer.step()
+    assert equal(before, model)
+    optimizer.zero_grad()
+    assert step(modes, model, optimizer) > 0
+
+
+def test_a_gradient_that_backward_itself_replaces_was_divided() -> None:
+    """A sparse one of an embedding, and a dense one of the same weight."""
+    modes, model = wb.Modes("fp16"), nn.Embedding(5, 4, sparse=True)
+    modes.prepare(model)
+    optimizer = sgd(model)
+    for is_cleared in (True, False):
+        modes.backward(model(torch.tensor([1, 2])).mean())
+        modes.unscale(optimizer)
+        if is_cleared:
+            optimizer.zero_grad(set_to_none=False)
+            modes.backward(model(torch.tensor([1, 2])).mean())
+            with modes.step(optimizer):
+                assert model.weight.grad.to_dense()[1].sum() == 0.5
+            optimizer.zero_grad()
+    with pytest.raises(RuntimeError, match=r"that were divided already \(weight\)"):
+        modes.backward(model.weight.mean())
+    model.zero_grad()
+    modes.remove()
+
+
+def test_what_was_divided_stays_so_where_another_part_is_gathered_again(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    """The gradients of one layer are replaced, those of the other cleared and computed anew."""
+    optimizer, plain = sgd(model), net()
+    hidden = model[0](X).detach()
+    modes.backward(F.cross_entropy(model(X), Y))
+    modes.unscale(optimizer)
+    for parameter in model[0].parameters():
+        parameter.grad = parameter.grad * 0.5
+    model[2].zero_grad()
+    modes.backward(F.cross_entropy(model[2](hidden.relu()), Y))
+    for parameter in model[0].parameters():
+        parameter.grad = parameter.grad * 2
+    with modes.step(optimizer):
+        pass
+    F.cross_entropy(plain(X), Y).backward()
+    for a, b in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b - 0.1 * b.grad)
+
+
+def test_an_overflow_in_what_stays_divided_is_not_applied(
+    modes: wb.Modes, model: nn.Module
+) -> None:
+    optimizer, before = sgd(model), weights(model)
+    hidden = model[0](X).detach()
+    modes.backward(loss_of(modes, model))
+    overflow(model)
+    modes.unscale(optimizer)
+    model[2].zero_grad()
+    modes.backward(F.cross_entropy(model[2](hidden.relu()), Y))
+    with modes.step(optimizer):
+        pass
+    assert modes.skipped
+    assert equal(before, model)
 
 
 def test_gradients_of_an_update_that_was_given_up_are_not_added_to(
@@ -460,6 +877,76 @@ def test_two_half_steps_are_those_of_a_plain_loop(to_none: bool) -> None:
         both.check()
         assert both.ours[0].weight.abs().max() < 10
     both.modes.remove()
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_an_overflow_lowers_the_scale_where_gradients_are_cleared_before_the_step(
+    fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: fused)  # as on a GPU
+    both = Plain(fused=True)
+    (our,), (their,) = both.our, both.their
+    for number in range(6):
+        both.clear()
+        both.modes.backward(both.our_loss(ALL))
+        both.scaler.scale(both.their_loss(ALL)).backward()
+        if number != 2:
+            overflow(both.ours)
+            overflow(both.theirs)
+        both.modes.unscale(our)
+        both.scaler.unscale_(their)
+        assert both.modes.overflowed == (number != 2)
+        if both.modes.overflowed:
+            our.zero_grad()
+            their.zero_grad()
+        assert both.modes.overflowed == (number != 2)
+        with both.modes.step(our):
+            pass
+        both.scaler.step(their)
+        both.scaler.update()
+        if not fused:  # which reports what it decides on the device as applied
+            assert both.modes.skipped == (number != 2)
+        both.check()
+    assert scale(both.modes) == 2.0**11
+    both.modes.remove()
+
+
+def test_an_overflow_is_forgotten_with_the_gradients_it_was_in(modes: wb.Modes) -> None:
+    first, second = modes.prepare(net()), modes.prepare(net())
+    one, two = sgd(first), sgd(second)
+    modes.backward(loss_of(modes, first) + loss_of(modes, second))
+    overflow(second)
+    modes.unscale(one)
+    modes.unscale(two)
+    assert modes.overflowed
+    with modes.step(one):
+        pass
+    assert not modes.skipped
+    assert modes.overflowed, "it waits"
+    with pytest.raises(RuntimeError, match="overflowed"):
+        two.step()
+    one.zero_grad()
+    two.zero_grad()
+    assert not modes.overflowed
+    modes.backward(loss_of(modes, first))
+    modes.unscale(one)
+    assert not modes.overflowed
+    one.step()
+    with modes.step(one):
+        pass
+
+
+def test_an_overflow_of_another_optimizer_is_no_reason_to_refuse(modes: wb.Modes) -> None:
+    first, second = modes.prepare(net()), modes.prepare(net())
+    one, two, before = sgd(first), sgd(second), weights(first)
+    modes.backward(loss_of(modes, first) + loss_of(modes, second))
+    overflow(second)
+    modes.unscale(one)
+    modes.unscale(two)
+    one.step()
+    assert not equal(before, first)
+    with pytest.raises(RuntimeError, match="overflowed"):
+        two.step()
 
 
 def test_a_half_step_that_overflowed_is_known_before_it_is_taken(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from torch import nn
@@ -208,3 +210,30 @@ def test_sparse_gradients_are_looked_into() -> None:
     scaler.unscale(optimizer)
     assert not scaler.step(optimizer)
     assert scaler.first == Overflow(1, "table.weight")
+
+
+def test_an_optimizer_that_died_before_its_step_leaves_nothing() -> None:
+    """Torch's scaler knows an optimizer by its address, which another may have then."""
+    model = nn.Linear(2, 1)
+    scaler = GradientScaler(torch.device("cpu"))
+    scaler.keeps_unscaled = True
+    addresses: set[int] = set()
+    for number in range(50):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        is_known = id(optimizer) in addresses
+        addresses.add(id(optimizer))
+        model.zero_grad()
+        scaler.backward(model(torch.ones(1, 2)).sum())
+        if number % 2 == 0:
+            model.weight.grad.fill_(float("inf"))
+        scaler.unscale(optimizer)
+        assert len(scaler._torch._per_optimizer_states) == 1
+        if number % 2:
+            assert scaler.step(optimizer)
+        del optimizer
+        gc.collect()
+        if is_known and number > 4:
+            break
+    else:
+        pytest.skip("no address was used twice")
+    assert scaler.scale == 2.0**16, "what overflowed is nobody's any more"

@@ -32,11 +32,11 @@ from workbench.memory.recording.torch_private import (
     caller,
     dispatches_itself,
     in_backward,
-    leaf_of,
     running_modes,
     running_node,
     storage_key,
 )
+from workbench.modes.leaves import leaf_of
 
 __all__ = ["Recorder", "current_recorder", "in_words", "refuse_nested"]
 

@@ -34,7 +34,6 @@ BACKWARD_CALLS: frozenset[CodeType] = frozenset(
 GRAD_CALL: CodeType = torch.autograd.grad.__code__
 """Code of ``torch.autograd.grad``, whose results belong to who called it."""
 
-_ACCUMULATE: type = vars(torch._C)["_functions"].AccumulateGrad
 _FUNCTORCH: Any = vars(torch._C)["_functorch"]
 
 OPTIMIZER_STEP = (sys.modules["torch.optim.optimizer"].__file__, "wrapper")
@@ -51,11 +50,6 @@ def running_node() -> Any | None:
 def in_backward() -> bool:
     """Whether autograd's engine is at work on this thread, between two nodes too."""
     return torch._C._current_graph_task_id() != -1
-
-
-def leaf_of(node: Any) -> torch.Tensor | None:
-    """The leaf whose ``.grad`` the node makes; None for any other node."""
-    return node.variable if isinstance(node, _ACCUMULATE) else None
 
 
 def node_number(node: Any) -> int:

@@ -67,14 +67,6 @@ def test_backward_runs_under_the_known_codes_and_names_its_node():
     assert seen["codes"] & torch_private.BACKWARD_CALLS
 
 
-def test_accumulate_grad_knows_its_leaf():
-    x = torch.ones(1, requires_grad=True)
-    node = (x * 2).grad_fn.next_functions[0][0]
-    assert torch_private.leaf_of(node) is x
-    assert torch_private.leaf_of((x * 2).grad_fn) is None
-    assert torch_private.leaf_of(None) is None
-
-
 def test_the_engine_says_whether_it_is_at_work():
     seen = []
 
