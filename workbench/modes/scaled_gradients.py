@@ -104,6 +104,8 @@ class ScaledGradients:
         self._watched: list[weakref.ref[torch.Tensor]] = []
         """Parameters and leaves whose gradients are looked at."""
         self._watched_ids: set[int] = set()
+        self._met: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        """Optimizers that stepped by themselves, whose parameters are watched -> how many."""
         self.is_open = False
         """Whether there were backward passes since the last update."""
         self._not_walked: list[_Pass] = []
@@ -446,9 +448,18 @@ class ScaledGradients:
                 f"updated: {_WAITING if self.is_open else _LEFT}{'' if is_certain else _DOUBT}"
             )
 
+    def has_nothing_for(self, optimizer: Optimizer) -> bool:
+        """Whether, without any note, nothing can be said against a step of ``optimizer``."""
+        if self.before is not None or self.applying:
+            return False
+        if threading.get_ident() != self.thread:
+            return True
+        return self._met.get(optimizer) == _num_parameters(optimizer)
+
     def meet(self, optimizer: Optimizer, gradients: _Gradients) -> None:
         """Find out what passes have written of parameters that were not known; know them then."""
         parameters = _parameters([optimizer])
+        self._met[optimizer] = _num_parameters(optimizer)
         if {id(parameter) for parameter in parameters} <= self._watched_ids:
             return
         unknown = {
@@ -468,8 +479,7 @@ class ScaledGradients:
             for key, (parameter, gradient) in unknown.items() if gone else ():
                 if key not in _notes:
                     self._note(parameter, gradient, UNKNOWN)
-        if self._num_passes:
-            self._watch(parameters)
+        self._watch(parameters)
 
     def _may_carry(self, note: _Note) -> bool:
         """Whether what was put in a gradient's place may be made of it."""
@@ -571,6 +581,10 @@ def _parameters(optimizers: Iterable[Optimizer]) -> list[torch.Tensor]:
     return [p for one in optimizers for group in one.param_groups for p in group["params"]]
 
 
+def _num_parameters(optimizer: Optimizer) -> int:
+    return sum(len(group["params"]) for group in optimizer.param_groups)
+
+
 def _gradients_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Each parameter that has a gradient, with it."""
     for parameter in _parameters(optimizers):
@@ -665,7 +679,7 @@ def _before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:  # noqa:
     here = [one for one in ledgers if one.thread == thread]
     if any(one.is_stepping for one in here):
         return
-    if not (here or _notes or any(one.before is not None for one in ledgers)):
+    if not _notes and all(one.has_nothing_for(optimizer) for one in ledgers):
         return
     gradients = {id(p): (p, g) for p, g in _gradients_of([optimizer])}
     for ledger in here:
