@@ -36,11 +36,12 @@ class HostRandom:
         self._numpy = _Numpy.found() or _Functions(
             partial(np.random.get_state, legacy=False), np.random.set_state
         )
+        self._read_python, self._read_numpy = self._python.read, self._numpy.read
         self._saved: tuple[Any, Any] | None = None
 
     def save(self) -> None:
         """Remember both as they are now."""
-        self._saved = self._python.read(), self._numpy.read()
+        self._saved = self._read_python(), self._read_numpy()
 
     def restore(self) -> None:
         """Bring back what `save` remembered, where anything was drawn since."""
