@@ -42,6 +42,8 @@ class ParameterWrites:
         self._frozen: list[nn.Parameter] = []
         self._known: list[nn.Parameter] = []
         """Those that a forward has written."""
+        self._silent: set[int] = set()
+        """Those of them that left no trace but their values."""
         self._versions: list[int] = []
         self._places: list[int] = []
         self._at_update: list[int] | None = None
@@ -107,7 +109,8 @@ class ParameterWrites:
         written = self._written()
         self._know(written)
         copied = {id(p): value for p, value in self.copies}
-        lost = [p for p in written if id(p) not in copied]
+        silent = (p for p in self._known if id(p) in self._silent)
+        lost = [p for p in dict.fromkeys((*written, *silent)) if id(p) not in copied]
         for parameter in written:
             if id(parameter) in copied:
                 parameter.copy_(copied[id(parameter)])
@@ -120,7 +123,9 @@ class ParameterWrites:
 
     def _list(self) -> None:
         self._listed = list(self._given)
-        self._frozen = [p for p in self._listed if not p.requires_grad and not is_lazy(p)]
+        # of other kinds (sharded, quantized) the count of writes alone is gone by
+        plain = (p for p in self._listed if type(p) is nn.Parameter)
+        self._frozen = [p for p in plain if not p.requires_grad and not is_lazy(p)]
         held = set(map(id, self._listed))
         self._known = [p for p in self._known if id(p) in held]
         self._is_stale = False
@@ -139,6 +144,7 @@ class ParameterWrites:
         for p, value in self.copies:
             if id(p) not in found and not _equal(p, value):
                 found[id(p)] = p
+                self._silent.add(id(p))
         return list(found.values())
 
     def _know(self, written: list[nn.Parameter]) -> None:
