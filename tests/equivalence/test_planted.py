@@ -71,6 +71,7 @@ def _flags_are_written(self: TrainMode, _optimizer: torch.optim.Optimizer) -> No
 
 def _whole_train(self: TrainMode, _optimizer: torch.optim.Optimizer) -> None:
     self._model.train()
+    self._flags = [module.training for module in self._modules]
 
 
 def _lost_nothing(_self: ModuleState) -> tuple[str, ...]:
@@ -166,7 +167,7 @@ _HEAD = {"over": "head", "clip": 0.1}
 
 FAULTS: dict[str, Fault] = {
     "eval mode of a cell stays": Fault(
-        all_of(put(TrainMode, "set", _nothing), put(TrainMode, "hold", _nothing)),
+        all_of(put(TrainMode, "set", _nothing), put(TrainMode, "restore", _nothing)),
         _in(model="batch norm", actions=((2, "eval and a look"),)),
     ),
     "validation leaves eval mode by flags": Fault(
@@ -191,10 +192,10 @@ FAULTS: dict[str, Fault] = {
         put(GradientScaler, "unscale_more", _nothing), _in(precision="fp16", **_HEAD)
     ),
     "complex gradients are looked at as real ones": Fault(
-        put(Guard, "_look_at_gradients", _as_one_kernel), _in(model="complex")
+        put(Guard, "_flag_gradients", _as_one_kernel), _in(model="complex")
     ),
     "sparse gradients are looked at as dense ones": Fault(
-        put(Guard, "_look_at_gradients", _as_one_kernel),
+        put(Guard, "_flag_gradients", _as_one_kernel),
         _in(model="sparse embedding", optimizer="sgd"),
     ),
     "a step that is not finite is applied": Fault(

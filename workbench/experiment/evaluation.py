@@ -130,4 +130,5 @@ def _untouched(training: Training, work: Callable[[Training], Any]) -> Any:
             return work(training)
     finally:
         training.guard.restore()
+        training.guard.release()
         outside.restore()

@@ -100,7 +100,8 @@ class Guard:
     def release(self) -> None:
         """The step went through: nothing is kept of what was before it."""
         self._modules.release()
-        self._writes.release()
+        if self._writes.copies:
+            self._writes.copies = []
 
     def drew_random_numbers(self) -> bool:
         """Whether anything since `remember` drew from torch's generators (dropout, say)."""
@@ -146,14 +147,14 @@ class Guard:
         """
         if self._on_cpu:
             if not scaled:
-                self._look_at_gradients()
+                self._flag_gradients()
                 if self._flag.item():
                     self._flag.zero_()
                     raise NonFiniteError("gradients", self._worst())
             return
         loss, self._loss = self._loss, None
         if not scaled:
-            self._look_at_gradients()
+            self._flag_gradients()
         if loss is not None:
             self._flag += ~loss.isfinite()
         if self._flag.item():
@@ -162,12 +163,12 @@ class Guard:
             good = math.isfinite(value)
             raise NonFiniteError("gradients" if good else "loss", self._worst() if good else value)
 
-    def _look_at_gradients(self) -> None:
+    def _flag_gradients(self) -> None:
         """Raise the flag, which is down between steps, if a gradient is not finite."""
         gradients = [g for p in self._parameters if (g := p.grad) is not None]
         if self._plain is None:
             self._plain = _alike(gradients)
-        if self._plain and self._looked_at_once(gradients):
+        if self._plain and self._flag_by_one_kernel(gradients):
             return
         self._plain = False
         groups: dict[Any, list[torch.Tensor]] = {}
@@ -189,8 +190,8 @@ class Guard:
     def _gradients(self) -> list[torch.Tensor]:
         return [g for p in self._parameters if (g := p.grad) is not None]
 
-    def _looked_at_once(self, gradients: list[torch.Tensor]) -> bool:
-        """Look with one kernel; False if a new branch gave gradients of another kind."""
+    def _flag_by_one_kernel(self, gradients: list[torch.Tensor]) -> bool:
+        """False if a new branch gave gradients of another kind."""
         try:
             if gradients:
                 _flag_non_finite(gradients, self._flag, self._one)

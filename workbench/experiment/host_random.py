@@ -2,9 +2,12 @@
 
 A forward may draw from them (mixup, a random depth), and a step that is undone gives back what it
 drew. ``random.getstate()`` and ``numpy.random.get_state()`` build hundreds of objects, some 20 us
-in every step; both are a Mersenne Twister of 2,500 bytes, and those are copied from where they are,
-in a tenth of a microsecond. Where they are is not promised by either library, so it is compared
-with what the two functions say, once; where it is not so, the functions are called.
+in every step; both are a Mersenne Twister of 2,500 bytes, and those are read where they are. Its
+position and three words of its state tell whether anything was drawn: a draw moves the position, a
+new state or another seed changes all words. Only then is all of it copied, which would push other
+things out of the processor's cache in every step of a training that draws nothing. Where they are
+is not promised by either library, so it is compared with what the two functions say, once; where it
+is not so, the functions are called.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import numpy as np
 _WORDS = 625
 """Of 32 bits: 624 of state and the position in them."""
 _PYTHON = struct.Struct(f"={_WORDS}I")
+_MARK = 16
+"""Bytes that tell whether anything was drawn."""
 _GAUSS = struct.Struct("=ixxxxd")
 """Whether a second normal number waits, and which, as NumPy keeps them."""
 
@@ -36,11 +41,12 @@ class HostRandom:
         self._numpy = _Numpy.found() or _Functions(
             partial(np.random.get_state, legacy=False), np.random.set_state
         )
+        self._read_python, self._read_numpy = self._python.read, self._numpy.read
         self._saved: tuple[Any, Any] | None = None
 
     def save(self) -> None:
         """Remember both as they are now."""
-        self._saved = self._python.read(), self._numpy.read()
+        self._saved = self._read_python(), self._read_numpy()
 
     def restore(self) -> None:
         """Bring back what `save` remembered, where anything was drawn since."""
@@ -66,7 +72,10 @@ class _Python:
 
     def __init__(self) -> None:
         self._generator: Any = random.random.__self__  # pyright: ignore[reportFunctionMemberAccess] - a bound method
-        self._memory: Any = _memory(id(self._generator) + object.__basicsize__)
+        at = id(self._generator) + object.__basicsize__
+        self._memory: Any = _memory(at)
+        self._mark: Any = _memory(at, _MARK)
+        self._known, self._known_mark = b"", b""
 
     @classmethod
     def found(cls) -> _Python | None:
@@ -81,7 +90,9 @@ class _Python:
             return None
 
     def read(self) -> tuple[bytes, float | None]:
-        return self._memory.raw, self._generator.gauss_next
+        if (mark := self._mark.raw) != self._known_mark:
+            self._known, self._known_mark = self._memory.raw, mark
+        return self._known, self._generator.gauss_next
 
     def is_at(self, saved: tuple[bytes, float | None]) -> bool:
         return self.read() == saved
@@ -101,7 +112,10 @@ class _Numpy:
     def __init__(self, offset: int) -> None:
         self._generator: Any = np.random.rand.__self__
         self._bits: Any = self._generator._bit_generator  # held: its memory is read
-        self._memory: Any = _memory(self._bits.ctypes.state_address)
+        at: int = self._bits.ctypes.state_address
+        self._memory: Any = _memory(at)
+        self._mark: Any = _memory(at + 4 * _WORDS - _MARK, _MARK)
+        self._known, self._known_mark = b"", b""
         self._gauss: Any = _memory(id(self._generator) + offset, _GAUSS.size)
 
     @classmethod
@@ -118,7 +132,9 @@ class _Numpy:
             return None
 
     def read(self) -> tuple[bytes, bytes]:
-        return self._memory.raw, self._gauss.raw
+        if (mark := self._mark.raw) != self._known_mark:
+            self._known, self._known_mark = self._memory.raw, mark
+        return self._known, self._gauss.raw
 
     def is_at(self, saved: tuple[bytes, bytes]) -> bool:
         return self.read() == saved

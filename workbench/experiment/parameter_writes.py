@@ -42,11 +42,14 @@ class ParameterWrites:
         self._frozen: list[nn.Parameter] = []
         self._known: list[nn.Parameter] = []
         """Those that a forward has written."""
+        self._silent: set[int] = set()
+        """Those of them that left no trace but their values."""
         self._versions: list[int] = []
         self._places: list[int] = []
         self._at_update: list[int] | None = None
         """The versions at `before_update`; None: those of `remember`, as far as is known."""
-        self._copies: list[tuple[nn.Parameter, torch.Tensor]] = []
+        self.copies: list[tuple[nn.Parameter, torch.Tensor]] = []
+        """Parameters with their values before the step."""
         self._looks = 0
         self._is_stale = True
         self._is_plain = False
@@ -64,7 +67,7 @@ class ParameterWrites:
         if self._is_stale:
             self._list()
         self._versions, self._places = versions(self._listed), _places(self._frozen)
-        self._copies = []
+        self.copies = []
         self._copy(self._known, is_bounded=not exactly)
         if self._looks < _FIRST_STEPS:
             known = set(map(id, self._known))
@@ -98,10 +101,6 @@ class ParameterWrites:
         moved = sum(a != b for a, b in zip(versions(self._listed), before, strict=True))
         return moved, sum(p.grad is not None for p in self._listed)
 
-    def release(self) -> None:
-        """The step went through: nothing is kept of what was before it."""
-        self._copies = []
-
     @torch.no_grad()
     def restore(self) -> list[nn.Parameter]:
         """Put back what was written since `remember`; gives those that nobody has a copy of."""
@@ -109,8 +108,9 @@ class ParameterWrites:
             return []
         written = self._written()
         self._know(written)
-        copied = {id(p): value for p, value in self._copies}
-        lost = [p for p in written if id(p) not in copied]
+        copied = {id(p): value for p, value in self.copies}
+        silent = (p for p in self._known if id(p) in self._silent)
+        lost = [p for p in dict.fromkeys((*written, *silent)) if id(p) not in copied]
         for parameter in written:
             if id(parameter) in copied:
                 parameter.copy_(copied[id(parameter)])
@@ -123,7 +123,9 @@ class ParameterWrites:
 
     def _list(self) -> None:
         self._listed = list(self._given)
-        self._frozen = [p for p in self._listed if not p.requires_grad and not is_lazy(p)]
+        # of other kinds (sharded, quantized) the count of writes alone is gone by
+        plain = (p for p in self._listed if type(p) is nn.Parameter)
+        self._frozen = [p for p in plain if not p.requires_grad and not is_lazy(p)]
         held = set(map(id, self._listed))
         self._known = [p for p in self._known if id(p) in held]
         self._is_stale = False
@@ -139,9 +141,10 @@ class ParameterWrites:
         for p, now, before in zip(self._frozen, _places(self._frozen), self._places, strict=True):
             if now != before:
                 found[id(p)] = p
-        for p, value in self._copies:
+        for p, value in self.copies:
             if id(p) not in found and not _equal(p, value):
                 found[id(p)] = p
+                self._silent.add(id(p))
         return list(found.values())
 
     def _know(self, written: list[nn.Parameter]) -> None:
@@ -156,7 +159,7 @@ class ParameterWrites:
         for p in parameters:
             sums[p.device] = sums.get(p.device, 0) + p.nbytes
             if not is_bounded or sums[p.device] <= held_bytes(p.device):
-                self._copies.append((p, p.detach().clone()))
+                self.copies.append((p, p.detach().clone()))
 
 
 def versions(parameters: Sequence[nn.Parameter]) -> list[int]:

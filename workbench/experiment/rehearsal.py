@@ -69,6 +69,7 @@ def undone(training: Training) -> Generator[None]:
                 training.attached = attached
         training.modeset, training.staying_modes = modeset, None
         training.guard.restore()
+        training.guard.release()
         training.train_mode.restore()
         kept.restore()
         outside.restore()
@@ -98,5 +99,6 @@ def _step(training: Training) -> None:
     finally:
         training.rehearsing = False
         training.guard.restore()
+        training.guard.release()
         training.train_mode.restore()
         kept.restore()

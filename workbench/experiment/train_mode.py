@@ -67,7 +67,7 @@ class TrainMode:
             self.find_modules()
         self.watch.begin(self._modules)
         note = ""
-        if not self._model.training:
+        if not self._model.training and (self._flags[0] or not self._has_begun):
             note = "the model was in eval mode and was switched to train mode"
             if self._flags[0]:
                 note = f"{note}: {_WAYS}"

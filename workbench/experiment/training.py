@@ -6,6 +6,7 @@ otherwise (`workbench.experiment.runner` sees to that). It knows nothing of thre
 
 from __future__ import annotations
 
+import contextlib
 import time
 from contextlib import AbstractContextManager
 from itertools import chain
@@ -45,7 +46,7 @@ from workbench.modes.effects import StepTimings
 from workbench.modes.precision import Precision
 from workbench.records import CarryRow
 
-_MOST_ATTEMPTS = 5
+_MORE_ATTEMPTS = 4
 """At a step in whose course another thread changes modes."""
 
 _BATCH_NORM = "Expected more than 1 value per channel when training"
@@ -418,12 +419,18 @@ class Training:
         mode = self.train_mode
         if mode.is_changed():
             self.note(mode.put_back(self.optimizer))
-        for _ in range(_MOST_ATTEMPTS):
-            mode.watch.set_by_another = False
-            try:
+        mode.watch.set_by_another = False
+        try:
+            return self._attempt(batch, started)
+        except ChangedInStepError:
+            return self._attempt_again(batch, started)
+
+    def _attempt_again(self, batch: Any, started: float) -> StepResult:
+        for _ in range(_MORE_ATTEMPTS):
+            self.note(self.train_mode.put_back(self.optimizer))
+            self.train_mode.watch.set_by_another = False
+            with contextlib.suppress(ChangedInStepError):
                 return self._attempt(batch, started)
-            except ChangedInStepError:
-                self.note(mode.put_back(self.optimizer))
         raise RuntimeError(
             "another thread goes on changing modules between train and eval mode while steps are "
             "computed: pause the experiment first"

@@ -104,6 +104,7 @@ def rank_step(
         training.scaler.unscale_more(training.beside)
     norm = _clipped(training)
     training.guard.check_gradients(scaled=training.scaled)
+    training.guard.before_update()
     applied = training.modeset.optimizer_step(training.optimizer)
     obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])
     return Summed(value, sums[2], sums[3], norm, obeyed, saves, applied, samples, logits.detach())
@@ -112,7 +113,7 @@ def rank_step(
 class RankGuard(Guard):
     """A guard whose answer about gradients is the same on every rank."""
 
-    def _look_at_gradients(self) -> None:
+    def _flag_gradients(self) -> None:
         sharded = False
         for parameter in self._parameters:
             gradient = parameter.grad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,51 @@ def test_weights_that_eval_mode_writes_are_as_before(tmp_path: Path, look: str, 
         found.append(losses(exp))
         exp.close()
     assert found[0] == found[1]
+
+
+class Queues(nn.Module):
+    """Keeps what it has seen in a list, a dictionary and a queue, and goes by them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+        self.sizes: list[int] = []
+        self.sums: dict[str, list[float]] = {"x": []}
+        self.means: deque[torch.Tensor] = deque(maxlen=3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.sizes.append(len(x))
+        self.sums["x"].append(float(x.sum()))
+        self.means.append(x.detach().mean(0))
+        scale = 1 + 0.01 * len(self.sizes) + 0.001 * sum(self.sums["x"])
+        return self.head(x + sum(self.means)) * scale
+
+
+@pytest.mark.parametrize("look", ["nothing", "predict", "modes"])
+def test_what_a_model_keeps_in_lists_is_as_before_a_look(tmp_path: Path, look: str) -> None:
+    """A prediction, and a forward under the modes before, to compare."""
+    torch.manual_seed(3)
+    exp = Experiment(
+        Queues(), data(64), batch_size=16, runs=tmp_path, device="cpu", shuffle=False,
+        optimizer=lambda parameters: torch.optim.SGD(parameters, 0.1),
+    )  # fmt: skip
+    torch.manual_seed(3)
+    expected, x, y = Queues(), *data(64)
+    optimizer, right = torch.optim.SGD(expected.parameters(), 0.1), list[float]()
+    for rows in (slice(at, at + 16) for at in (0, 16, 32, 48)):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(expected(x[rows]), y[rows])
+        loss.backward()
+        optimizer.step()
+        right.append(loss.item())
+    exp.run(steps=2, wait=True)
+    if look == "predict":
+        exp.predict(x)
+    if look == "modes":
+        exp.modes = "attention:math"
+    exp.run(steps=2, wait=True)
+    assert losses(exp) == right
+    exp.close()
 
 
 def test_modes_are_as_before_where_eval_mode_itself_raises(tmp_path: Path) -> None:

@@ -426,6 +426,22 @@ def test_tensors_that_are_replaced_in_every_step_cost_no_search(
         state.release()
 
 
+def test_containers_are_put_back_where_the_step_is_undone_in_any_case() -> None:
+    module = Keeps()
+    module.seen = [1, [2]]  # type: ignore[assignment]
+    state = ModuleState(module)
+    state.remember(exactly=True)
+    module.seen.append(3)
+    module.seen[1].append(4)
+    state.restore()
+    assert module.seen == [1, [2]]
+    module.seen.append(5)
+    state.remember(exactly=False)
+    module.seen.append(6)
+    state.restore()
+    assert module.seen == [1, [2], 5, 6]  # neither this step's nor what was before another
+
+
 def test_an_activation_that_nothing_replaced_is_left_as_it_is() -> None:
     module = Features()
     state = ModuleState(module)

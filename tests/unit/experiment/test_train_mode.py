@@ -346,6 +346,28 @@ def test_a_step_that_fails_once_says_what_it_could_not_give_back(tmp_path: Path)
     exp.close()
 
 
+def test_a_forward_that_puts_the_whole_model_into_eval_mode_is_no_cell(tmp_path: Path) -> None:
+    """Also where a run goes on in the middle of an epoch, where a plain loop calls no train()."""
+
+    class Evaluates(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out = super().forward(x)
+            self.eval()
+            return out
+
+    def evaluates() -> Evaluates:
+        torch.manual_seed(3)
+        return Evaluates()
+
+    expected = epochs_by_hand(evaluates())
+    exp = made(evaluates(), tmp_path)
+    for steps in (4, 2, 6):
+        exp.run(steps=steps, wait=True)
+    assert losses(exp) == expected
+    assert exp.notes == []
+    exp.close()
+
+
 def test_modules_that_were_frozen_when_the_model_was_given_stay_frozen(tmp_path: Path) -> None:
     model = net()
     model.block.eval()
