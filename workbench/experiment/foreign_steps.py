@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
 import torch
 
 _A_CELL = "a cell"
-_training_threads: dict[int, str] = {}
-"""By thread that trains, the name of its experiment."""
+_training_threads: weakref.WeakValueDictionary[int, ForeignSteps] = weakref.WeakValueDictionary()
+"""By thread that trains, what counts for its experiment."""
 
 
 class ForeignSteps:
@@ -28,7 +30,7 @@ class ForeignSteps:
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._thread = 0
+        self._thread, self._name = 0, ""
         self._steps: Counter[str] = Counter()
         """By who took them."""
         register = getattr(optimizer, "register_step_post_hook", None)
@@ -47,8 +49,8 @@ class ForeignSteps:
     def begin(self, next_step: int, name: str) -> str:
         """This thread trains the experiment ``name`` from now on; a note on steps since `end`."""
         who = self._taken()
-        self._thread = get_ident()
-        _training_threads[self._thread] = name
+        self._thread, self._name = get_ident(), name
+        _training_threads[self._thread] = self
         if not who:
             return ""
         return (
@@ -60,6 +62,19 @@ class ForeignSteps:
         """No thread trains any more."""
         _training_threads.pop(self._thread, None)
         self._thread = 0
+
+    @contextmanager
+    def apart(self) -> Generator[None]:
+        """Steps inside are undone; afterwards that thread trains which did before, if any."""
+        before, here = self._thread, get_ident()
+        at_work = _training_threads.get(here)
+        try:
+            yield
+        finally:
+            self._thread = before
+            _training_threads.pop(here, None)
+            if at_work is not None:
+                _training_threads[here] = at_work
 
     def note(self, next_step: int) -> str:
         """A note on steps that others took while this thread trained, since the last time."""
@@ -75,7 +90,8 @@ class ForeignSteps:
         """The optimizer has taken a step."""
         here = get_ident()
         if here != self._thread:
-            self._steps[_training_threads.get(here, _A_CELL)] += 1
+            other = _training_threads.get(here)
+            self._steps[_A_CELL if other is None else other._name] += 1
 
     def _taken(self) -> str:
         """How often by whom since the last time: ``once by a cell``."""

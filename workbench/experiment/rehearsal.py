@@ -37,8 +37,9 @@ def rehearse(training: Training) -> None:
     outside = RandomState(training.device)
     outside.save()
     try:
-        training.begin()
-        _step(training)
+        with training.foreign_steps.apart():
+            training.begin()
+            _step(training)
     finally:
         outside.restore()
 
@@ -49,6 +50,12 @@ def undone(training: Training) -> Generator[None]:
 
     Probes that wait go on waiting.
     """
+    with training.foreign_steps.apart(), _undone(training):
+        yield
+
+
+@contextmanager
+def _undone(training: Training) -> Generator[None]:
     outside = RandomState(training.device)
     outside.save()
     kept = StateCopy(training)

@@ -283,7 +283,6 @@ class Runner(Worker):
             training.drop_probes()
         finally:
             training.asked_from = _NOTHING_SET
-            quietly(training.foreign_steps.end)
         self._end(status, message, board.failure)
 
     def _last_words(self, status: Status) -> tuple[str, str]:

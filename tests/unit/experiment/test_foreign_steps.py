@@ -12,6 +12,7 @@ from torch import nn
 
 from tests.unit.experiment.plain_loop import BATCH, batches, data, linear, seeded
 from workbench.experiment import Experiment
+from workbench.experiment.rehearsal import undone
 
 RATE = 0.1
 
@@ -114,6 +115,19 @@ def test_another_experiment_that_steps_it_is_named(tmp_path: Path) -> None:
         "the optimizer was stepped 2 times by second and once by a cell before step 2, which goes "
         "on from the weights that this made"
     ]
+
+
+def test_a_cells_step_after_steps_that_were_undone_is_a_cells(tmp_path: Path) -> None:
+    """They are computed on the cell's thread where nothing trains."""
+    model = linear()
+    exp, optimizer = made(model, tmp_path)
+    exp.run(steps=1, wait=True)
+    with undone(exp._training):
+        exp._training.run_step(exp._training.cursor.preview())
+    cells_own_step(model, optimizer)
+    exp.run(steps=1, wait=True)
+    (note,) = about_steps(exp)
+    assert note.startswith("the optimizer was stepped once by a cell before step 2")
 
 
 def test_the_optimizer_keeps_no_hook_of_experiments_that_are_gone(tmp_path: Path) -> None:
