@@ -111,7 +111,9 @@ class Child:
 
     def _kill(self) -> None:
         with self._reaping:
-            if self._popen.poll() is None:  # else its number may be another's by now
+            # one that ended and was not waited for may have left others in its group; once it was
+            # waited for, its number may be another's
+            if self._popen.returncode is None:
                 self._kill_group()
 
     def _kill_group(self) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import pickle
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.processes import children_of, children_running, is_alive
+from tests.processes import children_of, children_running, command_of, is_alive
 from workbench.allocator.decode import LARGEST_BYTES
 from workbench.memory.files.file_process import MEMORY_BASE, MEMORY_PER_BYTE
 from workbench.records import MemoryRecord
@@ -76,9 +78,14 @@ def readers() -> list[psutil.Process]:
 
 
 def suspended_unpickler() -> tuple[psutil.Process, psutil.Process] | None:
-    """A reader and the process that unpickles for it, which is stopped at once."""
+    """A reader and the process that unpickles for it, which is stopped at once.
+
+    Not before it runs a program of its own: until then it holds what its reader answers through.
+    """
     for reader in readers():
         for child in children_of(reader, recursive=False):
+            if command_of(child) in ([], command_of(reader)):
+                continue
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.suspend()
                 return reader, child
@@ -231,3 +238,25 @@ def test_what_a_reader_started_ends_with_it(tmp_path: Path) -> None:
         await until(lambda: not is_alive(unpickler))
 
     run(work)
+
+
+def test_what_a_reader_started_ends_also_where_nobody_knew_that_it_had_ended(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path / "a.pickle", num_events=300_000)
+    child = Child(path)
+    stdin, stdout = child._popen.stdin, child._popen.stdout
+    assert stdin is not None
+    assert stdout is not None
+    with stdin, stdout:
+        stdin.write(json.dumps(OPEN).encode() + b"\n")
+        stdin.flush()
+        while (found := suspended_unpickler()) is None:
+            time.sleep(0.01)
+        reader, unpickler = found
+        reader.kill()
+        while is_alive(reader):
+            time.sleep(0.01)
+        asyncio.run(child.end())
+        while is_alive(unpickler):
+            time.sleep(0.01)
