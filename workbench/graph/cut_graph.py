@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.graph.dismantle import DEEP, protect
+from workbench.graph.dismantle import protect
 from workbench.graph.torch_private import node_sequence
-from workbench.modes.leaves import leaf_of
+from workbench.modes.leaves import DEEP, leaf_of
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node

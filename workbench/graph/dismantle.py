@@ -19,12 +19,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.experiment import at_exit
+from workbench.modes.leaves import DEEP
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
-
-DEEP = 4_000
-"""Nodes from which a graph gets a ladder; a crash takes about 40,000 on an 8 MiB stack."""
 
 _KEY = "workbench.ladder"
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.tensorboard.summary import hparams, text
 
+from workbench.experiment.learning_rate import leading
+
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
@@ -19,7 +21,11 @@ _MAX_CELL = 300
 
 
 def hyper_parameters(experiment: Experiment) -> dict[str, float | str | bool]:
-    """Plain values that describe how ``experiment`` trains. Reads no device tensor."""
+    """Plain values that describe how ``experiment`` trains.
+
+    Of an optimizer with several groups these are the settings of the one whose rate `Experiment.lr`
+    is.
+    """
     found: dict[str, float | str | bool] = {
         "model": type(experiment.model).__name__,
         "loss": experiment.loss_name,
@@ -31,10 +37,15 @@ def hyper_parameters(experiment: Experiment) -> dict[str, float | str | bool]:
     batch_size = getattr(experiment, "batch_size", None)
     if isinstance(batch_size, int):
         found["batch_size"] = batch_size
-    group: dict[str, Any] = experiment.optimizer.param_groups[0]
-    for key, value in group.items():
-        if isinstance(value, (bool, int, float)):
-            found["learning_rate" if key == "lr" else key] = value
+    groups: list[dict[str, Any]] = experiment.optimizer.param_groups
+    group = groups[leading(groups)] if groups else {}
+    found |= {
+        key: value
+        for key, value in group.items()
+        if key != "lr" and isinstance(value, (bool, int, float))
+    }
+    if experiment.lr is not None:
+        found["learning_rate"] = experiment.lr
     return found
 
 

@@ -21,7 +21,7 @@ _ACCUMULATE: type = vars(torch._C)["_functions"].AccumulateGrad
 
 DEEP = 4_000
 """Nodes from which on a graph may be too deep to be freed in a plain way once Python has looked at
-its nodes (torch 2.12 and newer)."""
+its nodes (torch 2.12 and newer); a crash takes about 40,000 on an 8 MiB stack."""
 
 
 def leaf_of(node: Any) -> torch.Tensor | None:

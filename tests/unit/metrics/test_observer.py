@@ -15,6 +15,7 @@ from torch import nn
 
 from workbench.experiment import Experiment
 from workbench.metrics import TensorBoardObserver, attach
+from workbench.metrics.describe import hyper_parameters
 
 Read = Callable[[Path], EventAccumulator]
 EPOCHS, STEPS_PER_EPOCH = 2, 8
@@ -106,6 +107,26 @@ def test_hyper_parameters_are_what_the_hparams_plugin_reads(trained: Path, read:
     assert start.hparams["optimizer"].string_value == "SGD"
     assert start.hparams["seed"].number_value == 0
     assert start.hparams["learning_rate"].number_value > 0
+
+
+def test_hyper_parameters_are_of_the_group_whose_rate_is_shown(tmp_path: Path) -> None:
+    """A first group at rate 0, as for a part that is frozen; its rate may be a tensor."""
+    model = Net()
+    rate = torch.tensor(0.25)
+    experiment = Experiment(
+        model,
+        (torch.randn(8, 8), torch.zeros(8, dtype=torch.long)),
+        optimizer=torch.optim.SGD(
+            [
+                {"params": list(model[0].parameters()), "lr": 0.0},
+                {"params": list(model[2].parameters()), "lr": rate, "momentum": 0.5},
+            ]
+        ),
+        runs=tmp_path / "runs",
+        device="cpu",
+    )
+    found = hyper_parameters(experiment)
+    assert (found["learning_rate"], found["momentum"]) == (0.25, 0.5)
 
 
 def test_a_hostile_name_cannot_break_out_of_the_table(tmp_path: Path, read: Read) -> None:
