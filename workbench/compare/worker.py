@@ -266,7 +266,7 @@ class Arm:
 def main(arguments: list[str]) -> int:
     """Serve in a folder; returns the exit status."""
     folder, rank = Folder(Path(arguments[0])), int(os.environ.get("RANK", "0"))
-    folder.pid(rank).write_text(str(os.getpid()), encoding="ascii")
+    folder.introduce(rank)
     try:
         if "WORLD_SIZE" in os.environ:
             join(_PATIENCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -38,6 +39,17 @@ class Job:
     companions: tuple[str, ...] = ()
     """Modules that know of ranks, and ranks not of them: each has ``accompany(rank)``, a context
     manager in which every rank trains."""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that others read meanwhile: they find it whole, or not at all.
+
+    Raises:
+        OSError: it cannot be written; what was there before stays.
+    """
+    draft = path.with_name(f"{path.name}.part")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
 
 
 class Folder:
@@ -126,6 +138,10 @@ class Folder:
     def pid(self, rank: int) -> Path:
         """Number of a rank's process."""
         return self.path / f"rank-{rank}.pid"
+
+    def introduce(self, rank: int) -> None:
+        """Say that this process is the rank."""
+        write_whole(self.pid(rank), str(os.getpid()))
 
     def report(self, rank: int) -> Path:
         """What a rank tells of itself (`workbench.parallel.ranks`)."""

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from workbench.experiment import at_exit
-from workbench.parallel.folder import Folder
+from workbench.parallel.folder import Folder, write_whole
 from workbench.processes import interrupts_deferred
 
 MEETING = "WORKBENCH_MEETING"
@@ -231,7 +231,7 @@ def _introduce_at(path: Path, pid: int, created: float, world_size: int, meeting
         "ranks": world_size,
         "meeting": meeting,
     }
-    path.write_text(json.dumps(said), encoding="utf-8")
+    write_whole(path, json.dumps(said))
 
 
 def _same_process(pid: int, created: float) -> psutil.Process | None:

@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import psutil
 import torch
 
-if TYPE_CHECKING:
-    from workbench.parallel.folder import Folder
+from workbench.parallel.folder import Folder, write_whole
 
 _EVERY_S = 1.0
 _PROFILED = 4
@@ -88,10 +87,8 @@ class Reporter:
         speed = self._samples / (now - self._since)
         self._since, self._samples = now, 0
         report = RankReport(self._rank, step, speed, held, peak, self._collectives)
-        draft = self._path.with_suffix(".part")
         with contextlib.suppress(OSError):  # a full disk ends no run by itself
-            draft.write_text(json.dumps(asdict(report)), encoding="utf-8")
-            draft.replace(self._path)
+            write_whole(self._path, json.dumps(asdict(report)))
 
     def _memory(self) -> tuple[int, int]:
         if self._device.type == "cuda":

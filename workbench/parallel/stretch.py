@@ -25,6 +25,7 @@ from workbench.experiment.learning_rate import follow_learning_rate, scale_learn
 from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
+from workbench.parallel.folder import write_whole
 from workbench.parallel.ranks import Reports
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ class WorkersStretch:
 
     def _write_down_what_was_followed(self) -> None:
         with contextlib.suppress(OSError):  # a full disk ends no run by itself
-            self._away.folder.followed.write_text(str(self._away.heard), encoding="ascii")
+            write_whole(self._away.folder.followed, str(self._away.heard))
 
     def _lose_patience(self) -> None:
         if self._called_at is None:

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.experiment.failure import fault_of
-from workbench.parallel.folder import Folder
+from workbench.parallel.folder import Folder, write_whole
 from workbench.parallel.launch import MEETING
 from workbench.parallel.payload import unpack
 from workbench.parallel.rank import Rank
@@ -37,7 +37,7 @@ _ORPHANED = 75
 def main(arguments: list[str]) -> int:
     """Do the job in a folder; returns the exit status."""
     folder, rank = Folder(Path(arguments[0])), int(os.environ["RANK"])
-    folder.pid(rank).write_text(str(os.getpid()), encoding="ascii")
+    folder.introduce(rank)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         join()
@@ -95,9 +95,7 @@ def write_down(error: BaseException, rank: int, path: Path) -> None:
         "lost": isinstance(error, dist.DistError) or "gloo" in str(error),
         "time": time.time(),
     }
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(fault), encoding="utf-8")
-    draft.replace(path)
+    write_whole(path, json.dumps(fault))
 
 
 def _end_with(parent: int) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
-from workbench.parallel.folder import Folder, Job
+from workbench.parallel.folder import Folder, Job, write_whole
 
 HEAD = """\
 ============================================================
@@ -52,3 +54,26 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path: Path) -> None:
         assert folder.latest == before
         (path / "rest.pt").touch()
         assert folder.latest == path
+
+
+def test_a_rank_says_who_it_is_in_one_piece(tmp_path: Path) -> None:
+    """Whoever waits for the file reads it the moment it is there."""
+    folder = Folder(tmp_path)
+    folder.introduce(1)
+    assert int(folder.pid(1).read_text()) == os.getpid()
+    assert [path.name for path in tmp_path.iterdir()] == [folder.pid(1).name]
+
+    path, ended, found = tmp_path / "rank-0.report.json", threading.Event(), set[int]()
+
+    def write() -> None:
+        for _ in range(200):
+            write_whole(path, "x" * 100_000)
+        ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not ended.is_set():
+        if path.exists():
+            found.add(len(path.read_text()))
+    writer.join()
+    assert found == {100_000}
