@@ -76,7 +76,12 @@ class Control(Delegates):
                 self.epochs = epochs
             return self._new_plan(steps)
 
-        self._start(plan, keep_error=wait)
+        try:
+            self._start(plan, keep_error=wait)
+        except KeyboardInterrupt:
+            if wait:
+                self._runner.join()
+            raise
         if wait:
             self._wait_and_raise()
         return Run(self)
@@ -360,9 +365,13 @@ class Control(Delegates):
 
         def start() -> None:
             self._refuse_if_closed()
-            self._runner.start(
-                context, make_plan, given=given, keep_error=keep_error, asked_from=asked_from
-            )
+            try:
+                self._runner.start(
+                    context, make_plan, given=given, keep_error=keep_error, asked_from=asked_from
+                )
+            except KeyboardInterrupt:
+                self.pause()  # where it has begun
+                raise
 
         return start
 

@@ -28,6 +28,7 @@ from workbench.experiment.rehearsal import rehearse
 from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.tried import Tried
 from workbench.experiment.worker import Worker, quietly
+from workbench.processes import interrupts_deferred
 from workbench.records import Failure
 from workbench.records.panel import Status
 
@@ -138,31 +139,49 @@ class Runner(Worker):
         Raises:
             RuntimeError: it runs already, or another experiment trains the same model, or no thread
                 can be started, or the program ends.
+            KeyboardInterrupt: one came meanwhile; the run has begun, or all is as it was before.
         """
         at_exit.refuse_to_begin()
+        board = self.training.board
+        undo: Callable[[], None] | None = None
         with self._turn:
-            with beginning, self._gate:
-                if self._active:
-                    raise RuntimeError(
-                        "this experiment is training already; pause or stop it first"
-                    )
-                self._before = others_at_work(self)
-                self._refuse_in_use(self._before)
-                plan_before, given_before = self.plan, self.given
-                self.plan, self.given = make_plan(), given
-                self._occupy(aside=False)
-            self._keep_error, self.error = keep_error, None
-            self.training.tried = Tried()
-            board, step = self.training.board, self.training.step_count
-            before = board.status, board.message, step, board.failure
-            board.change("training", "training", step)
-            board.emit(RunStarted(step, found=self.given is not None))
             try:
-                self._begin(context, lambda: self._attempt(asked_from))
-            except RuntimeError:
-                self.plan, self.given = plan_before, given_before
-                self._finish(lambda: board.change(*before))
+                with interrupts_deferred():
+                    undo = self._take(make_plan, given)
+                self._keep_error, self.error = keep_error, None
+                self.training.tried = Tried()
+                step = self.training.step_count
+                board.change("training", "training", step)
+                board.emit(RunStarted(step, found=given is not None))
+                with interrupts_deferred():
+                    self._begin(context, lambda: self._attempt(asked_from))
+                    undo = None
+            except BaseException:  # an interrupt too: nothing would train, and be waited for
+                if undo is not None:
+                    self._finish(undo)
                 raise
+
+    def _take(self, make_plan: Callable[[], Plan], given: Stretch | None) -> Callable[[], None]:
+        """Be busy with a run; returns what says that it has not begun after all. Held: the turn.
+
+        Raises:
+            RuntimeError: it runs already, or another experiment trains the same model.
+        """
+        with beginning, self._gate:
+            if self._active:
+                raise RuntimeError("this experiment is training already; pause or stop it first")
+            self._before = others_at_work(self)
+            self._refuse_in_use(self._before)
+            board, before = self.training.board, (self.plan, self.given)
+            status, message, failure = board.status, board.message, board.failure
+            self.plan, self.given = make_plan(), given
+            self._occupy(aside=False)
+
+        def undo() -> None:
+            self.plan, self.given = before
+            board.change(status, message, self.training.step_count, failure)
+
+        return undo
 
     def rehearse(self, context: Context, asked_from: ThreadState = _NOTHING_SET) -> None:
         """Compute a step for the probes that wait, on a new thread, and undo it; status stays.
@@ -175,7 +194,7 @@ class Runner(Worker):
             RuntimeError: no thread can be started, or the program ends.
         """
         at_exit.refuse_to_begin()
-        with self._turn:
+        with self._turn, interrupts_deferred():
             with beginning, self._gate:
                 if self._active:
                     return
@@ -403,7 +422,7 @@ class Runner(Worker):
     def _look_for_remedies(self, failure: Failure) -> None:
         """On a thread that begins when this one ends; the failure is told already."""
         at_exit.refuse_to_begin()
-        with self._turn:
+        with self._turn, interrupts_deferred():
             with self._gate:
                 if self.training.board.failure is not failure:
                     return  # somebody has stopped or gone on meanwhile

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 from workbench.experiment import at_exit
 from workbench.experiment.failure import words_of
 from workbench.experiment.openmp import release_team
+from workbench.processes import interrupts_deferred
 
 PULSE_S = 0.1
 _THREAD = "workbench-runner"
@@ -162,20 +163,24 @@ class Worker:
         here = threading.current_thread()
         if self._queue(self._commands, _Long(work)):
             return
-        with self._turn:
-            if self._queue(self._commands, _Long(work)):
-                return
-            with self._gate:
-                before = mine = self._stretch
-                if before is None or before.over.is_set() or before.thread is not here:
-                    mine = self._stretch = _Stretch(here, threading.Event(), is_ours=False)
-                self._occupy(aside=True)
+        before = mine = None
+        is_busy = False
         try:
+            with self._turn, interrupts_deferred():
+                if self._queue(self._commands, _Long(work)):
+                    return
+                with self._gate:
+                    before = mine = self._stretch
+                    if before is None or before.over.is_set() or before.thread is not here:
+                        mine = self._stretch = _Stretch(here, threading.Event(), is_ours=False)
+                    self._occupy(aside=True)
+                    is_busy = True
             if before is not None and mine is not before:
                 before.over.wait()
             work()
         finally:
-            self._finish()
+            if is_busy:
+                self._finish()
             if mine is not None and mine is not before:
                 mine.over.set()
 
@@ -331,7 +336,11 @@ class Worker:
         """The work is over: ``tell`` it, then carry out what came too late for a step."""
         work = self._closed(tell)
         while work is not None:
-            self._said(work)
+            try:
+                self._said(work)
+            except BaseException:  # an interrupt of the kernel: whoever waits would wait for ever
+                self._finish()
+                raise
             work = self._closed()
 
     def _closed(self, tell: Callable[[], None] | None = None) -> Callable[[], object] | None:

@@ -27,6 +27,7 @@ from workbench.experiment.scalars import Series
 from workbench.metrics.encoding import encode_series, merged
 from workbench.metrics.eventfile import EventFile
 from workbench.metrics.protos import record, summary_event
+from workbench.processes import interrupts_deferred
 
 log = logging.getLogger("workbench")
 
@@ -220,9 +221,10 @@ class EventWriter:
 
     def _ensure_thread(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
-            if not at_exit.started(self._thread):
-                self._thread = None
+            with interrupts_deferred():  # one that is known and was never started writes nothing
+                thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
+                if at_exit.started(thread):
+                    self._thread = thread
 
     def _draw(self) -> None:
         while True:
