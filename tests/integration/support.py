@@ -71,6 +71,16 @@ def same(before: list[torch.Tensor], after: list[torch.Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
+class Drawn(Dataset[tuple[torch.Tensor, int]]):
+    """Samples that are drawn as they are fetched."""
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.randn(6), index % 3
+
+
 class Rows(Dataset[tuple[torch.Tensor, int]]):
     def __init__(self) -> None:
         self.bad = True

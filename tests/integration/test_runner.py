@@ -7,15 +7,16 @@ import json
 import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from tests.integration.support import Rows, batchless, net, our_threads, reach
+from tests.integration.support import Drawn, Rows, batchless, net, our_threads, reach
 from tests.interrupts import Interrupted, interrupted
 from tests.waiting import wait_until
-from workbench.experiment import Experiment, RunError, experiments
+from workbench.experiment import EpochSampler, Experiment, RunError, experiments
 from workbench.experiment.events import Event, StatusChanged
 
 
@@ -98,6 +99,33 @@ def test_worker_processes_are_gone_after_the_run(tmp_path: Path) -> None:
     exp.run(epochs=1, wait=True)
     assert exp.step_count == 8
     exp.close()
+
+
+def test_samples_that_draw_in_workers_draw_as_in_a_plain_loop_and_never_the_same_again(
+    tmp_path: Path,
+) -> None:
+    def loader(**settings: Any) -> DataLoader[Any]:
+        return DataLoader(
+            Drawn(), batch_size=8, num_workers=1, multiprocessing_context="spawn", **settings
+        )
+
+    def seen(*runs: int) -> list[torch.Tensor]:
+        exp = Experiment(net(), loader(), runs=tmp_path, device="cpu", seed=3)
+        found: list[torch.Tensor] = []
+        exp.model.register_forward_pre_hook(
+            lambda module, inputs: found.append(inputs[0].clone()) if module.training else None
+        )
+        for steps in runs:
+            exp.run(steps=steps, wait=True)
+        exp.close()
+        return found
+
+    sampler, generator = EpochSampler(len(Drawn()), 3, shuffle=False), torch.Generator()
+    generator.manual_seed(sampler.worker_seed)
+    plain = [x for x, _ in loader(sampler=sampler, generator=generator)]
+    twice = seen(2, 2)
+    assert all(torch.equal(one, other) for one, other in zip(twice[:2], plain, strict=False))
+    assert len({tuple(x.flatten().tolist()) for x in twice}) == 4
 
 
 def test_to_wait_for_an_experiment_is_to_wait_for_its_run(exp: Experiment) -> None:

@@ -35,7 +35,8 @@ class EpochSampler(Sampler[int]):
     A hand-written loop that uses it, with ``sampler.set_epoch(epoch)`` before each epoch, counting
     from 0, sees the same batches; and it draws the same random numbers where its loader has a
     generator of its own, as it would take a number per epoch from torch's global one otherwise:
-    ``DataLoader(data, 64, sampler=sampler, generator=torch.Generator())``.
+    ``DataLoader(data, 64, sampler=sampler, generator=torch.Generator())``. Samples that draw in
+    workers draw the same once that generator is seeded with `worker_seed` before each epoch.
     """
 
     def __init__(self, num_samples: int, seed: int = 0, *, shuffle: bool = True) -> None:
@@ -49,6 +50,16 @@ class EpochSampler(Sampler[int]):
         """Choose the epoch (from 0) and how many of its samples to skip."""
         self.epoch = epoch
         self.start = start
+
+    @property
+    def worker_seed(self) -> int:
+        """What a loader's generator is seeded with before the epoch; it seeds the workers.
+
+        An epoch that is gone on with in the middle has another: workers begin anew then, and would
+        draw for its batches what they drew for its first ones.
+        """
+        found = mix(self.seed, self.epoch, stream=1)
+        return mix(found, self.start, stream=1) if self.start else found
 
     def indices(self) -> torch.Tensor:
         """``[num_samples]`` int64, the whole epoch."""

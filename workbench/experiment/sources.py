@@ -21,7 +21,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from workbench.experiment.sampler import EpochSampler, mix
+from workbench.experiment.sampler import EpochSampler
 
 
 class DataError(ValueError):
@@ -183,7 +183,7 @@ class LoaderSource(DataSource):
         """The loader's own batches, from the ``start``-th on."""
         self.sampler.set_epoch(epoch, skip + start * (self.batch_size or 1))
         _set_epoch(epoch, self.loader.dataset)
-        self.generator.manual_seed(mix(self.seed, epoch, stream=1))
+        self.generator.manual_seed(self.sampler.worker_seed)
         return iter(self.loader)
 
     def steps_after(self, skip: int) -> int:
