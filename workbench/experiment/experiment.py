@@ -64,8 +64,10 @@ class Experiment(Control):
         train: a `Dataset`, a `DataLoader`, a pair of arrays or tensors, or a Hugging Face dataset.
         val: the same, evaluated after every epoch; or None.
         loss: a function ``(logits, labels) -> scalar``, ``"cross_entropy"``, ``"bce"``, or None:
-            cross entropy, or binary cross entropy for one logit or multi-label targets.
-        optimizer: an instance, a callable that takes the parameters, a name, or None (AdamW).
+            cross entropy, or binary cross entropy for one logit, or for labels that are a row of
+            numbers for each sample (multi-label, soft labels).
+        optimizer: an instance, a callable that takes the parameters, a name (``"adamw"``,
+            ``"adam"``, ``"sgd"`` with momentum 0.9, ``"rmsprop"``, ``"adagrad"``), or None (AdamW).
         lr: learning rate of an optimizer given by name; that optimizer's default otherwise.
         scheduler: an ``lr_scheduler``, or a callable that takes the optimizer.
         schedule_every: ``"step"`` or ``"epoch"``: after what the scheduler steps; None: what its
