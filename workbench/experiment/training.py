@@ -19,9 +19,9 @@ from workbench.experiment.board import Board
 from workbench.experiment.captures import CaptureStore
 from workbench.experiment.cursor import Cursor
 from workbench.experiment.data import DataError, DataSource, batch_size_of, split
+from workbench.experiment.early_batch import EarlyBatch
 from workbench.experiment.events import Captured, EpochDone, StepDone
 from workbench.experiment.failure import words_of
-from workbench.experiment.first_look import FirstLook
 from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.interruption import Interruption
@@ -65,7 +65,7 @@ class Training:
 
     _validated: tuple[Any, Any] = (None, None)
     """Position of a cursor whose epoch was validated and is not over, and what was found."""
-    _first_look: FirstLook | None = None
+    _early_batch: EarlyBatch | None = None
     """Of somebody at the first batch, before the first step."""
     interrupted: Interruption | None = None
     """What was raised in the last step once its weights had been written: it counts as done."""
@@ -288,9 +288,9 @@ class Training:
         if not self.seeded:
             self.seeded = True
             torch.manual_seed(self.seed)
-            look, self._first_look = self._first_look, None
-            if look is not None:
-                self.note(look.begin())
+            early, self._early_batch = self._early_batch, None
+            if early is not None:
+                self.note(early.begin())
         else:
             self.random.restore()
         self.note(self.train_mode.begin(self.optimizer))
@@ -312,28 +312,28 @@ class Training:
 
         A loader's own order is drawn from the run's random state, and so is this batch: where it
         stays the next step's, so does what was drawn for it; before the first step as far as no
-        cell comes in between (`workbench.experiment.first_look`).
+        cell comes in between (`workbench.experiment.early_batch`).
 
         Raises:
             DataError: there is none.
             Exception: whatever the loader raises.
         """
-        outside, look = RandomState(self.device), self._first_look
+        outside, early = RandomState(self.device), self._early_batch
         outside.save()
         try:
             if self.seeded:
                 self.random.restore()
             else:
-                look = look or FirstLook(self.cursor, self.device)
+                early = early or EarlyBatch(self.cursor, self.device)
                 torch.manual_seed(self.seed)
             batch = self.cursor.preview()
             if not self.cursor.holds_batch:
                 return batch
             if self.seeded:
                 self.random.save()
-            elif look is not self._first_look and look is not None:
-                look.fetched()
-                self._first_look = look
+            elif early is not self._early_batch and early is not None:
+                early.fetched()
+                self._early_batch = early
         finally:
             outside.restore()
         return batch

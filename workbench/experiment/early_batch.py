@@ -22,7 +22,7 @@ _OTHER_NUMBERS = (
 )
 
 
-class FirstLook:
+class EarlyBatch:
     """What fetching a first batch has drawn, so that the run may have drawn it.
 
     Args:
