@@ -11,7 +11,6 @@ import json
 import os
 import pickle
 import signal
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import psutil
 import pytest
 
 from tests.processes import children_of, children_running, command_of, is_alive
+from tests.waiting import wait_until
 from workbench.allocator.decode import LARGEST_BYTES
 from workbench.memory.files.file_process import MEMORY_BASE, MEMORY_PER_BYTE
 from workbench.records import MemoryRecord
@@ -251,12 +251,13 @@ def test_what_a_reader_started_ends_also_where_nobody_knew_that_it_had_ended(
     with stdin, stdout:
         stdin.write(json.dumps(OPEN).encode() + b"\n")
         stdin.flush()
-        while (found := suspended_unpickler()) is None:
-            time.sleep(0.01)
-        reader, unpickler = found
+        found: list[tuple[psutil.Process, psutil.Process]] = []
+        wait_until(
+            lambda: found.extend(filter(None, [suspended_unpickler()])) or bool(found),
+            "the process that unpickles",
+        )
+        ((reader, unpickler),) = found
         reader.kill()
-        while is_alive(reader):
-            time.sleep(0.01)
+        wait_until(lambda: not is_alive(reader), "the end of the reader")
         asyncio.run(child.end())
-        while is_alive(unpickler):
-            time.sleep(0.01)
+        wait_until(lambda: not is_alive(unpickler), "the end of what it started")
