@@ -27,7 +27,7 @@ def check(recipe: Recipe) -> None:
         warnings.simplefilter("ignore")
         try:
             by_hand = plain.run(recipe)
-        except (RuntimeError, ValueError, TypeError) as error:
+        except (RuntimeError, ValueError, TypeError, LookupError) as error:
             raise ImpossibleError(str(error)) from error
         if not all(map(math.isfinite, by_hand.losses)):
             raise ImpossibleError("a plain loop goes on with weights that are NaN")

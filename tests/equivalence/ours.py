@@ -61,7 +61,7 @@ def _made(recipe: Recipe, folder: str) -> tuple[Experiment, Trace]:
         schedule_every=schedule and schedule.every,
         modes=recipe.precision,
         runs=folder,
-        device="cpu",
+        device=recipe.device,
         seed=recipe.seed,
         batch_size=recipe.size,
         shuffle=source.shuffle,
@@ -115,11 +115,12 @@ def _stepped(experiment: Experiment) -> None:
 def _look(experiment: Experiment, recipe: Recipe) -> None:
     experiment.model.eval()
     with torch.no_grad():
-        experiment.model(arrays(recipe, validation=True)[0])
+        experiment.model(arrays(recipe, validation=True)[0].to(recipe.device))
 
 
-def _draw(_experiment: Experiment, _recipe: Recipe) -> None:
+def _draw(_experiment: Experiment, recipe: Recipe) -> None:
     torch.randn(7)
+    torch.randn(7, device=recipe.device)
 
 
 def _seed(_experiment: Experiment, _recipe: Recipe) -> None:
@@ -130,7 +131,7 @@ def _own_backward(experiment: Experiment, recipe: Recipe) -> None:
     """Gradients of a cell's own, left behind; in eval mode, so that no statistics change."""
     experiment.model.eval()
     with torch.enable_grad():
-        output = experiment.model(arrays(recipe, validation=True)[0])
+        output = experiment.model(arrays(recipe, validation=True)[0].to(recipe.device))
         output.square().mean().backward()
     experiment.model.train()
 

@@ -22,7 +22,9 @@ NEW_RATE = 0.02
 
 def run(recipe: Recipe) -> Trace:
     """Train ``recipe``."""
-    trace, model, loss_of = Trace(), make_model(recipe), make_loss(recipe)
+    trace, model, loss_of = Trace(), make_model(recipe).to(recipe.device), make_loss(recipe)
+    if isinstance(loss_of, nn.Module):
+        loss_of.to(recipe.device)
     function = F.cross_entropy if loss_of is None else loss_of
     of_loss = list(loss_of.parameters()) if isinstance(loss_of, nn.Module) else []
     optimizer = make_optimizer(recipe.optimizer, recipe.over, model, of_loss)
@@ -30,7 +32,7 @@ def run(recipe: Recipe) -> Trace:
     given = source.make(data, recipe.size, recipe.seed)
     schedule = SCHEDULES.get(recipe.schedule)
     scheduler: Any = schedule and schedule.make(optimizer, planned_steps(recipe))
-    scaler = torch.amp.GradScaler("cpu") if recipe.precision == "fp16" else None
+    scaler = torch.amp.GradScaler(recipe.device) if recipe.precision == "fp16" else None
     doing = dict(recipe.actions)
     held_out = arrays(recipe, validation=True)
     to_validate = VALIDATIONS[recipe.validation](held_out, recipe.size, recipe.seed)
@@ -46,7 +48,7 @@ def run(recipe: Recipe) -> Trace:
             for parameter in of_loss:
                 parameter.grad = None
             with _precision(recipe):
-                loss = function(model(x), y)
+                loss = function(model(x.to(recipe.device)), y.to(recipe.device))
             if scaler is None:
                 loss.backward()
                 _clip(recipe, model, of_loss)
@@ -102,7 +104,7 @@ def _precision(recipe: Recipe) -> AbstractContextManager[Any]:
     if not recipe.precision:
         return nullcontext()
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[recipe.precision]
-    return torch.autocast("cpu", dtype)
+    return torch.autocast(recipe.device, dtype)
 
 
 def _clip(recipe: Recipe, model: nn.Module, of_loss: list[nn.Parameter]) -> None:
@@ -157,7 +159,7 @@ def _validated(
         given = zip(*(part.split(recipe.size) for part in given), strict=True)
     model.eval()
     with _precision(recipe):
-        pairs = [(model(x), y) for x, y in given]
+        pairs = [(model(x.to(recipe.device)), y.to(recipe.device)) for x, y in given]
         outputs, y = (torch.cat(parts) for parts in zip(*pairs, strict=True))
         loss = function(outputs, y).item()
     model.train()

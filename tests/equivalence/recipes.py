@@ -58,6 +58,8 @@ class Recipe:
     """Whether one sample is NaN: the steps that meet it are refused, and left out."""
     actions: tuple[tuple[int, str], ...] = ()
     """After so many steps, what."""
+    device: str = "cpu"
+    """Where it is trained. Everything is made on the CPU, as a person makes it, and taken there."""
 
     def script(self) -> str:
         """A program that repeats it."""

@@ -58,6 +58,10 @@ def rows() -> list[Recipe]:
     found += [dataclasses.replace(swapped, model=name) for name in ("tied", "batch norm")]
     found += [dataclasses.replace(swapped, model="half frozen", loss="with parameters")]
     found += [dataclasses.replace(whole, precision=name) for name in ("bf16", "fp16")]
+    found += [
+        dataclasses.replace(whole, precision="fp16", optimizer=name, schedule="exponential")
+        for name in ("adamw", "adam, fused", "sgd, fused")
+    ]
     found += [dataclasses.replace(whole, clip=0.1, over=over) for over in ("all", "head")]
     found += [dataclasses.replace(whole, poisoned=True, model="batch norm", samples=24)]
     return list(dict.fromkeys(found))

@@ -32,6 +32,8 @@ class Trace:
         self.losses.append(loss)
         state = {name: tensor.detach().clone() for name, tensor in tensors(model, loss_of)}
         state["random numbers"] = torch.get_rng_state()
+        if torch.cuda.is_initialized():
+            state["random numbers on the GPU"] = torch.cuda.get_rng_state()
         self.states.append(state)
         self.rates.append(tuple(float(group["lr"]) for group in optimizer.param_groups))
 

@@ -52,6 +52,7 @@ def make_optimizer(
         )
     if isinstance(optimizer, torch.optim.Optimizer):
         _check_instance(optimizer, model, of_loss)
+        _bring_state(optimizer)
         return optimizer
     once = {id(p): p for p in (*model.parameters(), *of_loss)}  # a loss may hold the model too
     parameters = [p for p in once.values() if p.requires_grad]
@@ -66,6 +67,22 @@ def make_optimizer(
         raise TypeError(f"the optimizer callable returned a {type(made).__name__}; {_valid()}")
     _check_instance(made, model, of_loss)
     return made
+
+
+def _bring_state(optimizer: torch.optim.Optimizer) -> None:
+    """Put what ``optimizer`` keeps where its parameters are by now.
+
+    Adagrad makes it at once, and so does whoever loads a state, both maybe before the model was
+    taken to its device. Counts of updates stay, unless the optimizer reads them on the device.
+    """
+    for group in optimizer.param_groups:
+        reads_there = group.get("capturable") or group.get("fused")
+        for parameter in group["params"]:
+            state = optimizer.state.get(parameter, {})
+            for name, value in state.items():
+                is_of_device = isinstance(value, torch.Tensor) and (name != "step" or reads_there)
+                if is_of_device and value.device != parameter.device:
+                    state[name] = value.to(parameter.device)
 
 
 def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:

@@ -4,15 +4,23 @@ A run seeds torch once, before its first step. From then on its states are put a
 and brought back when it goes on, so cells that run in between do not change its sequence. (A cell
 that draws random numbers *while* the run trains shares torch's global generator with it; torch has
 one per process.)
+
+One thing is out of reach: the dropout between layers of a cuDNN RNN has a state of its own, which
+torch neither shows nor sets. It follows a run for as long as nothing but the run's own forwards in
+train mode draws from it, and no cell seeds the GPU's generator.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import numpy as np
 import torch
+
+_OFFSET = 8
+"""Where a CUDA generator's state, of 16 bytes, has the offset: behind the seed."""
 
 
 class TorchState:
@@ -141,6 +149,19 @@ def _device_state(device: torch.device) -> Any:
 
 
 def _set_device_state(device: torch.device, state: Any) -> None:
+    """Bring back ``state``, and no more than that.
+
+    Whoever sets the state of a CUDA generator, to whatever, has cuDNN seed its dropout between
+    layers of an RNN anew, from that generator; where it keeps the seed and moves to another offset,
+    it does not. (``ATen/native/cudnn/RNN.cpp``, ``get_dropout_state``.)
+    """
+    now = _device_state(device)
+    if torch.equal(now, state):
+        return
+    if device.type == "cuda" and torch.equal(now[:_OFFSET], state[:_OFFSET]):
+        offset = int.from_bytes(state[_OFFSET:].numpy().tobytes(), sys.byteorder)
+        torch.cuda.default_generators[device.index].set_offset(offset)
+        return
     module = getattr(torch, device.type)
     if device.type == "mps":
         module.set_rng_state(state)

@@ -142,6 +142,8 @@ def update(training: Training, result: StepResult) -> None:
             training.parameters, training.clip_grad_norm
         )
     training.guard.check_gradients(scaled=training.scaled)
+    if training.scaler is not None:
+        training.scaler.decide()
     training.guard.before_update()
     try:
         result.applied = training.modeset.optimizer_step(training.optimizer)

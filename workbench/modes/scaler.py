@@ -11,7 +11,9 @@ norm that is NaN makes every gradient NaN and the culprit cannot be told any mor
 looked at only after that number said that one of them is not finite.
 
 A fused optimizer on an accelerator decides on the device and nothing is read at all; then skipped
-updates are counted on the device, and no parameter is named.
+updates are counted on the device, and no parameter is named. An experiment, which reads a flag
+right before every update anyway, lets it `decide` beside that: what goes by updates (a schedule)
+goes by those that were applied, on every device.
 
 *Undoing.* A step may be given up between unscaling and updating (an error, a non-finite loss).
 Nothing is counted before the update, and what the scaler had noted of that step is dropped, so the
@@ -243,6 +245,14 @@ class GradientScaler:
             for found in _noted(self._torch, optimizer):
                 found.fill_(1)
         self._where = self._first_non_finite()
+
+    def decide(self) -> None:
+        """Read what a fused optimizer would have decided on the device, and go by that."""
+        for optimizer, found in list(self._undecided.items()):
+            del self._undecided[optimizer]
+            self._overflowed[optimizer] = any(map(bool, found))
+            if self._overflowed[optimizer]:
+                self._where = self._first_non_finite()
 
     def step(self, *optimizers: torch.optim.Optimizer) -> bool:
         """Update, unless gradients overflowed, and adapt the scale; False when it was skipped.
