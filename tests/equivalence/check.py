@@ -11,6 +11,9 @@ from tests.equivalence import ours, plain
 from tests.equivalence.recipes import Recipe
 from tests.equivalence.trace import difference
 
+TRIES = 5
+"""How often a plain loop is repeated where an experiment differs from it."""
+
 
 class ImpossibleError(Exception):
     """Torch has no operation for this recipe: a plain loop raises."""
@@ -38,7 +41,8 @@ def check(recipe: Recipe) -> None:
             raise AssertionError(f"{found}\n\n{recipe.script()}") from error
         finally:
             torch.set_grad_enabled(True)
-        if found and difference(plain.run(recipe), by_hand):
-            # torch 2.13: a fused SGD whose first update was skipped begins with memory as it was
+        if found and any(difference(plain.run(recipe), by_hand) for _ in range(TRIES)):
+            # torch 2.13: a fused SGD whose first update was skipped begins with memory as it was;
+            # on a GPU gradients that are sparse are summed in any order
             raise ImpossibleError("a plain loop does not repeat itself")
     assert not found, f"{found}\n\n{recipe.script()}"
