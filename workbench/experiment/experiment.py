@@ -215,6 +215,7 @@ class Experiment(Control):
         runner = weakref.ref(self._runner)
         self._collected = weakref.finalize(self, _collected, runner, folder.path)
         self._collected.atexit = False
+        self._is_made = True
         _live.add(self)
         for hook in tuple(assembly_hooks):
             hook(self)

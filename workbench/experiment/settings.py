@@ -6,6 +6,8 @@ it compares with what holds when it is carried out, as others may be waiting bef
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -46,6 +48,7 @@ class Settings:
     """What can be set at any time.
 
     Raises:
+        AttributeError: it is none of these; nothing is taken that would have no effect.
         RuntimeError: the experiment is closed.
     """
 
@@ -53,6 +56,31 @@ class Settings:
     _runner: Runner
     _epochs: int
     _closed: bool
+    _is_made = False
+    """Whether the experiment is put together; from then on `__setattr__` looks at names."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._is_made and not name.startswith("_") and name not in self.__dict__:
+            found = getattr(type(self), name, None)
+            if found is None or (isinstance(found, property) and found.fset is None):
+                raise AttributeError(self._cannot_set(name))
+        super().__setattr__(name, value)
+
+    def _cannot_set(self, name: str) -> str:
+        """Why ``name`` cannot be set, and what can."""
+        cls = type(self)
+        can = sorted(
+            each for each in dir(cls) if getattr(getattr(cls, each), "fset", None) is not None
+        )
+        valid = f"what can be set at any time is {', '.join(can)}"
+        if name in inspect.signature(cls).parameters:
+            given = f"Experiment(..., {name}=...)"
+            return f"{name} is given where an experiment is made, {given}, and stays; {valid}"
+        if hasattr(cls, name):
+            return f"{name} is there to be read; {valid}"
+        near = difflib.get_close_matches(name, [*can, *inspect.signature(cls).parameters], 1)
+        meant = f", did you mean {near[0]}?" if near else ""
+        return f"an experiment has no {name!r}{meant}; {valid}"
 
     @property
     def model(self) -> nn.Module:

@@ -284,3 +284,23 @@ def test_a_rate_set_while_a_warm_up_is_at_0_says_how_it_goes_on(tmp_path: Path) 
     exp.close()
     rates = exp.scalars.since("train/learning_rate", 0)[1].tolist()
     assert rates == [0.5, 0.25, 0.5, 0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("clip_grad_norm", r"given where an experiment is made.*clip_grad_norm=.*learning_rate"),
+        ("loss", r"given where an experiment is made"),
+        ("val", r"given where an experiment is made"),
+        ("optimizer", r"given where an experiment is made"),
+        ("status", r"status is there to be read; what can be set"),
+        ("learnig_rate", r"no 'learnig_rate', did you mean learning_rate\?"),
+        ("clip", r"no 'clip'"),
+    ],
+)
+def test_nothing_is_taken_that_would_have_no_effect(tmp_path: Path, name: str, said: str) -> None:
+    exp = experiment(tmp_path)
+    with pytest.raises(AttributeError, match=said):
+        setattr(exp, name, 1.0)
+    exp._own = 1  # what begins so is nobody's setting
+    exp.close()
