@@ -58,6 +58,11 @@ def rows() -> list[Recipe]:
     found += [dataclasses.replace(swapped, model=name) for name in ("tied", "batch norm")]
     found += [dataclasses.replace(swapped, model="half frozen", loss="with parameters")]
     found += [dataclasses.replace(whole, precision=name) for name in ("bf16", "fp16")]
+    recurrent = dataclasses.replace(whole, model="recurrent", optimizer="adamw")
+    found += [
+        dataclasses.replace(recurrent, actions=((2, name), (5, name)))
+        for name in ("pause", "random numbers", "eval and a look")
+    ]
     found += [
         dataclasses.replace(whole, precision="fp16", optimizer=name, schedule="exponential")
         for name in ("adamw", "adam, fused", "sgd, fused")
@@ -91,7 +96,7 @@ def drawn(recipe: Recipe) -> None:
         assume(False)
 
 
-_SETTINGS = settings(
+SETTINGS = settings(
     deadline=None,
     derandomize=True,
     database=None,
@@ -99,21 +104,21 @@ _SETTINGS = settings(
 )
 
 
-@settings(_SETTINGS, max_examples=FEW)
+@settings(SETTINGS, max_examples=FEW)
 @given(recipes())
 def test_a_few_drawn_recipes(recipe: Recipe) -> None:
     drawn(recipe)
 
 
 @pytest.mark.slow
-@settings(_SETTINGS, max_examples=MANY)
+@settings(SETTINGS, max_examples=MANY)
 @given(recipes())
 def test_many_drawn_recipes(recipe: Recipe) -> None:
     drawn(recipe)
 
 
 @pytest.mark.fuzz
-@settings(_SETTINGS, max_examples=VERY_MANY, derandomize=False)
+@settings(SETTINGS, max_examples=VERY_MANY, derandomize=False)
 @given(recipes())
 def test_very_many_drawn_recipes(recipe: Recipe) -> None:
     drawn(recipe)

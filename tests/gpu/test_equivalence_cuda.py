@@ -10,11 +10,11 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import given, settings
 
 from tests.equivalence.check import ImpossibleError, check
-from tests.equivalence.recipes import Recipe, is_possible, recipes
-from tests.equivalence.test_equivalence import name_of, rows
+from tests.equivalence.recipes import Recipe, recipes
+from tests.equivalence.test_equivalence import SETTINGS, drawn, name_of, rows
 
 pytestmark = [
     pytest.mark.gpu,
@@ -36,17 +36,7 @@ def test_every_part_of_a_recipe(recipe: Recipe) -> None:
         pytest.skip(str(error).splitlines()[0])
 
 
-@settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    max_examples=DRAWN,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-)
+@settings(SETTINGS, max_examples=DRAWN)
 @given(recipes())
 def test_drawn_recipes(recipe: Recipe) -> None:
-    assume(is_possible(recipe))
-    try:
-        check(there(recipe))
-    except ImpossibleError:
-        assume(False)
+    drawn(there(recipe))

@@ -79,7 +79,7 @@ def _bring_state(optimizer: torch.optim.Optimizer) -> None:
         reads_there = group.get("capturable") or group.get("fused")
         for parameter in group["params"]:
             state = optimizer.state.get(parameter, {})
-            for name, value in state.items():
+            for name, value in state.items() if isinstance(state, dict) else ():
                 is_of_device = isinstance(value, torch.Tensor) and (name != "step" or reads_there)
                 if is_of_device and value.device != parameter.device:
                     state[name] = value.to(parameter.device)

@@ -69,16 +69,15 @@ class Settings:
     def _cannot_set(self, name: str) -> str:
         """Why ``name`` cannot be set, and what can."""
         cls = type(self)
-        can = sorted(
-            each for each in dir(cls) if getattr(getattr(cls, each), "fset", None) is not None
-        )
+        given = inspect.signature(cls).parameters
+        can = [each for each in dir(cls) if getattr(getattr(cls, each), "fset", None) is not None]
         valid = f"what can be set at any time is {', '.join(can)}"
-        if name in inspect.signature(cls).parameters:
-            given = f"Experiment(..., {name}=...)"
-            return f"{name} is given where an experiment is made, {given}, and stays; {valid}"
+        if name in given:
+            made = f"Experiment(..., {name}=...)"
+            return f"{name} is given where an experiment is made, {made}, and stays; {valid}"
         if hasattr(cls, name):
             return f"{name} is there to be read; {valid}"
-        near = difflib.get_close_matches(name, [*can, *inspect.signature(cls).parameters], 1)
+        near = difflib.get_close_matches(name, [*can, *given], 1)
         meant = f", did you mean {near[0]}?" if near else ""
         return f"an experiment has no {name!r}{meant}; {valid}"
 

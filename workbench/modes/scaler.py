@@ -135,8 +135,19 @@ class GradientScaler:
             found = self._unscale_together(optimizers, done)
         if len(optimizers) == 1 and self._decides_on_device(optimizers[0]):
             self._undecided[optimizers[0]] = found
-            return
-        overflowed = any(bool(one) for one in found)
+        else:
+            self._decide(optimizers, found)
+
+    def decide(self) -> None:
+        """Read what a fused optimizer would have decided on the device, and go by that."""
+        for optimizer, found in list(self._undecided.items()):
+            del self._undecided[optimizer]
+            self._decide((optimizer,), found)
+
+    def _decide(
+        self, optimizers: tuple[torch.optim.Optimizer, ...], found: list[torch.Tensor]
+    ) -> None:
+        overflowed = any(map(bool, found))
         self._overflowed.update(dict.fromkeys(optimizers, overflowed))
         if overflowed:
             self._where = self._first_non_finite()
@@ -245,14 +256,6 @@ class GradientScaler:
             for found in _noted(self._torch, optimizer):
                 found.fill_(1)
         self._where = self._first_non_finite()
-
-    def decide(self) -> None:
-        """Read what a fused optimizer would have decided on the device, and go by that."""
-        for optimizer, found in list(self._undecided.items()):
-            del self._undecided[optimizer]
-            self._overflowed[optimizer] = any(map(bool, found))
-            if self._overflowed[optimizer]:
-                self._where = self._first_non_finite()
 
     def step(self, *optimizers: torch.optim.Optimizer) -> bool:
         """Update, unless gradients overflowed, and adapt the scale; False when it was skipped.
