@@ -160,8 +160,7 @@ def _set_device_state(device: torch.device, state: Any) -> None:
         return
     if device.type == "cuda" and torch.equal(now[:_OFFSET], state[:_OFFSET]):
         offset = int.from_bytes(state[_OFFSET:].numpy().tobytes(), sys.byteorder)
-        index = torch.cuda.current_device() if device.index is None else device.index
-        torch.cuda.default_generators[index].set_offset(offset)
+        torch.cuda.default_generators[device.index].set_offset(offset)
         return
     module = getattr(torch, device.type)
     if device.type == "mps":
