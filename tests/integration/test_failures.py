@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from tests.integration.support import Rows, batchless, net, same, weights
 from workbench.experiment import (
@@ -18,6 +20,7 @@ from workbench.experiment import (
     RunError,
 )
 from workbench.experiment.events import Closed, Event
+from workbench.experiment.sampler import EpochSampler
 
 
 class Fails(nn.Module):
@@ -95,6 +98,92 @@ def test_a_loader_that_raises_half_way(tmp_path: Path) -> None:
     rows.bad = False
     exp.resume().wait(120)
     assert exp.step_count == 8, "the resume repeated or lost a batch"
+    exp.close()
+
+
+class Augmented(Dataset[tuple[torch.Tensor, int]]):
+    """Draws for every sample, from three generators, and cannot read one of them when told to."""
+
+    def __init__(self, bad: int | None) -> None:
+        self.bad = bad
+        self.inputs = torch.arange(64 * 6, dtype=torch.float32).view(64, 6) / 64
+        self.fetched = 0
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, at: int) -> tuple[torch.Tensor, int]:
+        noise = torch.randn(6) * random.random() + float(np.random.rand())
+        self.fetched += 1
+        if self.fetched == self.bad:
+            raise OSError("the disk is away")
+        return self.inputs[at] + noise, at % 3
+
+
+@pytest.mark.parametrize("given", [None, 1, 4 * 8 + 5])
+def test_a_batch_that_was_fetched_half_is_drawn_anew(tmp_path: Path, given: int | None) -> None:
+    """The judge is a plain loop over data that never fails."""
+
+    def dropping() -> nn.Module:
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4), nn.Linear(8, 3))
+
+    plain = dropping()
+    order = EpochSampler(64, seed=3)
+    loader = DataLoader(Augmented(None), 8, sampler=order, generator=torch.Generator())
+    _seed_all(3)
+    optimizer = torch.optim.Adam(plain.parameters(), lr=1e-2)
+    expected: list[float] = []
+    for epoch in range(2):
+        order.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(plain(x), y)
+            loss.backward()
+            optimizer.step()
+            expected.append(loss.item())
+
+    exp = Experiment(
+        dropping(),
+        Augmented(given),
+        batch_size=8,
+        seed=3,
+        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-2),
+        runs=tmp_path,
+        device="cpu",
+    )
+    _seed_all(3)
+    run = exp.run(epochs=2)
+    if given is not None:
+        with pytest.raises(RunError, match="the disk is away"):
+            run.wait(120)
+        assert exp.message.endswith("run stopped, nothing lost")
+        run = exp.resume()
+    run.wait(120)
+    assert exp.scalars.history()["train/loss"]["value"].tolist() == expected
+    exp.close()
+
+
+def _seed_all(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+def test_a_loader_with_an_order_of_its_own_that_raises_begins_anew_and_it_is_said(
+    tmp_path: Path,
+) -> None:
+    rows = Rows()
+    loader = DataLoader(rows, batch_size=8)
+    exp = Experiment(net(), loader, order="loader", runs=tmp_path, device="cpu")
+    with pytest.raises(RunError, match="sample 40 cannot be read"):
+        exp.run(epochs=1).wait(120)
+    assert exp.message == "step 6: OSError; run stopped, the loader begins anew"
+    assert exp.failure is not None
+    assert "going on begins a new pass over it" in exp.failure.subtitle
+    rows.bad = False
+    exp.resume().wait(120)
+    assert exp.step_count == 8
     exp.close()
 
 

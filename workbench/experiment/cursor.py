@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from workbench.experiment.data import DataError, DataSource
+from workbench.experiment.host_random import HostRandom
+from workbench.experiment.rng import TorchState
 
 _END = object()
 
 
 class Cursor:
-    """Gives one batch at a time; a batch stays current until its step has gone through."""
+    """Gives one batch at a time; a batch stays current until its step has gone through.
 
-    def __init__(self, source: DataSource) -> None:
+    Args:
+        source: gives the batches.
+        device: that is trained on; a dataset may draw from its generator.
+    """
+
+    def __init__(self, source: DataSource, device: torch.device | None = None) -> None:
         self.source = source
+        self._random = TorchState(device or torch.device("cpu"))
+        self._host_random = HostRandom()
         self.epoch = 0
         """Epochs completed."""
         self.index = 0
@@ -132,7 +143,8 @@ class Cursor:
 
         Raises:
             DataError: the epoch has no batch at all.
-            Exception: whatever the loader raises; the position is kept.
+            Exception: whatever the loader raises; the position is kept, and where the batch can be
+                fetched again, so are the random states: it draws the same numbers then.
         """
         self.replays_failure = self._taken
         batch = self._current()
@@ -141,13 +153,21 @@ class Cursor:
 
     def _current(self) -> Any:
         if self._batch is None and not self._is_over:
-            self.fetching = True
+            self.fetching, draws_again = True, self.source.draws_again
+            if draws_again:
+                if self._iterator is None:
+                    self._host_random.find()
+                self._random.save()
+                self._host_random.save()
             try:
                 if self._iterator is None:
                     self._iterator = self._rest()
                 found = next(self._iterator, _END)
             except BaseException:
                 self._iterator = None
+                if draws_again:
+                    self._random.restore()
+                    self._host_random.restore()
                 raise
             self.fetching = False
             if found is _END:
@@ -170,6 +190,12 @@ class Cursor:
         self._left_out += 1
         self.refuses_one = True
         self.done()
+
+    @property
+    def goes_on_anew(self) -> bool:
+        """Whether going on would take what is left of this epoch from a new pass of the loader."""
+        over = self._is_over or self._batch is not None or self._iterator is not None
+        return self.index > 0 and not (over or self.source.repeats)
 
     @property
     def is_last_of_several(self) -> bool:

@@ -11,6 +11,7 @@ import contextvars
 import logging
 from collections.abc import Callable
 from contextvars import Context
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 _OUT_OF_MEMORY = "step {step:,}: out of memory; paused, step not applied, nothing lost"
+_NEW_PASS = (
+    "The order is the loader's own, so going on begins a new pass over it and leaves out as many "
+    "batches as this epoch has trained on, which may be others. Samples that are given as arrays or "
+    "as a Dataset go on where they were."
+)
 
 _NOTHING_SET = ThreadState()
 _LOOK_S = 0.05
@@ -407,6 +413,9 @@ class Runner(Worker):
         """The failure and the status line of what was raised, which is ``text`` by default."""
         training = self.training
         failure = self._looked_into(error, step)
+        if training.cursor.fetching and training.cursor.goes_on_anew:
+            text = f"step {step:,}: {type(error).__name__}; run stopped, the loader begins anew"
+            failure = replace(failure, subtitle=f"{failure.subtitle} {_NEW_PASS}")
         if isinstance(error, NonFiniteError):
             text = f"step {step:,}: {error}; paused, step not applied"
             error.add_note(f"{failure.title}. {failure.subtitle}")

@@ -44,6 +44,9 @@ class DataSource:
     """What is not guaranteed about the order, in one sentence, or ``""``."""
     repeats: bool = True
     """Whether the same epoch gives the same batches when it is asked for again."""
+    draws_again: bool = False
+    """Whether a batch that could not be fetched may have drawn random numbers in this process, and
+    is the same if it is fetched again with the same ones."""
     is_fresh: bool = False
     """Whether every batch is in memory of its own; else the next one may be written over it."""
     has_exact_length: bool = True
@@ -174,6 +177,7 @@ class LoaderSource(DataSource):
         self.batch_size = loader.batch_size
         self.num_samples = len(dataset)
         self.has_workers = loader.num_workers > 0
+        self.draws_again = not self.has_workers  # workers have generators of their own
         # torch's own stacks; one of the user's may fill a buffer anew
         self.is_fresh = loader.collate_fn is default_collate
         self.loader = _rebuilt(loader, self.sampler, self.generator, loader.batch_size)

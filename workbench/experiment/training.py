@@ -85,7 +85,7 @@ class Training:
         clip_grad_norm: float | None,
     ) -> None:
         self.name = name
-        self.cursor = Cursor(train)
+        self.cursor = Cursor(train, modeset.device)
         self.val = val
         self.loss = loss
         self.optimizer = optimizer

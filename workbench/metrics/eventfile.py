@@ -3,7 +3,8 @@
 A reader stops at the first damaged record and never looks behind it, so a record that was cut
 short by a full disk would hide everything written later. After a failed write the file is cut back
 to its last whole record, which needs no space; where even that fails, a new file is begun, and
-TensorBoard reads it after the old one.
+TensorBoard reads it after the old one. So it is where somebody removes the file: what is written to
+it would go nowhere, and no write would fail.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class EventFile:
         self.folder = folder
         self.path: Path | None = None
         """The file under way; None before the first record."""
+        self.removed = 0
+        """How many of its files somebody has removed."""
         self._file: BinaryIO | None = None
         self._whole = 0
 
@@ -52,6 +55,8 @@ class EventFile:
             file.close()
 
     def _open(self) -> BinaryIO:
+        if self._file is not None and os.fstat(self._file.fileno()).st_nlink == 0:
+            self.close()
         if self._file is None:
             self._file = self._reopened() or self._begun()
         return self._file
@@ -62,6 +67,7 @@ class EventFile:
         try:
             file = self.path.open("r+b", buffering=0)
         except FileNotFoundError:
+            self.removed, self.path = self.removed + 1, None
             return None
         file.seek(self._whole)
         return file

@@ -52,7 +52,9 @@ class TensorBoardObserver:
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = weakref.ref(experiment)
-        self.writer = EventWriter(Path(experiment.path), on_drop=self._tell_dropped)
+        self.writer = EventWriter(
+            Path(experiment.path), on_drop=self._tell_dropped, on_removed=self._tell_removed
+        )
         self._confusion = Pictures(self.writer, "val/confusion_matrix")
         self._flow = Pictures(self.writer, "train/gradient_flow")
         self._described = False
@@ -135,6 +137,16 @@ class TensorBoardObserver:
         experiment = self._experiment()
         if experiment is not None:
             experiment.dropped_points = dropped
+
+    def _tell_removed(self) -> None:
+        experiment = self._experiment()
+        if experiment is not None:
+            note = (
+                f"files of this run were removed from {self.writer.folder} while it was open: "
+                "TensorBoard has nothing of before; run.metrics has all"
+            )
+            if note not in experiment.notes:
+                experiment.notes.append(note)
 
 
 def _line(event: Event) -> str | None:

@@ -66,8 +66,17 @@ class EventWriter:
         *,
         capacity: int = CAPACITY,
         on_drop: Callable[[int], None] | None = None,
+        on_removed: Callable[[], None] | None = None,
     ) -> None:
-        """``on_drop`` is told the total number of dropped points, on the thread that logged."""
+        """What it tells, and on which thread.
+
+        Args:
+            folder: for the event files.
+            capacity: points that may wait.
+            on_drop: is told the total number of dropped points, on the thread that logged.
+            on_removed: somebody has removed the file under way, and a new one was begun; on the
+                thread that writes.
+        """
         self.dropped = 0
         """Points lost so far."""
         self.error = ""
@@ -77,6 +86,7 @@ class EventWriter:
         self._file = EventFile(folder)
         self._capacity = capacity
         self._on_drop = on_drop
+        self._on_removed = on_removed
         self._items: deque[_Item] = deque()
         self._waiting = 0
         self._changed = threading.Condition()
@@ -311,11 +321,15 @@ class EventWriter:
             self._changed.notify_all()
 
     def _write(self, records: bytes) -> bool:
+        removed = self._file.removed
         try:
             self._file.append(records)
         except OSError as error:
             self.error = str(error)
             return False
+        finally:
+            if self._file.removed > removed and self._on_removed is not None:
+                self._on_removed()
         self.error = ""
         return True
 

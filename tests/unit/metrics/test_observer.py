@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import threading
 import weakref
 from collections.abc import Callable
@@ -178,6 +179,25 @@ def test_training_goes_on_when_the_run_directory_is_gone(tmp_path: Path) -> None
     assert experiment.step_count == STEPS_PER_EPOCH
     assert observer.writer.close(timeout=0.2) is False
     assert experiment.dropped_points >= STEPS_PER_EPOCH
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_files_that_are_removed_meanwhile_are_begun_anew_and_it_is_said(
+    tmp_path: Path, read: Read, closed: bool
+) -> None:
+    experiment = make(tmp_path)
+    observer = TensorBoardObserver(experiment)
+    experiment.run(steps=3, wait=True)
+    if closed:
+        assert observer.writer.close()
+    shutil.rmtree(experiment.path)
+    experiment.run(steps=4, wait=True)
+    observer.detach()
+    found = read(experiment.path)
+    assert [event.step for event in found.Scalars("train/loss")] == [4, 5, 6, 7]
+    assert [note for note in experiment.notes if "were removed" in note]
+    assert experiment.dropped_points == 0
+    experiment.close()
 
 
 def test_losses_are_the_same_with_and_without_tensorboard(tmp_path: Path) -> None:
