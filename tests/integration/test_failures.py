@@ -217,7 +217,9 @@ def test_nan_pauses_with_evidence_and_the_last_good_weights(tmp_path: Path) -> N
         exp.run(steps=5, wait=True)
     assert raised.value.__notes__ == [
         "Loss became NaN at step 8. "
-        "Paused before the optimizer step, so the weights are those of step 7."
+        "Paused before the optimizer step, so the weights are those of step 7.",
+        "exp.failure says what was found about it. exp.resume_from_failure() leaves this batch out "
+        "and goes on; with learning_rate= or modes= it changes that first.",
     ]
     failure = exp.failure
     assert failure is not None

@@ -41,6 +41,7 @@ class _Facts(NamedTuple):
     labels_have_columns: bool
     outputs_within_one: bool
     labels_within_one: bool
+    labels_are_signs: bool
 
 
 Agreement = Callable[[Sequence[bool]], Sequence[bool]]
@@ -141,6 +142,9 @@ class AnswerReader:
 
     def _kind_of(self, logits: torch.Tensor, targets: torch.Tensor, facts: _Facts) -> LossKind:
         """What a loss of the user's own takes them for, as far as a batch shows it."""
+        same = logits.numel() == targets.numel()
+        if same and facts.labels_are_signs and not facts.labels_within_one:
+            return LossKind.LABELS  # -1 and 1, as margins are computed with
         if targets.is_floating_point():
             soft = targets.shape == logits.shape and _is_wide(logits)
             return LossKind.CLASSES if soft and facts.labels_sum_to_one else LossKind.NUMBERS
@@ -157,20 +161,35 @@ class AnswerReader:
                 )
             return LossKind.CLASSES
         # one logit for each label: a probability would be compared with 0.5, and looks like one
-        same = logits.numel() == targets.numel()
         if same and facts.labels_within_one and not facts.outputs_within_one:
             return LossKind.LABELS
+        self.note = (
+            "no accuracy is shown: the loss does not say what it takes outputs of shape "
+            f"{list(logits.shape)} for with labels of shape {list(targets.shape)}"
+        )
         return LossKind.OTHER
 
 
 def _facts(logits: torch.Tensor, targets: torch.Tensor, ignore_index: int) -> _Facts:
     if targets.is_floating_point():
         soft = targets.shape == logits.shape and _is_wide(logits)
-        return _Facts(soft and _sums_to_one(targets), True, True, True)  # noqa: FBT003 - by name above
+        return _Facts(
+            labels_sum_to_one=soft and _sums_to_one(targets),
+            labels_have_columns=True,
+            outputs_within_one=True,
+            labels_within_one=_within_one(targets),
+            labels_are_signs=_are_signs(targets),
+        )
     has_columns = True
     if _is_wide(logits):
         has_columns = bool((targets[counted(targets, ignore_index)] < logits.shape[1]).all())
-    return _Facts(True, has_columns, _within_one(logits), _within_one(targets))  # noqa: FBT003 - as above
+    return _Facts(
+        labels_sum_to_one=True,
+        labels_have_columns=has_columns,
+        outputs_within_one=_within_one(logits),
+        labels_within_one=_within_one(targets),
+        labels_are_signs=_are_signs(targets),
+    )
 
 
 def _is_wide(logits: torch.Tensor) -> bool:
@@ -184,7 +203,12 @@ def _without(logits: torch.Tensor, dim: int) -> tuple[int, ...]:
 
 
 def _within_one(values: torch.Tensor) -> bool:
-    return bool(((values >= 0) & (values <= 1)).all())
+    return not values.is_complex() and bool(((values >= 0) & (values <= 1)).all())
+
+
+def _are_signs(values: torch.Tensor) -> bool:
+    # an unsigned 255 would be taken for -1
+    return values.dtype.is_signed and bool(((values == 1) | (values == -1)).all())
 
 
 def _sums_to_one(rows: torch.Tensor) -> bool:

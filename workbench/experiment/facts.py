@@ -36,6 +36,7 @@ def facts(training: Training, model: str, memory: str) -> tuple[Fact, ...]:
         "Model": model,
         "Data": _data(training),
         "Steps": _steps(training),
+        "Loss": _loss(training),
         "Optimizer": describe_optimizer(training.optimizer),
         "Memory": memory,
     }
@@ -114,6 +115,13 @@ def _steps(training: Training) -> str:
     steps = f"{_count(per_epoch)} per epoch" if per_epoch else "as many as the loader gives"
     size = training.cursor.source.batch_size
     return f"{steps}, batch {size}" if size else steps
+
+
+def _loss(training: Training) -> str:
+    loss = training.loss
+    if loss.function is None:
+        return "the one that fits the first batch"
+    return f"{loss.name}, the sum of a batch" if loss.sums else loss.name
 
 
 def _count(number: int | None) -> str:

@@ -273,9 +273,25 @@ def logits_of(output: Any) -> torch.Tensor:
     if isinstance(found, torch.Tensor):
         return found
     raise DataError(
-        f"the model returned a {type(output).__name__}; it must return logits as a tensor "
-        f"[batch, classes], or an object with .logits"
+        f"the model returned a {type(output).__name__}{_parts(output)}; it must return logits as a "
+        "tensor [batch, classes], or an object or a dict with logits: have forward return them "
+        "alone, or as {'logits': ...} beside the rest"
     )
+
+
+def _parts(output: Any) -> str:
+    """What a tuple or a list holds: `` of [8, 10] float32 and a dict``."""
+    if not isinstance(output, (tuple, list)):
+        return ""
+    parts = cast("tuple[Any, ...]", output)
+    named = [_named(part) for part in parts[:3]]
+    if len(parts) > 3:
+        named.append(f"{len(parts) - 3:,} more")
+    return f" of {' and '.join(named)}" if named else ""
+
+
+def _named(part: Any) -> str:
+    return _shape(part) if isinstance(part, torch.Tensor) else f"a {type(part).__name__}"
 
 
 def check_loss(loss: Any, *, trains: bool = True) -> None:
@@ -343,10 +359,25 @@ def _cross_entropy_problem(logits: torch.Tensor, targets: torch.Tensor, ignore_i
     if targets.shape[:1] != logits.shape[:1]:
         return _sizes(logits, targets)
     if tuple(targets.shape) != expected:
-        return f"the labels are {_shape(targets)}; they must be {list(expected)} for these logits"
+        return _labels_shape_problem(logits, targets, expected)
     if targets.dtype not in (torch.int64, torch.uint8):
         return f"the labels are {_shape(targets)}; cross entropy needs int64: use labels.long()"
     return _range_problem(targets[counted(targets, ignore_index)], logits.shape[1])
+
+
+def _labels_shape_problem(
+    logits: torch.Tensor, targets: torch.Tensor, expected: tuple[int, ...]
+) -> str:
+    said = f"the labels are {_shape(targets)}; they must be {list(expected)} for these logits"
+    if logits.ndim > 2 and targets.shape == logits.shape[:-1]:
+        return (
+            f"{said}, {_shape(logits)}: cross entropy takes their second dimension for the "
+            "classes. Where the last one has them, give loss=lambda logits, labels: "
+            "F.cross_entropy(logits.movedim(-1, 1), labels)"
+        )
+    if targets.ndim == logits.ndim == 2 and targets.shape[1] == 1:
+        return f"{said}: give labels.squeeze(1)"
+    return said
 
 
 def _range_problem(targets: torch.Tensor, num_classes: int) -> str:
@@ -355,9 +386,18 @@ def _range_problem(targets: torch.Tensor, num_classes: int) -> str:
     low, high = int(targets.min()), int(targets.max())
     if low >= 0 and high < num_classes:
         return ""
+    if low == 1 and high == num_classes:
+        remedy = "give labels - 1"
+    elif low < 0:
+        remedy = (
+            "where a negative one means that there is none, give "
+            f"loss=torch.nn.CrossEntropyLoss(ignore_index={low})"
+        )
+    else:
+        remedy = f"give the last layer {high + 1} outputs, or look where {high} comes from"
     return (
         f"the labels run from {low} to {high}; the model has {num_classes} classes, "
-        f"so they must lie in 0..{num_classes - 1}"
+        f"so they must lie in 0..{num_classes - 1}: {remedy}"
     )
 
 

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 _OUT_OF_MEMORY = "step {step:,}: out of memory; paused, step not applied, nothing lost"
+_AFTER_NON_FINITE = (
+    "exp.failure says what was found about it. exp.resume_from_failure() leaves this batch out and "
+    "goes on; with learning_rate= or modes= it changes that first."
+)
 _NEW_PASS = (
     "The order is the loader's own, so going on begins a new pass over it and leaves out as many "
     "batches as this epoch has trained on, which may be others. Samples that are given as arrays or "
@@ -419,6 +423,7 @@ class Runner(Worker):
         if isinstance(error, NonFiniteError):
             text = f"step {step:,}: {error}; paused, step not applied"
             error.add_note(f"{failure.title}. {failure.subtitle}")
+            error.add_note(_AFTER_NON_FINITE)
         elif isinstance(error, ElsewhereError):
             text = f"workers ended; back at step {step - 1:,}, the last state that was kept"
         if isinstance(error, torch.OutOfMemoryError):

@@ -182,7 +182,8 @@ class Delegates(Settings):
         for name in ("train/loss", "val/loss", "val/accuracy"):
             last = self.scalars.last(name)
             if last and math.isfinite(last[0]):
-                lines.append(f"  {name} {last[0]:.4g}")
+                of = f", {self._training.loss.name}" if name.endswith("/loss") else ""
+                lines.append(f"  {name} {last[0]:.4g}{of}")
         lines.append(f"  modes {self.modes}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(" ".join(line[:300].splitlines()) for line in lines)

@@ -161,7 +161,15 @@ def test_one_logit_under_a_loss_of_ones_own() -> None:
     logits = torch.tensor([[2.0], [0.4], [-1.0], [0.1]])
     assert tally(reader_of(own, logits, labels), logits, labels) == (3, 4)
     maybe = logits.sigmoid()
-    assert tally(reader_of(own, maybe, labels), maybe, labels) is None
+    unknown = reader_of(own, maybe, labels)
+    assert tally(unknown, maybe, labels) is None
+    assert unknown.note.startswith("no accuracy is shown: the loss does not say what it takes")
+    signs = labels * 2 - 1
+    for values in (signs, signs.float(), signs[:, None].double()):
+        assert tally(reader_of(own, logits, values), logits, values) == (3, 4)
+        assert tally(reader_of(own, maybe, values), maybe, values) == (2, 4), "by their sign"
+    bytes_ = torch.tensor([1, 255, 255, 1], dtype=torch.uint8)
+    assert tally(reader_of(own, logits, bytes_), logits, bytes_) is None, "255 is not -1"
 
 
 def test_ignored_labels_are_no_answers() -> None:
@@ -374,6 +382,7 @@ def test_ranks_decide_by_the_batch_of_all_of_them() -> None:
         (torch.cat([mild, 3 * mild]), torch.tensor([1, 0, 0, 1, 1, 1, 0, 0])),
         (torch.cat([wide, wide]), torch.tensor([0, 1, 2, 3, 0, 4, 1, 2])),
         (torch.cat([wide, wide]), torch.cat([SOFT[:4], SOFT[:4] * 2])),
+        (torch.cat([mild, mild]), torch.tensor([1, 1, 1, 1, 1, -1, -1, 1])),
     ]
     for outputs, labels in cases:
         parts = list(zip(outputs.split(4), labels.split(4), strict=True))

@@ -96,8 +96,29 @@ def test_logits_are_found_where_models_put_them() -> None:
     assert logits_of(tensor) is tensor
     assert logits_of(SimpleNamespace(logits=tensor)) is tensor
     assert logits_of({"logits": tensor}) is tensor
-    with pytest.raises(DataError, match=r"returned a tuple; it must return logits"):
-        logits_of((tensor,))
+    with pytest.raises(DataError, match=r"returned a tuple of \[2, 3\] float32 and a dict; it must"):
+        logits_of((tensor, {}))
+
+
+def test_what_to_do_about_labels_is_said_and_helps() -> None:
+    logits, labels = torch.randn(4, 5, 7), torch.randint(0, 7, (4, 5))
+    with pytest.raises(DataError, match=r"loss=lambda logits, labels: F\.cross_entropy") as raised:
+        Loss().check(logits, labels)
+    given = eval(str(raised.value).partition("loss=")[2], {"F": F})
+    loss = Loss(given)
+    loss.check(logits, labels)
+    assert loss(logits, labels).item() == pytest.approx(
+        F.cross_entropy(logits.flatten(0, 1), labels.flatten()).item(), rel=1e-6
+    )
+
+    for found, words in (
+        (torch.tensor([1, 3]), r"lie in 0\.\.2: give labels - 1"),
+        (torch.tensor([0, -1]), r"give loss=torch\.nn\.CrossEntropyLoss\(ignore_index=-1\)"),
+        (torch.tensor([0, 9]), "give the last layer 10 outputs, or look where 9 comes from"),
+        (torch.tensor([[0], [1]]), r"give labels\.squeeze\(1\)"),
+    ):
+        with pytest.raises(DataError, match=words):
+            Loss().check(torch.randn(2, 3), found)
 
 
 @pytest.mark.parametrize(
