@@ -4,9 +4,6 @@ Every case is a model, a loss or an optimizer that torch's `fully_shard` refuses
 wrong, when it is used by itself. The judge is a loop over the whole batches in this process.
 """
 
-# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false, reportCallIssue=false
-# A module's attributes are tensors or modules to pyright, whichever they are.
-
 from __future__ import annotations
 
 import copy
@@ -183,6 +180,19 @@ class Twice(Net):
         return self.head(found[0] - found[1])
 
 
+class Spike(Net):
+    """The gradient of its last element, which rank 1 has, is too large for a scaled loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spike = nn.Parameter(torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = torch.zeros(CLASSES)
+        first[0] = 1e36
+        return super().forward(x) + first * self.spike[-1]
+
+
 # -- losses ---------------------------------------------------------------------------------
 
 
@@ -221,7 +231,7 @@ class Lamb(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is None:
@@ -239,7 +249,7 @@ class Lamb(torch.optim.Optimizer):
 class Clips(torch.optim.SGD):
     """Bounds the gradients of all parameters together inside of its step."""
 
-    def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self, closure: Any = None) -> None:
         parameters = [p for group in self.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(parameters, 0.1)
         super().step()
@@ -249,7 +259,7 @@ class Sparse(torch.optim.SGD):
     """Element by element, but by ways that torch has not for tensors that lie over ranks."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -291,6 +301,7 @@ class Case:
     loss: Callable[[nn.Module], Any] = lambda _: F.cross_entropy
     layout: str = "fsdp:2"
     clip: float | None = None
+    modes: str = ""
     in_halves: bool = False
     """Whether the plain loop adds up each batch as two ranks do: Muon computes in bfloat16, and one
     rounding of a float32 more moves its weights by 6e-3 in eight steps."""
@@ -304,7 +315,7 @@ class Case:
         model, optimizer, loss = self.parts()
         return made(
             runs, lambda: model, optimizer=optimizer, loss=loss, shuffle=False, val=rows(),
-            clip_grad_norm=self.clip,
+            clip_grad_norm=self.clip, modes=self.modes,
         )  # fmt: skip
 
     def plain(self) -> tuple[nn.Module, list[float]]:
@@ -360,13 +371,20 @@ CASES = {
     "LAMB of two replicas": Case(GATHERED, optimizer=Lamb, layout="fsdp:2,hsdp=2"),
 }
 
+OVERFLOWS = {
+    layout: Case(model=Spike, layout=layout, modes="fp16", optimizer=optimizer)
+    for layout, optimizer in (
+        ("fsdp:2", sgd), ("fsdp:2,keep", Lamb), ("fsdp:2,hsdp=2", sgd), ("ddp:2", sgd)
+    )
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Experiment, Folder]]:
     """Every case, home again after its steps on two ranks."""
     root = tmp_path_factory.mktemp("away")
     found: dict[str, tuple[Experiment, Folder]] = {}
-    for number, (name, case) in enumerate(CASES.items()):
+    for number, (name, case) in enumerate((CASES | OVERFLOWS).items()):
         experiment, folder = case.experiment(root / "runs"), Folder(root / f"{number:02}")
         experiment._training.begin()
         experiment._training.end()
@@ -405,3 +423,13 @@ def test_weights_are_those_of_a_plain_loop(
         ]
         ours = [v for one in series if one[0] == "train/gradient_norm" for v in one[2]]
         assert ours == pytest.approx(norms, rel=1e-5)
+
+
+@pytest.mark.parametrize("layout", OVERFLOWS)
+def test_an_overflow_is_named(layout: str, homes: dict[str, tuple[Experiment, Folder]]) -> None:
+    scaler = homes[layout][0]._training.scaler
+    assert scaler is not None
+    assert 0 < scaler.num_skipped < STEPS
+    assert scaler.first is not None
+    assert scaler.last is not None
+    assert (scaler.first.parameter, scaler.last.parameter) == ("spike", "spike")
