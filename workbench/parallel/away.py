@@ -18,11 +18,13 @@ from torch import nn
 
 from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.failure import Fault
+from workbench.modes.blocks import find_blocks
 from workbench.modes.layout import Layout
 from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import SAVE_EVERY_S, Folder, Job
 from workbench.parallel.history import History
 from workbench.parallel.launch import FoundWorkers, Workers
+from workbench.parallel.parameter_use import unshardable, why_not_in
 from workbench.parallel.payload import PackingError, pack
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
@@ -88,6 +90,9 @@ class Away:
         _refuse_parameters_of_the_loss(training)
         if layout.kind == "fsdp":
             _refuse_sparse_gradients(training.model)
+            known = unshardable(training.model, find_blocks(training.model))
+            if problem := why_not_in(layout.dtype, known):
+                raise PackingError(problem)
         folder = _new_folder(root)
         try:
             training.detach_modes()

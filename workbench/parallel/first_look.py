@@ -22,10 +22,11 @@ from workbench.experiment.losses import logits_of
 from workbench.experiment.step import call
 from workbench.modes.blocks import find_blocks
 from workbench.parallel.branches import AsksItsData
-from workbench.parallel.parameter_use import WHY, ParameterUse, Whole, unshardable
+from workbench.parallel.parameter_use import WHY, ParameterUse, Whole, unshardable, why_not_in
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
+    from workbench.modes.layout import Layout
     from workbench.parallel.batches import Part
 
 _NAMED = 3
@@ -105,6 +106,15 @@ class FirstLook:
                 "outside of the forward of the block"
             )
         return said
+
+    def refuse_under(self, layout: Layout) -> None:
+        """Refuse a layout that computes in 16 bits what it gathers, where not all can be.
+
+        Raises:
+            ValueError: a parameter must stay whole.
+        """
+        if problem := why_not_in(layout.dtype, self.whole):
+            raise ValueError(problem)
 
     def difference(self, logits: torch.Tensor) -> float | None:
         """Largest difference of the first step's logits, over all ranks; None where unknown.

@@ -16,13 +16,14 @@ What no look is needed for is found by `unshardable`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from enum import IntEnum
 from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -39,6 +40,7 @@ class Whole(IntEnum):
     SHARED = 5
     HELD = 6
     WRITTEN = 7
+    HOOKED = 8
 
 
 WHY = {
@@ -48,6 +50,7 @@ WHY = {
     Whole.SHARED: "shared with another block, parameter or buffer",
     Whole.HELD: "used by another way than through its module",
     Whole.WRITTEN: "written in forward",
+    Whole.HOOKED: "a tensor with hooks of its own",
 }
 """What is said of them; a number is nothing to be said of."""
 
@@ -82,9 +85,91 @@ def unshardable(model: nn.Module, units: Sequence[nn.Module]) -> dict[str, Whole
             found[name] = Whole.LAYOUT
         elif len(places[id(parameter)]) > 1 or shares:
             found[name] = Whole.SHARED
+        elif _has_hooks(parameter):
+            found[name] = Whole.HOOKED
         elif parameter.requires_grad and parameter.dtype is not most[unit]:
             found[name] = Whole.DTYPE
     return found
+
+
+def why_not_in(dtype: str, whole: Mapping[str, Whole]) -> str:
+    """Why a model cannot be gathered in ``bf16`` or ``fp16``, with what to do, or ``""``.
+
+    What is gathered is computed in that type; a parameter that stays whole would not be.
+    """
+    said = ((name, WHY[why]) for name, why in whole.items() if why in WHY)
+    name, why = next(said, ("", ""))
+    if not name or not dtype:
+        return ""
+    return (
+        f"an fsdp layout with {dtype} computes in the type that it gathers parameters in, and "
+        f"{name} cannot be gathered: it is {why}. Leave {dtype} out of the layout, and give it as "
+        f"a mode: fsdp:2+{dtype} is autocast"
+    )
+
+
+def refuse_late_writes(model: nn.Module) -> None:
+    """Have a forward raise that writes into what `fully_shard` has gathered: it would be lost.
+
+    What a first step writes is known (`ParameterUse`); this is for what begins later. A write past
+    torch's count (``p.data.mul_``) is not seen by it.
+
+    Args:
+        model: sharded; its hooks live as long as it does.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    units = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    inside = set(map(id, units))
+    for unit in units:
+        _LateWrites(cast("nn.Module", unit), inside)
+
+
+class _LateWrites:
+    """Counts what is written into the parameters of a unit in a call of it."""
+
+    def __init__(self, unit: nn.Module, units: set[int]) -> None:
+        prefixes = [
+            f"{path}." for path, module in unit.named_modules() if path and id(module) in units
+        ]
+        self._places = [
+            (module._parameters, name, f"{path}.{name}" if path else name)  # pyright: ignore[reportPrivateUsage] - looked up in every step
+            for path, module in unit.named_modules()
+            for name, parameter in own_parameters(module).items()
+            if isinstance(parameter, DTensor) and not f"{path}.".startswith(tuple(prefixes))
+        ]
+        self._before: list[tuple[int, int]] = []
+        """At the newest call: one that a checkpoint has ended early has no end."""
+        if self._places:
+            # FSDP gathers before all other hooks, and lets go after all others
+            unit.register_forward_pre_hook(self._begins)
+            unit.register_forward_hook(self._ends, prepend=True)
+
+    def _count(self) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for parameters, name, _ in self._places:
+            parameter = cast("torch.Tensor", parameters[name])
+            is_gathered = not isinstance(parameter, DTensor)
+            found.append((parameter._version, parameter.data_ptr()) if is_gathered else (0, 0))  # pyright: ignore[reportPrivateUsage] - torch's count of writes
+        return found
+
+    def _begins(self, _module: nn.Module, _args: Any) -> None:
+        self._before = self._count()
+
+    def _ends(self, _module: nn.Module, _args: Any, _output: Any) -> None:
+        before, after = self._before, self._count()
+        if before == after:
+            return
+        names = (
+            path
+            for (_, _, path), one, other in zip(self._places, before, after, strict=True)
+            if one != other
+        )
+        raise RuntimeError(
+            f"{next(names)} is written in forward in this step, and was not in the first one under "
+            "fsdp, which throws such writes away: use ddp, or write it in the first step too (by "
+            "as much as nothing), so that every rank keeps it whole"
+        )
 
 
 class ParameterUse:
@@ -112,22 +197,27 @@ class ParameterUse:
         """Put other parameters in, and look."""
         named = dict(self._model.named_parameters())
         places = _places(self._model, self._units)
-        self._unit = {name: next(iter(places[id(p)])) for name, p in named.items()}
         self._whole = named
+        self._unit = {name: next(iter(places[id(p)])) for name, p in named.items()}
+        self._own_names = {id(p): name for name, p in named.items() if type(p) is nn.Parameter}
         stand_ins = {
-            id(p): nn.Parameter(p.detach(), requires_grad=p.requires_grad)
-            for p in named.values()
-            if type(p) is nn.Parameter
+            key: nn.Parameter(named[name].detach(), requires_grad=named[name].requires_grad)
+            for key, name in self._own_names.items()
         }
-        self._names = {id(stand_ins[id(p)]): n for n, p in named.items() if id(p) in stand_ins}
-        self._own_names = {id(p): name for name, p in named.items() if id(p) in stand_ins}
+        self._names = {id(stand_ins[key]): name for key, name in self._own_names.items()}
         self._addresses = {
             address: name for name, p in named.items() if (address := _address(p)) is not None
         }
-        self._put(stand_ins)
-        back = {id(stand_ins[key]): p for p in named.values() if (key := id(p)) in stand_ins}
-        self._stack.callback(self._put, back)
-        self._stand_ins = stand_ins  # held: another object must not get the identity of one
+        # held: another object must not get the identity of one
+        self._placed = [
+            (module, name, parameter, stand_ins[id(parameter)])
+            for module in self._model.modules()
+            for name, parameter in own_parameters(module).items()
+            if id(parameter) in stand_ins
+        ]
+        for module, name, _, stand_in in self._placed:
+            set_parameter(module, name, stand_in)
+        self._stack.callback(self._put_back)
         for unit in (*self._units, self._model):
             self._stack.enter_context(_called(unit, self._count))
         self._stack.enter_context(_Functions(self))
@@ -142,12 +232,12 @@ class ParameterUse:
                 parameter.copy_(value)
         self._kept = []
 
-    def _put(self, others: dict[int, nn.Parameter]) -> None:
-        for module in self._model.modules():
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                other = others.get(id(parameter))
-                if other is not None:
-                    set_parameter(module, name, other)
+    def _put_back(self) -> None:
+        """What forward has put in a parameter's place counts as written."""
+        for module, name, parameter, stand_in in self._placed:
+            if own_parameters(module).get(name) is not stand_in:
+                self.written.add(self._own_names[id(parameter)])
+            set_parameter(module, name, parameter)
 
     def _count(self, unit: nn.Module, more: int) -> None:
         self._depth[id(unit)] += more
@@ -263,6 +353,11 @@ class _called:  # noqa: N801 - a context manager, named as a verb
         self._count(module, -1)
 
 
+def own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Parameters of ``module`` itself, by all of its names for each."""
+    return dict(module.named_parameters(recurse=False, remove_duplicate=False))
+
+
 def set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
     """Put a parameter into a module in place of another, without a look at what it is.
 
@@ -309,6 +404,12 @@ def _is_plain(parameter: torch.Tensor) -> bool:
         and not parameter.is_quantized
         and parameter.numel() > 0
     )
+
+
+def _has_hooks(parameter: torch.Tensor) -> bool:
+    """Whether something is called with its gradient, of which another parameter knows nothing."""
+    names = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return any(getattr(parameter, name, None) for name in names)
 
 
 def _address(tensor: torch.Tensor) -> int | None:

@@ -29,12 +29,13 @@ from workbench.parallel.batches import Part, RankBatches, RankSource
 from workbench.parallel.first_look import FirstLook
 from workbench.parallel.folder import Folder, Job
 from workbench.parallel.followed import parameters_followed
+from workbench.parallel.parameter_use import refuse_late_writes
 from workbench.parallel.ranks import Reporter
 from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
 from workbench.parallel.teller import Teller
-from workbench.parallel.trial_step import needs_whole
+from workbench.parallel.trial_step import draws_numbers, needs_whole
 from workbench.parallel.validation import on_all_ranks, validate_together
 from workbench.parallel.whole_step import WholeStep
 
@@ -85,6 +86,8 @@ class Rank:
         self._whole: WholeStep | None = None
         """Of an optimizer that sees whole parameters though they are sharded."""
         self._notes: list[str] = []
+        self._draws = draws_numbers(training.optimizer)
+        """Whether the optimizer draws random numbers in its step."""
         sharded = self.layout.kind == "fsdp"
         self._look = look = FirstLook(training, sharded=sharded)
         self._called = (
@@ -109,6 +112,7 @@ class Rank:
         """Lay the model over the ranks, and the optimizer's state, or have it see whole ones."""
         training, look = self.training, self._look
         before = dict(training.model.named_parameters())
+        look.refuse_under(self.layout)
         sharded = [one for name, one in before.items() if name not in look.whole]
         reason = needs_whole(training.optimizer, sharded)
         with nullcontext() if reason else parameters_followed(training):
@@ -119,6 +123,8 @@ class Rank:
                 by_blocks=look.by_blocks,
                 whole=[before[name] for name in look.whole],
             )
+        if not training.modeset.compiled:
+            refuse_late_writes(training.model)
         if reason:
             self._whole = WholeStep(training, before)
             self._notes.append(
@@ -170,10 +176,13 @@ class Rank:
                     sharded=self.layout.kind == "fsdp",
                     fill=self._look.branches and self.layout.kind == "fsdp",
                     whole=self._whole,
+                    alike=self._draws,
                 )
             )
         except NonFiniteError as error:
             undo(training, None)
+            if self._whole is not None:
+                self._whole.scatter()
             self._teller.tell("non-finite", what=error.what, word=error.word)
             self._ended = "nan"
             return False

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
@@ -22,6 +23,7 @@ from workbench.experiment.data import batch_size_of, split, to_device
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.step import forward
 from workbench.parallel.branches import reached, zero_for
+from workbench.parallel.same_numbers import numbers_of_first_rank
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
@@ -69,6 +71,7 @@ def rank_step(
     sharded: bool,
     fill: bool,
     whole: WholeStep | None = None,
+    alike: bool = False,
 ) -> Summed:
     """Train on one rank's part of a batch.
 
@@ -81,6 +84,7 @@ def rank_step(
         sharded: whether the model is, and ranks average what is not by themselves.
         fill: whether parameters that another rank alone has reached have gradients of zero here.
         whole: has parameters and gradients gathered for the update.
+        alike: whether all ranks are to draw the same random numbers in the update.
 
     Raises:
         NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
@@ -112,7 +116,8 @@ def rank_step(
     norm = _clipped(training)
     training.guard.check_gradients(scaled=training.scaled)
     training.guard.before_update()
-    applied = training.modeset.optimizer_step(training.optimizer)
+    with numbers_of_first_rank(training.device) if alike else nullcontext():
+        applied = training.modeset.optimizer_step(training.optimizer)
     if whole is not None:
         whole.scatter()
     obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])

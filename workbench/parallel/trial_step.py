@@ -12,9 +12,10 @@ differ, or the copy cannot do it, ranks gather what the optimizer sees
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -22,6 +23,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
+from workbench.experiment.object_copy import ObjectCopy
 from workbench.modes.probes import first_line
 
 _LONGEST = 512
@@ -31,6 +33,8 @@ _GRADIENTS = (1e-3, 1e-3, 1.0, 1.0, 1e2, 1e2)
 """Sizes of the gradients, step by step: what is clipped or scaled is so by some of them."""
 _FASTEST, _SLOWEST = 1.0, 1e-2
 """Bounds of the rate in a trial: one of 0, in the first step of a warm-up, shows nothing."""
+_ROUNDED = (torch.float16, torch.bfloat16)
+"""Steps on these are tried in float32: rounding would hide what is looked for."""
 _HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _OTHERS = "the update of an element depends on others, as by a norm"
 
@@ -67,6 +71,26 @@ def steps_by_element(
     return not _why_whole(optimizer, parameters, num_shards)
 
 
+def draws_numbers(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step draws random numbers, as one does that adds noise; by all ranks together."""
+    return bool(_first("draws" if draws(optimizer) else ""))
+
+
+def draws(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step of ``optimizer`` draws random numbers, found on a copy; for one process."""
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    kinds = _kinds(optimizer, [p for group in groups for p in group["params"]])
+    found = False
+    if kinds:
+        with contextlib.suppress(Exception), _untouched(optimizer):
+            trial = _Trial(optimizer, kinds, 1, None)
+            before = _random_states(next(iter(kinds.values()))[0].device)
+            trial.step(1.0)
+            after = _random_states(next(iter(kinds.values()))[0].device)
+            found = not all(map(torch.equal, before, after))
+    return found
+
+
 def _first(mine: str) -> str:
     """What the first rank says that says anything."""
     said: list[Any] = [None] * dist.get_world_size()
@@ -85,7 +109,7 @@ def _why_whole(
     if not kinds:
         return ""  # of what is sharded it trains nothing
     try:
-        with _own_random_numbers():
+        with _untouched(optimizer):
             whole = _Trial(optimizer, kinds, num_shards, None)
             ranks = {0, 1, num_shards - 1}
             parts = [_Trial(optimizer, kinds, num_shards, rank) for rank in sorted(ranks)]
@@ -101,7 +125,7 @@ def _why_not_sharded(optimizer: torch.optim.Optimizer, parameters: Sequence[torc
         return ""
     ranks = dist.get_world_size()
     try:
-        with _own_random_numbers():
+        with _untouched(optimizer):
             whole = _Trial(optimizer, kinds, ranks, None)
             lying = _Trial(optimizer, kinds, ranks, dist.get_rank(), over_ranks=True)
             return _compare(whole, [lying])
@@ -240,7 +264,8 @@ def _kinds(
         for parameter in group["params"]:
             if id(parameter) in sharded and parameter.requires_grad:
                 shape = tuple(min(side, _LONGEST) for side in parameter.shape)
-                found.setdefault(_Kind(at, shape, parameter.dtype), []).append(parameter)
+                dtype = torch.float32 if parameter.dtype in _ROUNDED else parameter.dtype
+                found.setdefault(_Kind(at, shape, dtype), []).append(parameter)
     return found
 
 
@@ -283,6 +308,22 @@ def _at_a_rate(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _own_random_numbers() -> Any:
-    """Draw what is drawn inside from nobody's state: an optimizer may draw noise."""
-    return torch.random.fork_rng()
+def _random_states(device: torch.device) -> list[torch.Tensor]:
+    on_device = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *on_device]
+
+
+@contextlib.contextmanager
+def _untouched(optimizer: torch.optim.Optimizer) -> Generator[None]:
+    """What a copy changes of the optimizer itself, through a function that both have, is undone.
+
+    What is drawn inside is drawn from nobody's state: an optimizer may draw noise.
+    """
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    parameters = [group["params"] for group in groups]
+    kept = ObjectCopy({type(optimizer).__name__: optimizer}, opaque=parameters)
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        kept.restore()

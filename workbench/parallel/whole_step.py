@@ -21,7 +21,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from workbench.modes.layout import reshard
-from workbench.parallel.parameter_use import set_parameter
+from workbench.parallel.parameter_use import own_parameters, set_parameter
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -49,7 +49,7 @@ class WholeStep:
         self._model = training.model
         places: dict[int, list[tuple[nn.Module, str]]] = {}
         for module in self._model.modules():
-            for name, parameter in module.named_parameters(recurse=False):
+            for name, parameter in own_parameters(module).items():
                 places.setdefault(id(parameter), []).append((module, name))
         self._pairs = [
             _Pair(name, before[name], parameter, places[id(parameter)])
@@ -58,6 +58,7 @@ class WholeStep:
         ]
         for pair in self._pairs:
             _empty(pair.own)
+        self._is_gathered = False
         training.stand_ins = {id(pair.own): pair.name for pair in self._pairs}
 
     @property
@@ -69,6 +70,7 @@ class WholeStep:
     def gather(self) -> None:
         """After a backward: the optimizer's parameters and their gradients are whole."""
         reshard(self._model)
+        self._is_gathered = True
         for pair in self._pairs:
             gradient = pair.sharded.grad
             pair.own.data = _whole(pair.sharded.detach())
@@ -80,7 +82,10 @@ class WholeStep:
 
     @torch.no_grad()
     def scatter(self) -> None:
-        """After the update: each rank has its rows of what was made of the parameters."""
+        """After the update, or in its place: each rank has its rows of what the parameters are."""
+        if not self._is_gathered:
+            return
+        self._is_gathered = False
         for pair in self._pairs:
             for module, name in pair.places:
                 set_parameter(module, name, pair.sharded)

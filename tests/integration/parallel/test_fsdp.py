@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from tests.integration.parallel.support import CLASSES, SAMPLES, Net, made, prepare, rows
-from workbench.experiment import Experiment
+from workbench.experiment import Experiment, RunError
 from workbench.parallel.folder import Folder
 from workbench.parallel.launch import Workers
 from workbench.parallel.state import load
@@ -267,6 +267,17 @@ class Sparse(torch.optim.SGD):
                     p[large] -= group["lr"] * p.grad[large]
 
 
+class Noisy(torch.optim.SGD):
+    """Adds noise to its gradients, as Langevin dynamics does."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad += 0.01 * torch.randn_like(p.grad)
+        super().step()
+
+
 def muon(parameters: Parameters) -> torch.optim.Optimizer:
     """Of all matrices; by rows it would make each part orthogonal."""
     return torch.optim.Muon([p for p in parameters if p.ndim == 2], lr=0.02)
@@ -322,6 +333,7 @@ class Case:
         """The model and its gradient norms after a plain loop."""
         model, optimizer, loss = self.parts()
         inputs, targets = rows()
+        torch.manual_seed(0)  # as a run is seeded
         norms: list[float] = []
         for first in range(0, STEPS * BATCH, BATCH):
             model.train()
@@ -362,6 +374,8 @@ CASES = {
     "a clip in a step": Case(GATHERED, optimizer=lambda p: Clips(p, lr=1.0)),
     "Adafactor": Case(GATHERED, optimizer=lambda p: torch.optim.Adafactor(p, lr=0.05)),
     "Muon": Case(GATHERED, optimizer=muon, in_halves=True),
+    "noise": Case(GATHERED, optimizer=lambda p: Noisy(p, lr=0.1)),
+    "noise of ddp": Case("", optimizer=lambda p: Noisy(p, lr=0.1), layout="ddp:2"),
     "by a mask": Case(GATHERED, optimizer=lambda p: Sparse(p, lr=0.1)),
     "LAMB of tied, clipped": Case(GATHERED, Tied, Lamb, clip=0.05),
     "groups, clipped": Case("", optimizer=groups, clip=0.05),
@@ -433,3 +447,64 @@ def test_an_overflow_is_named(layout: str, homes: dict[str, tuple[Experiment, Fo
     assert scaler.first is not None
     assert scaler.last is not None
     assert (scaler.first.parameter, scaler.last.parameter) == ("spike", "spike")
+
+
+class Late(Net):
+    """Begins to write a weight in its sixth call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen += self.training
+        if self.seen > 5:
+            with torch.no_grad():
+                self.stem.weight.mul_(0.99)
+        return super().forward(x)
+
+
+def test_a_write_that_begins_late_is_not_lost_in_silence(tmp_path: Path) -> None:
+    experiment = made(tmp_path, Late, modes="fsdp:2")
+    with pytest.raises(RunError, match=r"stem\.weight is written in forward in this step"):
+        experiment.run(steps=20).wait(600)
+    assert experiment.step_count == 0
+
+
+class Root(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1, keepdim=True).sqrt()
+
+
+class Roots(Net):
+    """Its root of what is negative is not a number, in rows of rank 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Root()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + self.root(x)
+
+
+def test_what_is_not_finite_is_told_as_in_one_process(tmp_path: Path) -> None:
+    """And the run has the notes of its ranks."""
+    inputs, targets = rows()
+    inputs = inputs.abs()
+    inputs[3 * BATCH - 1] *= -1
+    told: list[Any] = []
+    for modes in ("", "fsdp:2"):
+        torch.manual_seed(0)
+        model = Roots()
+        experiment = made(
+            tmp_path, lambda model=model: model, (inputs, targets), modes=modes, shuffle=False,
+            optimizer=Lamb(model.parameters()),
+        )  # fmt: skip
+        with pytest.raises(RunError):
+            experiment.run(steps=8).wait(600)
+        failure = experiment.failure
+        assert failure is not None
+        told.append((experiment.status, experiment.step_count, failure))
+    assert told[0] == told[1]
+    assert told[0][:2] == ("nan", 2)
+    assert any(GATHERED in note for note in experiment._training.board.notes)

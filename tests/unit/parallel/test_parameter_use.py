@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from workbench.modes.blocks import find_blocks
-from workbench.parallel.parameter_use import ParameterUse, Whole, unshardable
+from workbench.parallel.parameter_use import ParameterUse, Whole, unshardable, why_not_in
 
 
 class Block(nn.Module):
@@ -83,6 +83,11 @@ def by_a_copy(net: Net) -> None:
     nn.init.zeros_(net.other.bias)
 
 
+def by_another(net: Net) -> None:
+    net.other.weight = nn.Parameter(torch.zeros(5, 8))
+    net.other.bias = nn.Parameter(torch.zeros(5))
+
+
 OTHER = {"other.weight", "other.bias"}
 WRITES: dict[str, Callable[[Net], None]] = {
     "in place": in_place,
@@ -92,6 +97,7 @@ WRITES: dict[str, Callable[[Net], None]] = {
     "by a view and out=": by_a_view,
     "of a state": of_a_state,
     "by a copy": by_a_copy,
+    "by another parameter": by_another,
 }
 
 
@@ -211,6 +217,7 @@ class Odd(Net):
         self.blocks[1].a.weight = self.blocks[0].a.weight
         self.other.bias.data = self.head.bias.data
         self.register_buffer("follows", self.head.weight.data[0])
+        self.blocks[2].b.weight.register_hook(lambda gradient: gradient * 0)
 
 
 def test_what_cannot_be_sharded_is_known_without_a_look() -> None:
@@ -227,4 +234,13 @@ def test_what_cannot_be_sharded_is_known_without_a_look() -> None:
         "head.weight": Whole.SHARED,
         "head.bias": Whole.SHARED,
         "other.bias": Whole.SHARED,
+        "blocks.2.b.weight": Whole.HOOKED,
     }
+
+
+def test_a_layout_in_16_bits_is_refused_what_cannot_be_gathered() -> None:
+    assert not why_not_in("", {"conv.weight": Whole.LAYOUT})
+    assert not why_not_in("bf16", {"scale": Whole.NUMBER})
+    said = why_not_in("bf16", {"scale": Whole.NUMBER, "conv.weight": Whole.LAYOUT})
+    assert "conv.weight cannot be gathered: it is not contiguous" in said
+    assert "fsdp:2+bf16 is autocast" in said

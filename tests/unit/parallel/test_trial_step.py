@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from workbench.parallel.trial_step import steps_by_element
+from workbench.parallel.trial_step import draws, steps_by_element
 
 Made = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 SHAPES = [(16, 8), (16,), (5, 16), (5,), (1, 8), (4, 3, 2, 2)]
@@ -161,3 +161,11 @@ def test_what_is_not_sharded_is_not_asked_of() -> None:
     assert steps_by_element(OTHERS["LARS, by a number"](given), [], 2)
     given[0].requires_grad_(False)
     assert steps_by_element(OTHERS["LARS, by a number"](given), given[:1], 2)
+
+
+def test_an_optimizer_that_draws_numbers_is_known() -> None:
+    given = parameters()
+    before = torch.get_rng_state()
+    assert draws(OTHERS["noise"](given))
+    assert not draws(torch.optim.AdamW(given))
+    assert torch.equal(before, torch.get_rng_state())
