@@ -90,9 +90,7 @@ class Away:
         _refuse_parameters_of_the_loss(training)
         if layout.kind == "fsdp":
             _refuse_sparse_gradients(training.model)
-            known = unshardable(training.model, find_blocks(training.model))
-            if problem := why_not_in(layout.dtype, known):
-                raise PackingError(problem)
+            _refuse_in_16_bits(training.model, layout)
         folder = _new_folder(root)
         try:
             training.detach_modes()
@@ -249,6 +247,14 @@ def _refuse_sparse_gradients(model: nn.Module) -> None:
                 f"{name or 'the model'} is an {type(module).__name__} with sparse=True, and fsdp "
                 "shards dense gradients only: use ddp, or make it with sparse=False"
             )
+
+
+def _refuse_in_16_bits(model: nn.Module, layout: Layout) -> None:
+    """What a step writes is known to the ranks alone, which refuse it before the first one."""
+    if layout.dtype and (
+        problem := why_not_in(layout.dtype, unshardable(model, find_blocks(model)))
+    ):
+        raise PackingError(problem)
 
 
 def _new_folder(root: Path) -> Folder:

@@ -227,7 +227,7 @@ class _Trial:
         device = next(iter(self._kinds[kind])).device
         generator = torch.Generator().manual_seed(seed)
         values = 0.02 * torch.randn(kind.shape, generator=generator, dtype=torch.float64)
-        for at, rows in enumerate(values.chunk(self._num_shards)):
+        for at, rows in enumerate(values.chunk(self._num_shards) if kind.shape else ()):
             rows.mul_(more ** (at % 3))
         return values.to(device, kind.dtype)
 

@@ -23,6 +23,7 @@ from tests.integration.parallel.support import CLASSES, SAMPLES, Net, made, prep
 from workbench.experiment import Experiment, RunError
 from workbench.parallel.folder import Folder
 from workbench.parallel.launch import Workers
+from workbench.parallel.payload import PackingError
 from workbench.parallel.state import load
 
 STEPS, BATCH = 8, 16
@@ -508,3 +509,14 @@ def test_what_is_not_finite_is_told_as_in_one_process(tmp_path: Path) -> None:
     assert told[0] == told[1]
     assert told[0][:2] == ("nan", 2)
     assert any(GATHERED in note for note in experiment._training.board.notes)
+
+
+def test_what_cannot_be_gathered_in_16_bits_is_refused_before_a_process_starts(
+    tmp_path: Path,
+) -> None:
+    experiment = made(tmp_path, Pixels, modes="fsdp:2,bf16")
+    with pytest.raises(
+        PackingError, match=r"conv\.weight cannot be gathered: it is not contiguous"
+    ):
+        experiment.run(steps=1, wait=True)
+    assert not list((experiment.path / "parallel").glob("*"))

@@ -164,7 +164,7 @@ def test_what_is_not_sharded_is_not_asked_of() -> None:
 
 
 def test_an_optimizer_that_draws_numbers_is_known() -> None:
-    given = parameters()
+    given = [*parameters(), nn.Parameter(torch.ones(()))]
     before = torch.get_rng_state()
     assert draws(OTHERS["noise"](given))
     assert not draws(torch.optim.AdamW(given))
