@@ -97,7 +97,7 @@ class FirstLook:
         for why, reason in WHY.items():
             names = [name for name, one in self.whole.items() if one is why]
             if names:
-                verb = "are" if len(names) > 1 else "is"
+                verb = "they are" if len(names) > 1 else "it is"
                 said.append(f"under fsdp every rank keeps {_listed(names)} whole: {verb} {reason}")
         if self.outside:
             said.append(
