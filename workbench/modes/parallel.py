@@ -17,10 +17,12 @@ from torch import nn
 
 from workbench.modes.base import Mode
 from workbench.modes.layout import Layout
-from workbench.modes.probes import once
+from workbench.modes.probes import first_line, once
 from workbench.records import ModeChoice
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+_MIXED = "mixed torch.Tensor and DTensor"
+"""How torch says that a shard was used together with what is whole."""
 _FEWEST = 2
 """Ranks that are offered where a machine has room for fewer, too: on a CPU they share a core."""
 
@@ -94,6 +96,16 @@ class Parallel(Mode):
                 "device cpu; leave offload out"
             )
         return ""
+
+    def explain(self, error: BaseException) -> str:
+        """Shards where a forward expects parameters: it used them past their block's forward."""
+        if self.layout is None or self.layout.kind != "fsdp" or _MIXED not in str(error):
+            return ""
+        return (
+            f"under {self.layout} a step used parameters of a block outside of the block's forward "
+            "(a method of it that is called directly, say), which the first step did not: call the "
+            f"block itself, or use ddp:{self.layout.world_size} ({first_line(error)})"
+        )
 
     def so_far(self) -> str:
         """What the ranks last told of themselves."""

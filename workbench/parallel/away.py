@@ -18,11 +18,13 @@ from torch import nn
 
 from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.failure import Fault
+from workbench.modes.blocks import find_blocks
 from workbench.modes.layout import Layout
 from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import SAVE_EVERY_S, Folder, Job
 from workbench.parallel.history import History
 from workbench.parallel.launch import FoundWorkers, Workers
+from workbench.parallel.parameter_use import unshardable, why_not_in
 from workbench.parallel.payload import PackingError, pack
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
@@ -88,6 +90,7 @@ class Away:
         _refuse_parameters_of_the_loss(training)
         if layout.kind == "fsdp":
             _refuse_sparse_gradients(training.model)
+            _refuse_in_16_bits(training.model, layout)
         folder = _new_folder(root)
         try:
             training.detach_modes()
@@ -244,6 +247,14 @@ def _refuse_sparse_gradients(model: nn.Module) -> None:
                 f"{name or 'the model'} is an {type(module).__name__} with sparse=True, and fsdp "
                 "shards dense gradients only: use ddp, or make it with sparse=False"
             )
+
+
+def _refuse_in_16_bits(model: nn.Module, layout: Layout) -> None:
+    """What a step writes is known to the ranks alone, which refuse it before the first one."""
+    if layout.dtype and (
+        problem := why_not_in(layout.dtype, unshardable(model, find_blocks(model)))
+    ):
+        raise PackingError(problem)
 
 
 def _new_folder(root: Path) -> Folder:

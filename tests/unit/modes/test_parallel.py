@@ -96,3 +96,12 @@ def test_a_loop_of_ones_own_starts_its_own_ranks() -> None:
     modes = Modes("bf16")
     with pytest.raises(ValueError, match="torchrun"):
         modes.set("fsdp:2")
+
+
+def test_what_torch_says_of_a_shard_is_explained() -> None:
+    error = RuntimeError("aten.addmm.default got mixed torch.Tensor and DTensor, need to convert")
+    said = ModeSet.parse("fsdp:2", CPU).explain(error)
+    assert "outside of the block's forward" in said
+    assert "ddp:2" in said
+    assert not ModeSet.parse("ddp:2", CPU).explain(error)
+    assert not ModeSet.parse("fsdp:2", CPU).explain(RuntimeError("another"))
