@@ -10,6 +10,7 @@ import contextlib
 import time
 from contextlib import AbstractContextManager
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,7 +55,7 @@ _BATCH_NORM = "Expected more than 1 value per channel when training"
 so in the text of an error of its own."""
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from workbench.experiment.out_of_memory import CardPlayer
     from workbench.experiment.validation import Validation
@@ -67,6 +68,8 @@ class Training:
     """Position of a cursor whose epoch was validated and is not over, and what was found."""
     _first_look: FirstLook | None = None
     """Of somebody at the first batch, before the first step."""
+    stand_ins: Mapping[int, str] = MappingProxyType({})
+    """Identity of parameters that the optimizer has in place of the model's -> their names."""
     interrupted: Interruption | None = None
     """What was raised in the last step once its weights had been written: it counts as done."""
 

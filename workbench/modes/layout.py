@@ -12,6 +12,7 @@ Ranks run in processes of their own (`workbench.parallel`); nothing here starts 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -88,7 +89,12 @@ class Layout:
 
 
 def lay_out(
-    model: nn.Module, layout: Layout, device: torch.device, *, by_blocks: bool = True
+    model: nn.Module,
+    layout: Layout,
+    device: torch.device,
+    *,
+    by_blocks: bool = True,
+    whole: Collection[nn.Parameter] = (),
 ) -> nn.Module:
     """Lay ``model`` over the ranks of the process group; gives what is to be called for a step.
 
@@ -102,6 +108,8 @@ def lay_out(
         device: of this rank.
         by_blocks: of ``fsdp``, gather block by block. All ranks must then take the same blocks in
             every step; without, all parameters are gathered at once.
+        whole: of ``fsdp``, parameters that stay whole on every rank, as numbers do in any case.
+            They stay the very objects that they are, and who trains averages their gradients.
     """
     if layout.kind == "ddp":
         ids = None if device.type == "cpu" else [device]
@@ -110,7 +118,7 @@ def lay_out(
             model, device_ids=ids, find_unused_parameters=True
         )
         return cast("nn.Module", wrapped)
-    _shard(model, layout, device, by_blocks=by_blocks)
+    _shard(model, layout, device, by_blocks=by_blocks, whole=whole)
     return model
 
 
@@ -133,12 +141,19 @@ def reshard(model: nn.Module) -> None:
             module.reshard()
 
 
-def _shard(model: nn.Module, layout: Layout, device: torch.device, *, by_blocks: bool) -> None:
+def _shard(
+    model: nn.Module,
+    layout: Layout,
+    device: torch.device,
+    *,
+    by_blocks: bool,
+    whole: Collection[nn.Parameter],
+) -> None:
     from torch.distributed.fsdp import fully_shard
 
     settings = _fsdp_settings(layout, device)
     # `fully_shard` refuses numbers: ranks keep them whole, and average their gradients themselves
-    settings["ignored_params"] = {one for one in model.parameters() if one.ndim == 0}
+    settings["ignored_params"] = {*whole, *(one for one in model.parameters() if one.ndim == 0)}
     if by_blocks:
         for block in find_blocks(model):
             fully_shard(block, **settings)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.learning_rate import scale_learning_rate
@@ -32,7 +34,9 @@ from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
 from workbench.parallel.teller import Teller
+from workbench.parallel.trial_step import needs_whole
 from workbench.parallel.validation import on_all_ranks, validate_together
+from workbench.parallel.whole_step import WholeStep
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -78,21 +82,50 @@ class Rank:
             torch.manual_seed(mix(training.seed, training.step_count, stream=_STREAM + rank))
         source = RankSource(training.cursor.source, rank, dist.get_world_size())
         training.cursor.source = source
-        self._look = look = FirstLook(training)
-        with parameters_followed(training):
-            self._called = lay_out(
-                training.model, self.layout, training.device, by_blocks=not look.branches
-            )
+        self._whole: WholeStep | None = None
+        """Of an optimizer that sees whole parameters though they are sharded."""
+        self._notes: list[str] = []
+        sharded = self.layout.kind == "fsdp"
+        self._look = look = FirstLook(training, sharded=sharded)
+        self._called = (
+            self._shard() if sharded else lay_out(training.model, self.layout, training.device)
+        )
         if isinstance(training.val, (ArraySource, LoaderSource)):
             training.val = RankBatches(training.val, rank, dist.get_world_size())
             training.validate = validate_together
         training.loss.agreed = on_all_ranks
         training.adopt(training.model)
-        training.guard = RankGuard(
-            training.model, training.device, training.parameters, training.loss.module
-        )
+        training.guard = RankGuard(training, self._whole)
         ranks = dist.get_world_size()
-        self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
+        self._teller.tell(
+            "ready",
+            ranks=ranks,
+            step=training.step_count,
+            branches=look.branches,
+            notes=[*look.notes, *self._notes],
+        )
+
+    def _shard(self) -> nn.Module:
+        """Lay the model over the ranks, and the optimizer's state, or have it see whole ones."""
+        training, look = self.training, self._look
+        before = dict(training.model.named_parameters())
+        sharded = [one for name, one in before.items() if name not in look.whole]
+        reason = needs_whole(training.optimizer, sharded)
+        with nullcontext() if reason else parameters_followed(training):
+            called = lay_out(
+                training.model,
+                self.layout,
+                training.device,
+                by_blocks=look.by_blocks,
+                whole=[before[name] for name in look.whole],
+            )
+        if reason:
+            self._whole = WholeStep(training, before)
+            self._notes.append(
+                f"under fsdp parameters and gradients are gathered for the step of "
+                f"{type(training.optimizer).__name__}, whose state is whole on every rank: {reason}"
+            )
+        return called
 
     def run(self) -> None:
         """Train until the plan is fulfilled, or a command says otherwise."""
@@ -136,6 +169,7 @@ class Rank:
                     save=self._time_to_save,
                     sharded=self.layout.kind == "fsdp",
                     fill=self._look.branches and self.layout.kind == "fsdp",
+                    whole=self._whole,
                 )
             )
         except NonFiniteError as error:

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
     from workbench.experiment.training import Training
     from workbench.parallel.batches import Part
+    from workbench.parallel.whole_step import WholeStep
 
 
 _FLAGS = 7
 """Numbers in a step's collective before those of single parameters."""
+_ROUNDED = (torch.float16, torch.bfloat16)
+"""Gradients of these are averaged in float32, and rounded once."""
 
 
 class Summed(NamedTuple):
@@ -65,6 +68,7 @@ def rank_step(
     save: bool,
     sharded: bool,
     fill: bool,
+    whole: WholeStep | None = None,
 ) -> Summed:
     """Train on one rank's part of a batch.
 
@@ -76,6 +80,7 @@ def rank_step(
         save: whether there is to be a checkpoint after this one; rank 0 is heard.
         sharded: whether the model is, and ranks average what is not by themselves.
         fill: whether parameters that another rank alone has reached have gradients of zero here.
+        whole: has parameters and gradients gathered for the update.
 
     Raises:
         NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
@@ -98,7 +103,9 @@ def rank_step(
         loss = loss if zero is None else loss + zero
     training.modeset.backward(loss)
     if sharded:
-        _average_numbers(training.model)
+        _average_whole(training.model)
+    if whole is not None:
+        whole.gather()
     training.modeset.before_clip(training.optimizer)
     if training.scaler is not None and training.beside:
         training.scaler.unscale_more(training.beside)
@@ -106,16 +113,31 @@ def rank_step(
     training.guard.check_gradients(scaled=training.scaled)
     training.guard.before_update()
     applied = training.modeset.optimizer_step(training.optimizer)
+    if whole is not None:
+        whole.scatter()
     obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])
     return Summed(value, sums[2], sums[3], norm, obeyed, saves, applied, samples, logits.detach())
 
 
 class RankGuard(Guard):
-    """A guard whose answer about gradients is the same on every rank."""
+    """A guard whose answer about gradients is the same on every rank.
+
+    Args:
+        training: of this rank, its model laid over the ranks.
+        whole: where the update sees parameters that are gathered for it, their gradients are looked
+            at; what a forward writes is looked for in the model's own.
+    """
+
+    def __init__(self, training: Training, whole: WholeStep | None = None) -> None:
+        gathered = [] if whole is None else whole.parameters
+        known = set(map(id, gathered))
+        parameters = [one for one in training.parameters if id(one) not in known]
+        super().__init__(training.model, training.device, parameters, training.loss.module)
+        self._looked_at = [*parameters, *gathered]
 
     def _flag_gradients(self) -> None:
         sharded = False
-        for parameter in self._parameters:
+        for parameter in self._looked_at:
             gradient = parameter.grad
             if gradient is None:
                 continue
@@ -124,6 +146,9 @@ class RankGuard(Guard):
             self._flag += ~_values(own).isfinite().all()
         if sharded:  # averaged ones are the same everywhere
             dist.all_reduce(self._flag)
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [g for p in self._looked_at if (g := p.grad) is not None]
 
     def _worst(self) -> float:
         own = [g.to_local() if isinstance(g, DTensor) else g for g in self._gradients()]
@@ -182,20 +207,43 @@ def _summed(own: list[float], device: torch.device) -> list[float]:
     return cast("list[float]", sums.tolist())
 
 
-def _average_numbers(model: nn.Module) -> None:
-    """Average the gradients of parameters that are a single number, which `fully_shard` leaves out.
+def _average_whole(model: nn.Module) -> None:
+    """Average the gradients of parameters that are not sharded, which `fully_shard` leaves alone.
 
-    One that no rank has reached has none afterwards either.
+    One that no rank has reached has none afterwards either. All of one dtype are sent together.
     """
-    numbers = [one for one in model.parameters() if one.requires_grad and one.ndim == 0]
-    if not numbers:
+    whole = [one for one in model.parameters() if one.requires_grad and not _lies_over_ranks(one)]
+    if not whole:
         return
-    gradients = [one.grad for one in numbers]
-    own = [0.0 if gradient is None else float(gradient) for gradient in gradients]
-    reached = [float(gradient is not None) for gradient in gradients]
-    sums = _summed([*own, *reached], numbers[0].device)
-    for one, total, ranks in zip(numbers, sums, sums[len(numbers) :], strict=False):
-        one.grad = torch.full_like(one, total / dist.get_world_size()) if ranks else None
+    gradients = [one.grad for one in whole]
+    reached = _summed([float(one is not None) for one in gradients], whole[0].device)
+    alike: dict[torch.dtype, list[nn.Parameter]] = {}
+    for one, ranks in zip(whole, reached, strict=True):
+        if ranks:
+            alike.setdefault(one.dtype, []).append(one)
+    for dtype, together in alike.items():
+        flat = torch.cat([_numbers(one) for one in together])
+        flat = flat.float() if dtype in _ROUNDED else flat
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        parts = flat.split([_numbers(one).numel() for one in together])
+        for one, part in zip(together, parts, strict=True):
+            average = torch.view_as_complex(part.view(-1, 2)) if one.is_complex() else part
+            if one.grad is None:
+                one.grad = torch.empty_like(one)
+            one.grad.copy_(average.view(one.shape))
+
+
+def _numbers(parameter: nn.Parameter) -> torch.Tensor:
+    """The gradient as a row of real numbers, zeros where there is none."""
+    gradient = parameter.grad
+    gradient = torch.zeros_like(parameter) if gradient is None else gradient
+    row = gradient.detach().reshape(-1)
+    return torch.view_as_real(row.resolve_conj()).reshape(-1) if row.is_complex() else row
+
+
+def _lies_over_ranks(parameter: nn.Parameter) -> bool:
+    return isinstance(parameter, DTensor)
 
 
 def _clipped(training: Training) -> float | None:

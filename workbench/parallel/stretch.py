@@ -257,6 +257,8 @@ class WorkersStretch:
         notes = self._training.board.notes
         if message["branches"] and _layout(self._training).kind == "fsdp" and _ASKS not in notes:
             notes.append(_ASKS)
+        for note in message.get("notes", ()):
+            self._training.note(note)
         self._training.board.say(
             f"step {step + 1:,}: {_layout(self._training)}: {_ranks(message['ranks'])} ready",
             step,
