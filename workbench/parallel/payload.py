@@ -39,6 +39,7 @@ from workbench.modes import ModeSet
 from workbench.modes.probes import first_line
 from workbench.parallel import attachments, torch_objects
 from workbench.parallel.folder import ARRAY
+from workbench.parallel.hook_state import HookState
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
@@ -83,6 +84,13 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
         "clip_grad_norm": training.clip_grad_norm,
     }
     asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
+    training.hook_state = settings["hook_state"] = HookState.of(training, asked_from.thread)
+    for where, whose in training.hook_state.aliases():
+        raise PackingError(
+            f"{where} shares its memory with {whose}, which a copy in another process would not: "
+            "let the hook hold the parameter or the module itself, and take .data or a view of it "
+            "where it is called"
+        )
     dump(path, parts, settings, _left_out(training.model, training.optimizer), asked_from)
 
 
@@ -136,9 +144,26 @@ def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Traini
     kind = settings["device"]
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
     training = _training(parts, settings, device)
+    training.hook_state = settings["hook_state"]
     if as_there:
         training.asked_from = thread.on(device)
     return training
+
+
+def to_known(value: Any, known: list[Any]) -> bytes:
+    """``value`` for a process that has copies of the objects in ``known``, in the same order."""
+    stream = io.BytesIO()
+    pickler = _Pickler(stream, {})
+    pickler.known = {id(one): number for number, one in enumerate(known)}
+    pickler.dump(value)
+    return stream.getvalue()
+
+
+def from_known(data: bytes, known: list[Any]) -> Any:
+    """What `to_known` was given there, with the objects of here in place of their copies."""
+    unpickler = _Unpickler(io.BytesIO(data), Path())
+    unpickler.known = known
+    return unpickler.load()
 
 
 def read(path: Path, *, as_there: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -259,6 +284,8 @@ class _Pickler(cloudpickle.Pickler):
         self._left_out, self._folder = left_out, folder
         self._files: dict[int, tuple[int, torch.Tensor]] = {}
         """Those in files: kept, so that no other tensor gets the identity of one."""
+        self.known: dict[int, int] = {}
+        """Identity of objects that the other process has a copy of -> their number."""
         self._looked_at: dict[int, Any] = {}
         self._attached: list[tuple[Any, dict[str, Any]]] = []
 
@@ -276,6 +303,8 @@ class _Pickler(cloudpickle.Pickler):
                 self._attached.append((obj, found))
 
     def persistent_id(self, obj: Any) -> Any:
+        if (known := self.known.get(id(obj))) is not None:
+            return "known", known
         self._look_at(obj)
         number = self._left_out.get(id(obj))
         if number is None and self._folder is not None and _is_large(obj):
@@ -361,7 +390,8 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: Any, folder: Path) -> None:
         super().__init__(stream)
         self._folder = folder
-        self._namespace = vars(_module_for_cells())
+        self.known: list[Any] = []
+        self._cells: dict[str, Any] | None = None
         self._mapped: dict[int, torch.Tensor] = {}
         self._made: dict[int, torch.Tensor] = {}
 
@@ -374,7 +404,16 @@ class _Unpickler(pickle.Unpickler):
         is_cell = own_globals.get("__name__") == "__main__"
         return _MAKE_FUNCTION(code, self._namespace if is_cell else own_globals, *rest)
 
+    @property
+    def _namespace(self) -> dict[str, Any]:
+        """The globals of what is of a cell."""
+        if self._cells is None:  # what comes home belongs to the cells that are here
+            self._cells = vars(sys.modules["__main__"] if self.known else _module_for_cells())
+        return self._cells
+
     def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "known":
+            return self.known[pid[1]]
         kind, number, shape, stride, dtype, trained = pid
         if kind == "file":
             if number not in self._mapped:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
     from workbench.experiment.training import Training
     from workbench.parallel.batches import Part
+    from workbench.parallel.parameter_hooks import ParameterHooks
     from workbench.parallel.whole_step import WholeStep
 
 
@@ -68,6 +69,7 @@ def rank_step(
     save: bool,
     sharded: bool,
     fill: bool,
+    hooks: ParameterHooks,
     whole: WholeStep | None = None,
 ) -> Summed:
     """Train on one rank's part of a batch.
@@ -80,6 +82,7 @@ def rank_step(
         save: whether there is to be a checkpoint after this one; rank 0 is heard.
         sharded: whether the model is, and ranks average what is not by themselves.
         fill: whether parameters that another rank alone has reached have gradients of zero here.
+        hooks: on the gradients of parameters.
         whole: has parameters and gradients gathered for the update.
 
     Raises:
@@ -106,6 +109,7 @@ def rank_step(
         _average_whole(training.model)
     if whole is not None:
         whole.gather()
+    hooks.call()
     training.modeset.before_clip(training.optimizer)
     if training.scaler is not None and training.beside:
         training.scaler.unscale_more(training.beside)

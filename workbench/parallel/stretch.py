@@ -26,6 +26,7 @@ from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
+from workbench.parallel.hook_state import notes_on_hooks
 from workbench.parallel.ranks import Reports
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def send(
         threads = threads_of_a_rank(torch.get_num_threads(), layout.world_size)
         starting += f", {threads} thread{'' if threads == 1 else 's'} each"
     training.board.say(starting, step)
+    for note in notes_on_hooks(training, layout):
+        training.note(note)
     started = time.perf_counter()
     away = Away.send(training, folder, layout, plan, companions=companions)
     return WorkersStretch(training, away, _ends(plan), started)
