@@ -12,7 +12,8 @@ is in `workbench.experiment.thread_state`, and settings of torch.compile, which 
 are found by `workbench.experiment.compile_settings`.
 """
 
-# pyright: reportUnknownLambdaType=false - a setting has whatever type it has
+# A setting has whatever type it has.
+# pyright: reportUnknownLambdaType=false
 
 from __future__ import annotations
 

@@ -106,13 +106,14 @@ def _hooks_of(obj: Any, names: tuple[str, ...]) -> dict[str, _Hooks]:
 
 def _of_the_user(hooks: Any) -> _Hooks:
     """Those that are none of ours; the very dictionary where none is, to which handles point."""
-    ours = [number for number, hook in hooks.items() if _is_ours(hook)]
+    ours = [number for number, hook in hooks.items() if is_ours(hook)]
     if not ours:
         return hooks
     return OrderedDict((number, hook) for number, hook in hooks.items() if number not in ours)
 
 
-def _is_ours(hook: Any) -> bool:
+def is_ours(hook: Any) -> bool:
+    """Whether a hook or a mode is Workbench's own, which watches this process."""
     return str(getattr(hook, "__module__", "")).startswith("workbench.")
 
 

@@ -80,7 +80,7 @@ def module_hooks(model: nn.Module) -> Iterator[tuple[str, Any]]:
 def _named(where: str, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for hooks in found.values():
         for hook in hooks.values() if isinstance(hooks, dict) else ():
-            if not str(getattr(hook, "__module__", "")).startswith("workbench."):
+            if not attachments.is_ours(hook):
                 yield f"the hook {getattr(hook, '__name__', type(hook).__name__)} {where}", hook
 
 
@@ -412,7 +412,8 @@ def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
         for name, module in training.model.named_modules()
         if _users(vars(module)["_backward_hooks"]) or _users(vars(module)["_backward_pre_hooks"])
     ]
-    paths = list(dict.fromkeys(path for path, _ in module_hooks(training.model)))
+    hooks = [path for path, hook in module_hooks(training.model) if not _is_of_torch(hook)]
+    paths = list(dict.fromkeys(hooks))
     if paths:
         more = f" and {len(paths) - 2:,} more" if len(paths) > 2 else ""
         yield (
@@ -424,6 +425,13 @@ def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
             f"under {layout} backward hooks on {', '.join(backward[:3])} see gradients {ranks} "
             "times as large as in one process: the mean over the ranks is taken afterwards"
         )
+    modes = (*training.asked_from.function_modes, *training.asked_from.dispatch_modes)
+    for mode in modes:
+        if not isinstance(mode, DeviceContext) and not attachments.is_ours(mode):
+            yield (
+                f"{type(mode).__name__}, which is on where the run was started, sees each rank's "
+                "part of a batch; what it keeps comes home from rank 0"
+            )
     for path, hook in hooks_of(training, training.asked_from):
         if (kept := _kept_in_a_module(hook)) is not None:
             yield (
@@ -433,9 +441,12 @@ def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
 
 
 def _users(hooks: Any) -> bool:
-    return any(
-        not str(getattr(hook, "__module__", "")).startswith("workbench.") for hook in hooks.values()
-    )
+    return not all(attachments.is_ours(hook) or _is_of_torch(hook) for hook in hooks.values())
+
+
+def _is_of_torch(hook: Any) -> bool:
+    """Whether torch has registered it itself, as ``weight_norm`` does."""
+    return str(getattr(hook, "__module__", "")).startswith("torch.")
 
 
 def _kept_in_a_module(hook: Any) -> str | None:

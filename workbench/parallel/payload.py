@@ -24,6 +24,7 @@ import pickle
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -84,6 +85,7 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
         "clip_grad_norm": training.clip_grad_norm,
     }
     asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
+    asked_from = asked_from._replace(thread=_without_modes_of_here(training, asked_from.thread))
     training.hook_state = settings["hook_state"] = HookState.of(training, asked_from.thread)
     for where, whose in training.hook_state.aliases():
         raise PackingError(
@@ -120,7 +122,8 @@ def dump(
             header = {"path": sys.path, "cells": cells()}
             pickle.dump(header, stream)
             pickler = _Pickler(stream, left_out, path.parent)
-            pickler.dump((asked_from.process, torch_objects.operators_of_cells()))
+            operators = [one for one in torch_objects.operators_of_cells() if _can(one, {})]
+            pickler.dump((asked_from.process, operators))
             _dump_whole(pickler, (parts, settings, asked_from.thread, attachments.hooks_of_all()))
     except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
         path.unlink(missing_ok=True)
@@ -145,9 +148,26 @@ def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Traini
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
     training = _training(parts, settings, device)
     training.hook_state = settings["hook_state"]
+    for problem in settings.get("problems", ()):
+        training.note(problem)
     if as_there:
         training.asked_from = thread.on(device)
     return training
+
+
+def _without_modes_of_here(training: Training, thread: ThreadState) -> ThreadState:
+    """Without modes of ours, which watch this process, and those that cannot be pickled."""
+    kept: dict[str, tuple[Any, ...]] = {}
+    for kind in ("function_modes", "dispatch_modes"):
+        modes = [one for one in getattr(thread, kind) if not attachments.is_ours(one)]
+        kept[kind] = tuple(one for one in modes if _can(one, {}))
+        for one in modes:
+            if one not in kept[kind]:
+                training.note(
+                    f"{type(one).__name__}, which is on where the run was started, sees the steps "
+                    "of this process alone: it cannot be pickled, and is not on the ranks"
+                )
+    return replace(thread, **kept)
 
 
 def to_known(value: Any, known: list[Any]) -> bytes:
@@ -230,7 +250,6 @@ def _around(asked_from: Settings) -> dict[str, Any]:
         **named,
         "the hooks on saved tensors": thread.saved_tensors_hooks,
         "the settings of this process": asked_from.process,
-        "an operator of a cell": torch_objects.operators_of_cells(),
         "the hooks of all modules and optimizers": attachments.hooks_of_all(),
     }
 

@@ -86,7 +86,7 @@ class Rank:
         training.cursor.source = source
         self._whole: WholeStep | None = None
         """Of an optimizer that sees whole parameters though they are sharded."""
-        self._notes: list[str] = []
+        self._notes = list(training.board.notes)
         self._hooks = ParameterHooks(training.model)
         sharded = self.layout.kind == "fsdp"
         self._look = look = FirstLook(training, sharded=sharded)

@@ -9,7 +9,8 @@ of torch's or of `functools` (``torch.library.custom_op``, ``torch.compile``, ``
 no other process: the function inside travels, and the decorator is applied to it again.
 """
 
-# pyright: reportPrivateUsage=false - torch names these in no public way
+# Torch names these in no public way.
+# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
