@@ -47,24 +47,27 @@ def keep_attributes(model: nn.Module, before: dict[str, nn.Parameter]) -> None:
         model: as it is laid over the ranks.
         before: its parameters before that, by name.
     """
+    attributes: dict[int, dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
-        vars(parameter).update(vars(before[name]))
+        if found := vars(before[name]):
+            attributes[id(parameter)] = found
+            vars(parameter).update(found)
     for module in model.modules():
         if not isinstance(module, FSDPModule):
             continue
         state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
         for group in state._fsdp_param_groups:
             for parameter in group.fsdp_params:
-                if vars(parameter.sharded_param):
-                    _keep_attributes_of(parameter)
+                if (found := attributes.get(id(parameter.sharded_param))) is not None:
+                    _have_when_gathered(parameter, found)
 
 
-def _keep_attributes_of(parameter: Any) -> None:
+def _have_when_gathered(parameter: Any, attributes: dict[str, Any]) -> None:
     make = parameter.init_unsharded_param
 
     def make_with_attributes() -> None:
         make()
-        vars(parameter._unsharded_param).update(vars(parameter.sharded_param))
+        vars(parameter._unsharded_param).update(attributes)
 
     parameter.init_unsharded_param = make_with_attributes
 

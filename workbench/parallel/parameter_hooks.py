@@ -73,7 +73,7 @@ class ParameterHooks:
             parameter = one.parameter
             if parameter.grad is None:
                 continue
-            gradient = parameter.grad
+            gradient, parameter.grad = parameter.grad, None  # it is not accumulated yet
             for hook in tuple(one.of_tensor.values()):
                 made = hook(gradient)
                 gradient = gradient if made is None else made
@@ -111,7 +111,7 @@ def _digest(parameter: nn.Parameter) -> float:
     for weight, tensor in enumerate((parameter.detach(), parameter.grad), start=1):
         if tensor is not None:
             dense = tensor.to_dense() if tensor.is_sparse else tensor
-            number = float(dense.double().abs().sum() + 3 * dense.double().real.sum())
+            number = float(dense.abs().double().sum() + 3 * dense.real.double().sum())
             found += weight * number if math.isfinite(number) else 0.0
     return found
 

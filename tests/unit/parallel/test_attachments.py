@@ -12,12 +12,13 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import optimizer as optimizers
+from torch.utils.flop_counter import FlopCounterMode
 
 from tests.integration.parallel.support import Net, made
 from workbench.experiment import Experiment
 from workbench.experiment.training import Training
 from workbench.parallel.attachments import TENSOR_HOOKS
-from workbench.parallel.payload import PackingError, pack, unpack
+from workbench.parallel.payload import PackingError, Settings, pack, unpack
 
 
 @pytest.fixture
@@ -108,3 +109,24 @@ def test_a_hook_that_cannot_be_pickled_is_named(tmp_path: Path) -> None:
     experiment.model.head.weight.register_hook(masked)
     with pytest.raises(PackingError, match=r"lock of the hook masked on model\.head\.weight is a"):
         there_and_back(experiment, tmp_path)
+
+
+def test_what_is_set_for_the_thread_arrives(tmp_path: Path) -> None:
+    experiment = made(tmp_path / "runs", Net)
+    training, cpu = experiment._training, torch.device("cpu")
+    kept = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+    with (
+        torch.device("cpu"),
+        torch.autocast("cpu", torch.bfloat16),
+        kept,
+        FlopCounterMode() as mode,
+    ):
+        asked_from = Settings.current(cpu)
+    pack(training, tmp_path / "payload", asked_from)
+    with warnings.catch_warnings():
+        thread = unpack(tmp_path / "payload", as_there=True).asked_from
+    assert [one.dtype for one in thread.autocasts] == [torch.bfloat16]
+    assert [one.device for one in thread.function_modes if hasattr(one, "device")] == [cpu]
+    assert thread.saved_tensors_hooks is not None
+    said = [note for note in training.board.notes if type(mode).__name__ in note]
+    assert said or thread.dispatch_modes, "it is lost without a word"
