@@ -56,7 +56,7 @@ class PackingError(TypeError):
     """Something cannot go to another process; the message names where it is and what helps."""
 
 
-def pack(training: Training, path: Path, asked_from: Settings | None = None) -> None:
+def pack(training: Training, path: Path, asked_from: Settings | None = None) -> HookState:
     """Write ``training`` to ``path``, without its weights and moments; on its own thread.
 
     Its modes must be detached: compiled regions are made anew by whoever unpacks.
@@ -65,6 +65,9 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
         training: what goes.
         path: the file, in a folder of the user's alone.
         asked_from: what is set where it was asked for; None: that of the run.
+
+    Returns:
+        What its hooks keep, to be taken over from where it goes (`Training.hook_state`).
 
     Raises:
         PackingError: a part of it cannot be pickled.
@@ -86,14 +89,15 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
     }
     asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
     asked_from = asked_from._replace(thread=_without_modes_of_here(training, asked_from.thread))
-    training.hook_state = settings["hook_state"] = HookState.of(training, asked_from.thread)
-    for where, whose in training.hook_state.aliases():
+    settings["hook_state"] = hook_state = HookState.of(training, asked_from.thread)
+    for where, whose in hook_state.aliases():
         raise PackingError(
             f"{where} shares its memory with {whose}, which a copy in another process would not: "
             "let the hook hold the parameter or the module itself, and take .data or a view of it "
             "where it is called"
         )
     dump(path, parts, settings, _left_out(training.model, training.optimizer), asked_from)
+    return hook_state
 
 
 def dump(

@@ -39,7 +39,7 @@ class Meter:
 def rank_of(experiment: Experiment, tmp_path: Path) -> Training:
     training = experiment._training
     training.detach_modes()
-    pack(training, tmp_path / "payload")
+    training.hook_state = pack(training, tmp_path / "payload")
     back = unpack(tmp_path / "payload")
     with torch.no_grad():
         for mine, theirs in zip(back.model.parameters(), training.model.parameters(), strict=True):
