@@ -16,17 +16,19 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import logging
 import random
 import sys
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import nn
 from torch.utils._device import DeviceContext
+from torch.utils.hooks import RemovableHandle
 
 from workbench.parallel import attachments
 
@@ -44,7 +46,7 @@ _OF_MODULES = (
 _NOTHING_INSIDE = (
     bool, int, float, complex, str, bytes, range, slice, type(None), type, torch.dtype,
     torch.device, torch.layout, torch.memory_format, np.generic, np.dtype, types.ModuleType,
-    types.CodeType,
+    types.CodeType, logging.Logger, RemovableHandle,
 )  # fmt: skip
 _METHODS = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 _CONTAINERS = (dict, list, set, deque)
@@ -98,13 +100,23 @@ class HookState:
         self._begun = [_Contents(one) for one in objects]
 
     @classmethod
-    def of(cls, training: Training, thread: ThreadState) -> HookState:
-        """That of a training which is to leave."""
+    def of(cls, training: Training, thread: ThreadState, can: Callable[[Any], bool]) -> HookState:
+        """That of a training which is to leave.
+
+        Args:
+            training: whose hooks are looked at.
+            thread: what was set for the thread that asked for its steps.
+            can: whether something can be pickled. An object that is pickled by its name, as a
+                logger is, may hold what cannot, and which stays where it is.
+        """
         known = list(_known(training))
         walk = _Walk(known)
         for path, hook in hooks_of(training, thread):
             walk.follow(path, hook)
-        return cls(known, walk.objects, walk.names)
+        found = list(zip(walk.objects, walk.names, strict=True))
+        if found and not can(walk.objects):
+            found = [(one, name) for one, name in found if can(one)]
+        return cls(known, [one for one, _ in found], [name for _, name in found])
 
     def __reduce__(self) -> Any:
         """Pickled with the training: the copies are listed in this order there."""

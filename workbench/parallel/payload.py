@@ -89,14 +89,16 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
     }
     asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
     asked_from = asked_from._replace(thread=_without_modes_of_here(training, asked_from.thread))
-    settings["hook_state"] = hook_state = HookState.of(training, asked_from.thread)
+    left_out = _left_out(training.model, training.optimizer)
+    hook_state = HookState.of(training, asked_from.thread, lambda one: _can(one, left_out))
+    settings["hook_state"] = hook_state
     for where, whose in hook_state.aliases():
         raise PackingError(
             f"{where} shares its memory with {whose}, which a copy in another process would not: "
             "let the hook hold the parameter or the module itself, and take .data or a view of it "
             "where it is called"
         )
-    dump(path, parts, settings, _left_out(training.model, training.optimizer), asked_from)
+    dump(path, parts, settings, left_out, asked_from)
     return hook_state
 
 

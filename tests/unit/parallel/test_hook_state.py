@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import random
 from collections import Counter, OrderedDict, deque
 from pathlib import Path
@@ -70,6 +71,8 @@ def test_everything_that_a_hook_writes_comes_home(tmp_path: Path) -> None:
     meter, generator, host = Meter(), torch.Generator(), random.Random(1)
     numbers, norm, seen = np.random.default_rng(1), torch.zeros(()), {*()}
     gradients: list[torch.Tensor] = []
+    log = logging.getLogger("heard by a hook")
+    log.addHandler(logging.StreamHandler())
     alike, untouched = [model.head.weight, model], ["as it was"]
 
     def after(*_: Any) -> None:
@@ -87,6 +90,7 @@ def test_everything_that_a_hook_writes_comes_home(tmp_path: Path) -> None:
         torch.rand(2, generator=generator)
         host.random(), numbers.random()
         alike.append(model.head.bias)
+        log.info("its handlers have locks")
         len(untouched)
 
     optimizer.register_step_post_hook(after)
