@@ -20,6 +20,7 @@ import logging
 import random
 import sys
 import types
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -145,7 +146,7 @@ class HookState:
                     yield path, whose
 
     def changes(self) -> list[tuple[int, Any]]:
-        """(number, what is in it now) of objects that are not as when they came, and of tensors."""
+        """(number, what is in it now) of the objects that are not as when they came."""
         found = [
             _Contents(one).since(begun)
             for one, begun in zip(self.objects, self._begun, strict=True)
@@ -296,8 +297,11 @@ class _Contents:
         self._own: dict[Any, Any] = {}
         self._inside: list[Any] | None = None
         self._whole: Any = None
+        self._mark: int | None = None
+        """Of values that can be compared with those of before: a mask, or the data, may be large
+        and never change."""
         if isinstance(value, (torch.Tensor, np.ndarray)):
-            self._whole = _Values(value)
+            self._whole, self._mark = _Values(value), _checksum(value)
         elif isinstance(value, types.FunctionType):
             self._own = _bindings(value)
         elif (state := _state_of_known_kind(value)) is not None:
@@ -310,14 +314,33 @@ class _Contents:
                 self._inside = list(cast("Iterable[Any]", value))
 
     def since(self, before: _Contents) -> _Change | None:
-        """What has changed; None where nothing has. Values of tensors always count as changed."""
+        """What has changed; None where nothing has."""
         was = before._own
         own = {name: one for name, one in self._own.items() if was.get(name, _MISSING) is not one}
         gone = [name for name in was if name not in self._own]
         inside = None if _are_same(self._inside, before._inside) else self._inside
-        if own or gone or inside is not None or self._whole is not None:
-            return _Change(own, gone, inside, self._whole)
+        whole = self._whole
+        if self._mark is not None and self._mark == before._mark:
+            whole = None
+        if own or gone or inside is not None or whole is not None:
+            return _Change(own, gone, inside, whole)
         return None
+
+
+def _checksum(values: Any) -> int | None:
+    """Of the bytes of a tensor or an array in the host's memory; None: they cannot be compared."""
+    array: Any = values
+    if isinstance(values, torch.Tensor):
+        if values.device.type != "cpu" or values.layout is not torch.strided or values.is_quantized:
+            return None
+        plain = values.detach().resolve_conj().resolve_neg().contiguous()
+        try:
+            array = plain.reshape(-1).view(torch.uint8).numpy()
+        except (RuntimeError, TypeError):  # of a class of its own
+            return None
+    elif array.dtype.hasobject:
+        return None
+    return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
 
 
 def _are_same(one: list[Any] | None, other: list[Any] | None) -> bool:
