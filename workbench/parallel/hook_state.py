@@ -410,7 +410,8 @@ def _refill(value: Any, change: _Change) -> None:
             (value.update if isinstance(value, set) else value.extend)(change.inside)
     own = getattr(value, "__dict__", None)
     for name, one in change.own.items():
-        if isinstance(own, dict):  # past a `__setattr__` of its own, as pickle does
+        is_slot = isinstance(getattr(type(value), name, None), types.MemberDescriptorType)
+        if isinstance(own, dict) and not is_slot:  # past a `__setattr__` of its own, as pickle does
             own[name] = one
         else:
             object.__setattr__(value, name, one)

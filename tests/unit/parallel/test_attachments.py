@@ -119,7 +119,7 @@ def test_what_is_set_for_the_thread_arrives(tmp_path: Path) -> None:
         torch.device("cpu"),
         torch.autocast("cpu", torch.bfloat16),
         kept,
-        FlopCounterMode() as mode,
+        FlopCounterMode(display=False) as mode,
     ):
         asked_from = Settings.current(cpu)
     pack(training, tmp_path / "payload", asked_from)
