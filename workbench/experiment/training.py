@@ -73,6 +73,9 @@ class Training:
     interrupted: Interruption | None = None
     """What was raised in the last step once its weights had been written: it counts as done."""
 
+    hook_state: Any = None
+    """What its hooks keep, while it is elsewhere (`workbench.parallel.hook_state`)."""
+
     def __init__(
         self,
         *,

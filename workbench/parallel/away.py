@@ -94,7 +94,7 @@ class Away:
         folder = _new_folder(root)
         try:
             training.detach_modes()
-            pack(training, folder.payload)
+            training.hook_state = pack(training, folder.payload)
             save(training, folder.start)
             History.of(training).save(folder.history)
             steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
@@ -170,6 +170,7 @@ class Away:
                 f"{self.folder.path} holds no whole checkpoint to come home with"
             )
         load(training, latest)
+        training.hook_state = None  # which holds what a person may let go of
 
     def close(self) -> None:
         """End the workers, if they are still there, and let go of the files."""

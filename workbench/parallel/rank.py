@@ -25,10 +25,12 @@ from workbench.experiment.sampler import mix
 from workbench.experiment.sources import ArraySource, LoaderSource
 from workbench.experiment.state_copy import undo
 from workbench.modes.layout import Layout, lay_out
+from workbench.parallel.attachments import step_hooks
 from workbench.parallel.batches import Part, RankBatches, RankSource
 from workbench.parallel.first_look import FirstLook
 from workbench.parallel.folder import Folder, Job
-from workbench.parallel.followed import parameters_followed
+from workbench.parallel.followed import keep_attributes, parameters_followed
+from workbench.parallel.parameter_hooks import ParameterHooks
 from workbench.parallel.parameter_use import refuse_late_writes
 from workbench.parallel.ranks import Reporter
 from workbench.parallel.state import NotSavedError, load, save
@@ -85,9 +87,10 @@ class Rank:
         training.cursor.source = source
         self._whole: WholeStep | None = None
         """Of an optimizer that sees whole parameters though they are sharded."""
-        self._notes: list[str] = []
+        self._notes = list(training.board.notes)
         self._draws = draws_numbers(training.optimizer)
         """Whether the optimizer draws random numbers in its step."""
+        self._hooks = ParameterHooks(training.model)
         sharded = self.layout.kind == "fsdp"
         self._look = look = FirstLook(training, sharded=sharded)
         self._called = (
@@ -114,7 +117,9 @@ class Rank:
         before = dict(training.model.named_parameters())
         look.refuse_under(self.layout)
         sharded = [one for name, one in before.items() if name not in look.whole]
-        reason = needs_whole(training.optimizer, sharded)
+        reason = self._hooks.why_whole() or needs_whole(training.optimizer, sharded)
+        if not reason and step_hooks(training.optimizer):
+            reason = "all optimizers have hooks, which may look at any parameter"
         with nullcontext() if reason else parameters_followed(training):
             called = lay_out(
                 training.model,
@@ -125,6 +130,7 @@ class Rank:
             )
         if not training.modeset.compiled:
             refuse_late_writes(training.model)
+        keep_attributes(training.model, before)
         if reason:
             self._whole = WholeStep(training, before)
             self._notes.append(
@@ -175,6 +181,7 @@ class Rank:
                     save=self._time_to_save,
                     sharded=self.layout.kind == "fsdp",
                     fill=self._look.branches and self.layout.kind == "fsdp",
+                    hooks=self._hooks,
                     whole=self._whole,
                     alike=self._draws,
                 )

@@ -29,6 +29,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from workbench.modes.layout import reshard
 from workbench.parallel.folder import REST
+from workbench.parallel.payload import from_known, to_known
 
 if TYPE_CHECKING:
     from workbench.experiment.schedules import Schedule
@@ -183,7 +184,37 @@ def _rest(training: Training) -> dict[str, Any]:
         "training": training.model.training,
         "steps_in_epoch": training.steps_in_epoch,
         "answers": training.measures.accuracy.state(),
+        "hooks": _hooks(training),
     }
+
+
+def _hooks(training: Training) -> tuple[bytes, list[str]]:
+    """What hooks have changed on this rank, and by which way what cannot come home was reached."""
+    state = training.hook_state
+    if state is None or not dist.is_initialized():
+        return b"", []
+    changes, lost = state.changes(), list[str]()
+    try:
+        return to_known(changes, state.references), lost
+    except Exception:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
+        kept: list[tuple[int, Any]] = []
+        for number, change in changes:
+            try:
+                to_known(change, state.references)
+                kept.append((number, change))
+            except Exception:  # noqa: BLE001 - as above
+                lost.append(state.names[number])
+        return to_known(kept, state.references), lost
+
+
+def _take_hooks(training: Training, changed: bytes, lost: list[str]) -> None:
+    state = training.hook_state
+    if state is not None and changed:
+        state.take(from_known(changed, state.references))
+    for name in lost:
+        training.note(
+            f"{name} has changed on the ranks and could not come home, as it cannot be pickled"
+        )
 
 
 def _take_rest(training: Training, rest: dict[str, Any]) -> None:
@@ -196,6 +227,7 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.random.load_state_dict(rest["random"])
     training.random.restore()
     training.measures.accuracy.load_state(rest["answers"])
+    _take_hooks(training, *rest.get("hooks", (b"", [])))
     if rest["training"]:
         training.train_mode.set(training.optimizer)
 

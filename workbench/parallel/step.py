@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
     from workbench.experiment.training import Training
     from workbench.parallel.batches import Part
+    from workbench.parallel.parameter_hooks import ParameterHooks
     from workbench.parallel.whole_step import WholeStep
 
 
@@ -70,6 +71,7 @@ def rank_step(
     save: bool,
     sharded: bool,
     fill: bool,
+    hooks: ParameterHooks,
     whole: WholeStep | None = None,
     alike: bool = False,
 ) -> Summed:
@@ -83,6 +85,7 @@ def rank_step(
         save: whether there is to be a checkpoint after this one; rank 0 is heard.
         sharded: whether the model is, and ranks average what is not by themselves.
         fill: whether parameters that another rank alone has reached have gradients of zero here.
+        hooks: on the gradients of parameters.
         whole: has parameters and gradients gathered for the update.
         alike: whether all ranks are to draw the same random numbers in the update.
 
@@ -110,11 +113,14 @@ def rank_step(
         _average_whole(training.model)
     if whole is not None:
         whole.gather()
+    hooks.call()
     training.modeset.before_clip(training.optimizer)
     if training.scaler is not None and training.beside:
         training.scaler.unscale_more(training.beside)
     norm = _clipped(training)
     training.guard.check_gradients(scaled=training.scaled)
+    if training.scaler is not None:
+        training.scaler.decide()
     training.guard.before_update()
     with numbers_of_first_rank(training.device) if alike else nullcontext():
         applied = training.modeset.optimizer_step(training.optimizer)

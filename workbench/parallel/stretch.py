@@ -22,10 +22,12 @@ from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.events import EpochDone, StepDone
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.learning_rate import follow_learning_rate, scale_learning_rate
+from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
 from workbench.parallel.folder import write_whole
+from workbench.parallel.hook_state import notes_on_hooks
 from workbench.parallel.ranks import Reports
 
 if TYPE_CHECKING:
@@ -67,9 +69,13 @@ def send(
     """
     layout = _layout(training)
     step = training.step_count
-    training.board.say(
-        f"step {step + 1:,}: starting {_ranks(layout.world_size)} for {layout}", step
-    )
+    starting = f"step {step + 1:,}: starting {_ranks(layout.world_size)} for {layout}"
+    if training.device.type == "cpu":
+        threads = threads_of_a_rank(torch.get_num_threads(), layout.world_size)
+        starting += f", {threads} thread{'' if threads == 1 else 's'} each"
+    training.board.say(starting, step)
+    for note in notes_on_hooks(training, layout):
+        training.note(note)
     started = time.perf_counter()
     away = Away.send(training, folder, layout, plan, companions=companions)
     return WorkersStretch(training, away, _ends(plan), started)

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 import traceback
-import warnings
 from contextlib import ExitStack
 from datetime import timedelta
 from importlib import import_module
@@ -74,11 +73,11 @@ def join(patience: timedelta = _PATIENCE) -> None:
 
 def train(folder: Folder) -> None:
     """Do the job in a folder, as a rank of the process group."""
-    # a scheduler unpickled beside its optimizer believes that this one was not stepped
-    warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
     job = folder.read_job()
-    rank = Rank(unpack(folder.payload, _local_rank()), job, folder)
+    training = unpack(folder.payload, _local_rank(), as_there=True)
     with ExitStack() as stack:
+        stack.enter_context(training.asked_from.entered())
+        rank = Rank(training, job, folder)
         for name in job.companions:
             stack.enter_context(import_module(name).accompany(rank))
         rank.run()
