@@ -44,8 +44,8 @@ _AFTER_NON_FINITE = (
 )
 _NEW_PASS = (
     "The order is the loader's own, so going on begins a new pass over it and leaves out as many "
-    "batches as this epoch has trained on, which may be others. Samples that are given as arrays or "
-    "as a Dataset go on where they were."
+    "batches as this epoch has trained on, which may be others. Samples that are given as arrays "
+    "or as a Dataset go on where they were."
 )
 
 _NOTHING_SET = ThreadState()
