@@ -96,7 +96,9 @@ def test_logits_are_found_where_models_put_them() -> None:
     assert logits_of(tensor) is tensor
     assert logits_of(SimpleNamespace(logits=tensor)) is tensor
     assert logits_of({"logits": tensor}) is tensor
-    with pytest.raises(DataError, match=r"returned a tuple of \[2, 3\] float32 and a dict; it must"):
+    with pytest.raises(
+        DataError, match=r"returned a tuple of \[2, 3\] float32 and a dict; it must"
+    ):
         logits_of((tensor, {}))
 
 
