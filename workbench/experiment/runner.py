@@ -42,10 +42,10 @@ _AFTER_NON_FINITE = (
     "exp.failure says what was found about it. exp.resume_from_failure() leaves this batch out and "
     "goes on; with learning_rate= or modes= it changes that first."
 )
-_NEW_PASS = (
+_BEGUN_ANEW = (
     "The order is the loader's own, so going on begins a new pass over it and leaves out as many "
-    "batches as this epoch has trained on, which may be others. Samples that are given as arrays or "
-    "as a Dataset go on where they were."
+    "batches as this epoch has trained on, which may be others. Samples that are given as arrays "
+    "or as a Dataset go on where they were."
 )
 
 _NOTHING_SET = ThreadState()
@@ -419,7 +419,7 @@ class Runner(Worker):
         failure = self._looked_into(error, step)
         if training.cursor.fetching and training.cursor.goes_on_anew:
             text = f"step {step:,}: {type(error).__name__}; run stopped, the loader begins anew"
-            failure = replace(failure, subtitle=f"{failure.subtitle} {_NEW_PASS}")
+            failure = replace(failure, subtitle=f"{failure.subtitle} {_BEGUN_ANEW}")
         if isinstance(error, NonFiniteError):
             text = f"step {step:,}: {error}; paused, step not applied"
             error.add_note(f"{failure.title}. {failure.subtitle}")
