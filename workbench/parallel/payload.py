@@ -16,6 +16,7 @@ memory: there is one copy, however many ranks there are.
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import io
 import itertools
 import linecache
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
     from workbench.experiment.schedules import Schedule
     from workbench.experiment.sources import DataSource
+    from workbench.parallel.object_state import ObjectState
 
 _LARGE_BYTES = 2**20
 _DEEPEST = 12
@@ -83,7 +85,8 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
         "clip_grad_norm": training.clip_grad_norm,
     }
     asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
-    dump(path, parts, settings, _left_out(training.model, training.optimizer), asked_from)
+    left_out = _left_out(training.model, training.optimizer)
+    dump(path, parts, settings, left_out, asked_from, objects=training.object_state)
 
 
 def dump(
@@ -92,6 +95,8 @@ def dump(
     settings: dict[str, Any],
     left_out: dict[int, int] | None = None,
     asked_from: Settings | None = None,
+    *,
+    objects: ObjectState | None = None,
 ) -> None:
     """Write ``parts`` and ``settings`` to ``path``, with the sources of the cells they come from.
 
@@ -101,6 +106,7 @@ def dump(
         settings: plain data.
         left_out: identity of every tensor that stays behind -> its number.
         asked_from: what is set where it was asked for; None: on this thread.
+        objects: those whose changes are to come home.
 
     Raises:
         PackingError: a part cannot be pickled.
@@ -114,6 +120,9 @@ def dump(
             pickler = _Pickler(stream, left_out, path.parent)
             pickler.dump((asked_from.process, torch_objects.operators_of_cells()))
             _dump_whole(pickler, (parts, settings, asked_from.thread, attachments.hooks_of_all()))
+            if objects is not None:
+                objects.keep_those_in(pickler.travelled(), left_out)
+            pickler.dump(objects)
     except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
         path.unlink(missing_ok=True)
         said = {**parts, **_around(asked_from)}
@@ -136,9 +145,38 @@ def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Traini
     kind = settings["device"]
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
     training = _training(parts, settings, device)
+    training.object_state = settings["objects"]
+    if training.object_state is not None:
+        for one in training.object_state.shared:
+            one.share_again()
     if as_there:
         training.asked_from = thread.on(device)
     return training
+
+
+def to_known(value: Any, known: list[Any] | dict[int, int], *, to_compare: bool = False) -> bytes:
+    """``value`` for a process that has copies of the objects in ``known``, in the same order.
+
+    Args:
+        value: what goes.
+        known: objects, or the number of each by its identity.
+        to_compare: whether it is not to be read, but to be equal where values are: torch's own
+            pickles of equal tensors differ.
+    """
+    stream = io.BytesIO()
+    pickler = _Pickler(stream, {})
+    if isinstance(known, list):
+        known = {id(one): number for number, one in enumerate(known)}
+    pickler.known, pickler.is_to_compare = known, to_compare
+    pickler.dump(value)
+    return stream.getvalue()
+
+
+def from_known(data: bytes, known: list[Any]) -> Any:
+    """What `to_known` was given there, with the objects of here in place of their copies."""
+    unpickler = _Unpickler(io.BytesIO(data), Path())
+    unpickler.known = known
+    return unpickler.load()
 
 
 def read(path: Path, *, as_there: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -172,6 +210,7 @@ def _read(path: Path, *, as_there: bool) -> tuple[dict[str, Any], dict[str, Any]
             process, _ = unpickler.load()
             problems = process.apply() if as_there else []
             parts, settings, thread, of_all = _load_whole(unpickler)
+            settings["objects"] = unpickler.load()
             if as_there:
                 attachments.take_hooks_of_all(of_all)
                 settings["problems"] = problems
@@ -259,6 +298,9 @@ class _Pickler(cloudpickle.Pickler):
         self._left_out, self._folder = left_out, folder
         self._files: dict[int, tuple[int, torch.Tensor]] = {}
         """Those in files: kept, so that no other tensor gets the identity of one."""
+        self.known: dict[int, int] = {}
+        """Identity of objects that the other process has a copy of -> their number."""
+        self.is_to_compare = False
         self._looked_at: dict[int, Any] = {}
         self._attached: list[tuple[Any, dict[str, Any]]] = []
 
@@ -275,7 +317,15 @@ class _Pickler(cloudpickle.Pickler):
             if found:
                 self._attached.append((obj, found))
 
+    def travelled(self) -> dict[int, Any]:
+        """What was pickled until now, by identity; but for numbers and strings."""
+        memo = cast("dict[int, tuple[int, Any]]", cast("Any", self).memo.copy())
+        found = {key: obj for key, (_, obj) in memo.items()}
+        return found | {key: tensor for key, (_, tensor) in self._files.items()}
+
     def persistent_id(self, obj: Any) -> Any:
+        if (known := self.known.get(id(obj))) is not None:
+            return "known", known
         self._look_at(obj)
         number = self._left_out.get(id(obj))
         if number is None and self._folder is not None and _is_large(obj):
@@ -300,8 +350,14 @@ class _Pickler(cloudpickle.Pickler):
             state = (dict(vars(obj)), list(cast("Any", obj).parametrizations))
             own_class = type(obj).__bases__[0]
             return _bare, (own_class,), state, None, None, _parametrize_again
+        if self.is_to_compare and isinstance(obj, torch.Tensor) and obj.layout is torch.strided:
+            plain = obj.detach().cpu().contiguous().flatten().view(torch.uint8)
+            return bytes, (plain.numpy().tobytes(),)
         if (found := torch_objects.reduced(obj)) is not None:
             return found
+        if isinstance(obj, torch.optim.Optimizer) and _is_pickled_by_torch(type(obj)):
+            state = {**obj.__getstate__(), **attachments.own_attributes(obj)}
+            return copyreg.__newobj__, (type(obj),), state
         return super().reducer_override(obj)
 
     def _in_file(self, tensor: torch.Tensor, folder: Path) -> Any:
@@ -329,6 +385,17 @@ def _load_whole(unpickler: _Unpickler) -> Any:
         for obj, what in found:
             attachments.attach(obj, what)
     return value
+
+
+def _is_pickled_by_torch(cls: type[torch.optim.Optimizer]) -> bool:
+    """Whether the class leaves to torch what of it is pickled: groups and state alone."""
+    torchs: Any = torch.optim.Optimizer
+    own: Any = cls
+    return (
+        own.__getstate__ is torchs.__getstate__
+        and own.__reduce__ is torchs.__reduce__
+        and own.__reduce_ex__ is torchs.__reduce_ex__
+    )
 
 
 def _bare(cls: type[nn.Module]) -> nn.Module:
@@ -361,7 +428,8 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: Any, folder: Path) -> None:
         super().__init__(stream)
         self._folder = folder
-        self._namespace = vars(_module_for_cells())
+        self.known: list[Any] = []
+        self._cells: dict[str, Any] | None = None
         self._mapped: dict[int, torch.Tensor] = {}
         self._made: dict[int, torch.Tensor] = {}
 
@@ -374,7 +442,16 @@ class _Unpickler(pickle.Unpickler):
         is_cell = own_globals.get("__name__") == "__main__"
         return _MAKE_FUNCTION(code, self._namespace if is_cell else own_globals, *rest)
 
+    @property
+    def _namespace(self) -> dict[str, Any]:
+        """The globals of what is of a cell."""
+        if self._cells is None:  # what comes home belongs to the cells that are here
+            self._cells = vars(sys.modules["__main__"] if self.known else _module_for_cells())
+        return self._cells
+
     def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "known":
+            return self.known[pid[1]]
         kind, number, shape, stride, dtype, trained = pid
         if kind == "file":
             if number not in self._mapped:

@@ -40,6 +40,7 @@ from workbench.parallel.whole_step import WholeStep
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
+    from workbench.parallel.object_state import ObjectState
 
 _SAVE_SHARE = 20.0
 """A checkpoint is written at most once in so many times the time that it takes."""
@@ -86,7 +87,10 @@ class Rank:
         """Of an optimizer that sees whole parameters though they are sharded."""
         self._notes: list[str] = []
         sharded = self.layout.kind == "fsdp"
-        self._look = look = FirstLook(training, sharded=sharded)
+        modes, before = training.train_mode.state(), dict(training.model.named_parameters())
+        objects: ObjectState | None = training.object_state
+        with nullcontext() if objects is None else objects.undone():
+            self._look = look = FirstLook(training, sharded=sharded)
         self._called = (
             self._shard() if sharded else lay_out(training.model, self.layout, training.device)
         )
@@ -95,6 +99,12 @@ class Rank:
             training.validate = validate_together
         training.loss.agreed = on_all_ranks
         training.adopt(training.model)
+        training.train_mode.load_state(modes, training.optimizer)
+        if objects is not None:
+            after = dict(training.model.named_parameters())
+            # with whole ones the optimizer goes on, and so does what it holds
+            changed = {} if self._whole else {id(before[name]): after[name] for name in before}
+            objects.begin(changed)
         training.guard = RankGuard(training, self._whole)
         ranks = dist.get_world_size()
         self._teller.tell(
