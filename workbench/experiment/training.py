@@ -70,6 +70,8 @@ class Training:
     """Of somebody at the first batch, before the first step."""
     stand_ins: Mapping[int, str] = MappingProxyType({})
     """Identity of parameters that the optimizer has in place of the model's -> their names."""
+    object_state: Any = None
+    """What its objects keep, while it is elsewhere (`workbench.parallel.object_state`)."""
     interrupted: Interruption | None = None
     """What was raised in the last step once its weights had been written: it counts as done."""
 

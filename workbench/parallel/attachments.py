@@ -21,6 +21,8 @@ from torch import nn
 from torch.nn.modules import module as _modules
 from torch.utils.hooks import RemovableHandle
 
+from workbench.experiment.object_copy import attributes
+
 _optimizers = sys.modules["torch.optim.optimizer"]
 TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 OPTIMIZER_HOOKS = (
@@ -57,6 +59,20 @@ def attached_to(obj: Any, *, with_attributes: bool) -> dict[str, Any]:
     if isinstance(obj, torch.optim.Optimizer):
         return _hooks_of(obj, OPTIMIZER_HOOKS)
     return {}
+
+
+def own_attributes(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What an optimizer keeps besides its groups, its state and its hooks.
+
+    Torch leaves it out of what it pickles; and a ``step`` that a scheduler has put there to see
+    that it is called, which it puts there again.
+    """
+    return {
+        name: value
+        for name, value in attributes(optimizer).items()
+        if name not in ("state", "param_groups", *OPTIMIZER_HOOKS)
+        and not hasattr(value, "_wrapped_by_lr_sched")
+    }
 
 
 def attach(obj: Any, found: dict[str, Any]) -> None:

@@ -24,8 +24,10 @@ from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import SAVE_EVERY_S, Folder, Job
 from workbench.parallel.history import History
 from workbench.parallel.launch import FoundWorkers, Workers
+from workbench.parallel.object_state import ObjectState, listed
 from workbench.parallel.parameter_use import unshardable, why_not_in
 from workbench.parallel.payload import PackingError, pack
+from workbench.parallel.shared_memory import refusal, shared_moments
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
 
@@ -91,9 +93,15 @@ class Away:
         if layout.kind == "fsdp":
             _refuse_sparse_gradients(training.model)
             _refuse_in_16_bits(training.model, layout)
+        training.detach_modes()
+        training.object_state = objects = ObjectState.of(training)
+        parameters = set(map(id, training.model.parameters()))
+        sharded = layout.kind == "fsdp"
+        why = refusal(objects.shared, parameters, sharded=sharded) or shared_moments(training)
+        if why:
+            raise PackingError(why)
         folder = _new_folder(root)
         try:
-            training.detach_modes()
             training.hook_state = pack(training, folder.payload)
             save(training, folder.start)
             History.of(training).save(folder.history)
@@ -103,6 +111,12 @@ class Away:
         except BaseException:
             shutil.rmtree(folder.path, ignore_errors=True)  # with copies of the data
             raise
+        if outside := objects.written_outside():
+            training.note(
+                f"under {layout} what code writes into {listed(outside)} stays with the ranks, "
+                "for it is no attribute of the model, the loss, the optimizer or the schedule: "
+                "kept there, it comes home"
+            )
         workers = Workers(folder, layout.world_size)
         try:
             return cls(folder, workers)
@@ -170,7 +184,7 @@ class Away:
                 f"{self.folder.path} holds no whole checkpoint to come home with"
             )
         load(training, latest)
-        training.hook_state = None  # which holds what a person may let go of
+        training.object_state = training.hook_state = None  # they hold what may be let go of
 
     def close(self) -> None:
         """End the workers, if they are still there, and let go of the files."""

@@ -167,6 +167,8 @@ def _known(training: Training) -> Iterator[Any]:
     yield from training.model.buffers()
     if training.loss.module is not None:
         yield from training.loss.module.modules()
+    if training.object_state is not None:
+        yield from training.object_state.objects
     beside = (training.schedule.scheduler, training.cursor.source, training.val)
     yield from (one for one in beside if one is not None)
     for source in (training.cursor.source, training.val):

@@ -16,6 +16,7 @@ memory: there is one copy, however many ranks there are.
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import io
 import itertools
 import linecache
@@ -23,7 +24,7 @@ import math
 import pickle
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
     from workbench.experiment.schedules import Schedule
     from workbench.experiment.sources import DataSource
+    from workbench.parallel.object_state import ObjectState
 
 _LARGE_BYTES = 2**20
 _DEEPEST = 12
@@ -56,7 +58,7 @@ class PackingError(TypeError):
     """Something cannot go to another process; the message names where it is and what helps."""
 
 
-def pack(training: Training, path: Path, asked_from: Settings | None = None) -> HookState:
+def pack(training: Training, path: Path, asked_from: Settings | None = None) -> HookState | None:
     """Write ``training`` to ``path``, without its weights and moments; on its own thread.
 
     Its modes must be detached: compiled regions are made anew by whoever unpacks.
@@ -90,16 +92,19 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
     asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
     asked_from = asked_from._replace(thread=_without_modes_of_here(training, asked_from.thread))
     left_out = _left_out(training.model, training.optimizer)
-    hook_state = HookState.of(training, asked_from.thread, lambda one: _can(one, left_out))
-    settings["hook_state"] = hook_state
-    for where, whose in hook_state.aliases():
-        raise PackingError(
-            f"{where} shares its memory with {whose}, which a copy in another process would not: "
-            "let the hook hold the parameter or the module itself, and take .data or a view of it "
-            "where it is called"
-        )
-    dump(path, parts, settings, left_out, asked_from)
-    return hook_state
+
+    def hooks() -> HookState:
+        found = HookState.of(training, asked_from.thread, lambda one: _can(one, left_out))
+        for where, whose in found.aliases():
+            raise PackingError(
+                f"{where} shares its memory with {whose}, which a copy in another process would "
+                "not: let the hook hold the parameter or the module itself, and take .data or a "
+                "view of it where it is called"
+            )
+        return found
+
+    kept = Kept(training.object_state, hooks)
+    return dump(path, parts, settings, left_out, asked_from, kept=kept)
 
 
 def dump(
@@ -108,7 +113,9 @@ def dump(
     settings: dict[str, Any],
     left_out: dict[int, int] | None = None,
     asked_from: Settings | None = None,
-) -> None:
+    *,
+    kept: Kept | None = None,
+) -> HookState | None:
     """Write ``parts`` and ``settings`` to ``path``, with the sources of the cells they come from.
 
     Args:
@@ -117,6 +124,10 @@ def dump(
         settings: plain data.
         left_out: identity of every tensor that stays behind -> its number.
         asked_from: what is set where it was asked for; None: on this thread.
+        kept: what is to come home of what it keeps.
+
+    Returns:
+        What its hooks keep, if that was asked for.
 
     Raises:
         PackingError: a part cannot be pickled.
@@ -131,10 +142,19 @@ def dump(
             operators = [one for one in torch_objects.operators_of_cells() if _can(one, {})]
             pickler.dump((asked_from.process, operators))
             _dump_whole(pickler, (parts, settings, asked_from.thread, attachments.hooks_of_all()))
+            objects, hooks = (None, None) if kept is None else kept
+            if objects is not None:
+                objects.keep_those_in(pickler.travelled(), left_out)
+            found = None if hooks is None else hooks()
+            pickler.dump((objects, found))
+    except PackingError:
+        path.unlink(missing_ok=True)
+        raise
     except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
         path.unlink(missing_ok=True)
         said = {**parts, **_around(asked_from)}
         raise PackingError(_explained(said, left_out, error)) from None
+    return found
 
 
 def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Training:
@@ -153,9 +173,12 @@ def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Traini
     kind = settings["device"]
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
     training = _training(parts, settings, device)
-    training.hook_state = settings["hook_state"]
+    training.object_state, training.hook_state = settings["objects"], settings["hooks"]
     for problem in settings.get("problems", ()):
         training.note(problem)
+    if training.object_state is not None:
+        for one in training.object_state.shared:
+            one.share_again()
     if as_there:
         training.asked_from = thread.on(device)
     return training
@@ -176,11 +199,20 @@ def _without_modes_of_here(training: Training, thread: ThreadState) -> ThreadSta
     return replace(thread, **kept)
 
 
-def to_known(value: Any, known: list[Any]) -> bytes:
-    """``value`` for a process that has copies of the objects in ``known``, in the same order."""
+def to_known(value: Any, known: list[Any] | dict[int, int], *, to_compare: bool = False) -> bytes:
+    """``value`` for a process that has copies of the objects in ``known``, in the same order.
+
+    Args:
+        value: what goes.
+        known: objects, or the number of each by its identity.
+        to_compare: whether it is not to be read, but to be equal where values are: torch's own
+            pickles of equal tensors differ.
+    """
     stream = io.BytesIO()
     pickler = _Pickler(stream, {})
-    pickler.known = {id(one): number for number, one in enumerate(known)}
+    if isinstance(known, list):
+        known = {id(one): number for number, one in enumerate(known)}
+    pickler.known, pickler.is_to_compare = known, to_compare
     pickler.dump(value)
     return stream.getvalue()
 
@@ -223,6 +255,7 @@ def _read(path: Path, *, as_there: bool) -> tuple[dict[str, Any], dict[str, Any]
             process, _ = unpickler.load()
             problems = process.apply() if as_there else []
             parts, settings, thread, of_all = _load_whole(unpickler)
+            settings["objects"], settings["hooks"] = unpickler.load()
             if as_there:
                 attachments.take_hooks_of_all(of_all)
                 settings["problems"] = problems
@@ -233,6 +266,14 @@ def _read(path: Path, *, as_there: bool) -> tuple[dict[str, Any], dict[str, Any]
                 "holds in a cell"
             ) from error
     return parts, settings, thread
+
+
+class Kept(NamedTuple):
+    """What is to come home of what a training keeps in Python."""
+
+    objects: ObjectState | None
+    hooks: Callable[[], HookState]
+    """Asked for once it is known which objects travel."""
 
 
 class Settings(NamedTuple):
@@ -311,6 +352,7 @@ class _Pickler(cloudpickle.Pickler):
         """Those in files: kept, so that no other tensor gets the identity of one."""
         self.known: dict[int, int] = {}
         """Identity of objects that the other process has a copy of -> their number."""
+        self.is_to_compare = False
         self._looked_at: dict[int, Any] = {}
         self._attached: list[tuple[Any, dict[str, Any]]] = []
 
@@ -326,6 +368,12 @@ class _Pickler(cloudpickle.Pickler):
             found = attachments.attached_to(obj, with_attributes=id(obj) in self._left_out)
             if found:
                 self._attached.append((obj, found))
+
+    def travelled(self) -> dict[int, Any]:
+        """What was pickled until now, by identity; but for numbers and strings."""
+        memo = cast("dict[int, tuple[int, Any]]", cast("Any", self).memo.copy())
+        found = {key: obj for key, (_, obj) in memo.items()}
+        return found | {key: tensor for key, (_, tensor) in self._files.items()}
 
     def persistent_id(self, obj: Any) -> Any:
         if (known := self.known.get(id(obj))) is not None:
@@ -354,8 +402,14 @@ class _Pickler(cloudpickle.Pickler):
             state = (dict(vars(obj)), list(cast("Any", obj).parametrizations))
             own_class = type(obj).__bases__[0]
             return _bare, (own_class,), state, None, None, _parametrize_again
+        if self.is_to_compare and isinstance(obj, torch.Tensor) and obj.layout is torch.strided:
+            plain = obj.detach().cpu().contiguous().flatten().view(torch.uint8)
+            return bytes, (plain.numpy().tobytes(),)
         if (found := torch_objects.reduced(obj)) is not None:
             return found
+        if isinstance(obj, torch.optim.Optimizer) and _is_pickled_by_torch(type(obj)):
+            state = {**obj.__getstate__(), **attachments.own_attributes(obj)}
+            return copyreg.__newobj__, (type(obj),), state
         return super().reducer_override(obj)
 
     def _in_file(self, tensor: torch.Tensor, folder: Path) -> Any:
@@ -383,6 +437,17 @@ def _load_whole(unpickler: _Unpickler) -> Any:
         for obj, what in found:
             attachments.attach(obj, what)
     return value
+
+
+def _is_pickled_by_torch(cls: type[torch.optim.Optimizer]) -> bool:
+    """Whether the class leaves to torch what of it is pickled: groups and state alone."""
+    torchs: Any = torch.optim.Optimizer
+    own: Any = cls
+    return (
+        own.__getstate__ is torchs.__getstate__
+        and own.__reduce__ is torchs.__reduce__
+        and own.__reduce_ex__ is torchs.__reduce_ex__
+    )
 
 
 def _bare(cls: type[nn.Module]) -> nn.Module:

@@ -43,6 +43,7 @@ from workbench.parallel.whole_step import WholeStep
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
+    from workbench.parallel.object_state import ObjectState
 
 _SAVE_SHARE = 20.0
 """A checkpoint is written at most once in so many times the time that it takes."""
@@ -92,7 +93,10 @@ class Rank:
         """Whether the optimizer draws random numbers in its step."""
         self._hooks = ParameterHooks(training.model)
         sharded = self.layout.kind == "fsdp"
-        self._look = look = FirstLook(training, sharded=sharded)
+        modes, before = training.train_mode.state(), dict(training.model.named_parameters())
+        objects: ObjectState | None = training.object_state
+        with nullcontext() if objects is None else objects.undone():
+            self._look = look = FirstLook(training, sharded=sharded)
         self._called = (
             self._shard() if sharded else lay_out(training.model, self.layout, training.device)
         )
@@ -101,6 +105,12 @@ class Rank:
             training.validate = validate_together
         training.loss.agreed = on_all_ranks
         training.adopt(training.model)
+        training.train_mode.load_state(modes, training.optimizer)
+        if objects is not None:
+            after = dict(training.model.named_parameters())
+            # with whole ones the optimizer goes on, and so does what it holds
+            changed = {} if self._whole else {id(before[name]): after[name] for name in before}
+            objects.begin(changed)
         training.guard = RankGuard(training, self._whole)
         ranks = dist.get_world_size()
         self._teller.tell(

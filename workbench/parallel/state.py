@@ -29,6 +29,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from workbench.modes.layout import reshard
 from workbench.parallel.folder import REST
+from workbench.parallel.object_state import Home, differing
 from workbench.parallel.payload import from_known, to_known
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def save(training: Training, folder: Path) -> None:
     draft = folder.with_name(f"{folder.name}.part")
     first = not dist.is_initialized() or dist.get_rank() == 0
     reshard(training.model)
+    objects = _objects(training)
     tensors, plain = _optimizer_state(training)
     tensors |= {f"model.{name}": tensor for name, tensor in _tensors_of(training.model)}
 
@@ -60,7 +62,8 @@ def save(training: Training, folder: Path) -> None:
 
     def finish() -> None:
         on_cpu = {name for name, tensor in tensors.items() if tensor.device.type == "cpu"}
-        torch.save({**_rest(training), "moments": plain, "on_cpu": on_cpu}, draft / REST)
+        rest = {**_rest(training), "objects": objects, "moments": plain, "on_cpu": on_cpu}
+        torch.save(rest, draft / REST)
         before = folder.with_name(f"{folder.name}.before")  # `Folder.latest` finds it meanwhile
         shutil.rmtree(before, ignore_errors=True)
         if folder.exists():
@@ -90,8 +93,11 @@ def load(training: Training, folder: Path) -> None:
     rest = torch.load(folder / REST, weights_only=False, map_location="cpu")
     reader = FileSystemReader(folder)
     saved = reader.read_metadata().state_dict_metadata
+    _make_room(training, saved, rest["buffers"])
     tensors: dict[str, Any] = {
-        f"model.{name}": tensor.detach() for name, tensor in _tensors_of(training.model)
+        full: tensor.detach()
+        for name, tensor in _tensors_of(training.model)
+        if (full := f"model.{name}") in saved
     }
     moments = _empty_moments(training, saved, rest["on_cpu"])
     tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
@@ -105,6 +111,22 @@ def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Every parameter and buffer, each once, buffers that no ``state_dict`` has among them."""
     yield from model.named_parameters()
     yield from model.named_buffers()
+
+
+def _make_room(training: Training, saved: dict[str, Any], names: list[str]) -> None:
+    """Have a tensor in the place of each buffer that a forward has made, or of another shape."""
+    modules = dict(training.model.named_modules())
+    for full in names:
+        entry = saved[f"model.{full}"]
+        path, _, name = full.rpartition(".")
+        module = modules.get(path)
+        if module is None:
+            continue
+        buffers: dict[str, torch.Tensor | None] = vars(module)["_buffers"]
+        now, dtype = buffers.get(name), entry.properties.dtype
+        if now is None or now.shape != entry.size or now.dtype is not dtype:
+            device = training.device if now is None else now.device
+            buffers[name] = torch.empty(entry.size, dtype=dtype, device=device)
 
 
 def _names(training: Training) -> dict[torch.Tensor, str]:
@@ -181,7 +203,8 @@ def _rest(training: Training) -> dict[str, Any]:
         "step": training.step_count,
         "position": cursor.position(),
         "random": training.random.state_dict(),
-        "training": training.model.training,
+        "train_mode": training.train_mode.state(),
+        "buffers": [name for name, _ in training.model.named_buffers()],
         "steps_in_epoch": training.steps_in_epoch,
         "answers": training.measures.accuracy.state(),
         "hooks": _hooks(training),
@@ -217,6 +240,17 @@ def _take_hooks(training: Training, changed: bytes, lost: list[str]) -> None:
         )
 
 
+def _objects(training: Training) -> Home | None:
+    """What the objects of a training have kept on ranks; by all of them together."""
+    if training.object_state is None or not dist.is_initialized():
+        return None
+    home, digests = training.object_state.changes()
+    of_all: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(of_all, (digests, home.lost))
+    lost = dict.fromkeys(name for _, names in of_all for name in names)
+    return Home(home.changed, differing([one for one, _ in of_all]), list(lost))
+
+
 def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     for group, settings in zip(training.optimizer.param_groups, rest["groups"], strict=True):
         group.update(settings)
@@ -228,8 +262,10 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.random.restore()
     training.measures.accuracy.load_state(rest["answers"])
     _take_hooks(training, *rest.get("hooks", (b"", [])))
-    if rest["training"]:
-        training.train_mode.set(training.optimizer)
+    training.train_mode.load_state(rest["train_mode"], training.optimizer)
+    if training.object_state is not None:
+        for note in training.object_state.take(rest["objects"]):
+            training.note(note)
 
 
 def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:
