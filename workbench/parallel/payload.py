@@ -409,7 +409,7 @@ class _Pickler(cloudpickle.Pickler):
             return found
         if isinstance(obj, torch.optim.Optimizer) and _is_pickled_by_torch(type(obj)):
             state = {**obj.__getstate__(), **attachments.own_attributes(obj)}
-            return copyreg.__newobj__, (type(obj),), state
+            return _bare, (type(obj),), state
         return super().reducer_override(obj)
 
     def _in_file(self, tensor: torch.Tensor, folder: Path) -> Any:
@@ -450,7 +450,7 @@ def _is_pickled_by_torch(cls: type[torch.optim.Optimizer]) -> bool:
     )
 
 
-def _bare(cls: type[nn.Module]) -> nn.Module:
+def _bare(cls: type[Any]) -> Any:
     return cls.__new__(cls)
 
 
