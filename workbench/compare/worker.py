@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map_only
 from workbench.compare.answers import Answers
 from workbench.compare.arms import COMPARED_STEPS, LOGITS
 from workbench.compare.launches import launches
-from workbench.compare.peak import allocated_at_most, forget_peak, held_bytes, peak_on_gpu
+from workbench.compare.peak import forget_peak, peak_on_gpu, profiled_on_cpu
 from workbench.dynamo import compile_report
 from workbench.experiment.data import split, to_device
 from workbench.experiment.events import Event, StepDone
@@ -146,15 +146,15 @@ class Arm:
     def _do_profile(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
         """What one more step launches, and what it allocates on a CPU."""
         training = self.training
-        on_cpu = training.device.type == "cpu"
-        held = held_bytes(training.model, training.optimizer) if on_cpu else 0
-        with torch.profiler.profile(profile_memory=on_cpu) as profile:
-            self._step()
-        peak = held + allocated_at_most(profile) if on_cpu else peak_on_gpu(training.device)
-        return {
-            "operations": launches(profile.events() or ()),
-            "peak_bytes": self._of_all(float(peak)),
-        }
+        if training.device.type == "cpu":
+            called = training.model if self._rank is None else self._rank.called
+            modules = filter(None, (called, training.loss.module))
+            peak, events = profiled_on_cpu(self._step, *modules, optimizer=training.optimizer)
+        else:
+            with torch.profiler.profile() as profile:
+                self._step()
+            peak, events = peak_on_gpu(training.device), list(profile.events() or ())
+        return {"operations": launches(events), "peak_bytes": self._of_all(peak)}
 
     def _do_parity(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
         """Logits at the weights of the start, in eval mode; written to a file."""
