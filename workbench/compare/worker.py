@@ -29,6 +29,9 @@ from workbench.compare.arms import COMPARED_STEPS, LOGITS
 from workbench.compare.launches import launches
 from workbench.compare.peak import forget_peak, peak_on_gpu, profiled_on_cpu
 from workbench.dynamo import compile_report
+from workbench.dynamo.breaks import Break
+from workbench.dynamo.limits import REASON, Limit, limit_of
+from workbench.dynamo.recorder import Compilation, listen
 from workbench.experiment.data import split, to_device
 from workbench.experiment.events import Event, StepDone
 from workbench.experiment.losses import logits_of
@@ -84,6 +87,10 @@ class Arm:
         loader = getattr(self._train, "loader", None) if self._train.has_workers else None
         self._prefetched = 0 if loader is None else loader.num_workers * loader.prefetch_factor
         """Batches that worker processes get ready while other arms are measured."""
+        self._limits: list[Limit] = []
+        """What is compiled no more, because it was compiled as often as Dynamo does."""
+        if training.modeset.compiled:
+            listen().on_break.append(self._limited)
         self._leads = self._rank is None or self._rank.leads
         self._answers = Writer(folder.path / "answers.jsonl") if self._leads else None
         self._orders = Follower(folder.path / "orders.jsonl")
@@ -154,7 +161,11 @@ class Arm:
             with torch.profiler.profile() as profile:
                 self._step()
             peak, events = peak_on_gpu(training.device), list(profile.events() or ())
-        return {"operations": launches(events), "peak_bytes": self._of_all(peak)}
+        return {
+            "operations": launches(events),
+            "peak_bytes": self._of_all(peak),
+            "notes": list(dict.fromkeys(limit.sentence for limit in self._limits)),
+        }
 
     def _do_parity(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
         """Logits at the weights of the start, in eval mode; written to a file."""
@@ -203,6 +214,10 @@ class Arm:
         raise RuntimeError(
             "no step was done: the loss or a gradient is not finite, or the data gave no batch"
         )
+
+    def _limited(self, compilation: Compilation, broken: Break) -> None:
+        if broken.reason == REASON:
+            self._limits.append(limit_of(compilation, broken))
 
     def _counted(self, event: Event) -> None:
         if isinstance(event, StepDone):

@@ -259,6 +259,6 @@ def _same_buffers(training: Training) -> None:
 
 def _agreed(mine: bool) -> bool:
     """What rank 0 says."""
-    said = torch.tensor([int(mine)])
+    said = torch.tensor([int(mine)], device="cpu")
     dist.broadcast(said, 0)
     return bool(said.item())

@@ -114,6 +114,8 @@ export function footing(record: CompareRecord): string[] {
       `an arm, torch ${record.torch_version}: every arm in processes of its own, all from the same ` +
       'weights and the same order of batches, one block of steps each in random order in every ' +
       'round. Speed: middle of the rounds’ ratios with its 99 % interval; step: median with quartiles.',
+    `A tie is known to differ by less than ${percent(record.equal_within)} (two one-sided tests at ` +
+      '2.5 %); faster and slower are known to differ; unclear is what the rounds support neither of.',
   ];
   if (record.parity_samples > 0)
     lines.push(
@@ -129,6 +131,11 @@ export function heading(record: CompareRecord): string {
   return models.length > 1
     ? `Comparison of modes: ${plural(models.length, 'model')}`
     : `Comparison of modes: ${record.title}`;
+}
+
+/** `3 %`, `0.5 %`. */
+function percent(share: number): string {
+  return `${Number((100 * share).toPrecision(3))} %`;
 }
 
 function listed(names: readonly string[]): string {
