@@ -89,6 +89,9 @@ def verdict(record: CompareRecord, model: str) -> str:
         if not measured:
             return f"{name}nothing was measured well enough to compare with {base.modes}"
         words = f"{name}nothing was found to be faster than {base.modes} here"
+        if ties := [arm.modes for arm in others if arm.verdict == "tie"]:
+            are = "is" if len(ties) == 1 else "are"
+            words += f"; {_listed(ties)} {are} as fast within {_percent(record.equal_within)}"
         return f"{words}; the spread leaves {_listed(open_)} open" if open_ else words
     best = faster[0]
     rivals = [

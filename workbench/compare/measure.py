@@ -39,7 +39,7 @@ _BLOCK_S = 0.25
 _MOST_STEPS = 50
 _MOST_PROCESSES = 24
 """Of an arm, one after the other, while it is undecided."""
-_AGAIN, _LEAST_AGAIN_S = 4.0, 180.0
+_AGAIN, _LEAST_AGAIN_S = 2.0, 180.0
 """Undecided arms are measured again for so many times what all took until then, or for so long."""
 _FEWEST_AGAIN = 5
 """Rounds of a fresh process: of fewer, one that was disturbed would move their middle."""
@@ -266,6 +266,8 @@ class Session:
 
     def _undecided(self) -> list[int]:
         """Arms that the rounds so far say nothing about, with the baseline; none where all do."""
+        if 0 not in self._running:
+            return []
         found = [at for at in self._running if at and self._verdict(at) == "unclear"]
         return [0, *found] if found else []
 

@@ -154,8 +154,8 @@ class Arm:
         """What one more step launches, and what it allocates on a CPU."""
         training = self.training
         if training.device.type == "cpu":
-            called = training.model if self._rank is None else self._rank.called
-            modules = filter(None, (called, training.loss.module))
+            modules = [training.model if self._rank is None else self._rank.called]
+            modules += [] if training.loss.module is None else [training.loss.module]
             peak, events = profiled_on_cpu(self._step, *modules, optimizer=training.optimizer)
         else:
             with torch.profiler.profile() as profile:

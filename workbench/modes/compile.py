@@ -177,8 +177,9 @@ def _arguments(options: CompileOptions, baked_in: str, num_targets: int) -> dict
     found["backend"] = _Inductor(baked_in) if baked_in else "inductor"
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
         # blocks of one class share their code's limit; past it they would run uncompiled
-        limit: int = torch._dynamo.config.recompile_limit  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType] - documented there
-        found["recompile_limit"] = max(limit, _VARIANTS_PER_BLOCK * num_targets)
+        from torch._dynamo import config
+
+        found["recompile_limit"] = max(config.recompile_limit, _VARIANTS_PER_BLOCK * num_targets)
     return found
 
 

@@ -82,7 +82,12 @@ export function verdict(record: CompareRecord, model: string): string {
   if (!best) {
     if (!others.some((arm) => arm.verdict !== ''))
       return `Nothing was measured well enough to compare with ${base.modes}.`;
-    const said = `Nothing was found to be faster than ${base.modes} here`;
+    const ties = others.filter((arm) => arm.verdict === 'tie').map(({ modes }) => modes);
+    const equal =
+      ties.length > 0
+        ? `; ${listed(ties)} ${ties.length > 1 ? 'are' : 'is'} as fast within ${percent(record.equal_within)}`
+        : '';
+    const said = `Nothing was found to be faster than ${base.modes} here${equal}`;
     return open.length > 0 ? `${said}; the spread leaves ${listed(open)} open.` : `${said}.`;
   }
   const rivals = others.filter(
