@@ -13,6 +13,7 @@ from torch._dynamo import config
 
 import workbench as wb
 from workbench.dynamo.limits import limits_in
+from workbench.dynamo.ranks import _write
 from workbench.dynamo.recorder import recorder
 from workbench.modes import compile as compile_mode
 from workbench.modes.graph_breaks import GraphBreakError
@@ -123,3 +124,24 @@ def test_under_fullgraph_it_is_an_error_that_says_what_to_do(tmp_path: Path) -> 
     ):
         exp.run(steps=12, wait=True)
     exp.close()
+
+
+@pytest.mark.usefixtures("_eager_backend")
+def test_what_ranks_told_is_at_the_toggle_while_they_train(tmp_path: Path) -> None:
+    """A rank's file as rank 0 writes it; `tests/integration/parallel` has real ranks."""
+    elsewhere = experiment("compile:whole", tmp_path / "rank")
+    elsewhere.run(steps=12, wait=True)
+    exp = experiment("", tmp_path / "kernel")
+    stretch = exp.path / "parallel" / "1"
+    stretch.mkdir(parents=True)
+    _write(stretch / "rank-0.compiled.json", recorder())
+    exp.modes = "compile:whole+ddp:2"
+    badge = next(state.badge for state in describe(exp).modes if state.name == "compile")
+    assert (badge.kind, badge.text) == ("warn", "recompile limit reached")
+    assert badge.detail.startswith("forward of Numbered, rank 0 was compiled 8 times: ")
+    assert [note for note in exp.notes if "rank 0 at test_limits.py:" in note]
+    (exp.path / "parallel" / "2").mkdir()  # ranks that have told nothing yet
+    badge = next(state.badge for state in describe(exp).modes if state.name == "compile")
+    assert badge.kind != "warn"
+    exp.close()
+    elsewhere.close()
