@@ -13,9 +13,11 @@ from torch import nn
 from torch._dynamo import config
 
 import workbench as wb
+from workbench.dynamo import watch
 from workbench.dynamo.limits import limits_in
 from workbench.dynamo.ranks import _write
 from workbench.dynamo.recorder import Recorder, recorder
+from workbench.experiment import Experiment
 from workbench.modes import compile as compile_mode
 from workbench.modes.graph_breaks import GraphBreakError
 from workbench.panel.state import describe
@@ -76,9 +78,11 @@ def test_no_limit_is_told_where_none_is_reached(reported: Callable[..., object])
     assert limits_in(recorder().compilations(first)) == []
 
 
-def experiment(modes: str, runs: Path) -> wb.Experiment:
+def experiment(modes: str, runs: Path) -> Experiment:
     data = torch.randn(32, 8), torch.randint(0, 5, (32,))
-    return wb.Experiment(Numbered(), data, batch_size=4, modes=modes, runs=runs, device="cpu")
+    exp = Experiment(Numbered(), data, batch_size=4, modes=modes, runs=runs, device="cpu")
+    watch(exp)  # as every wb.Experiment is
+    return exp
 
 
 @pytest.mark.usefixtures("_eager_backend")

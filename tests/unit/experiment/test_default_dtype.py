@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import workbench as wb
+from workbench.experiment import Experiment
 from workbench.experiment.events import Event, StepDone
 
 STEPS = 4
@@ -77,7 +77,7 @@ def test_another_default_dtype_trains_as_a_plain_loop_does(
     plain.eval()
     right = (plain(x).argmax(1) == y).sum().item() / len(y)
 
-    exp = wb.Experiment(
+    exp = Experiment(
         model,
         DataLoader(TensorDataset(x, y), 16),
         (x, y),
@@ -105,9 +105,7 @@ def test_another_default_dtype_trains_as_a_plain_loop_does(
 
 def test_the_loss_of_a_step_is_told_in_full_where_the_model_is_double(tmp_path: Path) -> None:
     x, y = rows(torch.float64)
-    exp = wb.Experiment(
-        nn.Linear(8, 5).double(), (x, y), batch_size=16, runs=tmp_path, device="cpu"
-    )
+    exp = Experiment(nn.Linear(8, 5).double(), (x, y), batch_size=16, runs=tmp_path, device="cpu")
     told: list[float] = []
 
     def listen(event: Event) -> None:
@@ -129,7 +127,7 @@ def test_a_default_device_is_for_what_the_user_makes(tmp_path: Path, modes: str)
         torch.manual_seed(0)
         blocks = (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(2))
         model = nn.Sequential(nn.Sequential(*blocks), nn.Linear(8, 5))
-        exp = wb.Experiment(
+        exp = Experiment(
             model,
             rows(torch.float32),
             rows(torch.float32),
