@@ -51,7 +51,10 @@ class FirstLook:
         if compiled:
             training.modeset.attach(training.model)
         training.attached = training.modeset
-        self.branches = _largest(torch.tensor(float(asks.found), device=training.device)) > 0
+        self.branches = (
+            _largest(torch.tensor(float(asks.found), device=training.device, dtype=torch.float32))
+            > 0
+        )
         """Whether the model asks its data on any rank, so that they may branch differently."""
 
     def difference(self, logits: torch.Tensor) -> float | None:
@@ -60,7 +63,7 @@ class FirstLook:
         Asked once, by all ranks together.
         """
         before, self._logits = self._logits, None
-        found = torch.tensor(-1.0, device=logits.device)
+        found = torch.tensor(-1.0, device=logits.device, dtype=torch.float32)
         if before is not None and before.shape == logits.shape and before.numel():
             found = (logits.float() - before).abs().max()
         largest = _largest(found)
