@@ -174,7 +174,7 @@ class Session:
             arm.ranks = self._running[at].ranks
         for at in list(self._running):
             self._tell(f"starting {self._name(at)}")
-            self._try(at, ArmProcess.begun)
+            self._try(at, lambda process: process.begun())
 
     def _launch(self, at: int) -> None:
         """Start a process of an arm, which is not waited for."""

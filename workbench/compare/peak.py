@@ -10,7 +10,6 @@ To that comes what was there before and is still there after the first of them (
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -62,16 +61,32 @@ def profiled_on_cpu(
 
 
 def _allocated_at_most(profile: torch.profiler.profile) -> int:
-    """Bytes at the peak of the step that is measured, of what the profile saw being allocated."""
-    results = cast("Any", profile).profiler.kineto_results.events()
-    begun = next(one.start_ns() for one in results if one.name() == _MEASURED)
-    reports = [(one.start_ns(), one.nbytes()) for one in results if one.name() == _REPORT]
-    level, most = 0, -math.inf
-    for time, num_bytes in sorted(reports, key=lambda report: report[0]):
+    """Bytes at the peak of the step that is measured, of what was allocated inside of the profile.
+
+    The end of what was not is left out: torch tells of it where an earlier profile of the process
+    has seen something at the same address, and not otherwise.
+    """
+    begun, reports = 0, list[tuple[int, int, int]]()
+    waiting = list(cast("Any", profile).profiler.kineto_results.experimental_event_tree())
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        if event.name == _MEASURED:
+            begun = event.start_time_ns
+        elif event.name == _REPORT:
+            _, report = event.typed
+            reports.append((event.start_time_ns, report.ptr, report.alloc_size))
+    level = most = 0
+    living: dict[int, int] = {}
+    for time, address, num_bytes in sorted(reports, key=lambda report: report[0]):
+        if num_bytes > 0:
+            living[address] = num_bytes
+        elif (num_bytes := -living.pop(address, 0)) == 0:
+            continue
         if time >= begun:
             most = max(most, level)
         level += num_bytes
-    return max(0, int(max(most, level)))
+    return max(most, level)
 
 
 class Held:
