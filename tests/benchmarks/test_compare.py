@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,24 @@ class Planted(nn.Module):
         if not torch.backends.cuda.flash_sdp_enabled():
             return (self.layers(x) + self.layers(x)) / 2
         return self.layers(x)
+
+
+class PlantedFive(nn.Module):
+    """Computes one of its eighteen blocks twice where flash attention is off: 5 % of a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(18)
+        )
+        self.head = nn.Linear(512, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        if not torch.backends.cuda.flash_sdp_enabled():
+            x = x + 0 * self.blocks[0](x)
+        return self.head(x)
 
 
 def bert_small() -> nn.Module:
@@ -128,6 +147,27 @@ def test_a_slowdown_of_two_is_found(tmp_path: Path) -> None:
     view = wb.compare(exp, ["fp32", "attention:math"], show_progress=False)
     print(view)
     assert view.record.arms[1].verdict == "slower"
+
+
+def test_five_per_cent_are_found_within_a_minute(tmp_path: Path) -> None:
+    exp = experiment(PlantedFive, vectors(), tmp_path)
+    wrong, quiet = 0, 0
+    for trial in range(TRIALS // 4):
+        quiet_before, begun = is_quiet(), time.monotonic()
+        view = wb.compare(exp, ["fp32", "attention:math"], seed=trial, show_progress=False)
+        took, arm = time.monotonic() - begun, view.record.arms[1]
+        alone = quiet_before and is_quiet()
+        quiet += alone
+        noise = "" if alone else ", while others used the machine"
+        print(
+            f"{trial + 1:2d}: {arm.verdict}, {arm.speedup_low:.3f} .. {arm.speedup_high:.3f} in "
+            f"{took:.0f} s{noise}"
+        )
+        assert arm.verdict not in ("tie", "faster")
+        wrong += alone and (arm.verdict != "slower" or took > 60)
+    assert wrong <= WRONG
+    if not quiet:
+        pytest.skip("others used the machine in every trial")
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,16 @@ class About:
     threads: int
     rounds: int
     cancelled: bool
+    equal_within: float
     notes: tuple[str, ...]
 
 
 def build_record(sessions: Sequence[Sequence[Measured]], about: About) -> CompareRecord:
     """The record; ``sessions`` has the arms of each model, the baseline first."""
     arms = [arm for session in sessions for arm in session]
-    described = [_arm(arm, session[0]) for session in sessions for arm in session]
+    described = [
+        _arm(arm, session[0], about.equal_within) for session in sessions for arm in session
+    ]
     blocks = [(at, *block) for at, arm in enumerate(arms) for block in arm.blocks]
     losses = [
         (at, step, loss)
@@ -51,6 +54,7 @@ def build_record(sessions: Sequence[Sequence[Measured]], about: About) -> Compar
         recorded_at=time.time(),
         rounds=about.rounds,
         cancelled=about.cancelled,
+        equal_within=about.equal_within,
         parity_samples=max((arm.parity_samples for arm in arms), default=0),
         parity_on=next((arm.parity_on for arm in arms if arm.parity_on), ""),
         notes=about.notes,
@@ -65,12 +69,12 @@ def build_record(sessions: Sequence[Sequence[Measured]], about: About) -> Compar
     )
 
 
-def _arm(arm: Measured, baseline: Measured) -> ComparedArm:
+def _arm(arm: Measured, baseline: Measured, equal_within: float) -> ComparedArm:
     times = [block.seconds for block in arm.blocks]
     q1, median, q3 = (
         (float(q) for q in np.quantile(times, [0.25, 0.5, 0.75])) if times else (_NAN,) * 3
     )
-    change = against(arm, baseline)
+    change = against(arm, baseline, equal_within)
     base = [block.seconds for block in baseline.blocks]
     return ComparedArm(
         model=arm.model,

@@ -89,6 +89,9 @@ def verdict(record: CompareRecord, model: str) -> str:
         if not measured:
             return f"{name}nothing was measured well enough to compare with {base.modes}"
         words = f"{name}nothing was found to be faster than {base.modes} here"
+        if ties := [arm.modes for arm in others if arm.verdict == "tie"]:
+            are = "is" if len(ties) == 1 else "are"
+            words += f"; {_listed(ties)} {are} as fast within {_percent(record.equal_within)}"
         return f"{words}; the spread leaves {_listed(open_)} open" if open_ else words
     best = faster[0]
     rivals = [
@@ -139,6 +142,9 @@ def footing(record: CompareRecord) -> list[str]:
         f"{record.torch_version}: every arm in processes of its own, all from the same weights and "
         "the same order of batches, one block of steps each in random order in every round. Speed: "
         "middle of the rounds' ratios with its 99 % interval; step: median with quartiles.",
+        f"A tie is known to differ by less than {_percent(record.equal_within)} (two one-sided "
+        "tests at 2.5 %); faster and slower are known to differ; unclear is what the rounds "
+        "support neither of.",
     ]
     if record.parity_samples:
         lines.append(
@@ -171,6 +177,11 @@ def _difference(value: float) -> str:
 
 def _bytes(value: float) -> str:
     return f"{value / 2**20:,.0f} MiB" if _known(value) else _NONE
+
+
+def _percent(share: float) -> str:
+    """``3 %``, ``0.5 %``."""
+    return f"{100 * share:.3g} %"
 
 
 def _known(value: float) -> bool:

@@ -3,8 +3,9 @@
 All arms of a model live together and only one of them computes at a time. First steps come one
 after the other (each may take all cores to compile); then rounds, each with one block of steps of
 every arm in random order, so that a machine that gets slower or faster does so for all of them.
-Where the rounds leave an arm undecided, it and the baseline do as many again, and twice as many, in
-fresh processes: what differs from one process to the next is not known from one of each.
+Where the rounds leave an arm undecided, it and the baseline do more of them in fresh processes, one
+pair after the other until it is decided: what differs from one process to the next is not known
+from one of each.
 """
 
 from __future__ import annotations
@@ -19,25 +20,29 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from workbench.compare.answers import compare_answers
 from workbench.compare.arms import LOGITS, ArmError, ArmProcess
-from workbench.compare.verdict import Paired, paired
+from workbench.compare.verdict import EQUAL_WITHIN, PROCESSES, Paired, paired, round_noise
 
 if TYPE_CHECKING:
     from workbench.modes import ModeSet
     from workbench.parallel.folder import Folder
+    from workbench.records.compare import Verdict
 
 _WARM_UP = 5
 """Steps after the first that are not timed: caches fill, allocators settle."""
 _BLOCK_S = 0.25
 """A block takes about so long."""
 _MOST_STEPS = 50
-_FRESH = {2: 3, 4: 4}
-"""Twice and four times the rounds are done by so many more processes of an arm."""
-_LEAST_AGAIN_S = 60.0
-"""Undecided arms are measured again for as long as everything took until then, or for so long."""
+_MOST_PROCESSES = 24
+"""Of an arm, one after the other, while it is undecided."""
+_AGAIN, _LEAST_AGAIN_S = 2.0, 180.0
+"""Undecided arms are measured again for so many times what all took until then, or for so long."""
+_FEWEST_AGAIN = 5
+"""Rounds of a fresh process: of fewer, one that was disturbed would move their middle."""
 
 
 class Block(NamedTuple):
@@ -77,15 +82,20 @@ class Measured:
     notes: list[str] = field(default_factory=list[str])
 
 
-def against(arm: Measured, baseline: Measured) -> Paired:
-    """The rounds in which both were measured."""
-    ours, theirs = ({block.round: block for block in one.blocks} for one in (arm, baseline))
-    both = sorted(ours.keys() & theirs.keys())
+def against(arm: Measured, baseline: Measured, equal_within: float) -> Paired:
+    """The rounds in which both were measured, judged with what counts as equal."""
+    rounds = _of_both(arm, baseline)
     return paired(
-        [theirs[number].seconds for number in both],
-        [ours[number].seconds for number in both],
-        [ours[number].process for number in both],
+        [theirs.seconds for _, theirs in rounds],
+        [ours.seconds for ours, _ in rounds],
+        [ours.process for ours, _ in rounds],
+        equal_within,
     )
+
+
+def _of_both(arm: Measured, baseline: Measured) -> list[tuple[Block, Block]]:
+    ours, theirs = ({block.round: block for block in one.blocks} for one in (arm, baseline))
+    return [(ours[number], theirs[number]) for number in sorted(ours.keys() & theirs.keys())]
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,8 @@ class Plan:
     parity_samples: int
     fresh_cache: bool
     seed: int = 0
+    equal_within: float = EQUAL_WITHIN
+    """Share by which the speeds of arms may differ that are a tie."""
 
 
 Say = Callable[[str, float], None]
@@ -147,10 +159,9 @@ class Session:
             self._start()
             self._first_steps()
             self._rounds(0, self._plan.rounds)
-            done, now = self._plan.rounds, time.monotonic()
-            self._no_more_after = now + max(now - begun, _LEAST_AGAIN_S)
-            for times, processes in _FRESH.items():
-                done = self._again(done, times * self._plan.rounds, processes)
+            now = time.monotonic()
+            self._no_more_after = now + max(_AGAIN * (now - begun), _LEAST_AGAIN_S)
+            self._again()
             self._facts()
         finally:
             self._end()
@@ -163,7 +174,7 @@ class Session:
             arm.ranks = self._running[at].ranks
         for at in list(self._running):
             self._tell(f"starting {self._name(at)}")
-            self._try(at, ArmProcess.begun)
+            self._try(at, lambda process: process.begun())
 
     def _launch(self, at: int) -> None:
         """Start a process of an arm, which is not waited for."""
@@ -178,17 +189,29 @@ class Session:
             cache=path / f"cache-{at}" if fresh_cache else None,
         )
 
-    def _again(self, begin: int, end: int, processes: int) -> int:
-        """Do rounds ``begin`` to ``end`` of undecided arms, in so many processes one by one."""
-        for at_most in range(1, processes + 1):
+    def _again(self) -> None:
+        """Measure undecided arms in fresh processes, until they are decided or it is enough."""
+        done = self._plan.rounds
+        for _ in range(1, _MOST_PROCESSES):
             only = self._undecided()
-            until = begin + max(1, round((end - begin) / (processes - at_most + 1)))
-            if not only or begin >= end or time.monotonic() > self._no_more_after:
-                return end
+            if not only or time.monotonic() > self._no_more_after:
+                return
+            until = done + self._rounds_again(only)
             self._renew(only)
-            self._rounds(begin, until, only=only)
-            begin = until
-        return end
+            self._rounds(done, until, only=only)
+            done = until
+
+    def _rounds_again(self, only: Sequence[int]) -> int:
+        """How many a fresh process does: until their noise is half of what processes differ by."""
+        base = self.arms[0]
+        noise = 0.0
+        for at in only[1:]:
+            logs: dict[int, list[float]] = {}
+            for ours, theirs in _of_both(self.arms[at], base):
+                logs.setdefault(ours.process, []).append(math.log(theirs.seconds / ours.seconds))
+            noise = max(noise, round_noise([np.array(rounds) for rounds in logs.values()]))
+        wanted = math.ceil((noise / (PROCESSES / 2)) ** 2)
+        return min(max(wanted, _FEWEST_AGAIN), max(self._plan.rounds, _FEWEST_AGAIN))
 
     def _renew(self, only: Sequence[int]) -> None:
         """Have fresh processes in the place of those that were measured."""
@@ -243,12 +266,13 @@ class Session:
 
     def _undecided(self) -> list[int]:
         """Arms that the rounds so far say nothing about, with the baseline; none where all do."""
-        found = [
-            at
-            for at in self._running
-            if at and against(self.arms[at], self.arms[0]).verdict == "unclear"
-        ]
+        if 0 not in self._running:
+            return []
+        found = [at for at in self._running if at and self._verdict(at) == "unclear"]
         return [0, *found] if found else []
+
+    def _verdict(self, at: int) -> Verdict:
+        return against(self.arms[at], self.arms[0], self._plan.equal_within).verdict
 
     def _facts(self) -> None:
         baseline: torch.Tensor | None = None
@@ -258,6 +282,7 @@ class Session:
             told = self._try(at, lambda process: process.ask("profile"))
             if told is not None:
                 arm.operations, arm.peak_bytes = told["operations"], told["peak_bytes"]
+                arm.notes += told["notes"]
             told = self._try(at, lambda process: process.ask("parity"))
             if told is None or told["problem"]:
                 arm.notes += [f"no logits: {told['problem']}"] if told is not None else []

@@ -15,20 +15,24 @@ if TYPE_CHECKING:
     from workbench.compare.measure import Measured
 
 
-def statements(arms: Sequence[Measured]) -> dict[tuple[str, str], Compared]:
-    """By (modes before, modes now); nothing of arms that failed or had too few rounds."""
+def statements(arms: Sequence[Measured], equal_within: float) -> dict[tuple[str, str], Compared]:
+    """By (modes before, modes now); nothing of arms that failed or had too few rounds.
+
+    Args:
+        arms: of one model.
+        equal_within: share by which the speeds of two may differ that are a tie.
+    """
     found: dict[tuple[str, str], Compared] = {}
     measured: dict[str, Measured] = {}
     for arm in arms:
         if arm.blocks and not arm.problem:
             measured.setdefault(arm.modes, arm)  # of equal ones the first, as the baseline is
     for before, now in permutations(measured.values(), 2):
-        change = against(now, before)
+        change = against(now, before, equal_within)
         if change.rounds < FEWEST_ROUNDS:
             continue
-        is_supported = change.verdict in ("faster", "slower")
         found[before.modes, now.modes] = Compared(
-            Judged(change.ratio, change.low, change.high, is_supported),
+            Judged(change.ratio, change.low, change.high, change.verdict),
             _spread(before),
             _spread(now),
             now.first_s,

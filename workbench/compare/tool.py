@@ -16,6 +16,7 @@ from workbench.compare.measure import Plan, Session
 from workbench.compare.progress import Progress, Silent, progress
 from workbench.compare.statements import statements
 from workbench.compare.tensorboard import write_hparams
+from workbench.compare.verdict import EQUAL_WITHIN
 from workbench.compare.view import ComparisonView
 from workbench.experiment import Experiment, RunError, experiments
 from workbench.experiment.packing import copied
@@ -38,6 +39,7 @@ def compare(
     rounds: int = 15,
     parity_samples: int = 1024,
     fresh_cache: bool = True,
+    equal_within: float = EQUAL_WITHIN,
     seed: int = 0,
     show_progress: bool = True,
 ) -> ComparisonView:
@@ -45,9 +47,9 @@ def compare(
 
     Every combination runs in processes of its own, from the very same weights and batches. All are
     alive together and are measured in turns, in random order, so that a machine that is busy for a
-    while is so for all. Where the rounds leave an arm undecided, it and the baseline do up to four
-    times as many, in fresh processes. What trains in this kernel is paused meanwhile. Interrupt it
-    and what was measured until then is kept.
+    while is so for all. Where the rounds leave an arm undecided, it and the baseline do more of
+    them in fresh processes, for about three minutes at most. What trains in this kernel is paused
+    meanwhile. Interrupt it and what was measured until then is kept.
 
     Args:
         target: an experiment; or several, by name or in a list, whose models are then compared each
@@ -59,6 +61,9 @@ def compare(
             logits are compared with the baseline's.
         fresh_cache: whether everything is compiled anew, so that the first step costs what it costs
             on a machine that never saw the model. Without, this machine's cache is used.
+        equal_within: share by which two speeds may differ and be a *tie*, which is known to differ
+            by less. *Faster* and *slower* are known to differ, by at least that as far as was
+            measured; *unclear* is what the measurements support neither of.
         seed: of the order of turns.
         show_progress: a bar in a notebook, a line in a terminal.
 
@@ -74,7 +79,7 @@ def compare(
     """
     experiments = _named(target)
     texts = _checked(modes, rounds, parity_samples)
-    plan = Plan(rounds, parity_samples, fresh_cache, seed)
+    plan = Plan(rounds, parity_samples, fresh_cache, seed, _share(equal_within))
     show: Progress = progress() if show_progress else Silent()
     sessions: list[Session] = []
     notes: list[str] = []
@@ -99,10 +104,10 @@ def compare(
         show.close()
     record = build_record(
         [session.arms for session in sessions],
-        _about(experiments, _completed(sessions), notes, cancelled=cancelled),
+        _about(experiments, plan, _completed(sessions), notes, cancelled=cancelled),
     )
     for session, experiment in zip(sessions, experiments.values(), strict=False):
-        _show_in_badges(experiment, session)
+        _show_in_badges(experiment, session, plan.equal_within)
     for name, experiment in experiments.items():
         write_hparams(record, name, experiment.path / "compare", experiment.learning_rate)
     return ComparisonView(record)
@@ -126,9 +131,9 @@ def _nothing_trains(notes: list[str]) -> Generator[None]:
                 one.resume()
 
 
-def _show_in_badges(experiment: Experiment, session: Session) -> None:
+def _show_in_badges(experiment: Experiment, session: Session, equal_within: float) -> None:
     """From now on the panel's badges say what was measured here."""
-    found = statements(session.arms)
+    found = statements(session.arms, equal_within)
     if not found:
         return
     experiment.timings.take_over(found)
@@ -204,11 +209,33 @@ def _checked(modes: Any, rounds: Any, parity_samples: Any) -> list[str]:
     return texts
 
 
+def _share(equal_within: Any) -> float:
+    is_number = isinstance(equal_within, (int, float)) and not isinstance(equal_within, bool)
+    if not is_number or not 0 < equal_within < 1:
+        raise ValueError(
+            f"equal_within is {equal_within!r}; it must be a share above 0 and below 1, as 0.03"
+        )
+    return float(equal_within)
+
+
 def _about(
-    experiments: Mapping[str, Experiment], rounds: int, notes: Sequence[str], *, cancelled: bool
+    experiments: Mapping[str, Experiment],
+    plan: Plan,
+    rounds: int,
+    notes: Sequence[str],
+    *,
+    cancelled: bool,
 ) -> About:
     first = next(iter(experiments.values()))
     device = first.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     threads = torch.get_num_threads()
-    return About(", ".join(experiments), name, threads, rounds, cancelled, tuple(notes))
+    return About(
+        title=", ".join(experiments),
+        device=name,
+        threads=threads,
+        rounds=rounds,
+        cancelled=cancelled,
+        equal_within=plan.equal_within,
+        notes=tuple(notes),
+    )

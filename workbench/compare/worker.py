@@ -27,8 +27,11 @@ from torch.utils._pytree import tree_map_only
 from workbench.compare.answers import Answers
 from workbench.compare.arms import COMPARED_STEPS, LOGITS
 from workbench.compare.launches import launches
-from workbench.compare.peak import allocated_at_most, forget_peak, held_bytes, peak_on_gpu
+from workbench.compare.peak import forget_peak, peak_on_gpu, profiled_on_cpu
 from workbench.dynamo import compile_report
+from workbench.dynamo.breaks import Break
+from workbench.dynamo.limits import REASON, Limit, limit_of
+from workbench.dynamo.recorder import Compilation, listen
 from workbench.experiment.data import split, to_device
 from workbench.experiment.events import Event, StepDone
 from workbench.experiment.losses import logits_of
@@ -85,6 +88,10 @@ class Arm:
         loader = getattr(self._train, "loader", None) if self._train.has_workers else None
         self._prefetched = 0 if loader is None else loader.num_workers * loader.prefetch_factor
         """Batches that worker processes get ready while other arms are measured."""
+        self._limits: list[Limit] = []
+        """What is compiled no more, because it was compiled as often as Dynamo does."""
+        if training.modeset.compiled:
+            listen().on_break.append(self._limited)
         self._leads = self._rank is None or self._rank.leads
         self._answers = Writer(folder.path / "answers.jsonl") if self._leads else None
         self._orders = Follower(folder.path / "orders.jsonl")
@@ -147,14 +154,18 @@ class Arm:
     def _do_profile(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
         """What one more step launches, and what it allocates on a CPU."""
         training = self.training
-        on_cpu = training.device.type == "cpu"
-        held = held_bytes(training.model, training.optimizer) if on_cpu else 0
-        with torch.profiler.profile(profile_memory=on_cpu) as profile:
-            self._step()
-        peak = held + allocated_at_most(profile) if on_cpu else peak_on_gpu(training.device)
+        if training.device.type == "cpu":
+            modules = [training.model if self._rank is None else self._rank.called]
+            modules += [] if training.loss.module is None else [training.loss.module]
+            peak, events = profiled_on_cpu(self._step, *modules, optimizer=training.optimizer)
+        else:
+            with torch.profiler.profile() as profile:
+                self._step()
+            peak, events = peak_on_gpu(training.device), list(profile.events() or ())
         return {
-            "operations": launches(profile.events() or ()),
-            "peak_bytes": self._of_all(float(peak)),
+            "operations": launches(events),
+            "peak_bytes": self._of_all(peak),
+            "notes": list(dict.fromkeys(limit.sentence for limit in self._limits)),
         }
 
     def _do_parity(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
@@ -204,6 +215,10 @@ class Arm:
         raise RuntimeError(
             "no step was done: the loss or a gradient is not finite, or the data gave no batch"
         )
+
+    def _limited(self, compilation: Compilation, broken: Break) -> None:
+        if broken.reason == REASON:
+            self._limits.append(limit_of(compilation, broken))
 
     def _counted(self, event: Event) -> None:
         if isinstance(event, StepDone):

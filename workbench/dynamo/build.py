@@ -16,9 +16,8 @@ from workbench.dynamo.kernels import Kernel, Module, read_module
 from workbench.dynamo.recompiles import explain
 from workbench.dynamo.recorder import Compilation, Generated, Recorder
 from workbench.dynamo.regions import Region
-from workbench.dynamo.torch_private import RESUMED, operation_names
+from workbench.dynamo.torch_private import operation_names
 from workbench.dynamo.watching import Switch
-from workbench.experiment.source import is_own_file
 from workbench.records import (
     CompiledKernel,
     CompiledRegion,
@@ -30,7 +29,6 @@ from workbench.records import (
     source_line,
 )
 
-_RESUMED = re.compile(rf"^{RESUMED}(?P<name>.+)_at_(?P<line>\d+)(?:_\d+)?$")
 _LAST_NUMBER = re.compile(r"_\d+$")
 _Breaks = dict[tuple[int, Place | None, str], tuple[Break, int]]
 _COUNTERS = ("autograd_hits", "autograd_misses", "fx_hits", "fx_misses")
@@ -117,8 +115,8 @@ class _Tables:
         self._rows += 1
         return {
             "region": region,
-            "name": self._string(_name(one)),
-            "source": self._source(_place(one)),
+            "name": self._string(one.code_name),
+            "source": self._source(one.code_place),
             "variant": variant,
             "operations": one.operations,
             "guards": one.guards,
@@ -229,22 +227,6 @@ def _provenance(generated: Generated) -> dict[str, list[str]]:
         kernel: list(dict.fromkeys(_LAST_NUMBER.sub("", node) for node in nodes))
         for kernel, nodes in generated.provenance.items()
     }
-
-
-def _name(one: Compilation) -> str:
-    """The piece of code, as a person would call it."""
-    if one.place is None:
-        return ""
-    file, _, name = one.place
-    if is_own_file(file):
-        return "forward"
-    resumed = _RESUMED.match(name)
-    return f"{resumed['name']}, from line {resumed['line']} on" if resumed else name
-
-
-def _place(one: Compilation) -> Place | None:
-    own = one.place is not None and is_own_file(one.place[0])
-    return one.region.place if own and one.region is not None else one.place
 
 
 def _event(counter: str) -> str:

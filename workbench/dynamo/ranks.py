@@ -77,14 +77,35 @@ def accompany(rank: Rank) -> Generator[None]:
         unlisten()
 
 
-def compilations_of_ranks(folder: Path) -> list[Compilation]:
-    """What ranks of an experiment compiled, oldest stretch first; ``folder`` has its stretches."""
-    numbered = [path for path in folder.glob("*") if path.name.isdigit()]
+def compilations_of_ranks(folder: Path, *, newest: bool = False) -> list[Compilation]:
+    """What ranks of an experiment compiled, oldest stretch first; ``folder`` has its stretches.
+
+    Args:
+        folder: of all stretches.
+        newest: give those of the last stretch alone.
+    """
+    stretches = _stretches(folder)
     return [
         compilation
-        for stretch in sorted(numbered, key=lambda path: int(path.name))
+        for stretch in (stretches[-1:] if newest else stretches)
         for compilation in _read(stretch / _FILE)
     ]
+
+
+def ranks_wrote(folder: Path) -> tuple[str, int]:
+    """Name of the last stretch, and when it told last what it compiled (ns); 0: not yet."""
+    stretches = _stretches(folder)
+    if not stretches:
+        return "", 0
+    try:
+        return stretches[-1].name, (stretches[-1] / _FILE).stat().st_mtime_ns
+    except OSError:
+        return stretches[-1].name, 0
+
+
+def _stretches(folder: Path) -> list[Path]:
+    numbered = [path for path in folder.glob("*") if path.name.isdigit()]
+    return sorted(numbered, key=lambda path: int(path.name))
 
 
 def _write(path: Path, recorder: Recorder) -> None:

@@ -16,22 +16,25 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.dynamo.breaks import Break, Place, read_break, read_reason
 from workbench.dynamo.kernels import Module
 from workbench.dynamo.regions import Region, region_of
-from workbench.dynamo.torch_private import TRACE_LOGGER, Traced, being_compiled, traced
+from workbench.dynamo.torch_private import RESUMED, TRACE_LOGGER, Traced, being_compiled, traced
+from workbench.experiment.source import is_own_file
 
 MOST_COMPILATIONS = 1024
 MOST_CODE = 32 << 20
 _MOST_TOLD = 64
 """Breaks, generated modules and failed guards that are kept of one compilation."""
+_RESUMED = re.compile(rf"^{RESUMED}(?P<name>.+)_at_(?P<line>\d+)(?:_\d+)?$")
 _CACHES = ("fx_graph_cache_", "fx_graph_bundled_cache_", "aotautograd_cache_")
 _TIMES = {
     "dynamo": "dynamo_cumulative_compile_time_us",
@@ -77,6 +80,23 @@ class Compilation:
     generated: list[Generated] = field(default_factory=list[Generated])
     error: str = ""
 
+    @property
+    def code_name(self) -> str:
+        """The piece of code as a person would call it: ``forward, from line 22 on``."""
+        if self.place is None:
+            return ""
+        file, _, name = self.place
+        if is_own_file(file):
+            return "forward"
+        resumed = _RESUMED.match(name)
+        return f"{resumed['name']}, from line {resumed['line']} on" if resumed else name
+
+    @property
+    def code_place(self) -> Place | None:
+        """Where it is in the user's code: of a region of ours, the forward that it calls."""
+        own = self.place is not None and is_own_file(self.place[0])
+        return self.region.place if own and self.region is not None else self.place
+
 
 class Recorder(logging.Handler):
     """Keeps compilations, newest last."""
@@ -89,6 +109,8 @@ class Recorder(logging.Handler):
         """What of torch's trace could not be read, and how often."""
         self.heard = 0
         """Events so far."""
+        self.on_break: list[Callable[[Compilation, Break], None]] = []
+        """Called with each break that is kept, on the thread that compiles."""
         self._kept: deque[Compilation] = deque()
         self._newest: dict[str, Compilation] = {}
         self._count = 0
@@ -125,13 +147,17 @@ class Recorder(logging.Handler):
             case "recompile_reasons":
                 self._open(event).reasons = _reasons(event.payload)
             case "dynamo_graph_break_reason":
-                _add(self._of(event).breaks, read_break(event.payload))
+                self._keep_break(self._of(event), read_break(event.payload))
             case "inductor_output_code":
                 self._keep_code(self._of(event), event.payload)
             case "inductor_provenance_tracking_node_mappings":
                 _read_provenance(self._of(event), event.payload)
             case "compilation_metrics" | "bwd_compilation_metrics":
-                _read_metrics(self._of(event), event.details)
+                compilation = self._of(event)
+                failed = _read_metrics(compilation, event.details)
+                known = {broken.reason for broken in compilation.breaks}
+                if failed is not None and failed.reason not in known:
+                    self._keep_break(compilation, failed)
             case kind if kind.startswith(_CACHES):
                 _read_cache(self._of(event), kind)
             case _:
@@ -166,6 +192,11 @@ class Recorder(logging.Handler):
         self._code -= sum(len(one.text) for one in old.generated)
         if self._newest.get(old.compile_id) is old:
             del self._newest[old.compile_id]
+
+    def _keep_break(self, compilation: Compilation, broken: Break) -> None:
+        if _add(compilation.breaks, broken):
+            for call in tuple(self.on_break):
+                call(compilation, broken)
 
     def _keep_code(self, compilation: Compilation, text: str) -> None:
         if not _add(compilation.generated, Generated(text)):
@@ -213,21 +244,21 @@ def _read_cache(compilation: Compilation, kind: str) -> None:
         compilation.generated[-1].from_cache = True
 
 
-def _read_metrics(compilation: Compilation, told: Mapping[str, Any]) -> None:
-    """Add what a forward's or a backward's metrics say."""
+def _read_metrics(compilation: Compilation, told: Mapping[str, Any]) -> Break | None:
+    """Add what a forward's or a backward's metrics say; gives why it was given up, if it was."""
     for name, key in _TIMES.items():
         compilation.seconds[name] += (told.get(key) or 0) / 1e6
     if told.get("is_forward") is False:
-        return
+        return None
     compilation.operations = int(told.get("graph_op_count") or 0)
     compilation.guards = int(told.get("guard_count") or 0)
-    if told.get("fail_type"):
-        line, file = told.get("fail_user_frame_lineno"), told.get("fail_user_frame_filename")
-        place = (str(file), int(line), "") if file and line else compilation.place
-        failed = read_reason(str(told.get("fail_reason") or ""), place, skipped=True)
-        compilation.error = f"{told['fail_type']}: {failed.reason}"
-        if not any(one.reason == failed.reason for one in compilation.breaks):
-            _add(compilation.breaks, failed)
+    if not told.get("fail_type"):
+        return None
+    line, file = told.get("fail_user_frame_lineno"), told.get("fail_user_frame_filename")
+    place = (str(file), int(line), "") if file and line else compilation.place
+    failed = read_reason(str(told.get("fail_reason") or ""), place, skipped=True)
+    compilation.error = f"{told['fail_type']}: {failed.reason}"
+    return failed
 
 
 _recorder: Recorder | None = None

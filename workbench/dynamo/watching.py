@@ -12,17 +12,20 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from workbench.dynamo.limits import REASON, Limit, limit_of, limits_in
 from workbench.dynamo.owners import id_of
-from workbench.dynamo.ranks import compilations_of_ranks
+from workbench.dynamo.ranks import compilations_of_ranks, ranks_wrote
 from workbench.dynamo.recorder import Compilation, listen, recorder, unlisten
-from workbench.dynamo.torch_private import num_variants
+from workbench.dynamo.torch_private import num_variants, region_name
 from workbench.experiment import Experiment
-from workbench.experiment.events import Event, ModesChanged
+from workbench.experiment.events import EpochDone, Event, ModesChanged, StatusChanged
 from workbench.modes import Modes
 from workbench.modes.compile import regions_of
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from workbench.dynamo.breaks import Break
 
 _MOST_SWITCHES = 256
 
@@ -49,6 +52,12 @@ class Watch:
     num_before: int = 0
     """Graphs of its regions that had been compiled when it began."""
     switches: list[Switch] = field(default_factory=list[Switch])
+    limits: list[Limit] = field(default_factory=list[Limit])
+    """Code of its regions that is compiled no more in this process, in order."""
+    of_ranks: list[Limit] = field(default_factory=list[Limit])
+    """The same of the ranks that were started last."""
+    read: tuple[str, int] = ("", 0)
+    """Which file of ranks `of_ranks` was read from, and its time."""
 
     def switched(self, step: int, modes: str, *, compiled: bool) -> None:
         """Note that modes changed; of very many the oldest but the first are forgotten."""
@@ -75,11 +84,65 @@ def watch(experiment: Experiment) -> Watch:
 
     def on_event(event: Event) -> None:
         live = this()
-        if isinstance(event, ModesChanged) and live is not None:
+        if live is None:
+            return
+        if isinstance(event, ModesChanged):
             made.switched(event.step, event.after, compiled=live.modeset.compiled)
+        if isinstance(event, (ModesChanged, EpochDone, StatusChanged)) and _ranks_compiled(made):
+            _read_ranks(live, made)
 
+    def on_break(compilation: Compilation, broken: Break) -> None:
+        live, region = this(), compilation.region
+        if broken.reason != REASON or live is None or region is None or region.owner != live.id:
+            return
+        limit = limit_of(compilation, broken)
+        made.limits = [*made.limits, limit]
+        _note(live, limit)
+
+    listening.on_break.append(on_break)
+    weakref.finalize(experiment, listening.on_break.remove, on_break).atexit = False
     experiment.subscribe(on_event)
     return made
+
+
+def limits_of(experiment: Experiment) -> list[Limit]:
+    """What is compiled no more of what ``experiment`` trains now: Dynamo's limit was reached.
+
+    Asked as often as a panel is drawn; it costs next to nothing where there is none. What the ranks
+    told is read where they have told more.
+    """
+    modeset = experiment.modeset
+    made = _watches.get(experiment)
+    if made is None or not modeset.compiled:
+        return []
+    if modeset.elsewhere:
+        _read_ranks(experiment, made)
+        return made.of_ranks
+    if not made.limits:
+        return []
+    regions = set(map(region_name, experiment.model.modules()))
+    return [limit for limit in made.limits if limit.region in regions]
+
+
+def _ranks_compiled(made: Watch) -> bool:
+    """Whether ranks may have told something since they were last looked for."""
+    return any(switch.compiled for switch in made.switches[-2:])
+
+
+def _read_ranks(experiment: Experiment, made: Watch) -> None:
+    folder = experiment.path / "parallel"
+    wrote = ranks_wrote(folder)
+    if wrote == made.read:
+        return
+    made.read = wrote
+    made.of_ranks = limits_in(compilations_of_ranks(folder, newest=True))
+    for limit in made.of_ranks:
+        _note(experiment, limit)
+
+
+def _note(experiment: Experiment, limit: Limit) -> None:
+    if limit.sentence not in experiment.notes:
+        experiment.notes.append(limit.sentence)
 
 
 def is_watched(experiment: Experiment) -> bool:

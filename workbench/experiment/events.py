@@ -38,7 +38,7 @@ class StepDone(Event):
     """A step was applied. Emitted only to observers that ask for every step."""
 
     loss: torch.Tensor
-    """Detached scalar on the training device; do not read it here."""
+    """Detached scalar on the training device, on a CPU float64; do not read it here."""
     seconds: float
     num_samples: int
 

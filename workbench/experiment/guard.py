@@ -72,8 +72,7 @@ class Guard:
         self._plain: bool | None = None
         """Whether one kernel can look at all gradients; known after the first backward."""
         with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write them
-            self._flag = torch.zeros(1, device=device)
-            self._one = torch.ones((), device=device)
+            self._flag, self._one = _flag_and_one(device)
         self._loss: torch.Tensor | None = None
 
     def remember(self, *, exactly: bool = True) -> None:
@@ -178,8 +177,8 @@ class Guard:
                 dense = torch.view_as_real(dense.resolve_conj())
             groups.setdefault((dense.dtype, dense.device), []).append(dense)
         for (_, device), group in groups.items():
-            flag = torch.zeros(1, device=device)
-            _flag_non_finite(group, flag, torch.ones((), device=device))
+            flag, one = _flag_and_one(device)
+            _flag_non_finite(group, flag, one)
             self._flag += flag.to(self._flag.device)
 
     def _worst(self) -> float:
@@ -206,6 +205,12 @@ def _alike(gradients: list[torch.Tensor]) -> bool:
     return len(kinds) <= 1 and all(
         g.layout == torch.strided and not g.is_complex() for g in gradients
     )
+
+
+def _flag_and_one(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the kernel raises, and the scale that changes nothing; it takes float32 alone."""
+    flag = torch.zeros(1, device=device, dtype=torch.float32)
+    return flag, torch.ones((), device=device, dtype=torch.float32)
 
 
 def _flag_non_finite(gradients: list[torch.Tensor], flag: torch.Tensor, one: torch.Tensor) -> None:

@@ -17,6 +17,7 @@ Only a loss that is known to keep nothing is called for this (`workbench.experim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +77,7 @@ def compares_samples(loss: Function, outputs: torch.Tensor, labels: torch.Tensor
     except Exception:  # noqa: BLE001 - it is made for a batch as it is
         return True
     values = [part for part, _ in parts]
-    finite = all(torch.isfinite(torch.tensor([value, *values])))
-    if not finite or abs(value) < _SMALL:
+    if not all(map(math.isfinite, (value, *values))) or abs(value) < _SMALL:
         return None
     if gradient is None:
         mean = sum(len(half) * part for half, part in zip(halves, values, strict=True)) / rows
@@ -106,8 +106,11 @@ def _some(outputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, to
     """Rows of both, a few next to each other from each of several places; outputs in float32."""
     count = len(outputs)
     if count > ROWS:
-        first = torch.linspace(0, count - _TOGETHER, ROWS // _TOGETHER, dtype=torch.float64).long()
-        rows = (first[:, None] + torch.arange(_TOGETHER)).flatten().to(outputs.device)
+        first = torch.linspace(
+            0, count - _TOGETHER, ROWS // _TOGETHER, dtype=torch.float64, device="cpu"
+        ).long()
+        rows = (first[:, None] + torch.arange(_TOGETHER, device="cpu")).flatten()
+        rows = rows.to(outputs.device)
         outputs, labels = outputs[rows], labels[rows.to(labels.device)]
     dtype = torch.promote_types(outputs.dtype, torch.float32)
     return outputs.detach().to(dtype), labels
@@ -115,7 +118,7 @@ def _some(outputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, to
 
 def _halves(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Two halves without a pattern: every other label may be one that does not count."""
-    order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(rows, generator=torch.Generator("cpu").manual_seed(0), device="cpu")
     return order[: rows // 2].sort().values, order[rows // 2 :].sort().values
 
 

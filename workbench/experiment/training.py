@@ -512,7 +512,7 @@ class Training:
     def _tell_step(self, result: StepResult, seconds: float) -> None:
         loss = result.loss
         if not isinstance(loss, torch.Tensor):
-            loss = torch.tensor(loss, device="cpu")
+            loss = torch.tensor(loss, device="cpu", dtype=torch.float64)
         event = StepDone(self.step_count, loss, seconds, self.measures.num_samples(result))
         self.board.emit(event, to_step_observers=True)
 

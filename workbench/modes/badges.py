@@ -3,7 +3,8 @@
 A badge compares the mode set in use with a set that differs in this mode alone: the one with the
 mode at its default, or, where that was never trained, the other value that was trained last (and
 then the badge names it). A verdict is given only where the intervals of the two medians exclude
-"no change"; otherwise the badge says that nothing could be told apart, and how finely.
+"no change"; otherwise the badge says that nothing could be told apart, and how finely. Where a
+comparison in turns was made, the badge has its word: faster, slower, tie or unclear.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from torch import nn
 
 from workbench.modes.base import Mode
-from workbench.modes.compared import Compared
+from workbench.modes.compared import Compared, Judged
 from workbench.modes.compile import Compile
 from workbench.modes.effects import MIN_STEPS, StepTimings
 from workbench.modes.modeset import ModeSet
@@ -148,7 +149,7 @@ def _kind(change: Speedup) -> BadgeKind:
 
 def _verdict(change: Speedup) -> str:
     if not change.supported:
-        return "no clear effect"
+        return change.verdict if isinstance(change, Judged) else "no clear effect"
     if change.ratio > 1:
         return f"{factor(change.ratio)} faster"
     return f"{factor(1 / change.ratio)} slower"

@@ -9,18 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench.modes.statistics import Speedup, Spread
+from workbench.records.compare import Verdict
 
 
 @dataclass(frozen=True)
 class Judged(Speedup):
     """A speedup with the judgement of the comparison that it is from."""
 
-    is_supported: bool
+    verdict: Verdict
+    """Its word for it: ``faster``, ``slower``, ``tie`` or ``unclear``."""
 
     @property
     def supported(self) -> bool:
         """Whether that called it faster or slower."""
-        return self.is_supported
+        return self.verdict in ("faster", "slower")
 
 
 @dataclass(frozen=True)

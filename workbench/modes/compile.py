@@ -176,8 +176,10 @@ def _arguments(options: CompileOptions, baked_in: str, num_targets: int) -> dict
     found = options.arguments()
     found["backend"] = _Inductor(baked_in) if baked_in else "inductor"
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
-        # blocks of one class share their code's limit of 8; past it they would run uncompiled
-        found["recompile_limit"] = max(8, _VARIANTS_PER_BLOCK * num_targets)
+        # blocks of one class share their code's limit; past it they would run uncompiled
+        from torch._dynamo import config
+
+        found["recompile_limit"] = max(config.recompile_limit, _VARIANTS_PER_BLOCK * num_targets)
     return found
 
 

@@ -111,7 +111,7 @@ def _fp8(value: str, *, native: bool) -> Product:
     # a batch may have any number of rows, and they are the inner side of the weight's gradient
     config = replace(config, emulate=not native, pad_inner_dim=native)
     # torchao makes its settings of a product, and mends Inductor, when it converts a layer
-    unused = nn.Sequential(nn.Linear(16, 16, bias=False, device="meta"))
+    unused = nn.Sequential(nn.Linear(16, 16, bias=False, device="meta", dtype=torch.float32))
     converted: Any = convert_to_float8_training(unused, config=config)
     layer = converted[0]
     multiply: Any = matmul_with_hp_or_float8_args

@@ -23,7 +23,7 @@ _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
 
 class GraphBreakError(RuntimeError):
-    """Dynamo met a graph break where none is allowed."""
+    """Dynamo met a graph break, or its limit of recompiles, where none is allowed."""
 
     def __init__(self, message: str, source: SourceLine | None) -> None:
         super().__init__(message)
@@ -35,12 +35,13 @@ def without_breaks(compiled: Callable[..., Any], value: str) -> Callable[..., An
     """``compiled``, a region of mode ``compile`` at ``value``; a break in it is said in a sentence.
 
     Raises:
-        GraphBreakError: by what is returned, for a graph break; Dynamo's own error is its cause.
+        GraphBreakError: by what is returned, for a graph break, and where a call fits none of as
+            many variants as Dynamo keeps; its own error is the cause.
     """
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
-        from torch._dynamo.exc import Unsupported, UserError
+        from torch._dynamo.exc import FailOnRecompileLimitHit, Unsupported, UserError
 
         try:
             return compiled(*args, **kwargs)
@@ -48,16 +49,31 @@ def without_breaks(compiled: Callable[..., Any], value: str) -> Callable[..., An
             line = _line(error)
             sentence = _sentence(error, line, value, type(args[0]).__name__)
             raise GraphBreakError(sentence, line) from error
+        except FailOnRecompileLimitHit as error:
+            raise GraphBreakError(_of_limit(value, type(args[0]).__name__), None) from error
 
     return call
 
 
+def _of_limit(value: str, model: str) -> str:
+    return (
+        f"compile:{value} lets no call run without compile, and {model} was compiled as often as "
+        "torch._dynamo.config.recompile_limit allows without one that fits this call "
+        "(wb.compile_report has the reasons); raise that limit and switch compile on again, or let "
+        f"what fits none run as Python: compile:{_breaks_allowed(value)}"
+    )
+
+
 def _sentence(error: BaseException, line: SourceLine | None, value: str, model: str) -> str:
-    allowed = ",".join(option for option in value.split(",") if option != "fullgraph")
     return (
         f"compile:{value} allows no graph break, and {model} has one{_place(line)}: "
-        f"{first_line(error)}; rewrite that line, or allow breaks: compile:{allowed}"
+        f"{first_line(error)}; rewrite that line, or allow breaks: "
+        f"compile:{_breaks_allowed(value)}"
     )
+
+
+def _breaks_allowed(value: str) -> str:
+    return ",".join(option for option in value.split(",") if option != "fullgraph")
 
 
 def _place(line: SourceLine | None) -> str:

@@ -70,7 +70,7 @@ def time_products(dtype: torch.dtype, budget_s: float) -> Ratio:
     """Median time of a CPU product in ``dtype`` over float32's, interleaved."""
     deadline = time.perf_counter() + budget_s
     size = next((size for size in SIZES if _fits(size, dtype, budget_s)), SIZES[-1])
-    full = torch.ones(size, size)
+    full = torch.ones(size, size, dtype=torch.float32, device="cpu")
     half = full.to(dtype)
     times: tuple[list[float], list[float]] = ([], [])
     while not times[0] or (len(times[0]) < _ROUNDS and time.perf_counter() < deadline):
@@ -81,7 +81,7 @@ def time_products(dtype: torch.dtype, budget_s: float) -> Ratio:
 
 def _fits(size: int, dtype: torch.dtype, budget_s: float) -> bool:
     """Judged by a product of the smallest size, which has less work by the cube of the side."""
-    small = torch.ones(SIZES[-1], SIZES[-1], dtype=dtype)
+    small = torch.ones(SIZES[-1], SIZES[-1], dtype=dtype, device="cpu")
     _seconds(lambda: small @ small)  # the first call sets up its kernel
     seconds = min(_seconds(lambda: small @ small) for _ in range(2))
     return seconds * (size / SIZES[-1]) ** 3 * 4 < budget_s

@@ -182,9 +182,9 @@ def _native_bf16(device: torch.device) -> bool:
 
 
 def _try_autocast(device: torch.device, dtype: torch.dtype) -> None:
-    weight = torch.ones(8, 8, device=device, requires_grad=True)
+    weight = torch.ones(8, 8, device=device, dtype=torch.float32, requires_grad=True)
     with torch.enable_grad(), torch.autocast(device.type, dtype):
-        out = torch.nn.functional.linear(torch.ones(8, 8, device=device), weight)
+        out = torch.nn.functional.linear(torch.ones_like(weight), weight)
     if out.dtype != dtype:
         raise RuntimeError(f"autocast computed in {out.dtype} instead of {dtype}")
     out.float().sum().backward()

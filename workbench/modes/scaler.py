@@ -165,7 +165,7 @@ class GradientScaler:
         before = [one for other in sharing for one in _noted(self._torch, other)]
         for key, parameter in own.items():
             if key in done and parameter.grad is not None and not _is_finite(parameter.grad):
-                before.append(torch.ones((), device=parameter.grad.device))
+                before.append(_one(parameter.grad.device))
         by_device, state = self._divide([p for key, p in own.items() if key not in done], before)
         states = self._torch._per_optimizer_states  # pyright: ignore[reportPrivateUsage] - GradScaler has no public way to unscale parameters
         for optimizer in optimizers:
@@ -243,7 +243,7 @@ class GradientScaler:
         """Multiply gradients that were divided by the scale of now."""
         scale = self._scale
         if scale is None:
-            scale = self._torch.scale(torch.ones((), device=self._device))
+            scale = self._torch.scale(_one(self._device))
         with torch.no_grad():
             for gradient in _gradients_of(parameters):
                 gradient.mul_(scale)
@@ -327,7 +327,7 @@ class GradientScaler:
         skipped = self._skipped
         if self._device.type == "cpu":
             return {"precision/scale": self.scale, "precision/skipped": float(skipped)}
-        scale = self._torch.scale(torch.ones((), device=self._device))
+        scale = self._torch.scale(_one(self._device))
         return {
             "precision/scale": scale,
             "precision/skipped": skipped if isinstance(skipped, torch.Tensor) else float(skipped),
@@ -455,6 +455,11 @@ def _noted(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> li
     """One scalar per device, 1 where a gradient on it is not finite; not read here."""
     found = scaler._found_inf_per_device(optimizer)  # pyright: ignore[reportPrivateUsage] - what GradScaler.step itself goes by
     return list(found.values())
+
+
+def _one(device: torch.device) -> torch.Tensor:
+    """1 in the type of a scale, whatever the default dtype is."""
+    return torch.ones((), device=device, dtype=torch.float32)
 
 
 def _gradients_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -139,7 +139,7 @@ def _refused(why: str) -> ModeChoice:
 
 
 def _loses_bits(device: torch.device) -> bool:
-    fine = torch.full((_PROBE_SIZE, _PROBE_SIZE), 1 + 2**-12, device=device)
-    unit = torch.eye(_PROBE_SIZE, device=device)
+    fine = torch.full((_PROBE_SIZE, _PROBE_SIZE), 1 + 2**-12, device=device, dtype=torch.float32)
+    unit = torch.eye(_PROBE_SIZE, device=device, dtype=torch.float32)
     with torch.autocast(device.type, enabled=False), torch.no_grad(), tf32_products():
         return not torch.equal(fine @ unit, fine)

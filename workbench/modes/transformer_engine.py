@@ -116,7 +116,7 @@ def prove(
     generator = torch.Generator(device).manual_seed(0)
 
     def drawn(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator, device=device)
+        return torch.randn(*shape, generator=generator, device=device, dtype=torch.float32)
 
     inputs = drawn(3, 15, 64).to(torch.bfloat16).requires_grad_()
     weight = torch.nn.Parameter(drawn(32, 64))

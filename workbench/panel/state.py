@@ -6,8 +6,7 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, cast
 
-from workbench.modes import mode_states
-from workbench.panel.switching import with_ahead
+from workbench.panel.switching import states_of
 from workbench.records import ExperimentState, MemoryChart, MemoryRecord
 
 if TYPE_CHECKING:
@@ -35,9 +34,7 @@ def describe(experiment: Experiment) -> ExperimentState:
         started_at=experiment.started_at,
         message=experiment.message,
         facts=experiment.facts(),
-        modes=with_ahead(
-            mode_states(experiment.modeset, experiment.model, experiment.timings), experiment
-        ),
+        modes=states_of(experiment),
         markers=tuple(experiment.markers),
         failure=experiment.failure,
         captures=tuple(experiment.captures.infos()),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.modes import mode_states
+from workbench.panel.switching import states_of
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -40,11 +40,10 @@ def text_summary(experiment: Experiment) -> str:
 
 def _measured(experiment: Experiment) -> list[str]:
     """What was measured of each mode, where anything was."""
-    states = mode_states(experiment.modeset, experiment.model, experiment.timings)
     return [
         f"{state.label.lower()} {state.value}: {state.badge.text}"
         + (f", {state.badge.detail}" if state.badge.detail else "")
-        for state in states
+        for state in states_of(experiment)
         if state.badge.kind != "todo"
     ]
 

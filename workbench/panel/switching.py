@@ -6,11 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.dynamo.ahead import CompileAhead, ahead_of, cancel_ahead, compile_ahead
+from workbench.dynamo.watching import limits_of
+from workbench.modes import mode_states
 from workbench.modes.compile import Compile
 from workbench.modes.find import check_modes
 from workbench.records import Badge, ModeState
 
 if TYPE_CHECKING:
+    from workbench.dynamo.limits import Limit
     from workbench.experiment import Experiment
 
 
@@ -45,15 +48,40 @@ def switch(experiment: Experiment, mode: str, value: str) -> None:
     compile_ahead(experiment, str(target))
 
 
-def with_ahead(states: tuple[ModeState, ...], experiment: Experiment) -> tuple[ModeState, ...]:
-    """``states`` with what is being compiled ahead, or how that failed."""
-    ahead = ahead_of(experiment)
-    if ahead is None:
+def states_of(experiment: Experiment) -> tuple[ModeState, ...]:
+    """Its modes as panel and text show them.
+
+    At ``compile`` it says what is being compiled ahead, or how that failed, and what is compiled no
+    more because it was compiled as often as Dynamo does.
+    """
+    states = mode_states(experiment.modeset, experiment.model, experiment.timings)
+    ahead, limits = ahead_of(experiment), limits_of(experiment)
+    if ahead is None and not limits:
         return states
-    return tuple(_shown(one, ahead) if one.name == Compile.name else one for one in states)
+    return tuple(
+        _with_ahead(_with_limits(one, limits), ahead) if one.name == Compile.name else one
+        for one in states
+    )
 
 
-def _shown(state: ModeState, ahead: CompileAhead) -> ModeState:
+def _with_limits(state: ModeState, limits: list[Limit]) -> ModeState:
+    """What was measured steps back into the tooltip: it was so before the limit."""
+    if not limits:
+        return state
+    measured = ", ".join(filter(None, [state.badge.text, state.badge.detail]))
+    more = f", and {len(limits) - 1} more" if len(limits) > 1 else ""
+    badge = Badge(
+        kind="warn",
+        text="recompile limit reached",
+        detail=limits[0].summary + more,
+        tooltip="; ".join(filter(None, [*(one.sentence for one in limits), measured])),
+    )
+    return replace(state, badge=badge)
+
+
+def _with_ahead(state: ModeState, ahead: CompileAhead | None) -> ModeState:
+    if ahead is None:
+        return state
     if ahead.status == "failed":
         return replace(state, badge=Badge(kind="warn", text="not switched", detail=ahead.problem))
     begun = f"{ahead.compilations} begun; " if ahead.compilations else ""

@@ -76,7 +76,10 @@ class FirstLook:
         if compiled:
             training.modeset.attach(model)
         training.attached = training.modeset
-        self.branches = _largest(torch.tensor(float(asks.found), device=training.device)) > 0
+        self.branches = (
+            _largest(torch.tensor(float(asks.found), device=training.device, dtype=torch.float32))
+            > 0
+        )
         """Whether the model asks its data on any rank, so that they may branch differently."""
         self.whole: dict[str, Whole] = {}
         """Parameters that are to stay whole on every rank, by name, and why."""
@@ -122,7 +125,7 @@ class FirstLook:
         Asked once, by all ranks together.
         """
         before, self._logits = self._logits, None
-        found = torch.tensor(-1.0, device=logits.device)
+        found = torch.tensor(-1.0, device=logits.device, dtype=torch.float32)
         if before is not None and before.shape == logits.shape and before.numel():
             found = (logits.float() - before).abs().max()
         largest = _largest(found)

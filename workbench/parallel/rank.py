@@ -149,6 +149,11 @@ class Rank:
             )
         return called
 
+    @property
+    def called(self) -> torch.nn.Module:
+        """What a step calls: the model, or what ``ddp`` puts around it."""
+        return self._called
+
     def run(self) -> None:
         """Train until the plan is fulfilled, or a command says otherwise."""
         training = self.training
@@ -314,6 +319,6 @@ def _same_buffers(training: Training) -> None:
 
 def _agreed(mine: bool) -> bool:
     """What rank 0 says."""
-    said = torch.tensor([int(mine)])
+    said = torch.tensor([int(mine)], device="cpu")
     dist.broadcast(said, 0)
     return bool(said.item())

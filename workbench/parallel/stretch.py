@@ -240,7 +240,9 @@ class WorkersStretch:
                 self._first_step(step)
             loss = self._losses.pop(step, math.nan)
             if training.board.step_observers:
-                event = StepDone(step, torch.tensor(loss), seconds, samples)
+                event = StepDone(
+                    step, torch.tensor(loss, device="cpu", dtype=torch.float64), seconds, samples
+                )
                 training.board.emit(event, to_step_observers=True)
 
     def _take_epoch(self, message: Message) -> None:
@@ -248,7 +250,9 @@ class WorkersStretch:
         training.step_count = message["step"]
         training.cursor.go_to(message["position"])
         confusion = message["confusion"]
-        table = None if confusion is None else torch.tensor(confusion, dtype=torch.int64)
+        table = (
+            None if confusion is None else torch.tensor(confusion, dtype=torch.int64, device="cpu")
+        )
         if message["validation"] is not None:
             loss, accuracy = message["validation"]
             training.last_validation = Validation(loss, accuracy, table)

@@ -36,7 +36,7 @@ def validate_together(training: Training, source: DataSource) -> Validation:
 
 def on_all_ranks(facts: Sequence[bool]) -> list[bool]:
     """Which of these facts hold on all ranks; every rank calls it with as many."""
-    found = torch.tensor(facts, dtype=torch.int64)
+    found = torch.tensor(facts, dtype=torch.int64, device="cpu")
     dist.all_reduce(found, dist.ReduceOp.MIN)
     return [bool(one) for one in found.tolist()]
 
@@ -47,7 +47,7 @@ def _summed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _largest(number: int) -> int:
-    found = torch.tensor(number)
+    found = torch.tensor(number, device="cpu")
     dist.all_reduce(found, dist.ReduceOp.MAX)
     return int(found)
 

@@ -9,8 +9,9 @@ from workbench.records.base import F64, I32, Record
 from workbench.records.rules import Index, Least
 
 Verdict = Literal["baseline", "faster", "slower", "tie", "unclear", ""]
-"""Against the baseline of the same model: ``tie`` where they differ by 5 % at most, ``unclear``
-where the spread supports neither; empty where too little was measured."""
+"""Against the baseline of the same model: ``tie`` where they are known to differ by less than what
+counts as equal, ``unclear`` where the spread supports neither; empty where too little was
+measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,8 @@ class CompareRecord(Record):
     """Rounds that were completed: in each, every arm did one block of steps, in random order."""
     cancelled: bool
     """Whether somebody ended it before all rounds were done."""
+    equal_within: Annotated[float, Least(0)]
+    """Share by which the speeds of two arms may differ that are a tie: 0.03."""
     parity_samples: Annotated[int, Least(0)]
     """Samples whose logits were compared."""
     parity_on: str

@@ -118,6 +118,17 @@ it('says which arm to train with, and marks one that was cancelled', () => {
   expect(view.querySelector('footer')?.textContent).toContain('Cancelled after 3 rounds');
 });
 
+it('says that arms are a tie, and within which bound', () => {
+  const tie = { ...FASTER, verdict: 'tie' as const, speedup: 1.01 };
+  const view = shown({ record: { ...COMPARED, equal_within: 0.005, arms: [BASE, tie] } });
+  expect(view.querySelector('.wv-verdict')?.textContent).toBe(
+    'Nothing was found to be faster than fp32 here; compile is as fast within 0.5 %.',
+  );
+  expect(view.querySelector('footer')?.textContent).toContain(
+    'A tie is known to differ by less than 0.5 % (two one-sided tests at 2.5 %)',
+  );
+});
+
 it('says in a row why an arm could not run, and in words which way the others went', () => {
   const view = shown({ record: COMPARED });
   const [base, slower, refused, faster] = rows(view);

@@ -15,6 +15,7 @@ from tests.integration.parallel.support import Net, made
 from tests.waiting import wait_until
 from workbench.experiment import elsewhere
 from workbench.panel import assembly
+from workbench.panel.switching import states_of
 from workbench.parallel.stretch import send
 
 
@@ -77,6 +78,30 @@ def test_breaks_kernels_and_times_of_ranks_are_reported(tmp_path: Path, layout: 
     assert float(record.compilation_dynamo_s.sum()) > 0
     switches = [(one.modes, one.num_compilations > 0) for one in record.switches]
     assert switches == [("fp32", False), (f"compile+{layout}", True), ("fp32", False)]
+
+
+class Numbered(Net):
+    """Every call is another program to Dynamo: a number of the module is part of the code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.number += 1
+        return super().forward(x) + 1e-3 * self.number
+
+
+def test_the_limit_of_recompiles_on_ranks_is_noted_and_at_the_toggle(tmp_path: Path) -> None:
+    experiment = made(tmp_path / "runs", Numbered)
+    wb.compile_report(experiment)
+    experiment.modes = "compile:whole+ddp:2"
+    experiment.run(steps=10, wait=True)
+    (note,) = [note for note in experiment.notes if "recompile_limit" in note]
+    assert note.startswith("forward of Numbered, rank 0 at test_compiled.py:")
+    assert "was compiled 8 times" in note
+    badge = next(state.badge for state in states_of(experiment) if state.name == "compile")
+    assert (badge.kind, badge.text) == ("warn", "recompile limit reached")
 
 
 def test_what_is_no_report_of_ranks_is_none(tmp_path: Path) -> None:

@@ -46,7 +46,15 @@ def test_a_rival_that_cannot_be_told_apart_is_named() -> None:
     ties = dataclasses.replace(
         record, arms=(base, dataclasses.replace(fast, verdict="tie", speedup=1.0))
     )
-    assert verdict(ties, "") == "nothing was found to be faster than fp32 here"
+    assert verdict(ties, "") == (
+        "nothing was found to be faster than fp32 here; compile is as fast within 3 %"
+    )
+    assert "A tie is known to differ by less than 3 % (two one-sided tests at 2.5 %)" in describe(
+        ties
+    )
+    closer = dataclasses.replace(ties, equal_within=0.005)
+    assert "is as fast within 0.5 %" in comparison_html(closer)
+    assert "differ by less than 0.5 %" in comparison_html(closer)
     failed = dataclasses.replace(
         record, arms=(dataclasses.replace(base, step_s=float("nan"), problem="it broke"),)
     )

@@ -13,6 +13,7 @@ from workbench.modes.badges import badge, duration, factor, power, short_count
 from workbench.modes.compared import Compared, Judged
 from workbench.modes.statistics import spread
 from workbench.records import Badge
+from workbench.records.compare import Verdict
 
 CPU = torch.device("cpu")
 
@@ -131,8 +132,8 @@ def test_a_badge_is_not_fooled_by_another_mode_changing_too(bench: Bench) -> Non
     )
 
 
-def compared(ratio: float, *, supported: bool, first_s: float = 3.0) -> Compared:
-    change = Judged(ratio, ratio * 0.97, ratio * 1.03, supported)
+def compared(ratio: float, verdict: Verdict, first_s: float = 3.0) -> Compared:
+    change = Judged(ratio, ratio * 0.97, ratio * 1.03, verdict)
     return Compared(change, spread([0.010] * 15), spread([0.010 / ratio] * 15), first_s)
 
 
@@ -141,10 +142,10 @@ def test_what_was_compared_in_turns_goes_before_what_a_run_measured(bench: Bench
     bench.train("bf16", 0.005)
     bench.timings.take_over(
         {
-            ("fp32", "bf16"): compared(0.5, supported=True),
-            ("fp32", "fp16"): compared(0.8, supported=True),
-            ("fp32", "compile"): compared(1.25, supported=True),
-            ("fp32", "compile:whole"): compared(1.01, supported=False),
+            ("fp32", "bf16"): compared(0.5, "slower"),
+            ("fp32", "fp16"): compared(0.8, "slower"),
+            ("fp32", "compile"): compared(1.25, "faster"),
+            ("fp32", "compile:whole"): compared(1.01, "unclear"),
         }
     )
     found = bench.badge("bf16", "precision")
@@ -156,8 +157,11 @@ def test_what_was_compared_in_turns_goes_before_what_a_run_measured(bench: Bench
     assert line(bench.badge("", "compile")) == ("baseline", "baseline", "blocks: 1.2× faster")
     paid = "pays back after 1.50k steps"
     assert line(bench.badge("compile", "compile")) == ("good", "1.2× faster", paid)
-    unclear = ("none", "no clear effect", "0.98× to 1.04× speed")
+    unclear = ("none", "unclear", "0.98× to 1.04× speed")
     assert line(bench.badge("compile:whole", "compile")) == unclear
+    bench.timings.take_over({("fp32", "compile:whole"): compared(1.01, "tie")})
+    tie = ("none", "tie", "0.98× to 1.04× speed")
+    assert line(bench.badge("compile:whole", "compile")) == tie
     # of sets that were not compared, what the run measured stands
     bench.train("compile+bf16", 0.0025, first=1.0)
     assert bench.badge("compile+bf16", "compile").text == "2.0× faster"

@@ -475,6 +475,7 @@ def compare_record() -> CompareRecord:
         recorded_at=1_700_000_000.5,
         rounds=2,
         cancelled=True,
+        equal_within=0.03,
         parity_samples=100,
         parity_on="validation",
         notes=("one note",),

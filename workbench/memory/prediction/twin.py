@@ -142,7 +142,7 @@ class _Faking:
         if is_local and not (tensor.ndim or tensor.requires_grad or tensor.is_complex()):
             value = tensor.item()
             with self._mode:
-                return torch.tensor(value, dtype=tensor.dtype)
+                return torch.tensor(value, dtype=tensor.dtype, device="cpu")
         fake = self._mode.from_tensor(tensor)
         if is_local:
             return fake
@@ -173,7 +173,7 @@ def _resized(value: Any, before: int, batch: int) -> Any:
     if isinstance(value, torch.Tensor):
         if not value.ndim or len(value) != before:
             return value
-        return value[torch.arange(batch) % before]
+        return value[torch.arange(batch, device=value.device) % before]
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
         return {key: _resized(item, before, batch) for key, item in items}

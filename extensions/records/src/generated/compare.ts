@@ -17,6 +17,8 @@ export interface CompareRecord {
   readonly rounds: number;
   /** Whether somebody ended it before all rounds were done. */
   readonly cancelled: boolean;
+  /** Share by which the speeds of two arms may differ that are a tie: 0.03. */
+  readonly equal_within: number;
   /** Samples whose logits were compared. */
   readonly parity_samples: number;
   /** ``validation`` or ``training`` data. */

@@ -186,6 +186,7 @@ const COMPARE_RECORD: RecordFields = {
     recorded_at: 'float',
     rounds: 'int >=0',
     cancelled: 'bool',
+    equal_within: 'float >=0',
     parity_samples: 'int >=0',
     parity_on: 'str',
     notes: ['str'],

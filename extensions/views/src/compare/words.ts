@@ -82,7 +82,12 @@ export function verdict(record: CompareRecord, model: string): string {
   if (!best) {
     if (!others.some((arm) => arm.verdict !== ''))
       return `Nothing was measured well enough to compare with ${base.modes}.`;
-    const said = `Nothing was found to be faster than ${base.modes} here`;
+    const ties = others.filter((arm) => arm.verdict === 'tie').map(({ modes }) => modes);
+    const equal =
+      ties.length > 0
+        ? `; ${listed(ties)} ${ties.length > 1 ? 'are' : 'is'} as fast within ${percent(record.equal_within)}`
+        : '';
+    const said = `Nothing was found to be faster than ${base.modes} here${equal}`;
     return open.length > 0 ? `${said}; the spread leaves ${listed(open)} open.` : `${said}.`;
   }
   const rivals = others.filter(
@@ -114,6 +119,8 @@ export function footing(record: CompareRecord): string[] {
       `an arm, torch ${record.torch_version}: every arm in processes of its own, all from the same ` +
       'weights and the same order of batches, one block of steps each in random order in every ' +
       'round. Speed: middle of the rounds’ ratios with its 99 % interval; step: median with quartiles.',
+    `A tie is known to differ by less than ${percent(record.equal_within)} (two one-sided tests at ` +
+      '2.5 %); faster and slower are known to differ; unclear is what the rounds support neither of.',
   ];
   if (record.parity_samples > 0)
     lines.push(
@@ -129,6 +136,11 @@ export function heading(record: CompareRecord): string {
   return models.length > 1
     ? `Comparison of modes: ${plural(models.length, 'model')}`
     : `Comparison of modes: ${record.title}`;
+}
+
+/** `3 %`, `0.5 %`. */
+function percent(share: number): string {
+  return `${Number((100 * share).toPrecision(3))} %`;
 }
 
 function listed(names: readonly string[]): string {
