@@ -16,7 +16,6 @@ memory: there is one copy, however many ranks there are.
 from __future__ import annotations
 
 import contextlib
-import copyreg
 import io
 import itertools
 import linecache
