@@ -115,7 +115,7 @@ def refusal(shared: list[Shared], parameters: set[int], *, sharded: bool) -> str
 def shared_moments(training: Training) -> str:
     """What the optimizer keeps for several parameters at once, in one sentence, or ``""``."""
     names = {parameter: name for name, parameter in training.model.named_parameters()}
-    named = [(name, parameter) for parameter, name in names.items()]
+    named: list[tuple[str, torch.Tensor]] = [(name, one) for one, name in names.items()]
     seen: set[int] = set()
     state = cast("dict[Any, dict[str, Any]]", training.optimizer.state)
     twice: list[str] = []
