@@ -1,25 +1,38 @@
 """The first part of a batch, computed before a model is laid over ranks and again after.
 
-Before, every rank has the whole model: what its logits are, and whether it asks its data for
-values on any rank (`workbench.parallel.branches`), is found with one forward. After, the first
-step's logits say by how much laying it out has changed them.
+Before, every rank has the whole model. What its logits are, whether it asks its data for values on
+any rank (`workbench.parallel.branches`), and whether it refuses a single row is found with one
+forward; where the samples are in logits and labels (`workbench.parallel.rows`), whether it draws
+more numbers for more rows (`workbench.parallel.draws`) and whether a row's outputs depend on the
+rows beside it, with a second one of its first rows. After, the first step's logits say by how much
+laying it out has changed them.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from workbench.experiment.data import split, to_device
+from workbench.experiment.failure import words_of
+from workbench.experiment.host_random import HostRandom
 from workbench.experiment.losses import logits_of
+from workbench.experiment.rng import TorchState
 from workbench.experiment.step import call
+from workbench.experiment.training import BATCH_NORM
 from workbench.parallel.branches import AsksItsData
+from workbench.parallel.rows import Rows, RowsError, cut, find_rows, first_rows
+from workbench.parallel.samples import STAND_IN
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
+    from workbench.parallel.batches import Part
+
+_CLOSE = 1e-3
+"""Of outputs, by their largest: a kernel may add up another number of rows in another order."""
 
 
 class FirstLook:
@@ -31,28 +44,52 @@ class FirstLook:
     """
 
     def __init__(self, training: Training) -> None:
-        self._logits: torch.Tensor | None = None
-        compiled = training.modeset.compiled
-        if not compiled:
+        self._training = training
+        self._compiled = training.modeset.compiled
+        if not self._compiled:
             training.modeset.attach(training.model)
-        asks = AsksItsData()
-        part = training.cursor.take()
-        if part is not None:
-            training.guard.remember(exactly=True)
-            try:
-                with asks, nullcontext() if compiled else training.modeset.forward_context():
-                    inputs = to_device(split(part.batch)[0], training.device)
-                    logits = logits_of(call(training.model, inputs)).detach()
-                self._logits = None if compiled else logits.float().clone()
-            except Exception:  # noqa: BLE001, S110 - see above
-                pass
-            finally:
-                training.guard.restore()
-        if compiled:
+        self._run()
+        if self._compiled:
             training.modeset.attach(training.model)
         training.attached = training.modeset
-        self.branches = _largest(torch.tensor(float(asks.found), device=training.device)) > 0
-        """Whether the model asks its data on any rank, so that they may branch differently."""
+
+    def again(self) -> None:
+        """Look anew: the current part is another one. All ranks call it together."""
+        self._run()
+
+    def _run(self) -> None:
+        training = self._training
+        self._logits: torch.Tensor | None = None
+        self._asks = AsksItsData()
+        self._refuses_one = self._depends = False
+        self._draws_torch = self._draws_host = False
+        self._torch_by_rows = self._host_by_rows = False
+        self.logit_rows: Rows = 0
+        """Where the samples are in logits."""
+        self.target_rows: Rows = 0
+        """And in labels."""
+        self.not_found = ""
+        """Why that cannot be told, as the end of a sentence that names what."""
+        part = training.cursor.take()
+        if part is not None:
+            self._look(part)
+        found = [
+            *(self._asks.found, self._refuses_one, self._depends),
+            *(self._draws_torch, self._torch_by_rows, self._draws_host, self._host_by_rows),
+        ]
+        flags = torch.tensor([float(one) for one in found], device=training.device)
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        any_of = [bool(one) for one in flags.tolist()]
+        self.branches, self.refuses_one, self.depends = any_of[:3]
+        """Whether the model asks its data on any rank, so that they may branch differently; whether
+        it refuses a part of one row; whether a row's outputs depend on the rows beside it."""
+        torchs, torch_by_rows, host, host_by_rows = any_of[3:]
+        self.own_torch = torch_by_rows or not torchs or training.device.type != "cpu"
+        """Whether ranks draw from torch's generators by streams of their own in a forward."""
+        self.own_host = host and host_by_rows
+        """The same of Python's and NumPy's."""
+        self.draws_apart = (torchs and self.own_torch) or self.own_host
+        """Whether a forward draws numbers that are not those of one process."""
 
     def difference(self, logits: torch.Tensor) -> float | None:
         """Largest difference of the first step's logits, over all ranks; None where unknown.
@@ -63,10 +100,77 @@ class FirstLook:
         found = torch.tensor(-1.0, device=logits.device)
         if before is not None and before.shape == logits.shape and before.numel():
             found = (logits.float() - before).abs().max()
-        largest = _largest(found)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        largest = float(found)
         return largest if largest >= 0 else None
 
+    # -- inside -----------------------------------------------------------------------------
 
-def _largest(number: torch.Tensor) -> float:
-    dist.all_reduce(number, dist.ReduceOp.MAX)
-    return float(number)
+    def _look(self, part: Part) -> None:
+        training = self._training
+        torchs, host = TorchState(training.device), HostRandom()
+        torchs.save()
+        host.save()
+        training.guard.remember(exactly=True)
+        try:
+            self.target_rows = first_rows(split(part.batch)[1], _rows_of(part))
+            with self._asks:
+                logits = self._forward(part.batch)
+            self._logits = None if self._compiled else logits.float().clone()
+            self._draws_torch, self._draws_host = torchs.moved(), host.moved()
+            after = TorchState(training.device), HostRandom()
+            for one in after:
+                one.save()
+            training.guard.restore()
+            self._compare(part, logits, after)
+        except Exception as error:  # noqa: BLE001 - see the class
+            self._refuses_one = BATCH_NORM in words_of(error)
+        finally:
+            training.guard.restore()
+            torchs.restore()
+            host.restore()
+
+    def _forward(self, batch: Any) -> torch.Tensor:
+        training = self._training
+        with nullcontext() if self._compiled else training.modeset.forward_context():
+            inputs = to_device(split(batch)[0], training.device)
+            return logits_of(call(training.model, inputs)).detach()
+
+    def _compare(
+        self, part: Part, logits: torch.Tensor, after: tuple[TorchState, HostRandom]
+    ) -> None:
+        """Look at the first rows alone beside all of them, and where generators were ``after``."""
+        rows = _rows_of(part)
+        targets = split(part.batch)[1]
+        fewer = part.fewer or _first_of(part.batch, rows)
+        if fewer is None or fewer[1] >= rows:
+            self.logit_rows = first_rows(logits, rows)  # one row says nothing
+            self._torch_by_rows = self._draws_torch
+            return
+        batch, few = fewer
+        less = self._forward(batch)
+        self._torch_by_rows = self._draws_torch and after[0].moved()
+        self._host_by_rows = self._draws_host and after[1].moved()
+        try:
+            self.logit_rows = find_rows(logits, less, rows, few)
+            self.target_rows = find_rows(targets, split(batch)[1], rows, few)
+        except RowsError as error:
+            self.not_found = str(error)
+            return
+        if not (self._draws_torch or self._draws_host) and isinstance(self.logit_rows, int):
+            same = cut(logits, self.logit_rows, 0, few, rows)
+            off = (same.float() - less.float()).abs().max()
+            self._depends = bool(off > _CLOSE * logits.float().abs().max())
+
+
+def _rows_of(part: Part) -> int:
+    return part.num_samples or min(STAND_IN, part.whole)
+
+
+def _first_of(batch: Any, rows: int) -> tuple[Any, int] | None:
+    """The first rows of a batch that workers have made, where they are the first dimension."""
+    try:
+        few = 2 if rows > 2 else 1
+        return cut(batch, first_rows(batch, rows), 0, few, rows), few
+    except RowsError:
+        return None

@@ -28,10 +28,12 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from workbench.modes.layout import reshard
+from workbench.parallel import generators
 from workbench.parallel.folder import REST
 
 if TYPE_CHECKING:
     from workbench.experiment.schedules import Schedule
+    from workbench.experiment.sources import DataSource
     from workbench.experiment.training import Training
 
 
@@ -180,6 +182,7 @@ def _rest(training: Training) -> dict[str, Any]:
         "step": training.step_count,
         "position": cursor.position(),
         "random": training.random.state_dict(),
+        "held": [generators.read(generators.held_by(one)) for one in _sources(training)],
         "training": training.model.training,
         "steps_in_epoch": training.steps_in_epoch,
         "answers": training.measures.accuracy.state(),
@@ -195,9 +198,15 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.cursor.go_to(rest["position"])
     training.random.load_state_dict(rest["random"])
     training.random.restore()
+    for source, states in zip(_sources(training), rest["held"], strict=True):
+        generators.write(generators.held_by(source), states)
     training.measures.accuracy.load_state(rest["answers"])
     if rest["training"]:
         training.train_mode.set(training.optimizer)
+
+
+def _sources(training: Training) -> tuple[DataSource | None, DataSource | None]:
+    return training.cursor.source, training.val
 
 
 def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:
