@@ -20,7 +20,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tests.integration.parallel.support import CLASSES, SAMPLES, Net, made, prepare, rows
+from tests.integration.parallel.support import (
+    CLASSES,
+    SAMPLES,
+    Net,
+    Tokens,
+    made,
+    prepare,
+    rows,
+    sentences,
+)
 from workbench.experiment import Experiment
 from workbench.experiment.sampler import EpochSampler
 from workbench.parallel.folder import Folder
@@ -127,6 +136,37 @@ def writing(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(logits, labels, ignore_index=1)
 
 
+class Penalty:
+    """Takes weights of the model past its outputs, one of them of a layer that no forward calls."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def __call__(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        weights = (parameter.pow(2).sum() for parameter in self.model.parameters())
+        return F.cross_entropy(logits, labels) + 0.01 * sum(weights)
+
+
+def in_parts(logits: torch.Tensor, labels: Any) -> torch.Tensor:
+    """Labels are a mapping, of which some are a list and one belongs to all samples."""
+    kept = torch.tensor([name != "left out" for name in labels["names"]])
+    each = F.cross_entropy(logits, labels["classes"], reduction="none") * labels["share"]
+    return (each * kept).sum() / kept.sum()
+
+
+def over_time(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits.mean(0), labels, ignore_index=0)
+
+
+def flat_tokens(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits, labels.flatten())
+
+
+def every_pair(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """``[batch, 1]`` against ``[batch]``."""
+    return F.mse_loss(logits.mean(1, keepdim=True), labels.float())
+
+
 # -- data that draw -------------------------------------------------------------------------
 
 
@@ -176,9 +216,43 @@ def centred(samples: list[Any]) -> Any:
     return {"x": inputs - inputs.mean(0), "labels": targets}
 
 
+def named(samples: list[Any]) -> Any:
+    inputs, targets = torch.utils.data.default_collate(samples)
+    names = ["left out" if label == 0 else "kept" for _, label in samples]
+    return inputs, {"names": names, "classes": targets, "share": torch.tensor(0.5)}
+
+
+def padded(samples: list[Any]) -> Any:
+    """To the longest of the batch; the model takes the mean over all of it."""
+    rows = [sample.repeat(1 + int(label), 1) for sample, label in samples]
+    targets = torch.stack([label for _, label in samples])
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True), targets
+
+
+class Unexpected(Augmented):
+    """Draws for one class alone, which is not in the first batch of a run in order."""
+
+    def __getitem__(self, row: int) -> Any:
+        if row < 2 * BATCH:
+            return self.inputs[row], self.targets[row]
+        return super().__getitem__(row)
+
+
 class Named(Net):
     def forward(self, x: torch.Tensor) -> Any:  # type: ignore[override]
         return {"logits": super().forward(x), "more": [{"x": x}]}
+
+
+class Lengths(Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.mean(1))
+
+
+class Times(Net):
+    """Its outputs have a dimension of time before that of samples."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([super(Times, self).forward(x * times) for times in (1.0, 2.0, 3.0)])
 
 
 # -- models ---------------------------------------------------------------------------------
@@ -246,6 +320,19 @@ def few() -> tuple[torch.Tensor, torch.Tensor]:
     return inputs[:16], targets[:16]
 
 
+class Unused0(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.never = nn.Linear(3, 3)
+
+
+class Flat(nn.Module):
+    """``[batch, classes, tokens]`` as ``[batch * tokens, classes]``."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2).flatten(0, 1)
+
+
 @dataclass(frozen=True)
 class Case:
     layout: str = "ddp:2"
@@ -254,6 +341,8 @@ class Case:
     loss: Any = plain_function
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     batch_size: int = BATCH
+    of_model: bool = False
+    """Whether the loss is made of the model."""
 
 
 CE = nn.CrossEntropyLoss
@@ -286,6 +375,20 @@ CASES: dict[str, Case] = {
     "a loss that counts": Case(loss=Counting()),
     "a loss that draws": Case(loss=drawing),
     "a loss that writes": Case(data=ignored, loss=writing),
+    "a penalty on weights": Case(data=ignored, model=Unused0, loss=Penalty, of_model=True),
+    "labels of many kinds": Case(
+        data=lambda: DataLoader(Augmented(), BATCH, collate_fn=named), loss=in_parts
+    ),
+    "samples in the second dimension": Case(model=Times, loss=over_time),
+    "tokens in one dimension": Case(
+        model=lambda: nn.Sequential(Tokens(), Flat()), data=sentences, loss=flat_tokens
+    ),
+    "outputs against all labels": Case(loss=every_pair),
+    "torch's mean over all pairs": Case(
+        model=lambda: nn.Sequential(Net(), nn.Linear(CLASSES, 1)),
+        data=lambda: (rows()[0], rows()[1].float()),
+        loss=nn.MSELoss(),
+    ),
     "clipped": Case(data=ignored, loss=two_terms, settings={"clip_grad_norm": 0.1}),
     "clipped, sharded": Case(
         "fsdp:2", data=ignored, loss=contrastive, settings={"clip_grad_norm": 0.1}
@@ -301,6 +404,9 @@ CASES: dict[str, Case] = {
     "a batch that is centred": Case(
         model=Named, data=lambda: DataLoader(Augmented(), BATCH, collate_fn=centred)
     ),
+    "a batch that is padded": Case(
+        model=Lengths, data=lambda: DataLoader(Augmented(), BATCH, collate_fn=padded)
+    ),
     "blocks left out by one number": Case(model=Skips),
     "blocks left out by one number, sharded": Case("fsdp:2", model=Skips),
     "an output that is an object": Case(model=Unused),
@@ -312,9 +418,12 @@ CASES: dict[str, Case] = {
 
 
 def experiment(case: Case, runs: Path) -> Experiment:
+    torch.manual_seed(0)
+    model = case.model()
+    loss = case.loss(model) if case.of_model else case.loss
     seed()
-    given = {"batch_size": case.batch_size, "loss": case.loss, **case.settings}
-    return made(runs, case.model, case.data(), optimizer=plain_descent, **given)
+    given = {"batch_size": case.batch_size, "loss": loss, **case.settings}
+    return made(runs, lambda: model, case.data(), optimizer=plain_descent, **given)
 
 
 def plain_descent(parameters: Any) -> torch.optim.Optimizer:
@@ -331,13 +440,14 @@ def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
     """The same training without Workbench."""
     seed()
     torch.manual_seed(0)
-    model, data, loss_of = case.model(), case.data(), case.loss
+    model, data = case.model(), case.data()
+    loss_of = case.loss(model) if case.of_model else case.loss
     collate = None
     if isinstance(data, DataLoader):
         collate, data = data.collate_fn, data.dataset
     else:
         data = torch.utils.data.TensorDataset(*data)
-    is_shuffled = collate not in (mixed, centred)
+    is_shuffled = collate not in (mixed, centred, named, padded)
     sampler = EpochSampler(len(data), 0, shuffle=is_shuffled)
     loader = DataLoader(
         data, case.batch_size, sampler=sampler, collate_fn=collate, generator=torch.Generator()
@@ -358,7 +468,7 @@ def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
             output = model(inputs)
             if not isinstance(output, torch.Tensor):
                 output = output["logits"] if isinstance(output, dict) else output.logits
-            loss = loss_of(output, labels.clone())
+            loss = loss_of(output, labels.clone() if isinstance(labels, torch.Tensor) else labels)
             loss.backward()
             if clip := case.settings.get("clip_grad_norm"):
                 nn.utils.clip_grad_norm_(model.parameters(), clip)
