@@ -358,6 +358,8 @@ class Training:
         except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
             if not self.leaves_out(batch, error):
                 raise
+            if self.cursor.at_end:
+                self._epoch_ends()
             return False
         self._count(result, started)
         return True
@@ -406,8 +408,6 @@ class Training:
             "it"
         )
         self.cursor.leave_out()
-        if self.cursor.at_end:
-            self._epoch_ends()
         return True
 
     def _attempt_as_set(self, batch: Any, started: float) -> StepResult:

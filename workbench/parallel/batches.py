@@ -80,7 +80,7 @@ class RankSource(DataSource):
         """What is divided."""
         self.samples: Samples | None = None
         """Makes them where this process does, sample by sample."""
-        self.drawn_from = Generators(held_by(source))
+        self.drawn_from = Generators(lambda: held_by(source))
         """What samples may draw from here."""
         if isinstance(source, LoaderSource) and not source.has_workers:
             self.samples = Samples(source.loader, self._bounds, self.drawn_from)
@@ -250,7 +250,7 @@ class RankBatches(RankSource):
         before = self.drawn_from.mark()
         for batch in samples.made_from(rows(), whole.generator):
             if self._draws is None:
-                self._draws = self.drawn_from.mark() != before
+                self._draws = self.drawn_from.mark() != before or self.drawn_from.look_again()
             (at,) = making
             if at % self._world == self._rank:
                 yield Part(batch, len(batches[at]), len(batches[at]))

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import pickle
 import random
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,21 +32,14 @@ _VALUES = (torch.Tensor, np.ndarray)
 _TRUSTED = ("torch", "numpy", "random", "builtins", "cloudpickle")
 
 
-_held: weakref.WeakKeyDictionary[DataSource, list[Any]] = weakref.WeakKeyDictionary()
-
-
 def held_by(source: DataSource | None) -> list[Any]:
     """The generators that making samples of ``source`` may draw from, besides the process's.
 
-    The same ones in the same order wherever the data set is a copy of the same one. They are looked
-    for once.
+    The same ones in the same order wherever the data set is a copy of the same one.
     """
-    whole: Any = getattr(source, "whole", source)
-    if not isinstance(whole, LoaderSource):
+    if not isinstance(source, LoaderSource):
         return []
-    if whole not in _held:
-        _held[whole] = found_in(whole.loader.dataset, whole.loader.collate_fn)
-    return _held[whole]
+    return found_in(source.loader.dataset, source.loader.collate_fn)
 
 
 def found_in(*values: Any) -> list[Any]:
@@ -97,22 +89,29 @@ class Generators:
     Of torch's it is the CPU's; samples are made there.
 
     Args:
-        held: those of the data set.
+        find: finds those of the data set.
     """
 
-    def __init__(self, held: Sequence[Any] = ()) -> None:
-        self._held = held
+    def __init__(self, find: Callable[[], list[Any]]) -> None:
+        self._find = find
+        self.held = find()
+        """Those of the data set."""
         self._host = HostRandom()
+
+    def look_again(self) -> bool:
+        """Find those of the data set anew, and say whether there are more: made for a sample."""
+        before, self.held = self.held, self._find()
+        return len(self.held) != len(before)
 
     def mark(self) -> bytes:
         """What is another one after any draw; some 20 us."""
         torchs = torch.default_generator.get_state().numpy().tobytes()
-        return torchs + pickle.dumps((self._host.read(), read(self._held)))
+        return torchs + pickle.dumps((self._host.read(), read(self.held)))
 
     def state(self) -> Any:
         """What they are now, for `go_to`, here or in another process."""
         numpys: Any = np.random.get_state(legacy=False)
-        return torch.default_generator.get_state(), random.getstate(), numpys, read(self._held)
+        return torch.default_generator.get_state(), random.getstate(), numpys, read(self.held)
 
     def go_to(self, state: Any) -> None:
         """Go on from a `state`."""
@@ -120,7 +119,8 @@ class Generators:
         torch.default_generator.set_state(torchs)
         random.setstate(pythons)
         np.random.set_state(numpys)
-        write(self._held, held)
+        if len(held) == len(self.held):  # else one was made meanwhile
+            write(self.held, held)
 
 
 def _bits(one: Any) -> Any:

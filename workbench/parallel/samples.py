@@ -152,7 +152,8 @@ class Samples:
             self.draws = self._generators.mark() != self._before
             after = self._generators.state()
             batch, fewer = self._parts(whole, samples, (first, last, first + few), made)
-            self._generators.go_to(after)
+            self._generators.go_to(after)  # nobody has seen what was drawn to compare
+        self.draws = self._generators.look_again() or self.draws
         self.fewer, self.is_known = (fewer, few), True
         return batch
 

@@ -29,6 +29,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from workbench.modes.layout import reshard
 from workbench.parallel import generators
+from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import REST
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _rest(training: Training) -> dict[str, Any]:
         "step": training.step_count,
         "position": cursor.position(),
         "random": training.random.state_dict(),
-        "held": [generators.read(generators.held_by(one)) for one in _sources(training)],
+        "held": [generators.read(held) for held in _held(training)],
         "training": training.model.training,
         "steps_in_epoch": training.steps_in_epoch,
         "answers": training.measures.accuracy.state(),
@@ -198,15 +199,21 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.cursor.go_to(rest["position"])
     training.random.load_state_dict(rest["random"])
     training.random.restore()
-    for source, states in zip(_sources(training), rest["held"], strict=True):
-        generators.write(generators.held_by(source), states)
+    for held, states in zip(_held(training), rest["held"], strict=True):
+        if len(held) == len(states):  # else one was made there, for a first sample
+            generators.write(held, states)
     training.measures.accuracy.load_state(rest["answers"])
     if rest["training"]:
         training.train_mode.set(training.optimizer)
 
 
-def _sources(training: Training) -> tuple[DataSource | None, DataSource | None]:
-    return training.cursor.source, training.val
+def _held(training: Training) -> list[list[Any]]:
+    """Generators that the data sets of training and of validation hold."""
+    sources: tuple[DataSource | None, ...] = training.cursor.source, training.val
+    return [
+        one.drawn_from.held if isinstance(one, RankSource) else generators.held_by(one)
+        for one in sources
+    ]
 
 
 def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:
