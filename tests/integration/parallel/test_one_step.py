@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -333,6 +333,32 @@ class Flat(nn.Module):
         return x.transpose(1, 2).flatten(0, 1)
 
 
+class Records(Net):
+    """Keeps what its forward draws for each row, of both ranks."""
+
+    def __init__(self, draw: Callable[[int], torch.Tensor]) -> None:
+        super().__init__()
+        self.draw = draw
+        self.register_buffer("drawn", torch.zeros(2, BATCH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = torch.zeros(2, BATCH)
+        drawn = self.draw(len(x))
+        if torch.distributed.is_initialized():
+            rows[torch.distributed.get_rank(), : len(x)] = drawn
+            torch.distributed.all_reduce(rows)
+            self.drawn.copy_(rows)
+        return super().forward(x + drawn[:, None])
+
+
+def by_numpy(rows: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.rand(rows)).float()
+
+
+def by_python(rows: int) -> torch.Tensor:
+    return torch.tensor([random.random() for _ in range(rows)])
+
+
 @dataclass(frozen=True)
 class Case:
     layout: str = "ddp:2"
@@ -417,6 +443,25 @@ CASES: dict[str, Case] = {
 }
 
 
+DRAWS = {
+    name: Case(model=functools.partial(Records, draw))
+    for name, draw in (("torch", torch.rand), ("numpy", by_numpy), ("random", by_python))
+}
+"""Forwards that draw for each row."""
+LATE = Case(data=lambda: DataLoader(Unexpected("random", "own"), BATCH))
+"""Samples of the first two batches draw nothing."""
+HALF = {
+    "half precision, a known sum": Case(
+        loss=functools.partial(F.cross_entropy, reduction="sum"), settings={"modes": "fp16"}
+    ),
+    "half precision, a sum of one's own": Case(
+        loss=Inside(reduction="sum"), settings={"modes": "fp16"}
+    ),
+}
+"""Their scaled gradients are almost too large: twice as large, they would overflow."""
+EVERY = {**CASES, **DRAWS, "late": LATE, **HALF}
+
+
 def experiment(case: Case, runs: Path) -> Experiment:
     torch.manual_seed(0)
     model = case.model()
@@ -479,12 +524,12 @@ def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
 
 
 @pytest.fixture(scope="module")
-def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[float], Experiment]]:
-    """Every case, trained by two ranks from the first step on: losses as told, and home again."""
+def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+    """Every case, trained by two ranks from the first step on, and home again."""
     root = tmp_path_factory.mktemp("away")
     found: dict[str, Experiment] = {}
     folders: dict[str, Folder] = {}
-    for number, (name, case) in enumerate(CASES.items()):
+    for number, (name, case) in enumerate(EVERY.items()):
         found[name] = experiment(case, root / "runs")
         found[name]._training.begin()
         found[name]._training.end()
@@ -495,27 +540,79 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[float
         assert workers.wait(240) == 0, Folder(root).log.read_text()[-5000:]
     finally:
         workers.end()
-    told: dict[str, tuple[list[float], Experiment]] = {}
+    trained: dict[str, Trained] = {}
     for name, one in found.items():
         load(one._training, folders[name].last)
-        told[name] = _losses(folders[name]), one
-    return told
+        here = random.random(), float(np.random.rand()), float(torch.rand(()))
+        trained[name] = Trained(*_told(folders[name]), here, one)
+    return trained
 
 
-def _losses(folder: Folder) -> list[float]:
-    found: list[float] = []
+class Trained(NamedTuple):
+    """What two ranks have made of a case."""
+
+    losses: list[float]
+    notes: list[str]
+    draws: tuple[float, ...]
+    """What the generators give next at home: Python's, NumPy's, torch's."""
+    home: Experiment
+
+
+def _told(folder: Folder) -> tuple[list[float], list[str]]:
+    """Losses and notes."""
+    losses: list[float] = []
+    notes: list[str] = []
     for message in Follower(folder.events).new():
+        notes += message.get("notes", ())
         for name, _, values in message.get("series", ()):
-            found += values if name == "train/loss" else []
-    return found
+            losses += values if name == "train/loss" else []
+    return losses, notes
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ranks_train_as_a_plain_loop(
-    name: str, away: dict[str, tuple[list[float], Experiment]]
-) -> None:
-    told, home = away[name]
+def test_ranks_train_as_a_plain_loop(name: str, away: dict[str, Trained]) -> None:
     losses, model = plain_loop(CASES[name])
+    here = random.random(), float(np.random.rand()), float(torch.rand(()))
+    told, _, draws, home = away[name]
     assert told == pytest.approx(losses, rel=1e-6, abs=1e-7)
+    assert draws == here, "generators come home as the loop leaves them"
     for (path, ours), plain in zip(home.model.named_parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-6, msg=path)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_no_two_ranks_draw_the_same_for_their_rows(name: str, away: dict[str, Trained]) -> None:
+    trained = away[name]
+    rows: Any = trained.home.model.drawn
+    drawn = rows[rows > 0].tolist()
+    assert len(set(drawn)) == len(drawn) > BATCH / 2
+    assert any("draws more random numbers for more samples" in note for note in trained.notes)
+
+
+def test_samples_that_begin_to_draw_are_reported(away: dict[str, Trained]) -> None:
+    (note,) = (one for one in away["late"].notes if "random numbers" in one)
+    assert note.startswith("samples drew random numbers in step 3 and not in the first batch")
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_gradients_in_half_precision_overflow_where_one_process_has_them_overflow(
+    name: str, away: dict[str, Trained], tmp_path: Path
+) -> None:
+    alone = experiment(HALF[name], tmp_path)
+    alone.run(steps=STEPS, wait=True)
+    ours, plain = away[name].home._training.scaler, alone._training.scaler
+    assert ours is not None
+    assert plain is not None
+    assert (ours.num_skipped, ours.scale) == (plain.num_skipped, plain.scale)
+
+
+def test_what_costs_or_differs_is_noted(away: dict[str, Trained]) -> None:
+    for name, words in {
+        "a reentrant checkpoint": "use_reentrant=True",
+        "a penalty on weights": "the loss takes never.weight of the model",
+        "a row that batch norm refuses": "batches of 3 are computed by 1 of 2 ranks",
+        "samples that draw from own": "every rank makes the whole batch",
+        "a batch that is padded": "collate_fn gives a sample other values",
+    }.items():
+        assert any(words in note for note in away[name].notes), name
+    assert away["a function"].notes == []
