@@ -171,7 +171,7 @@ class RankSource(DataSource):
             "collate_fn": given.collate_fn,
             "pin_memory": given.pin_memory,
             "timeout": given.timeout,
-            "worker_init_fn": _Apart(given.worker_init_fn, self._rank),
+            "worker_init_fn": _Apart(given.worker_init_fn, given.collate_fn, self._rank),
             "prefetch_factor": given.prefetch_factor,
             "multiprocessing_context": given.multiprocessing_context,
         }
@@ -196,6 +196,8 @@ class _Apart:
     """
 
     given: Callable[[int], None] | None
+    collate: Any
+    """The worker's own: it is sent to it together with this."""
     rank: int
 
     def __call__(self, worker: int) -> None:
@@ -204,7 +206,7 @@ class _Apart:
         if not self.rank:
             return
         info: Any = get_worker_info()
-        move_apart(found_in(info.dataset), self.rank)
+        move_apart(found_in(info.dataset, self.collate), self.rank)
         if self.given is not None:
             random.seed(f"{random.getrandbits(64)} {self.rank}")
             np.random.seed([self.rank, *np.random.randint(0, 2**32, 4, dtype=np.uint32)])

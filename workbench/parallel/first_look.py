@@ -80,6 +80,9 @@ class FirstLook:
         flags = torch.tensor([float(one) for one in found], device=training.device)
         dist.all_reduce(flags, dist.ReduceOp.MAX)
         any_of = [bool(one) for one in flags.tolist()]
+        places = [(self.logit_rows, self.target_rows, self.not_found)]
+        dist.broadcast_object_list(places, 0)  # the first rank has most rows to compare
+        self.logit_rows, self.target_rows, self.not_found = places[0]
         self.branches, self.refuses_one, self.depends = any_of[:3]
         """Whether the model asks its data on any rank, so that they may branch differently; whether
         it refuses a part of one row; whether a row's outputs depend on the rows beside it."""

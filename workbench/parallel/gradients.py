@@ -11,6 +11,7 @@ runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +27,7 @@ from workbench.parallel.followed import parameters_followed
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
+_TWICE = re.compile("marked as ready twice|mark a variable ready only once")
 _REENTRANT = "CheckpointFunctionBackward"
 """Of torch's reentrant checkpoint, and of those of other libraries."""
 
@@ -65,6 +67,17 @@ class Gradients:
         if self._is_open:
             self._is_open = False
             self.note = _first_said(_not_for_ddp(self._training.model, logits, loss))
+
+    def explain(self, error: RuntimeError) -> str:
+        """What an error of backward has to do with ranks, and what to do, or ``""``."""
+        if self._layout.kind != "ddp" or not _TWICE.search(str(error)):
+            return ""
+        return (
+            f"{self._layout} adds up gradients while backward runs and was given one twice: after "
+            "the first step, or under compile, the model has come to a checkpoint with "
+            "use_reentrant=True, or the loss to a parameter that the forward does not use. Give "
+            "use_reentrant=False, or take fsdp"
+        )
 
     def after_backward(self) -> None:
         """Add up what nobody has added up yet."""

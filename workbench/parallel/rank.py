@@ -151,8 +151,10 @@ class Rank:
         try:
             return self._step(part)
         except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
+            if part.whole != 1:
+                raise
             undo(self.training, None)
-            if part.whole != 1 or not self.training.leaves_out(part.batch, error):
+            if not self.training.leaves_out(part.batch, error):
                 raise
             reshard(self.training.model)
             return True

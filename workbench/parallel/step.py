@@ -112,7 +112,12 @@ def rank_step(
         zero = zero_for(training.model, others)
         loss = loss if zero is None else loss + zero
     gradients.look(logits, loss)
-    training.modeset.backward(loss)
+    try:
+        training.modeset.backward(loss)
+    except RuntimeError as error:
+        if said := gradients.explain(error):
+            raise RuntimeError(said) from error
+        raise
     gradients.after_backward()
     training.modeset.before_clip(training.optimizer)
     if training.scaler is not None and training.beside:

@@ -108,4 +108,3 @@ def test_a_draw_is_seen_and_undone(drawing: Any) -> None:
     generators.go_to(state)
     assert generators.mark() == mark
     assert float(drawing()) == first
-
