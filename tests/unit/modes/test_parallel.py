@@ -96,3 +96,16 @@ def test_a_loop_of_ones_own_starts_its_own_ranks() -> None:
     modes = Modes("bf16")
     with pytest.raises(ValueError, match="torchrun"):
         modes.set("fsdp:2")
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_batch_norm_over_ranks_is_refused_on_a_cpu_where_it_trains() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.SyncBatchNorm(2))
+    for layout in ("ddp:2", "fsdp:2"):
+        refused = Parallel(layout, CPU).refusal(model)
+        assert refused.startswith(f"parallel {layout} cannot train 1 on the CPU: torch has a Sync")
+    with pytest.raises(ValueError, match="Use nn.BatchNorm1d, 2d or 3d there"):
+        find_modes("ddp:2", CPU, model)
+    assert Parallel("ddp:1", CPU).refusal(model) == ""
+    model[1].eval()
+    assert Parallel("ddp:2", CPU).refusal(model) == ""
