@@ -104,7 +104,7 @@ def test_batch_norm_over_ranks_is_refused_on_a_cpu_where_it_trains() -> None:
     for layout in ("ddp:2", "fsdp:2"):
         refused = Parallel(layout, CPU).refusal(model)
         assert refused.startswith(f"parallel {layout} cannot train 1 on the CPU: torch has a Sync")
-    with pytest.raises(ValueError, match="Use nn.BatchNorm1d, 2d or 3d there"):
+    with pytest.raises(ValueError, match=r"Use nn\.BatchNorm1d, 2d or 3d there"):
         find_modes("ddp:2", CPU, model)
     assert Parallel("ddp:1", CPU).refusal(model) == ""
     model[1].eval()
