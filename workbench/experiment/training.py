@@ -50,7 +50,7 @@ from workbench.records import CarryRow
 _MORE_ATTEMPTS = 4
 """At a step in whose course another thread changes modes."""
 
-_BATCH_NORM = "Expected more than 1 value per channel when training"
+BATCH_NORM = "Expected more than 1 value per channel when training"
 """How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`); Dynamo does
 so in the text of an error of its own."""
 
@@ -364,8 +364,10 @@ class Training:
         try:
             result = self._attempt_as_set(batch, started)
         except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
-            if not self._leaves_out(batch, error):
+            if not self.leaves_out(batch, error):
                 raise
+            if self.cursor.at_end:
+                self._epoch_ends()
             return False
         self._count(result, started)
         return True
@@ -389,13 +391,13 @@ class Training:
         if self.cursor.at_end:
             self._epoch_ends()
 
-    def _leaves_out(self, batch: Any, error: ValueError | RuntimeError) -> bool:
+    def leaves_out(self, batch: Any, error: ValueError | RuntimeError) -> bool:
         """Leave out a last batch of one sample, which batch norm cannot train on; say so once.
 
         Raises:
             DataError: it is not the last of several batches.
         """
-        if _BATCH_NORM not in words_of(error) or batch_size_of(*split(batch)) != 1:
+        if BATCH_NORM not in words_of(error) or batch_size_of(*split(batch)) != 1:
             return False
         size = self.cursor.source.batch_size
         # a stream that workers cut has a last batch of each
@@ -414,8 +416,6 @@ class Training:
             "it"
         )
         self.cursor.leave_out()
-        if self.cursor.at_end:
-            self._epoch_ends()
         return True
 
     def _attempt_as_set(self, batch: Any, started: float) -> StepResult:

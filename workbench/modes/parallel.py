@@ -76,8 +76,8 @@ class Parallel(Mode):
             return found
         return *found, ModeChoice(value=self.value)
 
-    def refusal(self, model: nn.Module) -> str:  # noqa: ARG002 - any model, as far as can be told
-        """Why this machine has no room for it."""
+    def refusal(self, model: nn.Module) -> str:
+        """Why this machine has no room for it, or cannot train ``model`` under it."""
         layout = self.layout
         if layout is None:
             return ""
@@ -95,6 +95,8 @@ class Parallel(Mode):
                 f"parallel {layout} keeps shards in host memory, where they are already on "
                 "device cpu; leave offload out"
             )
+        if self.device.type == "cpu" and layout.world_size > 1:
+            return _refused_on_cpu(model, layout)
         return ""
 
     def explain(self, error: BaseException) -> str:
@@ -110,6 +112,17 @@ class Parallel(Mode):
     def so_far(self) -> str:
         """What the ranks last told of themselves."""
         return self.told
+
+
+def _refused_on_cpu(model: nn.Module, layout: Layout) -> str:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.SyncBatchNorm) and module.training:
+            return (
+                f"parallel {layout} cannot train {name or 'the model'} on the CPU: torch has a "
+                "SyncBatchNorm that counts over ranks for GPUs alone. Use nn.BatchNorm1d, 2d or 3d "
+                "there, which counts each rank's own samples, or keep it in eval mode"
+            )
+    return ""
 
 
 def _room(device: torch.device) -> int:

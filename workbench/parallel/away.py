@@ -89,6 +89,7 @@ class Away:
             OSError: nothing can be written to ``root``.
         """
         RankSource(training.cursor.source, 0, layout.world_size)  # refused here, or by every rank
+        _refuse_what_the_mode_refuses(training)
         _refuse_parameters_of_the_loss(training)
         if layout.kind == "fsdp":
             _refuse_sparse_gradients(training.model)
@@ -239,6 +240,12 @@ class Away:
             None,
             latest,
         )
+
+
+def _refuse_what_the_mode_refuses(training: Training) -> None:
+    """What a cell has changed since the mode was chosen."""
+    if refused := training.modeset["parallel"].refusal(training.model):
+        raise PackingError(refused)
 
 
 def _refuse_parameters_of_the_loss(training: Training) -> None:

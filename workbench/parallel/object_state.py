@@ -226,7 +226,8 @@ class ObjectState:
         if home is None:
             return
         if home.changed:
-            device = next((one.device for one in self._references if _is_tensor(one)), None)
+            tensors = (one for one in self._references if isinstance(one, torch.Tensor))
+            device = next((one.device for one in tensors), None)
             for at, change in from_known(home.changed, self._all):
                 _fill(self.objects[at], change, device)
         if home.differ:

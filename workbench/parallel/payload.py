@@ -449,7 +449,7 @@ def _is_pickled_by_torch(cls: type[torch.optim.Optimizer]) -> bool:
     )
 
 
-def _bare(cls: type[Any]) -> Any:
+def _bare(cls: Any) -> Any:
     return cls.__new__(cls)
 
 

@@ -28,12 +28,15 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from workbench.modes.layout import reshard
+from workbench.parallel import generators
+from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import REST
 from workbench.parallel.object_state import Home, differing
 from workbench.parallel.payload import from_known, to_known
 
 if TYPE_CHECKING:
     from workbench.experiment.schedules import Schedule
+    from workbench.experiment.sources import DataSource
     from workbench.experiment.training import Training
 
 
@@ -203,6 +206,7 @@ def _rest(training: Training) -> dict[str, Any]:
         "step": training.step_count,
         "position": cursor.position(),
         "random": training.random.state_dict(),
+        "held": [generators.read(held) for held in _held(training)],
         "train_mode": training.train_mode.state(),
         "buffers": [name for name, _ in training.model.named_buffers()],
         "steps_in_epoch": training.steps_in_epoch,
@@ -260,12 +264,24 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.cursor.go_to(rest["position"])
     training.random.load_state_dict(rest["random"])
     training.random.restore()
+    for held, states in zip(_held(training), rest["held"], strict=True):
+        if len(held) == len(states):  # else one was made there, for a first sample
+            generators.write(held, states)
     training.measures.accuracy.load_state(rest["answers"])
     _take_hooks(training, *rest.get("hooks", (b"", [])))
     training.train_mode.load_state(rest["train_mode"], training.optimizer)
     if training.object_state is not None:
         for note in training.object_state.take(rest["objects"]):
             training.note(note)
+
+
+def _held(training: Training) -> list[list[Any]]:
+    """Generators that the data sets of training and of validation hold."""
+    sources: tuple[DataSource | None, ...] = training.cursor.source, training.val
+    return [
+        one.drawn_from.held if isinstance(one, RankSource) else generators.held_by(one)
+        for one in sources
+    ]
 
 
 def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:

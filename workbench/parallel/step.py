@@ -1,10 +1,11 @@
 """One training step of one rank: its part of the batch, the whole batch's gradient.
 
-A loss is a mean over the samples of a batch, and ranks may have different numbers of them: the last
-batch of an epoch rarely divides, and labels may be ignored. So each rank's loss is weighed by what
-it averages over, and what the ranks average then is the gradient of the mean over the whole batch,
-as a single process has it. Weights, losses, right answers and the command to obey next are summed
-in one small collective.
+Gradients of ranks are added up (`workbench.parallel.gradients`), so each rank's loss is to be a
+part of the whole batch's. Ranks may have different numbers of samples: the last batch of an epoch
+rarely divides, and labels may be ignored. So a loss that is known to be a mean is weighed by what
+it averages over here, in what all average over, and a sum is left as it is; one that is not known
+is computed of the whole batch on every rank (`workbench.parallel.whole_batch`). Weights, losses,
+right answers and the command to obey next are summed in one small collective.
 """
 
 from __future__ import annotations
@@ -19,21 +20,24 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from workbench.experiment.data import batch_size_of, split, to_device
+from workbench.experiment.data import split, to_device
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.step import forward
 from workbench.parallel.branches import reached, zero_for
+from workbench.parallel.draws import are_apart
 from workbench.parallel.same_numbers import numbers_of_first_rank
 
 if TYPE_CHECKING:
-    from workbench.experiment.losses import Loss
     from workbench.experiment.training import Training
     from workbench.parallel.batches import Part
+    from workbench.parallel.draws import Draws
+    from workbench.parallel.gradients import Gradients
     from workbench.parallel.parameter_hooks import ParameterHooks
+    from workbench.parallel.whole_batch import RankLoss
     from workbench.parallel.whole_step import WholeStep
 
 
-_FLAGS = 7
+_FLAGS = 10
 """Numbers in a step's collective before those of single parameters."""
 _ROUNDED = (torch.float16, torch.bfloat16)
 """Gradients of these are averaged in float32, and rounded once."""
@@ -60,16 +64,21 @@ class Summed(NamedTuple):
     """Of the whole batch."""
     logits: torch.Tensor
     """Of this rank's part, detached: to be looked at, not to be kept."""
+    is_apart: bool
+    """Whether ranks have drawn different numbers where they were to draw the same."""
+    drew_late: bool
+    """Whether samples of some rank drew random numbers, and none of the first batch did."""
 
 
 def rank_step(
     training: Training,
-    called: nn.Module,
+    gradients: Gradients,
     part: Part,
+    draws: Draws,
     obey: int,
     *,
     save: bool,
-    sharded: bool,
+    drew_late: bool,
     fill: bool,
     hooks: ParameterHooks,
     whole: WholeStep | None = None,
@@ -78,12 +87,13 @@ def rank_step(
     """Train on one rank's part of a batch.
 
     Args:
-        training: this rank's.
-        called: the model as it lies over the ranks (`workbench.modes.layout.lay_out`).
+        training: this rank's; its loss is a `RankLoss`.
+        gradients: has the model as it is laid over the ranks.
         part: of the batch.
+        draws: the random numbers of this rank.
         obey: how many commands are to be carried out before the next step; rank 0 is heard.
         save: whether there is to be a checkpoint after this one; rank 0 is heard.
-        sharded: whether the model is, and ranks average what is not by themselves.
+        drew_late: whether the samples drew random numbers without having been expected to.
         fill: whether parameters that another rank alone has reached have gradients of zero here.
         hooks: on the gradients of parameters.
         whole: has parameters and gradients gathered for the update.
@@ -94,23 +104,33 @@ def rank_step(
     """
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
-    logits, targets, loss = forward(training, called, inputs, targets)
-    weight = averaged_over(training.loss, logits, inputs, targets) if part.num_samples else 0.0
-    own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
-    told = [float(obey), float(save)] if dist.get_rank() == 0 else [0.0, 0.0]
+    loss_of = cast("RankLoss", training.loss)
+    loss_of.begin(part)
+    model = cast("nn.Module", draws.in_forward(gradients.called))
+    logits, targets, loss = forward(training, model, inputs, targets)
+    weight = _averaged_over(loss_of, logits, targets, part)
+    own = [*_share(loss_of, loss, weight), *_right(training, logits, targets, part)]
+    first = dist.get_rank() == 0
+    told = [float(obey), float(save)] if first else [0.0, 0.0]
     here = reached(training.model, loss) if fill else []
-    sums = _summed([*own, *told, float(part.num_samples), *map(float, here)], training.device)
-    value, factor = _mean(training.loss, sums, weight)
+    own += [*told, float(part.num_samples), float(drew_late), *draws.digest()]
+    sums = _summed([*own, *map(float, here)], training.device)
+    value, factor = _mean(loss_of, sums, weight)
     if not math.isfinite(value):
         raise NonFiniteError("loss", value)
-    loss = loss * factor
+    loss = loss if factor is None else loss * factor
     if fill:
         others = [bool(ranks) and not mine for ranks, mine in zip(sums[_FLAGS:], here, strict=True)]
         zero = zero_for(training.model, others)
         loss = loss if zero is None else loss + zero
-    training.modeset.backward(loss)
-    if sharded:
-        _average_whole(training.model)
+    gradients.look(logits, loss)
+    try:
+        training.modeset.backward(loss)
+    except RuntimeError as error:
+        if said := gradients.explain(error):
+            raise RuntimeError(said) from error
+        raise
+    gradients.after_backward()
     if whole is not None:
         whole.gather()
     hooks.call()
@@ -127,7 +147,11 @@ def rank_step(
     if whole is not None:
         whole.scatter()
     obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])
-    return Summed(value, sums[2], sums[3], norm, obeyed, saves, applied, samples, logits.detach())
+    apart, late = are_apart(sums[8], sums[9]), bool(sums[7])
+    right, answers = sums[2], sums[3]
+    return Summed(
+        value, right, answers, norm, obeyed, saves, applied, samples, logits.detach(), apart, late
+    )
 
 
 class RankGuard(Guard):
@@ -173,38 +197,38 @@ def _values(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.coalesce().values() if gradient.is_sparse else gradient
 
 
-def averaged_over(loss: Loss, logits: torch.Tensor, inputs: Any, targets: Any) -> float:
-    """What the mean in a loss divides by: samples, labels that count, or their classes' weights.
-
-    For a loss of the user's own it is the number of samples; that it is a mean over them cannot be
-    checked.
-    """
-    found = loss.known.divisor(logits, targets)
-    return float(batch_size_of(inputs, targets) if found is None else found)
+def _averaged_over(loss: RankLoss, logits: torch.Tensor, targets: Any, part: Part) -> float:
+    """What the mean of this rank's part divides by; 1 of a sum, 0 without a sample."""
+    if not part.num_samples or not loss.is_known:
+        return 0.0
+    return 1.0 if loss.sums else float(loss.known.divisor(logits, targets) or 0.0)
 
 
-def _mean(loss: Loss, sums: list[float], weight: float) -> tuple[float, float]:
-    """Loss of the whole batch, and what this rank's is multiplied by before ranks are averaged."""
-    ranks = dist.get_world_size()
-    if loss.sums:
-        return sums[0], float(ranks if weight else 0)
-    if not sums[1]:
-        return math.nan, 0.0  # as a mean over no label is in a single process
-    return sums[0] / sums[1], weight * ranks / sums[1]
-
-
-def _share(loss_of: Loss, loss: torch.Tensor, weight: float) -> tuple[float, float]:
+def _share(loss_of: RankLoss, loss: torch.Tensor, weight: float) -> tuple[float, float]:
     """This rank's part of the sum of losses, and of what it is divided by."""
+    if not loss_of.is_known:  # all have the same
+        return (loss_of.value, 1.0) if dist.get_rank() == 0 else (0.0, 0.0)
     if not weight:
         return 0.0, 0.0  # what a stand-in gives may be anything
-    return loss.item() * (1.0 if loss_of.sums else weight), weight
+    return loss.item() * weight, weight
+
+
+def _mean(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, float | None]:
+    """Loss of the whole batch, and what makes this rank's a part of it; None: it is one."""
+    if not loss.is_known:
+        return sums[0], None
+    if loss.sums:
+        return sums[0], weight
+    if not sums[1]:
+        return math.nan, 0.0  # as a mean over no label is in a single process
+    return sums[0] / sums[1], weight / sums[1]
 
 
 def _right(
-    training: Training, logits: torch.Tensor, targets: Any, weight: float
+    training: Training, logits: torch.Tensor, targets: Any, part: Part
 ) -> tuple[float, float]:
     """(right answers, answers) of this rank; none where the notion does not apply."""
-    found = training.loss.answers.read(logits.detach(), targets) if weight else None
+    found = training.loss.answers.read(logits.detach(), targets) if part.num_samples else None
     if found is None or (found.beyond is not None and bool(found.beyond)):
         return 0.0, 0.0
     right, answers = found.tally()
@@ -216,45 +240,6 @@ def _summed(own: list[float], device: torch.device) -> list[float]:
     sums = torch.tensor(own, dtype=torch.float64, device=device)
     dist.all_reduce(sums)
     return cast("list[float]", sums.tolist())
-
-
-def _average_whole(model: nn.Module) -> None:
-    """Average the gradients of parameters that are not sharded, which `fully_shard` leaves alone.
-
-    One that no rank has reached has none afterwards either. All of one dtype are sent together.
-    """
-    whole = [one for one in model.parameters() if one.requires_grad and not _lies_over_ranks(one)]
-    if not whole:
-        return
-    gradients = [one.grad for one in whole]
-    reached = _summed([float(one is not None) for one in gradients], whole[0].device)
-    alike: dict[torch.dtype, list[nn.Parameter]] = {}
-    for one, ranks in zip(whole, reached, strict=True):
-        if ranks:
-            alike.setdefault(one.dtype, []).append(one)
-    for dtype, together in alike.items():
-        flat = torch.cat([_numbers(one) for one in together])
-        flat = flat.float() if dtype in _ROUNDED else flat
-        dist.all_reduce(flat)
-        flat /= dist.get_world_size()
-        parts = flat.split([_numbers(one).numel() for one in together])
-        for one, part in zip(together, parts, strict=True):
-            average = torch.view_as_complex(part.view(-1, 2)) if one.is_complex() else part
-            if one.grad is None:
-                one.grad = torch.empty_like(one)
-            one.grad.copy_(average.view(one.shape))
-
-
-def _numbers(parameter: nn.Parameter) -> torch.Tensor:
-    """The gradient as a row of real numbers, zeros where there is none."""
-    gradient = parameter.grad
-    gradient = torch.zeros_like(parameter) if gradient is None else gradient
-    row = gradient.detach().reshape(-1)
-    return torch.view_as_real(row.resolve_conj()).reshape(-1) if row.is_complex() else row
-
-
-def _lies_over_ranks(parameter: nn.Parameter) -> bool:
-    return isinstance(parameter, DTensor)
 
 
 def _clipped(training: Training) -> float | None:

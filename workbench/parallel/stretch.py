@@ -245,6 +245,10 @@ class WorkersStretch:
                 )
                 training.board.emit(event, to_step_observers=True)
 
+    def _take_notes(self, message: Message) -> None:
+        for note in message["notes"]:
+            self._training.note(note)
+
     def _take_epoch(self, message: Message) -> None:
         training = self._training
         training.step_count = message["step"]
