@@ -57,6 +57,11 @@ class Stays:
         found = tuple((after, at_home(modes)) for after, modes in recipe.switches)
         return cls(found, tuple(after for after, _ in recipe.actions))
 
+    @property
+    def begun(self) -> set[int]:
+        """Numbers of steps after which ranks begin anew, if they train on."""
+        return {*self.looks, *(after for after, _ in self.modes)}
+
     def at(self, step: int) -> str:
         """The modes of the step after so many."""
         return next((modes for after, modes in reversed(self.modes) if after <= step), "")
@@ -183,7 +188,7 @@ class _Loop:
         """Copies of the model for the other ranks; new ones where they start anew."""
         if not layout or MODELS[self.recipe.model].seen != "part":
             self.others = []
-        elif not self.others or step in self.stays.looks:
+        elif not self.others or step in self.stays.begun:
             shared = {id(p): p for p in self.model.parameters()}
             self.others = [copy.deepcopy(self.model, dict(shared)) for _ in range(RANKS - 1)]
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,9 @@ from tests.equivalence.ranks.recipes import RankRecipe, is_possible
 from tests.equivalence.ranks.refusals import unclear
 from tests.equivalence.ranks.trace import Trace, difference
 from workbench.experiment import elsewhere
+from workbench.experiment.elsewhere import Stretch
+from workbench.experiment.plan import Plan
+from workbench.experiment.training import Training
 from workbench.parallel import launch
 from workbench.parallel.stretch import send
 
@@ -45,11 +49,15 @@ class Outcome:
         return "right, until numbers are drawn" if self.is_exempt else "right"
 
 
+def _send(training: Training, plan: Plan, folder: Path) -> Stretch:
+    return send(training, plan, folder, ("tests.equivalence.ranks.barrier",))
+
+
 @contextmanager
 def ranks() -> Iterator[ForkServer]:
     """Experiments have their ranks from a fork server, in this process, while inside."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elsewhere, "_known", [send])
+        patch.setattr(elsewhere, "_known", [_send])
         server = ForkServer(launch._environment(by_hand.RANKS))
         patch.setattr(launch, "subprocess", server)
         try:

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 from tests.equivalence import ours
 from tests.equivalence.ranks.attached import ATTACHED
+from tests.equivalence.ranks.barrier import WAITS
 from tests.equivalence.ranks.by_hand import Stays, planned_steps
 from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.optimizers import ALL_SCHEDULES, make_optimizer
@@ -35,7 +37,7 @@ from tests.equivalence.ranks.recipes import (
 from tests.equivalence.ranks.trace import Trace, look
 from tests.equivalence.sources import SOURCES, VALIDATIONS
 from workbench.experiment import Experiment, RunError
-from workbench.experiment.events import EpochDone, Event, StepDone
+from workbench.experiment.events import EpochDone, Event, ModesChanged, StepDone
 from workbench.experiment.guard import NonFiniteError
 
 
@@ -82,6 +84,9 @@ class _Driver:
     def __init__(self, recipe: RankRecipe, folder: str, workers: ForkServer) -> None:
         self.recipe, self.workers, self.seen = recipe, workers, Seen()
         self.modes = ""
+        self._to_do: list[tuple[int, str]] = []
+        """What is done while it runs, in turn."""
+        self._paused_for = ""
         model, self.loss = make_model(recipe), make_loss(recipe)
         of_loss = list(self.loss.parameters()) if isinstance(self.loss, nn.Module) else []
         optimizer = make_optimizer(recipe.optimizer, recipe.over, model, of_loss)
@@ -110,24 +115,11 @@ class _Driver:
 
     def drive(self, num_steps: int) -> None:
         experiment, recipe = self.experiment, self.recipe
-        for after, name in recipe.actions:
-            if after >= num_steps:
-                break
-            if (steps := after - experiment.step_count) > 0:
-                self._go(lambda steps=steps: experiment.run(steps=steps, wait=True))
-            if experiment.step_count >= num_steps:
-                break
-            self._look()
-            if name.startswith(SWITCH):
-                self._switch(name.removeprefix(SWITCH))
-            elif name == "attention":
-                self._switch(toggled_attention(self.modes))
-            elif name == "single steps":
-                self._go(self._single_step)
-            else:
-                _ACTIONS[name](experiment, recipe)
-        if (left := recipe.epochs - experiment._training.cursor.epoch) > 0:
-            self._go(lambda: experiment.run(epochs=left, wait=True))
+        doing = [(after, name) for after, name in recipe.actions if after < num_steps]
+        if recipe.hot:
+            self._drive_hot(doing)
+        else:
+            self._drive_in_turn(doing, num_steps)
         self._look(last=True)
         self.seen.trace.rates = self._curve("learning_rate")
         if recipe.clip is not None:
@@ -141,7 +133,8 @@ class _Driver:
             self._refused(modes, str(error))
             modes = at_home(modes)
             self.experiment.modes = modes
-        self._now(modes)
+        if not self.recipe.hot:  # else the event says at which step
+            self._now(modes)
 
     def _now(self, modes: str) -> None:
         self.modes = modes
@@ -164,7 +157,8 @@ class _Driver:
                 elif layout_of(self.modes) and self.workers.started == started:
                     self._refused(self.modes, str(error))
                     experiment.modes = at_home(self.modes)
-                    self._now(at_home(self.modes))
+                    if not self.recipe.hot:
+                        self._now(at_home(self.modes))
                 else:
                     raise
             else:
@@ -175,7 +169,7 @@ class _Driver:
                     self.seen.steps_away += experiment.step_count - before
                 before = experiment.step_count
             begin = self._go_on
-        if layout_of(self.modes) and self.workers.started == started:
+        if not self.recipe.hot and layout_of(self.modes) and self.workers.started == started:
             raise AssertionError(f"under {self.modes} no process was started")
 
     def _go_on(self) -> None:
@@ -197,6 +191,71 @@ class _Driver:
             return  # ranks refuse it, and here its epoch ends when the next batch is asked for
         self.seen.trace.looks[experiment.step_count] = found
 
+    def _drive_in_turn(self, doing: list[tuple[int, str]], num_steps: int) -> None:
+        """Run so many steps, do something while nothing runs, and so on."""
+        experiment = self.experiment
+        for after, name in doing:
+            if (steps := after - experiment.step_count) > 0:
+                self._go(lambda steps=steps: experiment.run(steps=steps, wait=True))
+            if experiment.step_count >= num_steps:
+                break
+            self._look()
+            self._do(name)
+        if (left := self.recipe.epochs - experiment._training.cursor.epoch) > 0:
+            self._go(lambda: experiment.run(epochs=left, wait=True))
+
+    def _drive_hot(self, doing: list[tuple[int, str]]) -> None:
+        """Run to the end, and do things while it runs, or in a pause where they want one."""
+        experiment = self.experiment
+        while doing and not doing[0][0]:
+            self._do(doing.pop(0)[1])
+        self._to_do = list(doing)
+        begin: Callable[[], object] = lambda: experiment.run(  # noqa: E731
+            epochs=self.recipe.epochs, wait=True
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(WAITS, ",".join(str(after) for after, _ in doing))
+            while True:
+                self._go(begin)
+                if experiment.status != "paused":
+                    return
+                self._look()
+                self._do(self._paused_for)
+                begin = self._resume
+
+    def _resume(self) -> None:
+        self.experiment.resume()
+        self.experiment.wait()
+
+    def _do(self, name: str) -> None:
+        """While nothing runs."""
+        if name.startswith(SWITCH):
+            self._switch(name.removeprefix(SWITCH))
+        elif name == "attention":
+            self._switch(toggled_attention(self.modes))
+        elif name == "single steps":
+            self._go(self._single_step)
+        else:
+            _ACTIONS[name](self.experiment, self.recipe)
+
+    def _do_hot(self, step: int) -> None:
+        """On the thread that trains, after ``step``; ranks wait for it before the next one."""
+        if not self._to_do:
+            return
+        after, name = self._to_do[0]
+        if step < after - self.experiment._training.is_away:
+            return
+        del self._to_do[0]
+        if name.startswith(SWITCH):
+            self.experiment.modes = name.removeprefix(SWITCH)
+        elif name == "attention":
+            self.experiment.modes = toggled_attention(self.modes)
+        elif name == "rate":
+            _ACTIONS[name](self.experiment, self.recipe)
+        else:
+            self._paused_for = name
+            self.experiment.pause()
+
     def _curve(self, name: str) -> dict[int, float]:
         steps, values = self.experiment.scalars.since(f"train/{name}", 0)
         return dict(zip(steps.tolist(), values.tolist(), strict=True))
@@ -206,6 +265,10 @@ class _Driver:
         if isinstance(event, StepDone):
             assert event.step == len(trace.losses) + 1, f"step {event.step} is told out of turn"
             trace.losses.append(event.loss.item())
+            self._do_hot(event.step)
+        elif isinstance(event, ModesChanged) and self.recipe.hot:
+            self.modes = event.after
+            self.seen.modes.append((event.step, event.after))
         elif isinstance(event, EpochDone) and self.recipe.validates:
             found: Any = self.experiment._training.last_validation
             trace.validations.append((event.step, found.loss, found.accuracy))

@@ -33,9 +33,9 @@ from typing import Any
 
 PLANT = "WORKBENCH_TEST_PLANT"
 """The environment's name for a fault that ranks are given: ``module:function``."""
-_LONGEST_S = 120.0
+_LONGEST_S = 240
 """Of a job: ranks that wait for each other for good are ended, which the experiment reports."""
-_GRACE_S = 5.0
+_GRACE_S = 5
 _AT_IMPORT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _IMPORTED = (
     "torch",
@@ -123,19 +123,18 @@ def _launch(request: dict[str, Any]) -> int:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _in_child(lambda rank=rank: _rank(rank, request))
         ranks[pid] = rank
-    failed, deadline = False, time.monotonic() + _LONGEST_S
+    if asked_to_end:  # while they were being forked
+        _signal_all(ranks, signal.SIGTERM)
+    signal.signal(signal.SIGALRM, lambda *_arguments: _signal_all(ranks, signal.SIGKILL))
+    signal.alarm(_LONGEST_S)
+    failed = False
     while ranks:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid in ranks:
-            del ranks[pid]
-            if status and not failed:
-                failed, deadline = True, time.monotonic() + _GRACE_S
-                _signal_all(ranks, signal.SIGTERM)
-        elif time.monotonic() > deadline:
-            _signal_all(ranks, signal.SIGKILL)
+        pid, status = os.waitpid(-1, 0)
+        del ranks[pid]
+        if status and not failed:
             failed = True
-        else:
-            time.sleep(0.005)
+            signal.alarm(_GRACE_S)
+            _signal_all(ranks, signal.SIGTERM)
     return int(failed or asked_to_end)
 
 

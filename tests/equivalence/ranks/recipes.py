@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import random
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ class RankRecipe(Recipe):
 
     attached: str = ""
     double: bool = False
+    hot: bool = False
+    """Whether modes and the rate are changed while it trains, and not between two runs."""
 
     def script(self) -> str:
         """A program that repeats it."""
@@ -193,14 +196,19 @@ def _goes_with_optimizer(recipe: RankRecipe) -> bool:
 
 
 def _goes_with_switches(recipe: RankRecipe) -> bool:
-    steps = [after for after, _ in recipe.actions]
+    steps, names = [after for after, _ in recipe.actions], [name for _, name in recipe.actions]
     if len(set(steps)) < len(steps):
         return False
+    apart = [later - earlier for earlier, later in itertools.pairwise(steps)]
+    if recipe.hot and (recipe.poisoned or recipe.source not in SHARED):
+        return False  # what is refused there is refused at a step that nobody can name
+    if recipe.hot and (min(apart, default=2) < 2 or "single steps" in names):
+        return False  # ranks have to say that they are there before the next thing is done
     in_epoch = math.floor if recipe.source == "loader, whole batches" else math.ceil
     planned = recipe.epochs * (in_epoch(recipe.samples / recipe.size) - recipe.poisoned)
     if not any(layout_of(modes) and after < planned for after, modes in recipe.switches):
         return False  # it ends before it is away
-    compiles = any("compile" in modes for _, modes in recipe.switches)
+    compiles = _compiles(recipe)
     model = MODELS[recipe.model]
     plain = model.seen == "rows" and not model.keeps and not model.is_complex
     return not compiles or (plain and not model.is_sparse and not recipe.attached)
@@ -216,23 +224,29 @@ def _goes_with_attached(recipe: RankRecipe) -> bool:
     if recipe.attached and (model.is_complex or model.is_sparse):
         return False
     if recipe.attached.startswith("forward") or recipe.attached == "backward hook":
-        # a captured forward is one more, which is undone for what a module keeps itself
-        return not any(name in ("graph", "eval and a look") for _, name in recipe.actions)
+        # what a hook counts is counted for a cell's own calls and for captures as well
+        others = ("graph", "eval and a look", "own backward", "attention")
+        return not any(name in others for _, name in recipe.actions)
     if recipe.attached == "average in an optimizer's hook":
         return "norm" not in recipe.model and recipe.model != "orthogonal"
     return True
 
 
-def drawn(seed: int) -> RankRecipe:
+def drawn(seed: int, *, compiles: bool = False) -> RankRecipe:
     """Any recipe that a plain loop can be written for, with at least one switch to ranks.
 
     Each part is drawn independently of what was drawn before. (Hypothesis would vary its last
     examples, of which many then share a part; a stay on ranks is too dear for that.)
     """
     draw = random.Random(seed)
-    while not is_possible(recipe := _drawn(draw)):
+    while not is_possible(recipe := _drawn(draw)) or (not compiles and _compiles(recipe)):
         pass
     return recipe
+
+
+def _compiles(recipe: RankRecipe) -> bool:
+    """Half a minute of a machine's time, for each layout."""
+    return any("compile" in modes for _, modes in recipe.switches)
 
 
 def _drawn(draw: random.Random) -> RankRecipe:
@@ -263,6 +277,7 @@ def _drawn(draw: random.Random) -> RankRecipe:
         poisoned=draw.random() < 0.15,
         attached=draw.choice(sorted(ATTACHED)) if draw.random() < 0.3 else "",
         double=draw.random() < 0.5,
+        hot=draw.random() < 0.4,
         actions=tuple(actions),
     )
 
@@ -274,5 +289,5 @@ def _modes(draw: random.Random, *, away: bool) -> str:
         layout = draw.choice(MORE_LAYOUTS)
     beside = draw.choice(BESIDE) if draw.random() < 0.25 else ""
     if beside == "compile" and draw.random() < 0.8:
-        beside = ""  # half a minute of the machine's
+        beside = ""
     return "+".join(filter(None, [beside, layout]))
