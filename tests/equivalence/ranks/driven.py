@@ -86,7 +86,7 @@ class _Driver:
         self.modes = ""
         self._to_do: list[tuple[int, str]] = []
         """What is done while it runs, in turn."""
-        self._paused_for = ""
+        self._paused_for, self._paused_at = "", 0
         model, self.loss = make_model(recipe), make_loss(recipe)
         of_loss = list(self.loss.parameters()) if isinstance(self.loss, nn.Module) else []
         optimizer = make_optimizer(recipe.optimizer, recipe.over, model, of_loss)
@@ -119,7 +119,7 @@ class _Driver:
         if recipe.hot:
             self._drive_hot(doing)
         else:
-            self._drive_in_turn(doing, num_steps)
+            self._drive_in_turn(doing)
         self._look(last=True)
         self.seen.trace.rates = self._curve("learning_rate")
         if recipe.clip is not None:
@@ -191,14 +191,13 @@ class _Driver:
             return  # ranks refuse it, and here its epoch ends when the next batch is asked for
         self.seen.trace.looks[experiment.step_count] = found
 
-    def _drive_in_turn(self, doing: list[tuple[int, str]], num_steps: int) -> None:
+    def _drive_in_turn(self, doing: list[tuple[int, str]]) -> None:
         """Run so many steps, do something while nothing runs, and so on."""
         experiment = self.experiment
         for after, name in doing:
             if (steps := after - experiment.step_count) > 0:
                 self._go(lambda steps=steps: experiment.run(steps=steps, wait=True))
-            if experiment.step_count >= num_steps:
-                break
+            assert experiment.step_count == after, f"{experiment.step_count} steps, not {after}"
             self._look()
             self._do(name)
         if (left := self.recipe.epochs - experiment._training.cursor.epoch) > 0:
@@ -219,6 +218,8 @@ class _Driver:
                 self._go(begin)
                 if experiment.status != "paused":
                     return
+                after = self._paused_at
+                assert experiment.step_count == after, f"{experiment.step_count} steps, not {after}"
                 self._look()
                 self._do(self._paused_for)
                 begin = self._resume
@@ -253,7 +254,7 @@ class _Driver:
         elif name == "rate":
             _ACTIONS[name](self.experiment, self.recipe)
         else:
-            self._paused_for = name
+            self._paused_for, self._paused_at = name, after
             self.experiment.pause()
 
     def _curve(self, name: str) -> dict[int, float]:

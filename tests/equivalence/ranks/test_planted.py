@@ -86,7 +86,7 @@ FAULTS: dict[str, Fault] = {
     "moments do not come home": Fault(
         _moments_are_lost, _in(FSDP, optimizer="adamw"), "moment|loss of step|raises"
     ),
-    "ranks do a step too many": Fault(_one_step_more, _in(), "loss of step|looks|differs|raises"),
+    "ranks do a step too many": Fault(_one_step_more, _in(), "steps, not"),
     "a gradient scale does not come home": Fault(
         _scale_is_lost,
         _in(
