@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.equivalence.ranks.recipes import SWITCH, RankRecipe, layout_of
@@ -30,25 +30,35 @@ class Known:
         parts: of a recipe: ``{"model": "teacher"}``.
         says: what the difference says, as a regular expression.
         layouts: the kinds of layout under which it shows.
+        beside: a mode that is on at the same time.
+        shown: what else a recipe has in which it shows.
     """
 
     parts: dict[str, Any]
     says: str
     layouts: tuple[str, ...] = ("ddp", "fsdp")
+    beside: str = ""
+    shown: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def recipe(self) -> RankRecipe:
         """One in which it shows."""
-        switches = tuple((step, SWITCH + f"{kind}:2") for step, kind in enumerate(self.layouts, 1))
-        given = {"actions": (*switches, (1 + len(switches), SWITCH)), **self.parts}
+        extra = f"{self.beside}+" if self.beside else ""
+        switches = tuple(
+            (step, SWITCH + f"{extra}{kind}:2") for step, kind in enumerate(self.layouts, 1)
+        )
+        given = {"actions": (*switches, (1 + len(switches), SWITCH)), **self.parts, **self.shown}
         return dataclasses.replace(PLAIN, **given)
 
     def fits(self, recipe: RankRecipe) -> bool:
         """Whether it may show in ``recipe``."""
-        kinds = {layout_of(modes).partition(":")[0] for _, modes in recipe.switches}
-        parts = {name: value for name, value in self.parts.items() if name != "actions"}
+        kinds = {
+            layout_of(modes).partition(":")[0]
+            for _, modes in recipe.switches
+            if self.beside in ("", *modes.split("+"))
+        }
         return bool(kinds & set(self.layouts)) and all(
-            getattr(recipe, name) == value for name, value in parts.items()
+            getattr(recipe, name) == value for name, value in self.parts.items()
         )
 
 
@@ -100,6 +110,13 @@ KNOWN: dict[str, Known] = {
     "parameters of one memory come apart": Known({"model": "tied by data"}, _NUMBERS),
     # the weighing of losses
     "a loss that averages by its own weights": Known({"loss": "of one's own"}, _NUMBERS),
+    # gradients of a rank are as many times larger as there are ranks, until they are averaged
+    "fp16 overflows at half the scale": Known(
+        {},
+        f"'s lr is|{_NUMBERS}",
+        beside="fp16",
+        shown={"loss": "summed", "schedule": "cyclic"},
+    ),
     # what sharded parameters cannot take
     "a parameter that forward writes": Known({"model": "teacher"}, _NUMBERS, _FSDP),
     "an optimizer reads the norm of a shard": Known({"optimizer": "norms read"}, _NUMBERS, _FSDP),
@@ -111,6 +128,9 @@ KNOWN: dict[str, Known] = {
     "two float types in a block": Known(
         {"model": "two float types"}, _raises("uniform original parameter dtype"), _FSDP
     ),
+    "complex parameters beside real ones": Known(
+        {"model": "complex"}, _raises("uniform original parameter dtype"), _FSDP
+    ),
     "a block's method called directly": Known(
         {"model": "a method past forward"}, _raises("mixed torch.Tensor and DTensor"), _FSDP
     ),
@@ -119,7 +139,7 @@ KNOWN: dict[str, Known] = {
         {"model": "reentrant checkpoint"}, _raises("mark a variable ready only once"), _DDP
     ),
     "synchronized batch norm on a CPU": Known(
-        {"model": "synchronized batch norm"}, _raises("SyncBatchNorm"), _DDP
+        {"model": "synchronized batch norm"}, _raises("SyncBatchNorm")
     ),
 }
 

@@ -1,4 +1,7 @@
-"""What may be refused before a process is started, and what the sentence has to name."""
+"""What may be refused before a process is started, or be said of a run in a note.
+
+Whatever else ranks do otherwise than a plain loop is a fault. A sentence has to name what and why.
+"""
 
 from __future__ import annotations
 
@@ -96,4 +99,34 @@ def unclear(recipe: RankRecipe, modes: str, sentence: str) -> str:
         return f"{modes} is refused, which works: {sentence}"
     if not any(re.search(one.names, sentence, re.IGNORECASE) for one in expected):
         return f"{modes} is refused without naming what and why: {sentence}"
+    return ""
+
+
+REPORTED: dict[str, Refusal] = {
+    "what is attached": Refusal(lambda recipe, kind: bool(recipe.attached), r"hook.*\brank"),
+    "what a module counts": Refusal(
+        lambda recipe, kind: MODELS[recipe.model].keeps, r"(attribute|counts?|keeps).*\brank"
+    ),
+    "what an optimizer keeps": Refusal(
+        lambda recipe, kind: recipe.optimizer in ("attributes of its own", "marks on parameters"),
+        r"(Counting|Marked|attribute).*\brank",
+    ),
+    "a loss that averages by itself": Refusal(
+        lambda recipe, kind: recipe.loss == "of one's own", r"(loss|mean).*\brank"
+    ),
+    "a schedule without a state": Refusal(
+        lambda recipe, kind: recipe.schedule == "of one's own", r"(Falling|schedule).*\brank"
+    ),
+}
+"""What may differ if a note says so, from the start of the ranks on."""
+
+
+def reported(recipe: RankRecipe, notes: list[str]) -> str:
+    """The note that says what may differ in ``recipe``; ``""`` where there is none."""
+    for one in REPORTED.values():
+        if not one.of(recipe, ""):
+            continue
+        for note in notes:
+            if re.search(one.names, note, re.IGNORECASE):
+                return note
     return ""

@@ -93,8 +93,8 @@ def rows() -> list[RankRecipe]:
     for layout in MORE_LAYOUTS:
         there = ((2, SWITCH + f"checkpoint+{layout}"), (4, SWITCH + "bf16"))
         found.append(dataclasses.replace(PLAIN, model="blocks", actions=there))
-    scaled = ((0, SWITCH + "fp16"), (2, SWITCH + "fp16+ddp:2"), (4, SWITCH + "fp16"))
-    found.append(dataclasses.replace(PLAIN, loss="summed", actions=scaled))
+    sixteen = ((0, SWITCH + "bf16"), (2, SWITCH + "bf16+ddp:2"), (4, SWITCH + "fp16"))
+    found.append(dataclasses.replace(PLAIN, loss="summed", actions=sixteen))
     found.append(dataclasses.replace(PLAIN, source="stream"))
     found.append(dataclasses.replace(PLAIN, model="sparse embedding", optimizer="sparse adam"))
     return found
