@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -80,7 +80,11 @@ class Stays:
 
 @dataclass
 class Noise:
-    """Weights that are rounded otherwise in every forward, to see what a recipe makes of it."""
+    """Weights and gradients that are rounded otherwise, to see what a recipe makes of it.
+
+    Weights before every forward and gradients after every backward: a sum of numbers that do not
+    depend on the weights (the bias of a margin loss) is zero here and a rounding there, too.
+    """
 
     seed: int
     generator: torch.Generator = field(default_factory=torch.Generator)
@@ -89,16 +93,11 @@ class Noise:
         self.generator.manual_seed(self.seed)
 
     @contextmanager
-    def around(self, parameters: Iterable[nn.Parameter], precision: str) -> Iterator[None]:
+    def around(self, parameters: list[nn.Parameter], precision: str) -> Iterator[None]:
         added: list[tuple[nn.Parameter, torch.Tensor]] = []
         with torch.no_grad():
             for p in parameters:
-                by = _ROUNDING[precision]
-                eps = by.get(p.dtype, 1.2e-7) if isinstance(by, dict) else by
-                noise = torch.randn(p.shape, generator=self.generator, dtype=torch.float64)
-                delta = (p.abs() if p.is_complex() else p) * (eps * noise).to(
-                    torch.float32 if p.is_complex() else p.dtype
-                )
+                delta = p.abs() * self._drawn(p, precision)
                 added.append((p, delta))
                 p.add_(delta)
         try:
@@ -107,6 +106,14 @@ class Noise:
             with torch.no_grad():
                 for p, delta in added:
                     p.sub_(delta)
+                    if p.grad is not None and not p.grad.is_sparse and p.grad.numel():
+                        p.grad.add_(p.grad.abs().max() * self._drawn(p, precision))
+
+    def _drawn(self, p: torch.Tensor, precision: str) -> torch.Tensor:
+        by = _ROUNDING[precision]
+        eps = by.get(p.dtype, 1.2e-7) if isinstance(by, dict) else by
+        noise = torch.randn(p.shape, generator=self.generator, dtype=torch.float64)
+        return (eps * noise).to(torch.float32 if p.is_complex() else p.dtype)
 
 
 def run(recipe: RankRecipe, stays: Stays, noise: Noise | None = None) -> Trace:

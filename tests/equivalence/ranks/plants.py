@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from workbench.experiment.training import Training
 from workbench.experiment.validation import Tally
+from workbench.modes import ModeSet
 from workbench.parallel import batches, payload, rank, step
 from workbench.parallel.rank import Rank
 from workbench.parallel.step import RankGuard
@@ -27,31 +29,37 @@ def _nothing(*_arguments: Any, **_options: Any) -> None:
     pass
 
 
-def means_are_averaged() -> None:
-    """Every rank counts alike, however many samples or labels it has."""
-    step.averaged_over = lambda *_arguments: 1.0
+def _times(factor: Callable[[], float]) -> None:
+    """The loss whose gradient is taken, so many times."""
+    made = ModeSet.__init__
+
+    def planted(self: ModeSet, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        backward = self.backward
+        self.backward = lambda loss: backward(loss * factor())
+
+    ModeSet.__init__ = planted
+
+
+def ranks_are_weighed_wrongly() -> None:
+    """The first rank counts for more than it has, as where means of unequal parts are averaged."""
+    _times(lambda: 0.8 if dist.get_rank() else 1.2)
 
 
 def gradients_are_summed() -> None:
     """Twice as large on two ranks (pytorch#162338), which Adam hides."""
-    mean = step._mean
-
-    def summed(*arguments: Any) -> tuple[float, float]:
-        value, factor = mean(*arguments)
-        return value, factor * dist.get_world_size()
-
-    step._mean = summed
+    _times(lambda: float(dist.get_world_size()))
 
 
-def loss_of_one_rank() -> None:
-    """What is told of a step is rank 0's own loss."""
-    mean = step._mean
+def loss_is_told_wrongly() -> None:
+    """What is told of a step is a little more than the loss was."""
+    step = rank.rank_step
 
-    def own(loss: Any, sums: list[float], weight: float) -> tuple[float, float]:
-        value, factor = mean(loss, sums, weight)
-        return value * (1 + 1e-3), factor
+    def told(*arguments: Any, **options: Any) -> Any:
+        done = step(*arguments, **options)
+        return done._replace(loss=done.loss * (1 + 1e-5))
 
-    step._mean = own
+    rank.rank_step = told
 
 
 def rows_are_left_out() -> None:
@@ -149,9 +157,7 @@ def clipped_by_the_shard() -> None:
             one.mul_((most / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
-    step.nn = types.SimpleNamespace(
-        Module=nn.Module, utils=types.SimpleNamespace(clip_grad_norm_=clip)
-    )
+    nn.utils.clip_grad_norm_ = clip
 
 
 def non_finite_is_applied() -> None:

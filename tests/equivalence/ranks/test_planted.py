@@ -58,11 +58,11 @@ def _schedule_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS: dict[str, Fault] = {
-    "means of ranks are averaged": Fault(
-        "means_are_averaged", _in(loss="ignored labels"), "loss of step"
+    "ranks are weighed wrongly": Fault(
+        "ranks_are_weighed_wrongly", _in(loss="ignored labels"), "loss of step"
     ),
     "gradients are summed": Fault("gradients_are_summed", _in(), "loss of step"),
-    "the loss is told wrongly": Fault("loss_of_one_rank", _in(), "loss of step"),
+    "the loss is told wrongly": Fault("loss_is_told_wrongly", _in(), "loss of step"),
     "rows are left out": Fault("rows_are_left_out", _in(), "loss of step"),
     "rows are seen twice": Fault("rows_are_seen_twice", _in(), "loss of step"),
     "a batch is seen twice": Fault("first_batch_again", _in(), "steps|loss of step"),

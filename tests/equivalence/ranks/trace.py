@@ -5,8 +5,8 @@ so float32 numbers agree to 1e-6 and float64 ones to 1e-9, of the largest number
 unless the recipe itself makes more of a rounding: the sign of a gradient that is zero but for
 rounding, which Rprop follows, or a key's bias, of whose gradient Adam makes a step as large as any.
 How much a recipe makes of it is measured and not guessed: the plain loop is run again with weights
-that are rounded otherwise in every step, and a tensor may differ by `_ROOM` times as much as it
-differs there.
+and gradients that are rounded otherwise in every step, and a tensor may differ by `_ROOM` times as
+much as it differs there.
 """
 
 from __future__ import annotations
