@@ -31,6 +31,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests.waiting import DEADLINE_S
+
 PLANT = "WORKBENCH_TEST_PLANT"
 """The environment's name for a fault that ranks are given: ``module:function``."""
 _LONGEST_S = 240
@@ -63,6 +65,7 @@ def serve() -> None:
         request: dict[str, Any] = json.loads(line)
         answer = _start(request) if "start" in request else _status_of(request["status"])
         print(json.dumps(answer), file=answers, flush=True)
+    os._exit(0)  # taking torch down takes longer than a recipe
 
 
 def _start(request: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +225,7 @@ class ForkServer:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._process.wait(60)
+        self._process.wait(DEADLINE_S)
 
 
 class Forked:

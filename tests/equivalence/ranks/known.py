@@ -121,7 +121,9 @@ KNOWN: dict[str, Known] = {
     "a parameter that forward writes": Known({"model": "teacher"}, _NUMBERS, _FSDP),
     "an optimizer reads the norm of a shard": Known({"optimizer": "norms read"}, _NUMBERS, _FSDP),
     "Muon orthogonalizes a shard": Known({"optimizer": "muon"}, _NUMBERS, _FSDP),
-    "Adafactor's moments": Known({"optimizer": "adafactor"}, _raises("Adafactor keeps"), _FSDP),
+    "Adafactor's moments": Known(
+        {"optimizer": "adafactor"}, _raises(r"(Adafactor keeps|aten\.pow_)"), _FSDP
+    ),
     "Rprop writes by a mask": Known({"optimizer": "rprop"}, _raises("index_put_"), _FSDP),
     "a fused SGD": Known({"optimizer": "sgd, fused"}, _raises("_fused_sgd_"), _FSDP),
     "channels-last weights": Known({"model": "channels last"}, _raises("non-contiguous"), _FSDP),
