@@ -61,6 +61,7 @@ def _send(training: Training, plan: Plan, folder: Path) -> Stretch:
 def ranks() -> Iterator[ForkServer]:
     """Experiments have their ranks from a fork server, in this process, while inside."""
     with pytest.MonkeyPatch.context() as patch:
+        torch.set_num_threads(1)  # a kernel's threads are shared among its ranks
         patch.setattr(elsewhere, "_known", [_send])
         server = ForkServer(launch._environment(by_hand.RANKS))
         patch.setattr(launch, "subprocess", server)

@@ -112,8 +112,8 @@ def module_hooks_are_lost() -> None:
     """What was registered on a module does not arrive."""
     unpack = payload.unpack
 
-    def bare(*arguments: Any) -> Training:
-        training = unpack(*arguments)
+    def bare(*arguments: Any, **options: Any) -> Training:
+        training = unpack(*arguments, **options)
         for module in training.model.modules():
             module._forward_hooks.clear()
         return training
