@@ -71,7 +71,7 @@ _DDP = ("ddp",)
 
 
 def _raises(words: str) -> str:
-    return f"^it raises WorkersError: rank .*{words}"
+    return rf"(?s)^it raises \w+Error: .*{words}"
 
 
 KNOWN: dict[str, Known] = {
