@@ -42,6 +42,7 @@ class _Facts(NamedTuple):
     outputs_within_one: bool
     labels_within_one: bool
     labels_are_signs: bool
+    outputs_not_negative: bool
 
 
 Agreement = Callable[[Sequence[bool]], Sequence[bool]]
@@ -143,8 +144,10 @@ class AnswerReader:
     def _kind_of(self, logits: torch.Tensor, targets: torch.Tensor, facts: _Facts) -> LossKind:
         """What a loss of the user's own takes them for, as far as a batch shows it."""
         same = logits.numel() == targets.numel()
-        if same and facts.labels_are_signs and not facts.labels_within_one:
-            return LossKind.LABELS  # -1 and 1, as margins are computed with
+        signs = facts.labels_are_signs and not facts.labels_within_one
+        # -1 and 1, as margins are computed with; without a negative output it may be a distance
+        if same and signs and not facts.outputs_not_negative:
+            return LossKind.LABELS
         if targets.is_floating_point():
             soft = targets.shape == logits.shape and _is_wide(logits)
             return LossKind.CLASSES if soft and facts.labels_sum_to_one else LossKind.NUMBERS
@@ -179,6 +182,7 @@ def _facts(logits: torch.Tensor, targets: torch.Tensor, ignore_index: int) -> _F
             outputs_within_one=True,
             labels_within_one=_within_one(targets),
             labels_are_signs=_are_signs(targets),
+            outputs_not_negative=bool((logits >= 0).all()),
         )
     has_columns = True
     if _is_wide(logits):
@@ -189,6 +193,7 @@ def _facts(logits: torch.Tensor, targets: torch.Tensor, ignore_index: int) -> _F
         outputs_within_one=_within_one(logits),
         labels_within_one=_within_one(targets),
         labels_are_signs=_are_signs(targets),
+        outputs_not_negative=bool((logits >= 0).all()),
     )
 
 

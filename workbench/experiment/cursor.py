@@ -22,9 +22,9 @@ class Cursor:
         device: that is trained on; a dataset may draw from its generator.
     """
 
-    def __init__(self, source: DataSource, device: torch.device | None = None) -> None:
+    def __init__(self, source: DataSource, device: torch.device) -> None:
         self.source = source
-        self._random = TorchState(device or torch.device("cpu"))
+        self._random = TorchState(device)
         self._host_random = HostRandom()
         self.epoch = 0
         """Epochs completed."""

@@ -65,6 +65,8 @@ _KNOWN: dict[Any, tuple[LossKind, Per]] = {
     F.smooth_l1_loss: (LossKind.NUMBERS, Per.ELEMENTS),
     nn.HuberLoss: (LossKind.NUMBERS, Per.ELEMENTS),
     F.huber_loss: (LossKind.NUMBERS, Per.ELEMENTS),
+    nn.HingeEmbeddingLoss: (LossKind.NUMBERS, Per.ELEMENTS),
+    F.hinge_embedding_loss: (LossKind.NUMBERS, Per.ELEMENTS),
     nn.PoissonNLLLoss: (LossKind.NUMBERS, Per.ELEMENTS),
     F.poisson_nll_loss: (LossKind.NUMBERS, Per.ELEMENTS),
 }

@@ -203,7 +203,7 @@ def test_a_tuple_that_is_no_pair_of_arrays_is_refused() -> None:
 def orders(source: Any, epochs: int = 3) -> list[list[int]]:
     """The labels of every epoch, as a run sees them."""
     found: list[list[int]] = []
-    cursor = Cursor(source)
+    cursor = Cursor(source, torch.device("cpu"))
     for _ in range(epochs):
         seen: list[int] = []
         while (batch := cursor.take()) is not None:
