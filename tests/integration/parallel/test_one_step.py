@@ -507,7 +507,7 @@ def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
             inputs, labels = (
                 batch if isinstance(batch, list | tuple) else (batch["x"], batch["labels"])
             )
-            if len(inputs) == 1 or len(losses) == STEPS:
+            if len(inputs) == 1:
                 continue
             optimizer.zero_grad()
             output = model(inputs)
@@ -519,6 +519,8 @@ def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
                 nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
             losses.append(loss.item())
+            if len(losses) == STEPS:  # what comes after it is drawn by nobody
+                break
         epoch += 1
     return losses, model
 
