@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -33,8 +35,8 @@ _LOOK_S = 1.0
 _ORPHANED = 75
 
 
-def main(arguments: list[str]) -> int:
-    """Do the job in a folder; returns the exit status."""
+def main(arguments: list[str]) -> NoReturn:
+    """Do the job in a folder, and end this process."""
     folder, rank = Folder(Path(arguments[0])), int(os.environ["RANK"])
     folder.introduce(rank)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
@@ -47,7 +49,21 @@ def main(arguments: list[str]) -> int:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)  # a process group that lost a rank may never be torn down
-    return 0
+    leave()
+
+
+def leave() -> NoReturn:
+    """End this process, its work done, without taking Python and torch apart.
+
+    A thread of a library that asks for the interpreter while that is done, or is still there when
+    C++ takes its own down, ends a process by SIGABRT: seen here once in hundreds of ranks, and the
+    launcher calls that a failure of the training. What was registered with `atexit` is called: it
+    ends loader workers, and a user's module may keep something there.
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def join(patience: timedelta = _PATIENCE) -> None:
@@ -104,4 +120,4 @@ def _end_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
