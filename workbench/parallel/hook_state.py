@@ -17,13 +17,12 @@ import contextlib
 import dis
 import functools
 import logging
-import random
 import sys
 import types
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -32,6 +31,7 @@ from torch.utils._device import DeviceContext
 from torch.utils.hooks import RemovableHandle
 
 from workbench.parallel import attachments
+from workbench.parallel.object_change import Change, fill, generator_state
 
 if TYPE_CHECKING:
     from workbench.experiment.thread_state import ThreadState
@@ -156,7 +156,7 @@ class HookState:
     def take(self, changes: list[tuple[int, Any]]) -> None:
         """Put into the objects here what `changes` found in their copies."""
         for number, change in changes:
-            _fill(self.objects[number], change)
+            fill(self.objects[number], change)
 
 
 def _known(training: Training) -> Iterator[Any]:
@@ -207,9 +207,7 @@ def _is_kept(value: Any) -> bool:
         return False
     if isinstance(value, (torch.Tensor, *_CONTAINERS, np.ndarray)):
         return True
-    return _state_of_known_kind(value) is not None or isinstance(
-        getattr(value, "__dict__", None), dict
-    )
+    return generator_state(value) is not None or isinstance(getattr(value, "__dict__", None), dict)
 
 
 def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
@@ -279,19 +277,6 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(inner)
 
 
-class _Change(NamedTuple):
-    """How an object differs from what it was."""
-
-    own: dict[Any, Any]
-    """Attributes or variables with another value, or new ones."""
-    gone: list[Any]
-    """Attributes that are no more."""
-    inside: list[Any] | None
-    """All that is in a container, where that has changed; pairs of a mapping."""
-    whole: Any
-    """Values of a tensor, state of a generator."""
-
-
 class _Contents:
     """What is in an object at this moment."""
 
@@ -306,7 +291,7 @@ class _Contents:
             self._whole, self._mark = _Values(value), _checksum(value)
         elif isinstance(value, types.FunctionType):
             self._own = _bindings(value)
-        elif (state := _state_of_known_kind(value)) is not None:
+        elif (state := generator_state(value)) is not None:
             self._whole = state
         else:
             self._own = _own(value)
@@ -315,7 +300,7 @@ class _Contents:
             elif isinstance(value, (list, set, deque)):
                 self._inside = list(cast("Iterable[Any]", value))
 
-    def since(self, before: _Contents) -> _Change | None:
+    def since(self, before: _Contents) -> Change | None:
         """What has changed; None where nothing has."""
         was = before._own
         own = {name: one for name, one in self._own.items() if was.get(name, _MISSING) is not one}
@@ -325,7 +310,7 @@ class _Contents:
         if self._mark is not None and self._mark == before._mark:
             whole = None
         if own or gone or inside is not None or whole is not None:
-            return _Change(own, gone, inside, whole)
+            return Change(own, gone, inside, whole)
         return None
 
 
@@ -369,74 +354,6 @@ class _Values:
 
 def _values(found: Any) -> Any:
     return found
-
-
-def _state_of_known_kind(value: Any) -> Any:
-    """Its state, where it keeps that neither in attributes nor in containers."""
-    if isinstance(value, torch.Generator):
-        return value.get_state()
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if isinstance(value, np.random.Generator):
-        return cast("Any", value.bit_generator).state
-    return None
-
-
-def _fill(value: Any, change: _Change) -> None:
-    """Have an object here hold what its copy there holds."""
-    if isinstance(value, torch.Tensor):
-        _fill_tensor(value, change.whole)
-    elif isinstance(value, np.ndarray):
-        if value.shape != change.whole.shape:
-            value.resize(change.whole.shape, refcheck=False)
-        np.copyto(value, change.whole)
-    elif isinstance(value, types.FunctionType):
-        _bind(value, change.own)
-    elif isinstance(value, torch.Generator):
-        value.set_state(change.whole)
-    elif isinstance(value, random.Random):
-        value.setstate(change.whole)
-    elif isinstance(value, np.random.Generator):
-        cast("Any", value.bit_generator).state = change.whole
-    else:
-        _refill(value, change)
-
-
-def _refill(value: Any, change: _Change) -> None:
-    if change.inside is not None:
-        value.clear()
-        if isinstance(value, dict):  # a Counter's `update` would count
-            for key, one in change.inside:
-                value[key] = one
-        else:
-            (value.update if isinstance(value, set) else value.extend)(change.inside)
-    own = getattr(value, "__dict__", None)
-    for name, one in change.own.items():
-        is_slot = isinstance(getattr(type(value), name, None), types.MemberDescriptorType)
-        if isinstance(own, dict) and not is_slot:  # past a `__setattr__` of its own, as pickle does
-            own[name] = one
-        else:
-            object.__setattr__(value, name, one)
-    for name in change.gone:
-        if isinstance(own, dict):
-            own.pop(name, None)
-
-
-@torch.no_grad()
-def _fill_tensor(tensor: torch.Tensor, given: torch.Tensor) -> None:
-    if tensor.shape == given.shape and tensor.dtype == given.dtype:
-        tensor.data.copy_(given)
-    else:
-        tensor.data = given.to(tensor.device)
-
-
-def _bind(function: types.FunctionType, own: dict[tuple[str, str], Any]) -> None:
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    for (kind, name), one in own.items():
-        if kind == "variable":
-            cells[name].cell_contents = one
-        else:
-            function.__globals__[name] = one
 
 
 # -- what is said of hooks ------------------------------------------------------------------

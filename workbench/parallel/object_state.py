@@ -23,7 +23,6 @@ was, by identity, and tensors by their values; of each there is a copy on the ra
 from __future__ import annotations
 
 import hashlib
-import random
 import types
 from collections import deque
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping
@@ -38,6 +37,7 @@ from torch.distributed.tensor import DTensor
 from workbench.experiment.object_copy import attributes, never_changes, walk
 from workbench.experiment.schedule_copy import is_users
 from workbench.parallel.attachments import OPTIMIZER_HOOKS, own_attributes
+from workbench.parallel.object_change import Change, fill, generator_state
 from workbench.parallel.payload import from_known, to_known
 from workbench.parallel.shared_memory import Shared, shared_in
 from workbench.parallel.written_outside import written_outside
@@ -187,7 +187,7 @@ class ObjectState:
         if self._begun is None:
             return Home(b"", [], []), {}
         known, numbers = self._known, {id(one): at for at, one in enumerate(self._all)}
-        found: list[tuple[int, _Change]] = []
+        found: list[tuple[int, Change]] = []
         lost: list[str] = []
         digests: dict[str, bytes] = {}
         for at, (one, begun) in enumerate(zip(self.objects, self._begun, strict=True)):
@@ -229,7 +229,7 @@ class ObjectState:
             tensors = (one for one in self._references if isinstance(one, torch.Tensor))
             device = next((one.device for one in tensors), None)
             for at, change in from_known(home.changed, self._all):
-                _fill(self.objects[at], change, device)
+                fill(self.objects[at], change, device)
         if home.differ:
             verb = "are" if len(home.differ) > 1 else "is"
             yield (
@@ -296,19 +296,6 @@ def _by_other_ways(training: Training) -> Iterator[Any]:
 # -- one object -----------------------------------------------------------------------------
 
 
-class _Change(NamedTuple):
-    """How an object differs from what it was."""
-
-    own: dict[Any, Any]
-    """Attributes with another value, or new ones; of a tensor of a module: ("_buffers", name)."""
-    gone: list[Any]
-    """Attributes that are no more."""
-    inside: list[Any] | None
-    """All that is in a container, where that has changed; pairs of a mapping."""
-    whole: Any
-    """Values of a tensor or an array, state of a generator."""
-
-
 class _Contents:
     """What is in an object at this moment.
 
@@ -326,11 +313,11 @@ class _Contents:
         self._marks = {name: _mark(one, known) for name, one in self._own.items()}
         self._mark_inside = [_mark(one, known) for one in _flat(self._inside)]
 
-    def changes(self, value: Any, known: frozenset[int]) -> _Change | None:
+    def changes(self, value: Any, known: frozenset[int]) -> Change | None:
         """What has changed in it; None where nothing has."""
         if self._whole is not None:
             now = self._whole.changed(value)
-            return None if now is None else _Change({}, [], None, now)
+            return None if now is None else Change({}, [], None, now)
         own = _own(value, with_tensors=self._with_tensors)
         changed = {
             name: _without_graph(one)
@@ -347,7 +334,7 @@ class _Contents:
             inside = None
         if not (changed or gone or inside is not None):
             return None
-        return _Change(changed, gone, _without_graphs(inside), None)
+        return Change(changed, gone, _without_graphs(inside), None)
 
     def put_back(self, value: Any, known: frozenset[int]) -> None:
         """Have the object hold what it held."""
@@ -356,13 +343,13 @@ class _Contents:
             return
         if self._whole is not None:
             if (was := self._whole.was) is not None:
-                _fill(value, _Change({}, [], None, was), None)
+                fill(value, Change({}, [], None, was), None)
             return
         own = {name: self._own[name] for name in change.own if name in self._own}
         own |= {name: self._own[name] for name in change.gone}
         gone = [name for name in change.own if name not in self._own]
         inside = None if change.inside is None else self._inside
-        _fill(value, _Change(own, gone, inside, None), None)
+        fill(value, Change(own, gone, inside, None), None)
 
 
 def _own(value: Any, *, with_tensors: bool) -> dict[Any, Any]:
@@ -502,81 +489,9 @@ def _whole(value: Any) -> _Values | _State | None:
 def _state(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return cast("Any", value).copy()
-    if isinstance(value, torch.Generator):
-        return value.get_state()
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if isinstance(value, np.random.Generator):
-        return cast("Any", value.bit_generator).state
-    return None
+    return generator_state(value)
 
 
 def _writes(tensor: torch.Tensor) -> tuple[int, int]:
     version = -1 if tensor.is_inference() else tensor._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
     return version, tensor.data_ptr()
-
-
-# -- put into the objects here --------------------------------------------------------------
-
-
-def _fill(value: Any, change: _Change, device: torch.device | None) -> None:
-    """Have an object here hold what its copy there holds."""
-    if isinstance(value, torch.Tensor):
-        _fill_tensor(value, change.whole)
-    elif isinstance(value, np.ndarray):
-        array = cast("Any", value)
-        if array.shape != change.whole.shape:
-            array.resize(change.whole.shape, refcheck=False)
-        np.copyto(array, change.whole)
-    elif isinstance(value, torch.Generator):
-        value.set_state(change.whole)
-    elif isinstance(value, random.Random):
-        value.setstate(change.whole)
-    elif isinstance(value, np.random.Generator):
-        cast("Any", value.bit_generator).state = change.whole
-    else:
-        _refill(value, change, device)
-
-
-@torch.no_grad()
-def _fill_tensor(tensor: torch.Tensor, given: torch.Tensor) -> None:
-    if tensor.shape == given.shape and tensor.dtype == given.dtype:
-        tensor.data.copy_(given)
-    else:
-        tensor.data = given.to(tensor.device)
-
-
-def _refill(value: Any, change: _Change, device: torch.device | None) -> None:
-    if change.inside is not None:
-        value.clear()
-        if isinstance(value, dict):  # a Counter's `update` would count
-            for key, one in change.inside:
-                value[key] = _placed(one, device)
-        else:
-            items = [_placed(one, device) for one in change.inside]
-            (value.update if isinstance(value, set) else value.extend)(items)
-    own = getattr(value, "__dict__", None)
-    for name, given in change.own.items():
-        one = _placed(given, device)
-        if isinstance(name, tuple):
-            vars(value)[name[0]][name[1]] = one
-        elif isinstance(own, dict) and not _is_slot(value, name):
-            own[name] = one  # past a `__setattr__` of its own, as pickle does
-        else:
-            object.__setattr__(value, name, one)
-    for name in change.gone:
-        if isinstance(name, tuple):
-            vars(value)[name[0]].pop(name[1], None)
-        elif isinstance(own, dict):
-            own.pop(name, None)
-
-
-def _is_slot(value: Any, name: str) -> bool:
-    return any(name in cls.__dict__.get("__slots__", ()) for cls in type(value).__mro__)
-
-
-def _placed(value: Any, device: torch.device | None) -> Any:
-    """A new tensor on the device on which this training is, if it was on a rank's."""
-    if isinstance(value, torch.Tensor) and device is not None and value.device.type != "cpu":
-        return value.to(device)
-    return value

@@ -60,7 +60,7 @@ def leave() -> NoReturn:
     launcher calls that a failure of the training. What was registered with `atexit` is called: it
     ends loader workers, and a user's module may keep something there.
     """
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what ending Python would call
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
