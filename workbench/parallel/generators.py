@@ -106,7 +106,8 @@ class Generators:
     def mark(self) -> bytes:
         """What is another one after any draw; some 20 us."""
         torchs = torch.default_generator.get_state().numpy().tobytes()
-        return torchs + pickle.dumps((self._host.read(), read(self.held)))
+        held = [_comparable(state) for state in read(self.held)]
+        return torchs + pickle.dumps((self._host.read(), held))
 
     def state(self) -> Any:
         """What they are now, for `go_to`, here or in another process."""
@@ -121,6 +122,11 @@ class Generators:
         np.random.set_state(numpys)
         if len(held) == len(self.held):  # else one was made meanwhile
             write(self.held, held)
+
+
+def _comparable(state: Any) -> Any:
+    """Pickled the same whenever it is the same; a pickled tensor tells where it lies in memory."""
+    return state.numpy().tobytes() if isinstance(state, torch.Tensor) else state
 
 
 def _bits(one: Any) -> Any:

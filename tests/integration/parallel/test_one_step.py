@@ -458,7 +458,7 @@ HALF = {
         loss=Inside(reduction="sum"), settings={"modes": "fp16"}
     ),
 }
-"""Their scaled gradients are almost too large: twice as large, they would overflow."""
+"""Their scaled gradients are almost too large: had ranks' been multiplied, they would overflow."""
 EVERY = {**CASES, **DRAWS, "late": LATE, **HALF}
 
 
@@ -597,15 +597,18 @@ def test_samples_that_begin_to_draw_are_reported(away: dict[str, Trained]) -> No
 
 
 @pytest.mark.parametrize("name", HALF)
-def test_gradients_in_half_precision_overflow_where_one_process_has_them_overflow(
+def test_gradients_in_half_precision_overflow_no_earlier_than_in_one_process(
     name: str, away: dict[str, Trained], tmp_path: Path
 ) -> None:
+    """A rank rounds the sum over its rows to float16: half of one that overflows may do so later,
+    by one halving of the scale for two ranks."""
     alone = experiment(HALF[name], tmp_path)
     alone.run(steps=STEPS, wait=True)
     ours, plain = away[name].home._training.scaler, alone._training.scaler
     assert ours is not None
     assert plain is not None
-    assert (ours.num_skipped, ours.scale) == (plain.num_skipped, plain.scale)
+    assert plain.num_skipped - 1 <= ours.num_skipped <= plain.num_skipped
+    assert ours.scale == plain.scale * 2 ** (plain.num_skipped - ours.num_skipped)
 
 
 def test_what_costs_or_differs_is_noted(away: dict[str, Trained]) -> None:
