@@ -15,6 +15,7 @@ what hooks have made of the gradients in every step that has some: one small col
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
@@ -51,8 +52,8 @@ class ParameterHooks:
             of_tensor, accumulated = (getattr(parameter, one) or {} for one in TENSOR_HOOKS)
             if of_tensor or accumulated:
                 self._hooked.append(_Hooked(name, parameter, of_tensor, accumulated))
-                for one in TENSOR_HOOKS:
-                    setattr(parameter, one, None)
+                for one in TENSOR_HOOKS:  # None would leave the second kind where C++ calls them
+                    setattr(parameter, one, OrderedDict())
 
     def why_whole(self) -> str:
         """Why an update under `fsdp` is to see whole gradients; ``""`` without hooks."""
@@ -69,6 +70,11 @@ class ParameterHooks:
         """
         if not self._hooked:
             return
+        with torch.no_grad():  # as in a backward that keeps no graph
+            self._call_each()
+        self._compare()
+
+    def _call_each(self) -> None:
         for one in self._hooked:
             parameter = one.parameter
             if parameter.grad is None:
@@ -80,7 +86,6 @@ class ParameterHooks:
             parameter.grad = gradient
             for hook in tuple(one.accumulated.values()):
                 hook(parameter)
-        self._compare()
 
     @torch.no_grad()
     def _compare(self) -> None:
