@@ -137,25 +137,13 @@ def joined_items(values: list[Any], rows: Rows) -> Any:
     return values[0]
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """Whether two batches are equal, to the bit and in the types of their tensors."""
-    if isinstance(one, torch.Tensor):
-        same = isinstance(other, torch.Tensor) and one.dtype == other.dtype
-        return same and one.shape == other.shape and torch.equal(one, other)
-    if isinstance(one, Mapping):
-        parts = cast("Mapping[Any, Any]", one)
-        return parts.keys() == other.keys() and all(is_same(parts[k], other[k]) for k in parts)
-    if isinstance(one, (list, tuple)):
-        items = cast("list[Any]", one)
-        return len(items) == len(other) and all(map(is_same, items, other))
-    return bool(one == other)
-
-
 def _dimension(more: torch.Size, fewer: torch.Size, num_more: int, num_fewer: int) -> int | None:
     if len(more) == len(fewer):
         if more == fewer:
             return None
         pairs = list(zip(more, fewer, strict=True))
+        if (num_more, num_fewer) in pairs:  # rather than a length that has grown as they did
+            return pairs.index((num_more, num_fewer))
         for dim, (here, there) in enumerate(pairs):
             if here != there and here * num_fewer == there * num_more:
                 return dim

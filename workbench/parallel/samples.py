@@ -4,8 +4,9 @@ One process makes sample after sample in the order of the batch, and each may dr
 one depend on how many those before it took. So where samples draw, every rank makes those of the
 whole batch, from the same state as all others, and keeps its part; where they draw nothing it makes
 its part alone. The first batch shows which it is and is always made whole. A ``collate_fn`` of the
-user's own is called for the whole batch, too, where a sample has other values beside other samples
-(mixup, padding to the longest), if what it gives can be cut (`workbench.parallel.rows`).
+user's own is called for the whole batch, too, if what it gives can be cut
+(`workbench.parallel.rows`): a sample may have other values beside other samples (mixup, padding to
+the longest), which no single batch rules out.
 
 Samples that begin to draw later are noticed when they do; all ranks make whole batches from the
 next step on (`workbench.parallel.rank`).
@@ -21,7 +22,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, default_collate
 
 from workbench.parallel.generators import Generators
-from workbench.parallel.rows import Rows, RowsError, cut, find_rows, is_same
+from workbench.parallel.rows import Rows, RowsError, cut, find_rows
 
 STAND_IN = 2
 """Samples of a stand-in: what batch norm needs at least."""
@@ -50,8 +51,8 @@ class Samples:
         """Whether a batch has been made."""
         self.draws = False
         """Whether samples draw random numbers."""
-        self.joins = False
-        """Whether a sample has other values beside other samples."""
+        self._own = loader.collate_fn is not default_collate
+        """Whether a sample may have other values beside other samples."""
         self.can_cut = True
         """Whether a whole batch can be cut into those of ranks."""
         self.drew_late = False
@@ -62,25 +63,26 @@ class Samples:
     @property
     def is_whole(self) -> bool:
         """Whether every rank makes whole batches."""
-        return self.draws or not self.is_known or (self.joins and self.can_cut)
+        return self.draws or not self.is_known or (self._own and self.can_cut)
 
     def agree(self) -> None:
         """All ranks do it in one way; they call it together, after the first batch."""
-        facts = torch.tensor([self.is_known, self.draws, self.joins, not self.can_cut])
+        facts = torch.tensor([self.is_known, self.draws, not self.can_cut])
         dist.all_reduce(facts := facts.to(torch.int64), dist.ReduceOp.MAX)
-        self.is_known, self.draws, self.joins, cannot = map(bool, facts.tolist())
+        self.is_known, self.draws, cannot = map(bool, facts.tolist())
         self.can_cut = not cannot
 
     def note(self) -> str:
         """What a person should know of it, or ``""``."""
-        if self.joins and not self.can_cut:
+        if self._own and not self.can_cut:
             return (
-                "collate_fn gives a sample other values beside other samples, and what it gives "
-                "for a whole batch cannot be cut into parts: each rank collates its part alone"
+                "what collate_fn gives for a whole batch cannot be cut into parts, so each rank "
+                "collates its part alone: where it goes by the other samples of a batch (padding, "
+                "mixing) a rank sees other values than one process does"
             )
         why = "samples draw random numbers" if self.draws else ""
-        if self.joins:
-            why = "collate_fn gives a sample other values beside other samples"
+        if self._own:
+            why = "collate_fn may give a sample other values beside other samples"
         return why and (
             f"{why}, so every rank makes the whole batch and keeps its part, which is what one "
             "process sees; with num_workers in a DataLoader, ranks share that work and draw "
@@ -160,7 +162,7 @@ class Samples:
     def _parts(
         self, whole: Any, samples: list[Any], places: tuple[int, int, int], made: Any
     ) -> tuple[Any, Any]:
-        """A part and a smaller one of a ``collate_fn`` of the user's own; whether it can be cut.
+        """A part and a smaller one of a ``collate_fn`` of the user's own; finds where to cut.
 
         Args:
             whole: what it gives for all samples.
@@ -177,8 +179,7 @@ class Samples:
         other, at = (alone, last) if last - first < count else (self._collate(samples[:near]), near)
         try:
             self._rows = find_rows(whole, other, count, at - first)
-            part = cut(whole, self._rows, first, at, count)
-            self.joins = not is_same(part, other)
+            cut(whole, self._rows, first, at, count)
         except (RowsError, IndexError, KeyError, TypeError):
             self.can_cut = False
             self._generators.go_to(made)
