@@ -10,7 +10,6 @@ right answers and the command to obey next are summed in one small collective.
 
 from __future__ import annotations
 
-import itertools
 import math
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -21,7 +20,9 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from workbench.experiment.data import split, to_device
+from workbench.experiment.flow import gradient_norms
 from workbench.experiment.guard import Guard, NonFiniteError
+from workbench.experiment.measures import is_sampled
 from workbench.experiment.step import forward
 from workbench.parallel.branches import reached, zero_for
 from workbench.parallel.draws import are_apart
@@ -53,7 +54,7 @@ class Summed(NamedTuple):
     answers: float
     """Answers in it; 0 where the notion does not apply."""
     gradient_norm: float | None
-    """Before clipping; None where nothing is clipped."""
+    """Before clipping; where nothing is clipped, of steps of which all is logged. Else None."""
     obey: int
     """How many commands all ranks have carried out before the next step."""
     save: bool
@@ -144,6 +145,8 @@ def rank_step(
     training.guard.before_update()
     with numbers_of_first_rank(training.device) if alike else nullcontext():
         applied = training.modeset.optimizer_step(training.optimizer)
+    if norm is None and applied:
+        norm = _norm_if_logged(training)
     if whole is not None:
         whole.scatter()
     obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])
@@ -246,21 +249,34 @@ def _clipped(training: Training) -> float | None:
     """Clip the gradients; gives their norm before. Some may be sharded and others not."""
     if training.clip_grad_norm is None:
         return None
-    with_gradient = [one for one in training.parameters if one.grad is not None]
-    kinds = [
-        [one for one in with_gradient if isinstance(one, DTensor) is sharded]
-        for sharded in (True, False)
-    ]
-    if not all(kinds):
+    sharded, whole = _gradients(training)
+    if not (sharded and whole):
         norm = nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
         return _whole(norm)
-    gradients = [[cast("torch.Tensor", one.grad) for one in kind] for kind in kinds]
-    norms = [_whole(nn.utils.get_total_norm(kind)) for kind in gradients]
-    total = math.hypot(*norms)
+    total = math.hypot(*(_whole(nn.utils.get_total_norm(kind)) for kind in (sharded, whole)))
     share = training.clip_grad_norm / (total + 1e-6)  # as `clip_grad_norm_` has it
-    for gradient in itertools.chain(*gradients) if share < 1 else ():
+    for gradient in (*sharded, *whole) if share < 1 else ():
         gradient.mul_(share)
     return total
+
+
+def _norm_if_logged(training: Training) -> float | None:
+    """The norm of the gradients of the step that was just applied, if all is logged of it."""
+    if not is_sampled(training.step_count + 1):
+        return None
+    sharded, whole = _gradients(training)
+    norms = [_whole(nn.utils.get_total_norm(sharded))] if sharded else []
+    norms += gradient_norms(whole).tolist() if whole else []
+    return math.hypot(*norms) if norms else None
+
+
+def _gradients(training: Training) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Those that are sharded, and those that are not."""
+    every = [gradient for one in training.parameters if (gradient := one.grad) is not None]
+    sharded = [one for one in every if isinstance(one, DTensor)]
+    return cast("list[torch.Tensor]", sharded), [
+        one for one in every if not isinstance(one, DTensor)
+    ]
 
 
 def _whole(norm: torch.Tensor) -> float:
