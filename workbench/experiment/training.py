@@ -68,8 +68,8 @@ class Training:
     """Position of a cursor whose epoch was validated and is not over, and what was found."""
     _early_batch: EarlyBatch | None = None
     """Of somebody at the first batch, before the first step."""
-    stand_ins: Mapping[int, str] = MappingProxyType({})
-    """Identity of parameters that the optimizer has in place of the model's -> their names."""
+    stand_ins: Mapping[nn.Parameter, str] = MappingProxyType({})
+    """Parameters that are whole in place of the model's sharded ones -> their names."""
     object_state: Any = None
     """What its objects keep, while it is elsewhere (`workbench.parallel.object_state`)."""
     interrupted: Interruption | None = None
@@ -183,7 +183,7 @@ class Training:
     def list_parameters(self) -> list[nn.Parameter]:
         """What `find_parameters` finds, each once."""
         trained = (p for group in self.optimizer.param_groups for p in group["params"])
-        found = chain(self.model.parameters(), self.loss.parameters(), trained)
+        found = chain(self.model.parameters(), self.loss.parameters(), trained, self.stand_ins)
         return list({id(p): p for p in found}.values())
 
     def find_joined(self) -> None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _LARGE_BYTES = 16 * 2**20
 """Of a tensor that is not copied to be compared: torch's count of writes tells."""
+_OF_RECURRENT = ("_flat_weights", "_flat_weight_refs")
 _NAMED = 4
 _MISSING = object()
 
@@ -359,6 +360,8 @@ def _own(value: Any, *, with_tensors: bool) -> dict[Any, Any]:
         else dict(attributes(value))
     )
     own = {name: one for name, one in own.items() if not isinstance(one, DTensor)}
+    if isinstance(value, nn.RNNBase):  # lists of its parameters, which torch makes anew
+        own = {name: one for name, one in own.items() if name not in _OF_RECURRENT}
     if with_tensors:
         for table in ("_parameters", "_buffers"):
             own |= {(table, name): one for name, one in vars(value)[table].items()}

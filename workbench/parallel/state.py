@@ -139,7 +139,7 @@ def _names(training: Training) -> dict[torch.Tensor, str]:
     }
     groups: list[dict[str, Any]] = training.optimizer.param_groups
     for at, parameter in enumerate(p for group in groups for p in group["params"]):
-        names.setdefault(parameter, training.stand_ins.get(id(parameter), f"#{at}"))
+        names.setdefault(parameter, training.stand_ins.get(parameter, f"#{at}"))
     return names
 
 

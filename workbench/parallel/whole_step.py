@@ -59,7 +59,7 @@ class WholeStep:
         for pair in self._pairs:
             _empty(pair.own)
         self._is_gathered = False
-        training.stand_ins = {id(pair.own): pair.name for pair in self._pairs}
+        training.stand_ins = {pair.own: pair.name for pair in self._pairs}
 
     @property
     def parameters(self) -> list[nn.Parameter]:
