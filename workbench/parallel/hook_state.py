@@ -361,12 +361,6 @@ def _values(found: Any) -> Any:
 
 def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
     """What a person should know of hooks before steps are taken by ranks."""
-    ranks = layout.world_size
-    backward = [
-        name or "the model"
-        for name, module in training.model.named_modules()
-        if _users(vars(module)["_backward_hooks"]) or _users(vars(module)["_backward_pre_hooks"])
-    ]
     hooks = [path for path, hook in module_hooks(training.model) if not _is_of_torch(hook)]
     paths = list(dict.fromkeys(hooks))
     if paths:
@@ -374,11 +368,6 @@ def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
         yield (
             f"under {layout} {' and '.join(paths[:2])}{more} see{'s' if len(paths) == 1 else ''} "
             "the rows of one rank's part of a batch; what hooks keep comes home from rank 0"
-        )
-    if backward and ranks > 1:
-        yield (
-            f"under {layout} backward hooks on {', '.join(backward[:3])} see gradients {ranks} "
-            "times as large as in one process: the mean over the ranks is taken afterwards"
         )
     modes = (*training.asked_from.function_modes, *training.asked_from.dispatch_modes)
     for mode in modes:
@@ -393,10 +382,6 @@ def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
                 f"{path} keeps {kept} in {hook.__module__}, which each rank imports for itself: "
                 f"what changes in it under {layout} stays on the ranks"
             )
-
-
-def _users(hooks: Any) -> bool:
-    return not all(attachments.is_ours(hook) or _is_of_torch(hook) for hook in hooks.values())
 
 
 def _is_of_torch(hook: Any) -> bool:
