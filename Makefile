@@ -51,7 +51,7 @@ ui: $(STAMPS)/test ## the browser tests alone (UI_ARGS goes to Playwright)
 bench: $(STAMPS)/bench ## measure against peers and print the ratios
 	$(BIN)/python -m pytest -q -s -m benchmark tests/benchmarks $(PYTEST_ARGS)
 
-fuzz: $(STAMPS)/fuzz ## long property tests, half an hour of them
+fuzz: $(STAMPS)/fuzz ## long property tests, an hour of them
 	WORKBENCH_FUZZ=1 $(BIN)/python -m pytest -q -m "fuzz or hypothesis" tests $(PYTEST_ARGS)
 
 build: $(STAMPS)/test ## build dist/*.whl and dist/*.tar.gz

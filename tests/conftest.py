@@ -53,6 +53,7 @@ _SLOW = ("integration", "server", "gpu")
 _LONGEST = (
     "integration/test_notebooks.py",
     "integration/parallel/test_toggles.py",
+    "equivalence/ranks",
     "integration/test_compare.py",
     "integration/test_at_exit.py",
     "integration/parallel",

@@ -32,7 +32,7 @@ def run(recipe: Recipe, num_steps: int) -> Trace:
                     steps = after - experiment.step_count
                     _drive(experiment, lambda steps=steps: experiment.run(steps=steps, wait=True))
                 if experiment.step_count < num_steps:
-                    _ACTIONS[name](experiment, recipe)
+                    ACTIONS[name](experiment, recipe)
             left = recipe.epochs - experiment._training.cursor.epoch
             if left > 0:
                 _drive(experiment, lambda: experiment.run(epochs=left, wait=True))
@@ -159,7 +159,7 @@ def _gradients_off(_experiment: Experiment, _recipe: Recipe) -> None:
     torch.set_grad_enabled(False)
 
 
-_ACTIONS: dict[str, Callable[[Experiment, Recipe], None]] = {
+ACTIONS: dict[str, Callable[[Experiment, Recipe], None]] = {
     "pause": _pause,
     "single steps": _single_step,
     "eval and a look": _look,

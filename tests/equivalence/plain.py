@@ -39,11 +39,11 @@ def run(recipe: Recipe) -> Trace:
     frozen = [module for module in model.modules() if not module.training]
     torch.manual_seed(recipe.seed)
     for epoch in range(recipe.epochs):
-        _train(model, frozen)
-        for x, y in _pairs(source.by_hand(given, data, recipe.size, recipe.seed, epoch)):
+        train_mode(model, frozen)
+        for x, y in pairs(source.by_hand(given, data, recipe.size, recipe.seed, epoch)):
             if x.is_floating_point() and bool(x.isnan().any()):
                 continue
-            _act(doing.pop(len(trace.losses), ""), model, frozen, optimizer)
+            act(doing.pop(len(trace.losses), ""), model, frozen, optimizer)
             model.zero_grad()
             for parameter in of_loss:
                 parameter.grad = None
@@ -60,7 +60,7 @@ def run(recipe: Recipe) -> Trace:
                 scheduler.step()
             trace.took(loss.item(), model, loss_of, optimizer)
         if recipe.validates:
-            trace.validations.append(_validated(recipe, model, function, to_validate))
+            trace.validations.append(validated(recipe, model, function, to_validate))
         if schedule is not None and schedule.every == "epoch":
             fed = trace.validations[-1][schedule.fed == "accuracy"] if schedule.fed else None
             scheduler.step(*([fed] if schedule.fed else []))
@@ -68,7 +68,7 @@ def run(recipe: Recipe) -> Trace:
     return trace
 
 
-def _act(
+def act(
     action: str, model: nn.Module, frozen: list[nn.Module], optimizer: torch.optim.Optimizer
 ) -> None:
     """What a person does between two steps, as far as it matters in a plain loop too."""
@@ -76,7 +76,7 @@ def _act(
         _set_rate(optimizer)
     elif action in ("eval and a look", "own backward"):
         model.eval()  # in which a layer may merge weights, and round them
-        _train(model, frozen)
+        train_mode(model, frozen)
 
 
 def planned_steps(recipe: Recipe) -> int:
@@ -87,14 +87,14 @@ def planned_steps(recipe: Recipe) -> int:
     return recipe.epochs * len(list(batches))
 
 
-def _train(model: nn.Module, frozen: list[nn.Module]) -> None:
+def train_mode(model: nn.Module, frozen: list[nn.Module]) -> None:
     """Train mode, but for what was in eval mode when the model was made."""
     model.train()
     for module in frozen:
         module.eval()
 
 
-def _pairs(batches: Any) -> Any:
+def pairs(batches: Any) -> Any:
     """Mappings as pairs."""
     for batch in batches:
         yield (batch["input"], batch["labels"]) if isinstance(batch, dict) else batch
@@ -151,14 +151,18 @@ def _set_rate(optimizer: torch.optim.Optimizer) -> None:
 
 
 @torch.no_grad()
-def _validated(
-    recipe: Recipe, model: nn.Module, function: Any, given: Any
+def validated(
+    recipe: Recipe,
+    model: nn.Module,
+    function: Any,
+    given: Any,
+    precision: AbstractContextManager[Any] | None = None,
 ) -> tuple[float, float | None]:
     """Loss and accuracy of the whole set; a model that norms by its batch sees the same batches."""
     if recipe.validation == "arrays":
         given = zip(*(part.split(recipe.size) for part in given), strict=True)
     model.eval()
-    with _precision(recipe):
+    with _precision(recipe) if precision is None else precision:
         pairs = [(model(x.to(recipe.device)), y.to(recipe.device)) for x, y in given]
         outputs, y = (torch.cat(parts) for parts in zip(*pairs, strict=True))
         loss = function(outputs, y).item()

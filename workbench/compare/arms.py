@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from workbench.experiment.failure import Fault
+from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.modes.parallel import Parallel
 from workbench.parallel.folder import ARRAY, Folder
 from workbench.parallel.launch import Workers
@@ -64,10 +65,6 @@ class ArmProcess:
             "ranks": self.ranks,
             "parent": os.getpid(),
             "parity_samples": parity_samples,
-            "settings": {
-                "matmul": torch.get_float32_matmul_precision(),
-                "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            },
         }
         (folder / "arm.json").write_text(json.dumps(job), encoding="utf-8")
         self._orders = Writer(folder / "orders.jsonl")
@@ -139,8 +136,8 @@ class ArmProcess:
 
 
 def _environment(device: torch.device, ranks: int) -> dict[str, str]:
-    """The kernel's CPU threads, divided among ranks; and its GPU, which is an arm's only one."""
-    variables = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // ranks))}
+    """The kernel's CPU threads, shared among ranks; and its GPU, which is an arm's only one."""
+    variables = {"OMP_NUM_THREADS": str(threads_of_a_rank(torch.get_num_threads(), ranks))}
     if device.type == "cuda" and device.index and ranks == 1:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         names = visible.split(",") if visible else []

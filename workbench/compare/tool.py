@@ -23,7 +23,7 @@ from workbench.experiment.packing import copied
 from workbench.modes import ModeSet
 from workbench.modes.find import check_modes
 from workbench.parallel.folder import Folder
-from workbench.parallel.payload import pack
+from workbench.parallel.payload import Settings, pack
 from workbench.parallel.state import save
 
 if TYPE_CHECKING:
@@ -151,8 +151,10 @@ def _written_down(experiment: Experiment) -> Folder:
     """A folder with everything that an experiment's arms begin with."""
     shared = Folder(Path(tempfile.mkdtemp(prefix="workbench-compare-")))
 
+    asked_from = Settings.current(experiment.device)
+
     def copy(training: Training) -> None:
-        pack(training, shared.payload)
+        pack(training, shared.payload, asked_from)
         save(training, shared.start)
 
     try:

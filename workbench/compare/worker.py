@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,10 @@ class Arm:
         self._ranks = int(job["ranks"])
         self._parity_samples = int(job["parity_samples"])
         local = int(os.environ.get("LOCAL_RANK", "0"))
-        _as_in_the_kernel(job["settings"])
-        training = unpack(folder.payload, local)
+        training = unpack(folder.payload, local, as_there=True)
         training.modeset = ModeSet.parse(job["modes"], training.device)
+        self._as_asked = ExitStack()
+        self._as_asked.enter_context(training.asked_from.entered())  # to the end of the process
         self._val, training.val = training.val, None  # no epoch's end inside of what is timed
         self._train = training.cursor.source
         self.training: Training = training
@@ -177,7 +178,7 @@ class Arm:
             with training.train_mode.evaluating(training.optimizer), torch.no_grad():
                 for batch in source.batches(0):
                     inputs, targets = split(batch)
-                    with training.modeset.forward_context():
+                    with training.forward_context():
                         logits = logits_of(call(training.model, to_device(inputs, training.device)))
                     kept.add(logits, targets)
                     if kept.is_full:
@@ -312,12 +313,6 @@ def _warm_up(training: Training) -> None:
 
 def _few(inputs: Any) -> Any:
     return tree_map_only(torch.Tensor, lambda one: one[:2] if one.ndim else one, inputs)
-
-
-def _as_in_the_kernel(settings: dict[str, Any]) -> None:
-    """What a step's arithmetic goes by, and no mode says."""
-    torch.set_float32_matmul_precision(settings["matmul"])
-    torch.backends.cudnn.benchmark = settings["cudnn_benchmark"]
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.dynamo.raw_trace import read_by_tlparse
 from workbench.experiment.between_steps import NextStep, between_steps
 from workbench.modes import ModeSet
-from workbench.parallel.payload import dump
+from workbench.parallel.payload import Settings, dump
 from workbench.processes import interrupts_deferred
 from workbench.records import CompileRecord
 
@@ -105,16 +105,17 @@ def pack_next_step(experiment: Experiment, modes: str, folder: Path) -> None:
     Raises:
         TypeError: a part of the step cannot go to another process; the message names it.
     """
-    between_steps(experiment, lambda step: _pack(step, modes, folder))
+    asked_from = Settings.current(experiment.device)
+    between_steps(experiment, lambda step: _pack(step, modes, folder, asked_from))
 
 
-def _pack(step: NextStep, modes: str, folder: Path) -> None:
+def _pack(step: NextStep, modes: str, folder: Path, asked_from: Settings) -> None:
     parts = {"model": step.model, "loss": step.loss, "batch": step.batch}
     settings = {"modes": modes, "device": str(step.device)}
     if step.is_attached:
         step.modes.detach(step.model)
     try:
-        dump(folder / PAYLOAD, parts, settings)
+        dump(folder / PAYLOAD, parts, settings, asked_from=asked_from)
     finally:
         if step.is_attached:
             step.modes.attach(step.model)

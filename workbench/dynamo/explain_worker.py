@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def explain(folder: Path) -> None:
     """Compute the step in ``folder``; write the record of what was compiled for it."""
-    parts, settings = read(folder / PAYLOAD)
+    parts, settings = read(folder / PAYLOAD, as_there=True)
     device = torch.device(settings["device"])
     model = parts["model"]
     modes = Modes(settings["modes"])

@@ -45,14 +45,30 @@ def watch() -> None:
 
 def apply(context: Context) -> None:
     """Make in ``context`` the settings of the main thread, and over them those of the caller's."""
+    for module, name, variable, value in _made():
+        if value is not context.get(variable, _UNSET):
+            context.run(setattr, module, name, value)
+
+
+def made() -> Iterator[tuple[str, str, Any]]:
+    """(module, name, value) of every setting that holds on the calling thread.
+
+    Those of the main thread are among them, as far as the caller's own are not others.
+    """
+    for module, name, _, value in _made():
+        yield module.__name__, name, value
+
+
+def _made() -> Iterator[tuple[Any, str, Any, Any]]:
+    """Module, name, context variable and value of what holds on this thread or on the main one."""
     here = contextvars.copy_context()
     above = here if _of_main_thread is None else _of_main_thread
     for module, name, variable in _settings():
         value = here.get(variable, _UNSET)
         if not _is_set(value):
             value = above.get(variable, _UNSET)
-        if _is_set(value) and value is not context.get(variable, _UNSET):
-            context.run(setattr, module, name, value)
+        if _is_set(value):
+            yield module, name, variable, value
 
 
 def _settings() -> Iterator[tuple[Any, str, Any]]:

@@ -13,6 +13,7 @@ is not so, the functions are called.
 from __future__ import annotations
 
 import ctypes
+import pickle
 import random
 import struct
 from functools import partial
@@ -48,6 +49,17 @@ class HostRandom:
         """Remember both as they are now."""
         self._saved = self._read_python(), self._read_numpy()
 
+    def read(self) -> tuple[Any, Any]:
+        """What both are now: another value after any draw."""
+        return self._read_python(), self._read_numpy()
+
+    def moved(self) -> bool:
+        """Whether anything was drawn since `save`."""
+        if self._saved is None:
+            return False
+        pairs = zip((self._python, self._numpy), self._saved, strict=True)
+        return not all(generator.is_at(saved) for generator, saved in pairs)
+
     def restore(self) -> None:
         """Bring back what `save` remembered, where anything was drawn since."""
         if self._saved is None:
@@ -63,8 +75,8 @@ class _Functions:
     def __init__(self, read: Any, write: Any) -> None:
         self.read, self.write = read, write
 
-    def is_at(self, saved: Any) -> bool:  # noqa: ARG002 - to write it once more changes nothing
-        return False
+    def is_at(self, saved: Any) -> bool:
+        return bool(pickle.dumps(self.read()) == pickle.dumps(saved))
 
 
 class _Python:

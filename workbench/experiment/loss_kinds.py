@@ -148,6 +148,13 @@ class KnownLoss:
         labels = targets.long().masked_fill(~counts, 0)
         return (weight.to(labels.device)[labels] * counts).sum()
 
+    def weighs_rows(self, logits: torch.Tensor) -> bool:
+        """Whether it has a weight for each sample of a batch, which is not that of its parts."""
+        weight = self._setting("weight")
+        if self.per not in (Per.ELEMENTS, Per.OUTPUTS) or not isinstance(weight, torch.Tensor):
+            return False
+        return weight.ndim >= logits.ndim and weight.ndim > 0 and len(weight) > 1
+
     def broadcasts(self, logits: torch.Tensor, targets: torch.Tensor) -> bool:
         """Whether every output is compared with every label: ``[batch, 1]`` against ``[batch]``."""
         if self.per is not Per.ELEMENTS:

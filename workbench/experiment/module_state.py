@@ -56,6 +56,8 @@ _NOT_ITS_OWN = frozenset(
 """Attributes of a module that are no state of a forward: flags, torch's tables, what modes set."""
 _TABLES = frozenset(vars(nn.Module()))
 """Attributes that every module has: torch's own tables, of hooks and the like."""
+NOT_ITS_OWN = _NOT_ITS_OWN | _TABLES
+"""Attributes of a module that are torch's, or set by a mode."""
 _CONTAINERS = (list, dict, set, deque)
 _MOST_CONTAINERS = 10_000
 _PLAIN = (torch.Tensor, int, float, complex, str, bytes, tuple, frozenset, type(None))

@@ -8,11 +8,13 @@ tensors are listed for who copies their values.
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import functools
 import random
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, cast
 
@@ -20,9 +22,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from workbench.experiment.module_state import NOT_ITS_OWN
+
 _PLAIN = (
     bool, int, float, complex, str, bytes, range, slice, type(None), torch.dtype, torch.device,
-    torch.layout, torch.memory_format, np.generic, np.dtype,
+    torch.layout, torch.memory_format, np.generic, np.dtype, enum.Enum,
 )  # fmt: skip
 """Values that never change."""
 _CODE = (
@@ -46,9 +50,8 @@ class ObjectCopy:
         self.unknown: list[str] = []
         """Objects of which nobody knows how to copy them, by the way to them."""
         self._put_back: list[Callable[[], object]] = []
-        self._seen: dict[int, Any] = {id(one): one for one in opaque}
-        for name, one in objects.items():
-            self._follow(one, name)
+        for path, value in walk(objects, opaque):
+            self._take(value, path)
 
     def restore(self) -> None:
         """Give every container and every object its former contents."""
@@ -57,43 +60,100 @@ class ObjectCopy:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _follow(self, value: Any, path: str) -> None:
-        if isinstance(value, (*_PLAIN, *_CODE)) or id(value) in self._seen:
-            return
-        self._seen[id(value)] = value  # held: another object must not get its id
+    def _take(self, value: Any, path: str) -> None:
         if isinstance(value, torch.Tensor):
             self.tensors[id(value)] = value
         elif isinstance(value, nn.Module):
             for tensor in chain(value.parameters(), value.buffers()):
                 self.tensors[id(tensor)] = tensor
-        elif isinstance(value, (dict, list, tuple, set, frozenset, deque)):
-            self._follow_container(cast("Any", value), path)
+        elif isinstance(value, dict):
+            self._keep(value, dict(cast("Any", value)))
+        elif isinstance(value, (list, set, deque)):
+            self._keep(value, list(cast("Any", value)))
+        elif isinstance(value, (tuple, frozenset)):
+            return
         elif (put_back := _of_known_kind(value)) is not None:
             self._put_back.append(put_back)
         elif isinstance(getattr(value, "__dict__", None), dict):
-            own = vars(value)
-            self._keep(own, dict(own))
-            for name, one in own.items():
-                self._follow(one, f"{path}.{name}")
+            self._keep(vars(value), dict(vars(value)))
         else:
             self.unknown.append(path)
 
-    def _follow_container(self, value: Any, path: str) -> None:
-        if isinstance(value, dict):
-            items = cast("dict[Any, Any]", value)
-            self._keep(items, dict(items))
-            for key, one in items.items():
-                self._follow(key, path)
-                self._follow(one, f"{path}[{key!r}]" if isinstance(key, (str, int)) else path)
-            return
-        inside = list(value)
-        if isinstance(value, (list, set, deque)):
-            self._keep(cast("Any", value), inside)
-        for one in inside:
-            self._follow(one, path)
-
     def _keep(self, container: Any, contents: Any) -> None:
         self._put_back.append(lambda: _refill(container, contents))
+
+
+def walk(
+    objects: dict[str, Any], opaque: Iterable[Any] = (), *, modules: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Everything that can be reached from some objects and may change, once, with the way to it.
+
+    Containers, tensors and objects come before what they hold; values that never change and code
+    do not come.
+
+    Args:
+        objects: by name.
+        opaque: objects that do not come, and are not looked into.
+        modules: whether modules are looked into, as well as bound methods and partial functions.
+    """
+    seen: dict[int, Any] = {id(one): one for one in opaque}
+    waiting = deque(objects.items())
+    while waiting:
+        path, value = waiting.popleft()
+        is_call = isinstance(value, (types.MethodType, functools.partial)) and modules
+        if isinstance(value, (*_PLAIN, *_CODE)) and not is_call:
+            continue
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value  # held: another object must not get its id
+        if not is_call:
+            yield path, value
+        waiting.extend(_inside(path, value, modules))
+
+
+def never_changes(value: Any) -> bool:
+    """Whether it is a value that never changes, or code."""
+    return isinstance(value, (*_PLAIN, *_CODE))
+
+
+def _inside(path: str, value: Any, modules: bool) -> list[tuple[str, Any]]:
+    """What it holds, and the way to that."""
+    if isinstance(value, types.MethodType):
+        return [(path, value.__self__)]
+    if isinstance(value, functools.partial):
+        part = cast("functools.partial[Any]", value)
+        return [(path, part.func), (path, part.args), (path, part.keywords)]
+    if isinstance(value, torch.Tensor) or (isinstance(value, nn.Module) and not modules):
+        return []
+    found: list[tuple[str, Any]] = []
+    if isinstance(value, nn.Module):
+        tensors = {**vars(value)["_parameters"], **vars(value)["_buffers"]}
+        children = [*value.named_children(), *tensors.items()]
+        found += ((f"{path}.{name}", one) for name, one in children)
+    elif isinstance(value, dict):
+        for key, one in cast("dict[Any, Any]", value).items():
+            at = f"{path}[{key!r}]" if isinstance(key, (str, int)) else path
+            found += ((path, key), (at, one))
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+        found += ((path, one) for one in cast("Iterable[Any]", value))
+    elif _of_known_kind(value) is not None:
+        return []
+    found += ((f"{path}.{name}", one) for name, one in attributes(value).items())
+    return found
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """What an object holds by name, in slots too; of a module, what is not torch's own."""
+    own: dict[str, Any] = dict(getattr(value, "__dict__", None) or {})
+    if isinstance(value, nn.Module):
+        return {name: one for name, one in own.items() if name not in NOT_ITS_OWN}
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in own and name not in ("__dict__", "__weakref__"):
+                with contextlib.suppress(AttributeError):  # it has none yet
+                    own[name] = getattr(value, name)
+    return own
 
 
 def _refill(container: Any, contents: Any) -> None:

@@ -185,10 +185,19 @@ class LoaderSource(DataSource):
 
     def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
         """The loader's own batches, from the ``start``-th on."""
-        self.sampler.set_epoch(epoch, skip + start * (self.batch_size or 1))
+        self.begin_epoch(epoch, skip + start * (self.batch_size or 1))
+        return iter(self.loader)
+
+    def begin_epoch(self, epoch: int, start: int = 0) -> None:
+        """Tell the data set its epoch, and seed what the loader gives its workers.
+
+        Args:
+            epoch: from 0.
+            start: samples of it that were seen before.
+        """
+        self.sampler.set_epoch(epoch, start)
         _set_epoch(epoch, self.loader.dataset)
         self.generator.manual_seed(self.sampler.worker_seed)
-        return iter(self.loader)
 
     def steps_after(self, skip: int) -> int:
         """As many as the loader gives; with ``drop_last`` whole ones only."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -79,6 +79,16 @@ class ThreadState:
             autocasts,
             tuple(notes),
         )
+
+    def on(self, device: torch.device) -> ThreadState:
+        """The same for a thread of another process, which trains on ``device`` of the same kind."""
+        modes = tuple(
+            DeviceContext(device)
+            if isinstance(mode, DeviceContext) and mode.device.type == device.type
+            else mode
+            for mode in self.function_modes
+        )
+        return replace(self, num_threads=torch.get_num_threads(), function_modes=modes)
 
     @contextmanager
     def entered(self) -> Generator[None]:

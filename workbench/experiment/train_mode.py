@@ -124,6 +124,31 @@ class TrainMode:
             raise ChangedInStepError
         self._flags = [*map(_MODE, self._modules)]
 
+    def state(self) -> dict[str, Any]:
+        """The modes of all modules now, and what was chosen, by name: for a copy of the model."""
+        named = {module: name for name, module in self._model.named_modules()}
+        return {
+            "modes": {name: module.training for module, name in named.items()},
+            "kept": {named[module]: mode for module, mode in self._kept.items() if module in named},
+            "has_begun": self._has_begun,
+        }
+
+    def load_state(self, state: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
+        """Be as the model was whose `state` this is; modules that it did not have stay."""
+        self._modules = list(self._model.modules())
+        modules = dict(self._model.named_modules())
+        kept: dict[str, bool] = state["kept"]
+        self._kept = {modules[name]: mode for name, mode in kept.items() if name in modules}
+        for name, module in modules.items():  # who holds it is first
+            mode = state["modes"].get(name, module.training)
+            if module.training is not mode:
+                module.train(mode)
+        self._has_begun = state["has_begun"]
+        self._flags = [module.training for module in self._modules]
+        self.watch.set_by_another = False
+        if self._model.training:
+            _call(optimizer, "train")
+
     @contextmanager
     def evaluating(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
         """Eval mode, for the model and an optimizer that has one; then train mode again."""

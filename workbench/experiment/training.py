@@ -10,6 +10,7 @@ import contextlib
 import time
 from contextlib import AbstractContextManager
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,12 +50,12 @@ from workbench.records import CarryRow
 _MORE_ATTEMPTS = 4
 """At a step in whose course another thread changes modes."""
 
-_BATCH_NORM = "Expected more than 1 value per channel when training"
+BATCH_NORM = "Expected more than 1 value per channel when training"
 """How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`); Dynamo does
 so in the text of an error of its own."""
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from workbench.experiment.out_of_memory import CardPlayer
     from workbench.experiment.validation import Validation
@@ -67,8 +68,15 @@ class Training:
     """Position of a cursor whose epoch was validated and is not over, and what was found."""
     _early_batch: EarlyBatch | None = None
     """Of somebody at the first batch, before the first step."""
+    stand_ins: Mapping[nn.Parameter, str] = MappingProxyType({})
+    """Parameters that are whole in place of the model's sharded ones -> their names."""
+    object_state: Any = None
+    """What its objects keep, while it is elsewhere (`workbench.parallel.object_state`)."""
     interrupted: Interruption | None = None
     """What was raised in the last step once its weights had been written: it counts as done."""
+
+    hook_state: Any = None
+    """What its hooks keep, while it is elsewhere (`workbench.parallel.hook_state`)."""
 
     def __init__(
         self,
@@ -175,7 +183,7 @@ class Training:
     def list_parameters(self) -> list[nn.Parameter]:
         """What `find_parameters` finds, each once."""
         trained = (p for group in self.optimizer.param_groups for p in group["params"])
-        found = chain(self.model.parameters(), self.loss.parameters(), trained)
+        found = chain(self.model.parameters(), self.loss.parameters(), trained, self.stand_ins)
         return list({id(p): p for p in found}.values())
 
     def find_joined(self) -> None:
@@ -356,8 +364,10 @@ class Training:
         try:
             result = self._attempt_as_set(batch, started)
         except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
-            if not self._leaves_out(batch, error):
+            if not self.leaves_out(batch, error):
                 raise
+            if self.cursor.at_end:
+                self._epoch_ends()
             return False
         self._count(result, started)
         return True
@@ -381,13 +391,13 @@ class Training:
         if self.cursor.at_end:
             self._epoch_ends()
 
-    def _leaves_out(self, batch: Any, error: ValueError | RuntimeError) -> bool:
+    def leaves_out(self, batch: Any, error: ValueError | RuntimeError) -> bool:
         """Leave out a last batch of one sample, which batch norm cannot train on; say so once.
 
         Raises:
             DataError: it is not the last of several batches.
         """
-        if _BATCH_NORM not in words_of(error) or batch_size_of(*split(batch)) != 1:
+        if BATCH_NORM not in words_of(error) or batch_size_of(*split(batch)) != 1:
             return False
         size = self.cursor.source.batch_size
         # a stream that workers cut has a last batch of each
@@ -406,8 +416,6 @@ class Training:
             "it"
         )
         self.cursor.leave_out()
-        if self.cursor.at_end:
-            self._epoch_ends()
         return True
 
     def _attempt_as_set(self, batch: Any, started: float) -> StepResult:

@@ -12,6 +12,7 @@ Ranks run in processes of their own (`workbench.parallel`); nothing here starts 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -88,7 +89,13 @@ class Layout:
 
 
 def lay_out(
-    model: nn.Module, layout: Layout, device: torch.device, *, by_blocks: bool = True
+    model: nn.Module,
+    layout: Layout,
+    device: torch.device,
+    *,
+    read: Callable[[Any], torch.Tensor],
+    by_blocks: bool = True,
+    whole: Collection[nn.Parameter] = (),
 ) -> nn.Module:
     """Lay ``model`` over the ranks of the process group; gives what is to be called for a step.
 
@@ -96,22 +103,55 @@ def lay_out(
     ``model`` in place and makes its parameters `DTensor`; ``ddp`` puts a wrapper around it.
     Parameters that a step does not reach are no fault: a model may branch as it likes.
 
+    Gradients are added up over the ranks, and not averaged: losses of ranks are parts of one.
+    Scaled for fp16 they are as large as in one process, and overflow where it would.
+
     Args:
         model: on ``device``.
         layout: of all ranks.
         device: of this rank.
+        read: gives the logits of whatever the model returns. The wrapper of ``ddp`` returns them
+            alone: it waits for the gradients of all that it has returned.
         by_blocks: of ``fsdp``, gather block by block. All ranks must then take the same blocks in
             every step; without, all parameters are gathered at once.
+        whole: of ``fsdp``, parameters that stay whole on every rank, as numbers do in any case.
+            They stay the very objects that they are, and who trains averages their gradients.
     """
     if layout.kind == "ddp":
         ids = None if device.type == "cpu" else [device]
-        _leave_to_each_rank(model)
+        answers = _Answers(model, read)
+        _leave_to_each_rank(answers)
         wrapped = nn.parallel.DistributedDataParallel(
-            model, device_ids=ids, find_unused_parameters=True
+            answers, device_ids=ids, find_unused_parameters=True
         )
+        wrapped.register_comm_hook(None, _added_up)
         return cast("nn.Module", wrapped)
-    _shard(model, layout, device, by_blocks=by_blocks)
+    _shard(model, layout, device, by_blocks=by_blocks, whole=whole)
     return model
+
+
+class _Answers(nn.Module):
+    """A model that returns its logits alone."""
+
+    def __init__(self, model: nn.Module, read: Callable[[Any], torch.Tensor]) -> None:
+        super().__init__()
+        self.model, self._read = model, read
+
+    def forward(self, *inputs: Any, **named: Any) -> torch.Tensor:
+        return self._read(self.model(*inputs, **named))
+
+
+def _added_up(_state: None, bucket: Any) -> Any:
+    """A bucket of DDP's, added up over the ranks."""
+    work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
+    return work.get_future().then(_first_value)
+
+
+_added_up.__annotations__.clear()  # DDP takes none that are strings
+
+
+def _first_value(done: Any) -> Any:
+    return done.value()[0]
 
 
 def _leave_to_each_rank(model: nn.Module) -> None:
@@ -133,18 +173,31 @@ def reshard(model: nn.Module) -> None:
             module.reshard()
 
 
-def _shard(model: nn.Module, layout: Layout, device: torch.device, *, by_blocks: bool) -> None:
+def _shard(
+    model: nn.Module,
+    layout: Layout,
+    device: torch.device,
+    *,
+    by_blocks: bool,
+    whole: Collection[nn.Parameter],
+) -> None:
     from torch.distributed.fsdp import fully_shard
 
     settings = _fsdp_settings(layout, device)
     # `fully_shard` refuses numbers: ranks keep them whole, and average their gradients themselves
-    settings["ignored_params"] = {one for one in model.parameters() if one.ndim == 0}
+    settings["ignored_params"] = {*whole, *(one for one in model.parameters() if one.ndim == 0)}
     if by_blocks:
         for block in find_blocks(model):
-            fully_shard(block, **settings)
+            _add_up(fully_shard(block, **settings))
     else:
         settings["reshard_after_forward"] = False
-    fully_shard(model, **settings)
+    _add_up(fully_shard(model, **settings))
+
+
+def _add_up(sharded: Any) -> None:
+    """Have its gradients added up over the ranks, by a plain sum, which gloo has too."""
+    sharded.set_force_sum_reduction_for_comms(True)
+    sharded.set_gradient_divide_factor(1.0)
 
 
 def _fsdp_settings(layout: Layout, device: torch.device) -> dict[str, Any]:

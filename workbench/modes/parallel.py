@@ -17,10 +17,12 @@ from torch import nn
 
 from workbench.modes.base import Mode
 from workbench.modes.layout import Layout
-from workbench.modes.probes import once
+from workbench.modes.probes import first_line, once
 from workbench.records import ModeChoice
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+_MIXED = "mixed torch.Tensor and DTensor"
+"""How torch says that a shard was used together with what is whole."""
 _FEWEST = 2
 """Ranks that are offered where a machine has room for fewer, too: on a CPU they share a core."""
 
@@ -74,8 +76,8 @@ class Parallel(Mode):
             return found
         return *found, ModeChoice(value=self.value)
 
-    def refusal(self, model: nn.Module) -> str:  # noqa: ARG002 - any model, as far as can be told
-        """Why this machine has no room for it."""
+    def refusal(self, model: nn.Module) -> str:
+        """Why this machine has no room for it, or cannot train ``model`` under it."""
         layout = self.layout
         if layout is None:
             return ""
@@ -93,11 +95,34 @@ class Parallel(Mode):
                 f"parallel {layout} keeps shards in host memory, where they are already on "
                 "device cpu; leave offload out"
             )
+        if self.device.type == "cpu" and layout.world_size > 1:
+            return _refused_on_cpu(model, layout)
         return ""
+
+    def explain(self, error: BaseException) -> str:
+        """Shards where a forward expects parameters: it used them past their block's forward."""
+        if self.layout is None or self.layout.kind != "fsdp" or _MIXED not in str(error):
+            return ""
+        return (
+            f"under {self.layout} a step used parameters of a block outside of the block's forward "
+            "(a method of it that is called directly, say), which the first step did not: call the "
+            f"block itself, or use ddp:{self.layout.world_size} ({first_line(error)})"
+        )
 
     def so_far(self) -> str:
         """What the ranks last told of themselves."""
         return self.told
+
+
+def _refused_on_cpu(model: nn.Module, layout: Layout) -> str:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.SyncBatchNorm) and module.training:
+            return (
+                f"parallel {layout} cannot train {name or 'the model'} on the CPU: torch has a "
+                "SyncBatchNorm that counts over ranks for GPUs alone. Use nn.BatchNorm1d, 2d or 3d "
+                "there, which counts each rank's own samples, or keep it in eval mode"
+            )
+    return ""
 
 
 def _room(device: torch.device) -> int:

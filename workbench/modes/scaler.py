@@ -399,13 +399,26 @@ class GradientScaler:
         )
 
     def _first_non_finite(self) -> str:
-        """Backward goes from the loss to the input, so modules are looked at from the last on."""
+        """Backward goes from the loss to the input, so modules are looked at from the last on.
+
+        Where parameters lie over ranks, all of these look together, as one rank may have the row.
+        """
         model = self._model() if self._model is not None else None
-        for path, module in reversed(list(model.named_modules()) if model is not None else []):
-            for name, parameter in module.named_parameters(prefix=path, recurse=False):
-                if parameter.grad is not None and not _is_finite(parameter.grad):
-                    return name
-        return ""
+        modules = reversed(list(model.named_modules()) if model is not None else [])
+        named = [
+            (name, parameter)
+            for path, module in modules
+            for name, parameter in module.named_parameters(prefix=path, recurse=False)
+        ]
+        if not any(_layout(parameter) is not None for _, parameter in named):
+            found = (name for name, p in named if p.grad is not None and not _is_finite(p.grad))
+            return next(found, "")
+        flags = [float(p.grad is not None and not _is_finite(p.grad)) for _, p in named]
+        seen = torch.tensor(flags, device=self._device)
+        dist.all_reduce(seen, dist.ReduceOp.MAX)
+        return next(
+            (name for (name, _), flag in zip(named, seen.tolist(), strict=True) if flag), ""
+        )
 
 
 class _Held:
@@ -454,5 +467,9 @@ def _gradients_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _is_finite(gradient: torch.Tensor) -> bool:
+    """Whether all of its values are; of one that lies over ranks, those of this rank."""
+    if _layout(gradient) is not None:
+        lying: Any = gradient
+        gradient = lying.to_local()
     dense = gradient.coalesce().values() if gradient.is_sparse else gradient
     return bool(dense.isfinite().all())

@@ -18,12 +18,16 @@ from torch import nn
 
 from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.failure import Fault
+from workbench.modes.blocks import find_blocks
 from workbench.modes.layout import Layout
 from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import SAVE_EVERY_S, Folder, Job
 from workbench.parallel.history import History
 from workbench.parallel.launch import FoundWorkers, Workers
+from workbench.parallel.object_state import ObjectState, listed
+from workbench.parallel.parameter_use import unshardable, why_not_in
 from workbench.parallel.payload import PackingError, pack
+from workbench.parallel.shared_memory import refusal, shared_moments
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
 
@@ -85,13 +89,21 @@ class Away:
             OSError: nothing can be written to ``root``.
         """
         RankSource(training.cursor.source, 0, layout.world_size)  # refused here, or by every rank
+        _refuse_what_the_mode_refuses(training)
         _refuse_parameters_of_the_loss(training)
         if layout.kind == "fsdp":
             _refuse_sparse_gradients(training.model)
+            _refuse_in_16_bits(training.model, layout)
+        training.detach_modes()
+        training.object_state = objects = ObjectState.of(training)
+        parameters = set(map(id, training.model.parameters()))
+        sharded = layout.kind == "fsdp"
+        why = refusal(objects.shared, parameters, sharded=sharded) or shared_moments(training)
+        if why:
+            raise PackingError(why)
         folder = _new_folder(root)
         try:
-            training.detach_modes()
-            pack(training, folder.payload)
+            training.hook_state = pack(training, folder.payload)
             save(training, folder.start)
             History.of(training).save(folder.history)
             steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
@@ -100,6 +112,12 @@ class Away:
         except BaseException:
             shutil.rmtree(folder.path, ignore_errors=True)  # with copies of the data
             raise
+        if outside := objects.written_outside():
+            training.note(
+                f"under {layout} what code writes into {listed(outside)} stays with the ranks, "
+                "for it is no attribute of the model, the loss, the optimizer or the schedule: "
+                "kept there, it comes home"
+            )
         workers = Workers(folder, layout.world_size)
         try:
             return cls(folder, workers)
@@ -167,6 +185,7 @@ class Away:
                 f"{self.folder.path} holds no whole checkpoint to come home with"
             )
         load(training, latest)
+        training.object_state = training.hook_state = None  # they hold what may be let go of
 
     def close(self) -> None:
         """End the workers, if they are still there, and let go of the files."""
@@ -223,6 +242,12 @@ class Away:
         )
 
 
+def _refuse_what_the_mode_refuses(training: Training) -> None:
+    """What a cell has changed since the mode was chosen."""
+    if refused := training.modeset["parallel"].refusal(training.model):
+        raise PackingError(refused)
+
+
 def _refuse_parameters_of_the_loss(training: Training) -> None:
     """Ranks average the gradients of the model, and of nothing beside it."""
     known = {id(parameter) for parameter in training.model.parameters()}
@@ -244,6 +269,14 @@ def _refuse_sparse_gradients(model: nn.Module) -> None:
                 f"{name or 'the model'} is an {type(module).__name__} with sparse=True, and fsdp "
                 "shards dense gradients only: use ddp, or make it with sparse=False"
             )
+
+
+def _refuse_in_16_bits(model: nn.Module, layout: Layout) -> None:
+    """What a step writes is known to the ranks alone, which refuse it before the first one."""
+    if layout.dtype and (
+        problem := why_not_in(layout.dtype, unshardable(model, find_blocks(model)))
+    ):
+        raise PackingError(problem)
 
 
 def _new_folder(root: Path) -> Folder:

@@ -97,16 +97,19 @@ def zero_for(model: nn.Module, wanted: list[bool]) -> torch.Tensor | None:
     return torch.stack([term.float() for term in terms]).sum() if terms else None
 
 
-def _leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Every leaf that backward from ``loss`` would add a gradient to."""
+def nodes_below(tensor: torch.Tensor) -> Iterator[Any]:
+    """Every node of the graph that backward from ``tensor`` goes through, each once."""
     seen: set[Any] = set()
-    waiting: list[Any] = [loss.grad_fn]
+    waiting: list[Any] = [tensor.grad_fn]
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        leaf = leaf_of(node)
-        if leaf is not None:
-            yield leaf
+        yield node
         waiting += [following for following, _ in node.next_functions]
+
+
+def _leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Every leaf that backward from ``loss`` would add a gradient to."""
+    return (leaf for node in nodes_below(loss) if (leaf := leaf_of(node)) is not None)

@@ -1,61 +1,154 @@
 """The first part of a batch, computed before a model is laid over ranks and again after.
 
-Before, every rank has the whole model: what its logits are, and whether it asks its data for
-values on any rank (`workbench.parallel.branches`), is found with one forward. After, the first
-step's logits say by how much laying it out has changed them.
+Before, every rank has the whole model. What its logits are, whether it asks its data for values on
+any rank (`workbench.parallel.branches`), whether it refuses a single row, and what it does with its
+parameters that `fully_shard` could not let it do (`workbench.parallel.parameter_use`) is found with
+one forward and one loss; where the samples are in logits and labels (`workbench.parallel.rows`),
+whether it draws more numbers for more rows (`workbench.parallel.draws`) and whether a row's outputs
+depend on the rows beside it, with a second forward of its first rows; and where there is validation
+parameters are watched in another one in eval mode. After, the first step's logits say by how much
+laying it out has changed them.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch.utils import _pytree as pytree
 
 from workbench.experiment.data import split, to_device
+from workbench.experiment.failure import words_of
+from workbench.experiment.host_random import HostRandom
 from workbench.experiment.losses import logits_of
+from workbench.experiment.rng import TorchState
 from workbench.experiment.step import call
+from workbench.experiment.training import BATCH_NORM
+from workbench.modes.blocks import find_blocks
 from workbench.parallel.branches import AsksItsData
+from workbench.parallel.parameter_use import WHY, ParameterUse, Whole, unshardable, why_not_in
+from workbench.parallel.rows import Rows, RowsError, cut, find_rows, first_rows
+from workbench.parallel.samples import STAND_IN
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
+    from workbench.modes.layout import Layout
+    from workbench.parallel.batches import Part
+
+_NAMED = 3
+"""Parameters that a note names."""
+_CLOSE = 1e-3
+"""Of outputs, by their largest: a kernel may add up another number of rows in another order."""
 
 
 class FirstLook:
     """Attaches the modes of ``training`` and computes its first part; on all ranks together.
 
     A model that is compiled is looked at without its modes, which would compile it for nothing, and
-    without logits. Random state and buffers are put back. What the model raises it raises again in
-    the step, where it is reported.
+    without logits. Random state, buffers and parameters are put back. What the model raises it
+    raises again in the step, where it is reported.
+
+    Args:
+        training: whole on this rank.
+        sharded: whether the model is to be; it is looked at what it does with its parameters then.
     """
 
-    def __init__(self, training: Training) -> None:
-        self._logits: torch.Tensor | None = None
-        compiled = training.modeset.compiled
-        if not compiled:
+    def __init__(self, training: Training, *, sharded: bool) -> None:
+        self._training = training
+        self._compiled = training.modeset.compiled
+        self._units = find_blocks(training.model)
+        self._sharded = sharded
+        self._unshardable = unshardable(training.model, self._units) if sharded else {}
+        if not self._compiled:
             training.modeset.attach(training.model)
-        asks = AsksItsData()
-        part = training.cursor.take()
-        if part is not None:
-            training.guard.remember(exactly=True)
-            try:
-                with asks, nullcontext() if compiled else training.modeset.forward_context():
-                    inputs = to_device(split(part.batch)[0], training.device)
-                    logits = logits_of(call(training.model, inputs)).detach()
-                self._logits = None if compiled else logits.float().clone()
-            except Exception:  # noqa: BLE001, S110 - see above
-                pass
-            finally:
-                training.guard.restore()
-        if compiled:
+        self._run()
+        if self._compiled:
             training.modeset.attach(training.model)
         training.attached = training.modeset
-        self.branches = (
-            _largest(torch.tensor(float(asks.found), device=training.device, dtype=torch.float32))
-            > 0
+
+    def again(self) -> None:
+        """Look anew: the current part is another one. All ranks call it together."""
+        self._run()
+
+    def _run(self) -> None:
+        training = self._training
+        self._logits: torch.Tensor | None = None
+        self._asks = AsksItsData()
+        self._use = ParameterUse(training.model, self._units) if self._sharded else None
+        self._refuses_one = self._depends = False
+        self._draws_torch = self._draws_host = False
+        self._torch_by_rows = self._host_by_rows = False
+        self.logit_rows: Rows = 0
+        """Where the samples are in logits."""
+        self.target_rows: Rows = 0
+        """And in labels."""
+        self.not_found = ""
+        """Why that cannot be told, as the end of a sentence that names what."""
+        self.whole: dict[str, Whole] = {}
+        """Parameters that are to stay whole on every rank, by name, and why."""
+        self.outside: list[str] = []
+        """Parameters that a step uses while their block is not at work."""
+        part = training.cursor.take()
+        if part is not None:
+            self._look(part)
+        found = [
+            *(self._asks.found, self._refuses_one, self._depends),
+            *(self._draws_torch, self._torch_by_rows, self._draws_host, self._host_by_rows),
+        ]
+        flags = torch.tensor(
+            [float(one) for one in found], device=training.device, dtype=torch.float32
         )
-        """Whether the model asks its data on any rank, so that they may branch differently."""
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        any_of = [bool(one) for one in flags.tolist()]
+        places = [(self.logit_rows, self.target_rows, self.not_found)]
+        dist.broadcast_object_list(places, 0)  # the first rank has most rows to compare
+        self.logit_rows, self.target_rows, self.not_found = places[0]
+        self.branches, self.refuses_one, self.depends = any_of[:3]
+        """Whether the model asks its data on any rank, so that they may branch differently; whether
+        it refuses a part of one row; whether a row's outputs depend on the rows beside it."""
+        torchs, torch_by_rows, host, host_by_rows = any_of[3:]
+        self.own_torch = torch_by_rows or not torchs or training.device.type != "cpu"
+        """Whether ranks draw from torch's generators by streams of their own in a forward."""
+        self.own_host = host and host_by_rows
+        """The same of Python's and NumPy's."""
+        self.draws_apart = (torchs and self.own_torch) or self.own_host
+        """Whether a forward draws numbers that are not those of one process."""
+        if self._use is not None:
+            self._agree(self._use)
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether parameters can be gathered block by block."""
+        return not (self.branches or self.outside)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of how the model lies over ranks, in sentences."""
+        said: list[str] = []
+        for why, reason in WHY.items():
+            names = [name for name, one in self.whole.items() if one is why]
+            if names:
+                verb = "they are" if len(names) > 1 else "it is"
+                said.append(f"under fsdp every rank keeps {_listed(names)} whole: {verb} {reason}")
+        if self.outside:
+            said.append(
+                "under fsdp all parameters are gathered at once for a step, and not block by "
+                f"block: {_listed(self.outside)} {'are' if len(self.outside) > 1 else 'is'} used "
+                "outside of the forward of the block"
+            )
+        return said
+
+    def refuse_under(self, layout: Layout) -> None:
+        """Refuse a layout that computes in 16 bits what it gathers, where not all can be.
+
+        Raises:
+            ValueError: a parameter must stay whole.
+        """
+        if problem := why_not_in(layout.dtype, self.whole):
+            raise ValueError(problem)
 
     def difference(self, logits: torch.Tensor) -> float | None:
         """Largest difference of the first step's logits, over all ranks; None where unknown.
@@ -66,10 +159,149 @@ class FirstLook:
         found = torch.tensor(-1.0, device=logits.device, dtype=torch.float32)
         if before is not None and before.shape == logits.shape and before.numel():
             found = (logits.float() - before).abs().max()
-        largest = _largest(found)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        largest = float(found)
         return largest if largest >= 0 else None
 
+    # -- inside -----------------------------------------------------------------------------
 
-def _largest(number: torch.Tensor) -> float:
-    dist.all_reduce(number, dist.ReduceOp.MAX)
-    return float(number)
+    def _look_at_eval(self, part: Part, use: ParameterUse) -> None:
+        """Validation goes other ways through a model than a step: a layer's fast path, say."""
+        training = self._training
+        training.guard.remember(exactly=True)
+        modes = [(module, module.training) for module in training.model.modules()]
+        training.model.eval()
+        try:
+            with torch.no_grad(), use:
+                self._forward(pytree.tree_map(_copy, part.batch))
+        except Exception:  # noqa: BLE001, S110 - the validation raises it again
+            pass
+        finally:
+            for module, mode in modes:
+                module.training = mode
+            training.guard.restore()
+
+    def _agree(self, use: ParameterUse) -> None:
+        """Have every rank do what any has found, as it has seen its own data alone."""
+        training = self._training
+        names = [name for name, _ in training.model.named_parameters()]
+        whole = dict.fromkeys(use.held, Whole.HELD) | dict.fromkeys(use.written, Whole.WRITTEN)
+        whole |= {name: why for name, why in self._unshardable.items() if name not in use.written}
+        codes = [float(whole.get(name, Whole.NO)) for name in names]
+        outside = [float(name in use.outside) for name in names]
+        seen = torch.tensor([*codes, *outside], device=training.device, dtype=torch.float32)
+        if names:
+            dist.all_reduce(seen, dist.ReduceOp.MAX)
+        told = [int(one) for one in seen.tolist()]
+        self.whole = {name: Whole(code) for name, code in zip(names, told, strict=False) if code}
+        # those that stay whole are there at any time
+        self.outside = [
+            name
+            for name, is_used in zip(names, told[len(names) :], strict=True)
+            if is_used and name not in self.whole
+        ]
+
+    def _look(self, part: Part) -> None:
+        training = self._training
+        torchs, host = TorchState(training.device), HostRandom()
+        torchs.save()
+        host.save()
+        training.guard.remember(exactly=True)
+        try:
+            self.target_rows = first_rows(split(part.batch)[1], _rows_of(part))
+            logits = self._watched(part.batch)
+            self._logits = None if self._compiled else logits.float().clone()
+            self._draws_torch, self._draws_host = torchs.moved(), host.moved()
+            after = TorchState(training.device), HostRandom()
+            for one in after:
+                one.save()
+            training.guard.restore()
+            self._compare(part, logits, after)
+        except Exception as error:  # noqa: BLE001 - see the class
+            self._refuses_one = BATCH_NORM in words_of(error)
+        finally:
+            training.guard.restore()
+        if self._use is not None and training.val is not None:
+            self._look_at_eval(part, self._use)
+        torchs.restore()
+        host.restore()
+
+    def _watched(self, batch: Any) -> torch.Tensor:
+        """Logits of a batch, which is not touched; the loss reads parameters too, maybe."""
+        training, batch = self._training, pytree.tree_map(_copy, batch)
+        with _loss_undone(training), self._use or nullcontext(), self._asks:
+            logits = self._forward(batch)
+            if not self._sharded:
+                return logits.detach()
+            kept = logits.detach().clone()
+            targets = to_device(split(batch)[1], training.device)
+            loss = training.loss.for_a_look(anew=not training.checked)
+            loss.choose(logits, targets)
+            with nullcontext() if self._compiled else training.modeset.forward_context():
+                loss(logits, targets)
+            return kept
+
+    def _forward(self, batch: Any) -> torch.Tensor:
+        training = self._training
+        with nullcontext() if self._compiled else training.modeset.forward_context():
+            inputs = to_device(split(batch)[0], training.device)
+            return logits_of(call(training.model, inputs))
+
+    def _compare(
+        self, part: Part, logits: torch.Tensor, after: tuple[TorchState, HostRandom]
+    ) -> None:
+        """Look at the first rows alone beside all of them, and where generators were ``after``."""
+        rows = _rows_of(part)
+        targets = split(part.batch)[1]
+        fewer = part.fewer or _first_of(part.batch, rows)
+        if fewer is None or fewer[1] >= rows:
+            self.logit_rows = first_rows(logits, rows)  # one row says nothing
+            self._torch_by_rows = self._draws_torch
+            return
+        batch, few = fewer
+        less = self._forward(batch).detach()
+        self._torch_by_rows = self._draws_torch and after[0].moved()
+        self._host_by_rows = self._draws_host and after[1].moved()
+        try:
+            self.logit_rows = find_rows(logits, less, rows, few)
+            self.target_rows = find_rows(targets, split(batch)[1], rows, few)
+        except RowsError as error:
+            self.not_found = str(error)
+            return
+        if not (self._draws_torch or self._draws_host) and isinstance(self.logit_rows, int):
+            same = cut(logits, self.logit_rows, 0, few, rows)
+            off = (same.float() - less.float()).abs().max()
+            self._depends = bool(off > _CLOSE * logits.float().abs().max())
+
+
+def _rows_of(part: Part) -> int:
+    return part.num_samples or min(STAND_IN, part.whole)
+
+
+def _first_of(batch: Any, rows: int) -> tuple[Any, int] | None:
+    """The first rows of a batch that workers have made, where they are the first dimension."""
+    try:
+        few = 2 if rows > 2 else 1
+        return cut(batch, first_rows(batch, rows), 0, few, rows), few
+    except RowsError:
+        return None
+
+
+@contextmanager
+def _loss_undone(training: Training) -> Generator[None]:
+    """What a loss of the user's keeps is put back."""
+    kept = training.loss.state()
+    try:
+        yield
+    finally:
+        if kept is not None:
+            kept.restore()
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 if TYPE_CHECKING:
@@ -36,6 +38,38 @@ def parameters_followed(training: Training) -> Generator[None]:
             key: _moment(value, new, training.optimizer) if new is not old else value
             for key, value in kept.items()
         }
+
+
+def keep_attributes(model: nn.Module, before: dict[str, nn.Parameter]) -> None:
+    """What a person has set on a parameter is on its shards too, and while `fsdp` has it gathered.
+
+    Args:
+        model: as it is laid over the ranks.
+        before: its parameters before that, by name.
+    """
+    attributes: dict[int, dict[str, Any]] = {}
+    for name, parameter in model.named_parameters():
+        if found := vars(before[name]):
+            attributes[id(parameter)] = found
+            vars(parameter).update(found)
+    for module in model.modules():
+        if not isinstance(module, FSDPModule):
+            continue
+        state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
+        for group in state._fsdp_param_groups:
+            for parameter in group.fsdp_params:
+                if (found := attributes.get(id(parameter.sharded_param))) is not None:
+                    _have_when_gathered(parameter, found)
+
+
+def _have_when_gathered(parameter: Any, attributes: dict[str, Any]) -> None:
+    make = parameter.init_unsharded_param
+
+    def make_with_attributes() -> None:
+        make()
+        vars(parameter._unsharded_param).update(attributes)
+
+    parameter.init_unsharded_param = make_with_attributes
 
 
 def _moment(value: Any, parameter: torch.Tensor, optimizer: torch.optim.Optimizer) -> Any:

@@ -23,8 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
 
 from workbench.experiment import at_exit
+from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.parallel.folder import Folder, write_whole
 from workbench.processes import interrupts_deferred
 
@@ -264,11 +266,10 @@ def _checkout() -> str:
 
 
 def _environment(world_size: int) -> dict[str, str]:
-    """The kernel's environment, with the cores divided among the ranks, which speak on loopback."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    """The kernel's environment, with its threads shared among ranks, which speak on loopback."""
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), _checkout()]))
     loopback = "lo0" if sys.platform == "darwin" else "lo"
-    share = max(1, (cores or 1) // world_size)
+    share = threads_of_a_rank(torch.get_num_threads(), world_size)
     own = os.environ.get("OMP_NUM_THREADS", "")
     return {
         "GLOO_SOCKET_IFNAME": loopback,

@@ -4,7 +4,9 @@ A notebook's classes live in ``__main__``, which no other process has, so they t
 (cloudpickle), and with them the source of their cells: a traceback or a graph break in a worker
 then names the cell's line. What is large does not travel here: parameters, buffers and moments are
 left out and come from a checkpoint (`workbench.parallel.state`), sharded as the workers want them.
-Whoever unpacks finds empty tensors in their places, shared where they were shared.
+Whoever unpacks finds empty tensors in their places, shared where they were shared, with the
+attributes and hooks that they had (`workbench.parallel.attachments`). What is set for the process
+and for the thread goes along, and whoever asks for it goes by it too.
 
 A payload is a program: it is unpickled only by a process that this one started, from a folder that
 belongs to the user. Large arrays of the data lie in files beside it, which all ranks map into their
@@ -13,6 +15,7 @@ memory: there is one copy, however many ranks there are.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import linecache
@@ -20,24 +23,30 @@ import math
 import pickle
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import cloudpickle
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from workbench.experiment.process_settings import ProcessSettings
+from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.training import Training
 from workbench.modes import ModeSet
 from workbench.modes.probes import first_line
+from workbench.parallel import attachments, torch_objects
 from workbench.parallel.folder import ARRAY
+from workbench.parallel.hook_state import HookState
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
     from workbench.experiment.schedules import Schedule
     from workbench.experiment.sources import DataSource
+    from workbench.parallel.object_state import ObjectState
 
 _LARGE_BYTES = 2**20
 _DEEPEST = 12
@@ -48,10 +57,18 @@ class PackingError(TypeError):
     """Something cannot go to another process; the message names where it is and what helps."""
 
 
-def pack(training: Training, path: Path) -> None:
+def pack(training: Training, path: Path, asked_from: Settings | None = None) -> HookState | None:
     """Write ``training`` to ``path``, without its weights and moments; on its own thread.
 
     Its modes must be detached: compiled regions are made anew by whoever unpacks.
+
+    Args:
+        training: what goes.
+        path: the file, in a folder of the user's alone.
+        asked_from: what is set where it was asked for; None: that of the run.
+
+    Returns:
+        What its hooks keep, to be taken over from where it goes (`Training.hook_state`).
 
     Raises:
         PackingError: a part of it cannot be pickled.
@@ -71,7 +88,22 @@ def pack(training: Training, path: Path) -> None:
         "seed": training.seed,
         "clip_grad_norm": training.clip_grad_norm,
     }
-    dump(path, parts, settings, _left_out(training.model, training.optimizer))
+    asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
+    asked_from = asked_from._replace(thread=_without_modes_of_here(training, asked_from.thread))
+    left_out = _left_out(training.model, training.optimizer)
+
+    def hooks() -> HookState:
+        found = HookState.of(training, asked_from.thread, lambda one: _can(one, left_out))
+        for where, whose in found.aliases():
+            raise PackingError(
+                f"{where} shares its memory with {whose}, which a copy in another process would "
+                "not: let the hook hold the parameter or the module itself, and take .data or a "
+                "view of it where it is called"
+            )
+        return found
+
+    kept = Kept(training.object_state, hooks)
+    return dump(path, parts, settings, left_out, asked_from, kept=kept)
 
 
 def dump(
@@ -79,7 +111,10 @@ def dump(
     parts: dict[str, Any],
     settings: dict[str, Any],
     left_out: dict[int, int] | None = None,
-) -> None:
+    asked_from: Settings | None = None,
+    *,
+    kept: Kept | None = None,
+) -> HookState | None:
     """Write ``parts`` and ``settings`` to ``path``, with the sources of the cells they come from.
 
     Args:
@@ -87,39 +122,125 @@ def dump(
         parts: what a person made, by the names to speak of it.
         settings: plain data.
         left_out: identity of every tensor that stays behind -> its number.
+        asked_from: what is set where it was asked for; None: on this thread.
+        kept: what is to come home of what it keeps.
+
+    Returns:
+        What its hooks keep, if that was asked for.
 
     Raises:
         PackingError: a part cannot be pickled.
     """
     left_out = left_out or {}
+    asked_from = asked_from or Settings.current(torch.device("cpu"))
     try:
         with path.open("wb") as stream:
             header = {"path": sys.path, "cells": cells()}
             pickle.dump(header, stream)
-            _Pickler(stream, left_out, path.parent).dump((parts, settings))
+            pickler = _Pickler(stream, left_out, path.parent)
+            operators = [one for one in torch_objects.operators_of_cells() if _can(one, {})]
+            pickler.dump((asked_from.process, operators))
+            _dump_whole(pickler, (parts, settings, asked_from.thread, attachments.hooks_of_all()))
+            objects, hooks = (None, None) if kept is None else kept
+            if objects is not None:
+                objects.keep_those_in(pickler.travelled(), left_out)
+            found = None if hooks is None else hooks()
+            pickler.dump((objects, found))
+    except PackingError:
+        path.unlink(missing_ok=True)
+        raise
     except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
         path.unlink(missing_ok=True)
-        raise PackingError(_explained(parts, left_out, error)) from None
+        said = {**parts, **_around(asked_from)}
+        raise PackingError(_explained(said, left_out, error)) from None
+    return found
 
 
-def unpack(path: Path, local_rank: int = 0) -> Training:
+def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Training:
     """The training in ``path``, with empty weights and under modes not yet attached.
 
     Args:
         path: what `pack` wrote.
         local_rank: which of this machine's accelerators it goes to, if it was on one.
+        as_there: whether this process is to go by what was set where it was packed (`read`); what
+            was set for the thread is then in ``training.asked_from``.
 
     Raises:
         PackingError: it needs a module that cannot be imported here.
     """
-    parts, settings = read(path)
+    parts, settings, thread = _read(path, as_there=as_there)
     kind = settings["device"]
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
-    return _training(parts, settings, device)
+    training = _training(parts, settings, device)
+    training.object_state, training.hook_state = settings["objects"], settings["hooks"]
+    for problem in settings.get("problems", ()):
+        training.note(problem)
+    if training.object_state is not None:
+        for one in training.object_state.shared:
+            one.share_again()
+    if as_there:
+        training.asked_from = thread.on(device)
+    return training
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _without_modes_of_here(training: Training, thread: ThreadState) -> ThreadState:
+    """Without modes of ours, which watch this process, and those that cannot be pickled."""
+    kept: dict[str, tuple[Any, ...]] = {}
+    for kind in ("function_modes", "dispatch_modes"):
+        modes = [one for one in getattr(thread, kind) if not attachments.is_ours(one)]
+        kept[kind] = tuple(one for one in modes if _can(one, {}))
+        for one in modes:
+            if one not in kept[kind]:
+                training.note(
+                    f"{type(one).__name__}, which is on where the run was started, sees the steps "
+                    "of this process alone: it cannot be pickled, and is not on the ranks"
+                )
+    return replace(thread, **kept)
+
+
+def to_known(value: Any, known: list[Any] | dict[int, int], *, to_compare: bool = False) -> bytes:
+    """``value`` for a process that has copies of the objects in ``known``, in the same order.
+
+    Args:
+        value: what goes.
+        known: objects, or the number of each by its identity.
+        to_compare: whether it is not to be read, but to be equal where values are: torch's own
+            pickles of equal tensors differ.
+    """
+    stream = io.BytesIO()
+    pickler = _Pickler(stream, {})
+    if isinstance(known, list):
+        known = {id(one): number for number, one in enumerate(known)}
+    pickler.known, pickler.is_to_compare = known, to_compare
+    pickler.dump(value)
+    return stream.getvalue()
+
+
+def from_known(data: bytes, known: list[Any]) -> Any:
+    """What `to_known` was given there, with the objects of here in place of their copies."""
+    unpickler = _Unpickler(io.BytesIO(data), Path())
+    unpickler.known = known
+    return unpickler.load()
+
+
+def read(path: Path, *, as_there: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parts and settings that `dump` wrote; tensors that were left out are empty.
+
+    Args:
+        path: what `dump` wrote.
+        as_there: whether this process is to go by what was set where it was written: settings of
+            torch and of Python, hooks of all modules and of all optimizers. For a process that is
+            there for this alone: what is set stays.
+
+    Raises:
+        PackingError: they need a module that cannot be imported here.
+    """
+    parts, settings, _ = _read(path, as_there=as_there)
+    return parts, settings
+
+
+def _read(path: Path, *, as_there: bool) -> tuple[dict[str, Any], dict[str, Any], ThreadState]:
+    """`read`, and what was set for the thread.
 
     Raises:
         PackingError: they need a module that cannot be imported here.
@@ -129,13 +250,54 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         sys.path[:] = [*sys.path, *(entry for entry in header["path"] if entry not in sys.path)]
         linecache.cache.update(header["cells"])
         try:
-            return _Unpickler(stream, path.parent).load()
+            unpickler = _Unpickler(stream, path.parent)
+            process, _ = unpickler.load()
+            problems = process.apply() if as_there else []
+            parts, settings, thread, of_all = _load_whole(unpickler)
+            settings["objects"], settings["hooks"] = unpickler.load()
+            if as_there:
+                attachments.take_hooks_of_all(of_all)
+                settings["problems"] = problems
         except ModuleNotFoundError as error:
             raise PackingError(
                 f"the module {error.name!r} cannot be imported by a worker: it exists only in the "
                 "process it was made in. Save it as a file beside the notebook, or define what it "
                 "holds in a cell"
             ) from error
+    return parts, settings, thread
+
+
+class Kept(NamedTuple):
+    """What is to come home of what a training keeps in Python."""
+
+    objects: ObjectState | None
+    hooks: Callable[[], HookState]
+    """Asked for once it is known which objects travel."""
+
+
+class Settings(NamedTuple):
+    """What is set where a training is packed."""
+
+    process: ProcessSettings
+    thread: ThreadState
+
+    @classmethod
+    def current(cls, device: torch.device) -> Settings:
+        """That of this process and the calling thread, which trains on ``device``."""
+        return cls(ProcessSettings.current(), ThreadState.current(device))
+
+
+def _around(asked_from: Settings) -> dict[str, Any]:
+    """What travels beside a training, by the words to speak of it."""
+    thread = asked_from.thread
+    modes = [*thread.function_modes, *thread.dispatch_modes]
+    named = {f"the {type(mode).__name__} that is on where it was started": mode for mode in modes}
+    return {
+        **named,
+        "the hooks on saved tensors": thread.saved_tensors_hooks,
+        "the settings of this process": asked_from.process,
+        "the hooks of all modules and optimizers": attachments.hooks_of_all(),
+    }
 
 
 def cells() -> dict[str, Any]:
@@ -187,8 +349,35 @@ class _Pickler(cloudpickle.Pickler):
         self._left_out, self._folder = left_out, folder
         self._files: dict[int, tuple[int, torch.Tensor]] = {}
         """Those in files: kept, so that no other tensor gets the identity of one."""
+        self.known: dict[int, int] = {}
+        """Identity of objects that the other process has a copy of -> their number."""
+        self.is_to_compare = False
+        self._looked_at: dict[int, Any] = {}
+        self._attached: list[tuple[Any, dict[str, Any]]] = []
+
+    def take_attached(self) -> list[tuple[Any, dict[str, Any]]]:
+        """What hangs on what was written since the last time."""
+        found, self._attached = self._attached, []
+        return found
+
+    def _look_at(self, obj: Any) -> None:
+        has_hooks = isinstance(obj, (torch.Tensor, torch.optim.Optimizer))
+        if has_hooks and id(obj) not in self._looked_at:
+            self._looked_at[id(obj)] = obj
+            found = attachments.attached_to(obj, with_attributes=id(obj) in self._left_out)
+            if found:
+                self._attached.append((obj, found))
+
+    def travelled(self) -> dict[int, Any]:
+        """What was pickled until now, by identity; but for numbers and strings."""
+        memo = cast("dict[int, tuple[int, Any]]", cast("Any", self).memo.copy())
+        found = {key: obj for key, (_, obj) in memo.items()}
+        return found | {key: tensor for key, (_, tensor) in self._files.items()}
 
     def persistent_id(self, obj: Any) -> Any:
+        if (known := self.known.get(id(obj))) is not None:
+            return "known", known
+        self._look_at(obj)
         number = self._left_out.get(id(obj))
         if number is None and self._folder is not None and _is_large(obj):
             return self._in_file(obj, self._folder)
@@ -212,6 +401,14 @@ class _Pickler(cloudpickle.Pickler):
             state = (dict(vars(obj)), list(cast("Any", obj).parametrizations))
             own_class = type(obj).__bases__[0]
             return _bare, (own_class,), state, None, None, _parametrize_again
+        if self.is_to_compare and isinstance(obj, torch.Tensor) and obj.layout is torch.strided:
+            plain = obj.detach().cpu().contiguous().flatten().view(torch.uint8)
+            return bytes, (plain.numpy().tobytes(),)
+        if (found := torch_objects.reduced(obj)) is not None:
+            return found
+        if isinstance(obj, torch.optim.Optimizer) and _is_pickled_by_torch(type(obj)):
+            state = {**obj.__getstate__(), **attachments.own_attributes(obj)}
+            return _bare, (type(obj),), state
         return super().reducer_override(obj)
 
     def _in_file(self, tensor: torch.Tensor, folder: Path) -> Any:
@@ -224,7 +421,35 @@ class _Pickler(cloudpickle.Pickler):
         return "file", number, tuple(tensor.shape), None, tensor.dtype, False
 
 
-def _bare(cls: type[nn.Module]) -> nn.Module:
+def _dump_whole(pickler: _Pickler, value: Any) -> None:
+    """Write ``value``, and after it what hangs on it; that may be more with something on it."""
+    pickler.dump(value)
+    while found := pickler.take_attached():
+        pickler.dump(found)
+    pickler.dump([])
+
+
+def _load_whole(unpickler: _Unpickler) -> Any:
+    """What `_dump_whole` wrote."""
+    value = unpickler.load()
+    while found := unpickler.load():
+        for obj, what in found:
+            attachments.attach(obj, what)
+    return value
+
+
+def _is_pickled_by_torch(cls: type[torch.optim.Optimizer]) -> bool:
+    """Whether the class leaves to torch what of it is pickled: groups and state alone."""
+    torchs: Any = torch.optim.Optimizer
+    own: Any = cls
+    return (
+        own.__getstate__ is torchs.__getstate__
+        and own.__reduce__ is torchs.__reduce__
+        and own.__reduce_ex__ is torchs.__reduce_ex__
+    )
+
+
+def _bare(cls: Any) -> Any:
     return cls.__new__(cls)
 
 
@@ -254,7 +479,8 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: Any, folder: Path) -> None:
         super().__init__(stream)
         self._folder = folder
-        self._namespace = vars(_module_for_cells())
+        self.known: list[Any] = []
+        self._cells: dict[str, Any] | None = None
         self._mapped: dict[int, torch.Tensor] = {}
         self._made: dict[int, torch.Tensor] = {}
 
@@ -267,7 +493,16 @@ class _Unpickler(pickle.Unpickler):
         is_cell = own_globals.get("__name__") == "__main__"
         return _MAKE_FUNCTION(code, self._namespace if is_cell else own_globals, *rest)
 
+    @property
+    def _namespace(self) -> dict[str, Any]:
+        """The globals of what is of a cell."""
+        if self._cells is None:  # what comes home belongs to the cells that are here
+            self._cells = vars(sys.modules["__main__"] if self.known else _module_for_cells())
+        return self._cells
+
     def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "known":
+            return self.known[pid[1]]
         kind, number, shape, stride, dtype, trained = pid
         if kind == "file":
             if number not in self._mapped:
@@ -354,8 +589,8 @@ def _culprit(
 
 def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, nn.Module):
-        for name, child in value.named_children():
-            yield f"{path}.{name}", child
+        inside = itertools.chain(value.named_children(), value.named_parameters(recurse=False))
+        yield from ((f"{path}.{name}", one) for name, one in inside)
     if isinstance(value, dict):
         for key, item in cast("dict[Any, Any]", value).items():
             yield f"{path}[{key!r}]", item
@@ -368,11 +603,26 @@ def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         for name, item in cast("dict[str, Any]", own).items():
             if name not in hidden:
                 yield f"{path}.{name}", item
+    yield from _inside_code(path, value)
+
+
+def _inside_code(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The hooks on a parameter or an optimizer, and what a function of a cell goes by."""
+    for hooks in attachments.attached_to(value, with_attributes=False).values():
+        for hook in hooks.values():
+            yield f"the hook {getattr(hook, '__name__', '')} on {path}".replace("  ", " "), hook
+    if isinstance(value, types.FunctionType):
+        for name, inner in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # not assigned yet
+                yield f"{name} of {path}", inner.cell_contents
+        for name in value.__code__.co_names:
+            if name in value.__globals__:
+                yield f"{name} of {path}", value.__globals__[name]
 
 
 def _can(value: Any, left_out: dict[int, int]) -> bool:
     try:
-        _Pickler(io.BytesIO(), left_out).dump(value)
+        _dump_whole(_Pickler(io.BytesIO(), left_out), value)
     except Exception:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
         return False
     return True

@@ -10,37 +10,46 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.learning_rate import scale_learning_rate
+from workbench.experiment.losses import logits_of
 from workbench.experiment.measures import is_sampled
 from workbench.experiment.plan import Plan
-from workbench.experiment.sampler import mix
 from workbench.experiment.sources import ArraySource, LoaderSource
 from workbench.experiment.state_copy import undo
-from workbench.modes.layout import Layout, lay_out
+from workbench.modes.layout import Layout, lay_out, reshard
+from workbench.parallel.attachments import step_hooks
 from workbench.parallel.batches import Part, RankBatches, RankSource
+from workbench.parallel.draws import Draws
 from workbench.parallel.first_look import FirstLook
 from workbench.parallel.folder import Folder, Job
-from workbench.parallel.followed import parameters_followed
+from workbench.parallel.followed import keep_attributes, parameters_followed
+from workbench.parallel.gradients import Gradients
+from workbench.parallel.parameter_hooks import ParameterHooks
+from workbench.parallel.parameter_use import refuse_late_writes
 from workbench.parallel.ranks import Reporter
 from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
 from workbench.parallel.teller import Teller
+from workbench.parallel.trial_step import draws_numbers, needs_whole
 from workbench.parallel.validation import on_all_ranks, validate_together
+from workbench.parallel.whole_batch import RankLoss
+from workbench.parallel.whole_step import WholeStep
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
+    from workbench.parallel.object_state import ObjectState
 
 _SAVE_SHARE = 20.0
 """A checkpoint is written at most once in so many times the time that it takes."""
-_STREAM = 1000
-"""Of `mix`: ranks but the first draw dropout from streams of their own."""
 
 
 class Rank:
@@ -72,32 +81,103 @@ class Rank:
         self._begin()
 
     def _begin(self) -> None:
-        training, rank = self.training, dist.get_rank()
+        training, rank, ranks = self.training, dist.get_rank(), dist.get_world_size()
         training.seeded = True
-        if rank:
-            torch.manual_seed(mix(training.seed, training.step_count, stream=_STREAM + rank))
-        source = RankSource(training.cursor.source, rank, dist.get_world_size())
-        training.cursor.source = source
-        self._look = look = FirstLook(training)
-        with parameters_followed(training):
-            self._called = lay_out(
-                training.model, self.layout, training.device, by_blocks=not look.branches
-            )
+        fewest = 2 if refuses_one_row(training.model) else 1
+        self._source = RankSource(training.cursor.source, rank, ranks, fewest=fewest)
+        training.cursor.source = self._source
+        self._whole: WholeStep | None = None
+        """Of an optimizer that sees whole parameters though they are sharded."""
+        self._optimizer_draws = draws_numbers(training.optimizer)
+        """Whether the optimizer draws random numbers in its step."""
+        self._hooks = ParameterHooks(training.model)
+        modes, before = training.train_mode.state(), dict(training.model.named_parameters())
+        objects: ObjectState | None = training.object_state
+        with nullcontext() if objects is None else objects.undone():
+            self._look = look = self._looked()
+        self._gradients = Gradients(training, self.layout, self._shard)
         if isinstance(training.val, (ArraySource, LoaderSource)):
-            training.val = RankBatches(training.val, rank, dist.get_world_size())
+            training.val = RankBatches(training.val, rank, ranks)
             training.validate = validate_together
         training.loss.agreed = on_all_ranks
-        training.adopt(training.model)
-        training.guard = RankGuard(
-            training.model, training.device, training.parameters, training.loss.module
+        training.loss = RankLoss.of(training.loss, look)
+        self._draws = Draws(
+            training, self._source.drawn_from, own_torch=look.own_torch, own_host=look.own_host
         )
-        ranks = dist.get_world_size()
+        training.adopt(training.model)
+        training.train_mode.load_state(modes, training.optimizer)
+        if objects is not None:
+            after = dict(training.model.named_parameters())
+            # with whole ones the optimizer goes on, and so does what it holds
+            changed = {} if self._whole else {id(before[name]): after[name] for name in before}
+            objects.begin(changed)
+        training.guard = RankGuard(training, self._whole)
+        self._note()
         self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
 
+    def _shard(self) -> nn.Module:
+        """Lay the model over the ranks, and the optimizer's state, or have it see whole ones."""
+        training, look = self.training, self._look
+        before = dict(training.model.named_parameters())
+        look.refuse_under(self.layout)
+        sharded = [one for name, one in before.items() if name not in look.whole]
+        reason = self._hooks.why_whole() or needs_whole(training.optimizer, sharded)
+        if not reason and step_hooks(training.optimizer):
+            reason = "all optimizers have hooks, which may look at any parameter"
+        with nullcontext() if reason else parameters_followed(training):
+            called = lay_out(
+                training.model,
+                self.layout,
+                training.device,
+                read=logits_of,
+                by_blocks=look.by_blocks,
+                whole=[before[name] for name in look.whole],
+            )
+        if not training.modeset.compiled:
+            refuse_late_writes(training.model)
+        keep_attributes(training.model, before)
+        if reason:
+            self._whole = WholeStep(training, before)
+            training.note(
+                f"under fsdp parameters and gradients are gathered for the step of "
+                f"{type(training.optimizer).__name__}, whose state is whole on every rank: {reason}"
+            )
+        return called
+
     @property
-    def called(self) -> torch.nn.Module:
+    def called(self) -> nn.Module:
         """What a step calls: the model, or what ``ddp`` puts around it."""
-        return self._called
+        return cast("nn.Module", self._gradients.called)
+
+    def _looked(self) -> FirstLook:
+        """The first part is looked at; made anew where the model refuses the one row it has."""
+        source, cursor = self._source, self.training.cursor
+        before = source.drawn_from.state()
+        look = FirstLook(self.training, sharded=self.layout.kind == "fsdp")
+        if look.refuses_one and source.fewest == 1:
+            source.drawn_from.go_to(before)
+            source.need_two()
+            cursor.begin_again()
+            look.again()
+        if source.samples is not None:
+            source.samples.agree()
+        return look
+
+    def _note(self) -> None:
+        """Say what is not as in one process, or costs something."""
+        source, ranks = self._source, dist.get_world_size()
+        notes = [
+            *self._look.notes,
+            self._gradients.note,
+            cast("RankLoss", self.training.loss).note,
+            *source.notes(),
+        ]
+        if self._look.depends:
+            notes.append(DEPENDS)
+        if self._look.draws_apart and ranks > 1:
+            notes.append(DRAWS_APART)
+        for note in notes:
+            self.training.note(note)
 
     def run(self) -> None:
         """Train until the plan is fulfilled, or a command says otherwise."""
@@ -121,10 +201,23 @@ class Rank:
         training = self.training
         training.note(training.schedule.catch_up())
         part = training.cursor.take()
-        if part is not None and not self._step(part):
+        if part is not None and not self._step_or_leave_out(part):
             return
         if part is None or training.cursor.at_end:
             self._end_epoch()
+
+    def _step_or_leave_out(self, part: Part) -> bool:
+        """`_step`, or go past a last batch of one sample that the model refuses."""
+        try:
+            return self._step(part)
+        except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
+            if part.whole != 1:
+                raise
+            undo(self.training, None)
+            if not self.training.leaves_out(part.batch, error):
+                raise
+            reshard(self.training.model)
+            return True
 
     def _step(self, part: Part) -> bool:
         """One step; False where it was not applied, because something was not finite."""
@@ -135,21 +228,28 @@ class Rank:
             done = self._reporter.profiled(
                 lambda: rank_step(
                     training,
-                    self._called,
+                    self._gradients,
                     part,
+                    self._draws,
                     obey,
                     save=self._time_to_save,
-                    sharded=self.layout.kind == "fsdp",
+                    drew_late=self._source.samples is not None and self._source.samples.drew_late,
                     fill=self._look.branches and self.layout.kind == "fsdp",
+                    hooks=self._hooks,
+                    whole=self._whole,
+                    alike=self._optimizer_draws,
                 )
             )
         except NonFiniteError as error:
             undo(training, None)
+            if self._whole is not None:
+                self._whole.scatter()
             self._teller.tell("non-finite", what=error.what, word=error.word)
             self._ended = "nan"
             return False
         training.cursor.done()
         training.step_count += 1
+        self._come_together(done)
         self._obey = done.obey
         training.steps_in_epoch += 1
         self._log(done)
@@ -159,12 +259,26 @@ class Rank:
         self._teller.step(time.perf_counter() - started, done.samples, self._commands.count)
         if self._is_first:
             self._is_first = False
+            self._note()
             self._teller.position(self._commands.count)
             if (difference := self._look.difference(done.logits)) is not None:
                 self._teller.tell("logits", difference=difference)
         if done.save and not training.cursor.at_end:
             self._try_to_save()
         return True
+
+    def _come_together(self, done: Summed) -> None:
+        """After a step in which ranks did not draw alike what they were to."""
+        if done.drew_late and self._source.samples is not None:
+            self._source.samples.draws = True
+            self._source.samples.drew_late = False
+            self.training.note(
+                f"samples drew random numbers in step {self.training.step_count:,} and not in the "
+                "first batch: ranks may have drawn the same there. From the next step on every "
+                "rank makes the whole batch, as one process does"
+            )
+        if done.drew_late or done.is_apart:
+            self._draws.go_on_from_first()
 
     def _log(self, done: Summed) -> None:
         training = self.training
@@ -246,6 +360,25 @@ class Rank:
 
 
 COMMANDS = ("learning_rate", "constant", "plan", "home")
+
+
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+DEPENDS = (
+    "what the model returns for a sample depends on the samples beside it (batch norm in train "
+    "mode, or a mean of its own over the batch): each rank has its part of a batch alone"
+)
+DRAWS_APART = (
+    "a forward draws more random numbers for more samples (dropout): each rank draws from a stream "
+    "of its own, which are other numbers than those of one process"
+)
+
+
+def refuses_one_row(model: nn.Module) -> bool:
+    """Whether it has batch norm that counts what a batch has, and may refuse a single row."""
+    return any(
+        isinstance(module, _BATCH_NORMS) and (module.training or not module.track_running_stats)
+        for module in model.modules()
+    )
 
 
 def _same_buffers(training: Training) -> None:

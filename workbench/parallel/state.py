@@ -28,10 +28,15 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from workbench.modes.layout import reshard
+from workbench.parallel import generators
+from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import REST
+from workbench.parallel.object_state import Home, differing
+from workbench.parallel.payload import from_known, to_known
 
 if TYPE_CHECKING:
     from workbench.experiment.schedules import Schedule
+    from workbench.experiment.sources import DataSource
     from workbench.experiment.training import Training
 
 
@@ -50,6 +55,7 @@ def save(training: Training, folder: Path) -> None:
     draft = folder.with_name(f"{folder.name}.part")
     first = not dist.is_initialized() or dist.get_rank() == 0
     reshard(training.model)
+    objects = _objects(training)
     tensors, plain = _optimizer_state(training)
     tensors |= {f"model.{name}": tensor for name, tensor in _tensors_of(training.model)}
 
@@ -59,7 +65,8 @@ def save(training: Training, folder: Path) -> None:
 
     def finish() -> None:
         on_cpu = {name for name, tensor in tensors.items() if tensor.device.type == "cpu"}
-        torch.save({**_rest(training), "moments": plain, "on_cpu": on_cpu}, draft / REST)
+        rest = {**_rest(training), "objects": objects, "moments": plain, "on_cpu": on_cpu}
+        torch.save(rest, draft / REST)
         before = folder.with_name(f"{folder.name}.before")  # `Folder.latest` finds it meanwhile
         shutil.rmtree(before, ignore_errors=True)
         if folder.exists():
@@ -89,8 +96,11 @@ def load(training: Training, folder: Path) -> None:
     rest = torch.load(folder / REST, weights_only=False, map_location="cpu")
     reader = FileSystemReader(folder)
     saved = reader.read_metadata().state_dict_metadata
+    _make_room(training, saved, rest["buffers"])
     tensors: dict[str, Any] = {
-        f"model.{name}": tensor.detach() for name, tensor in _tensors_of(training.model)
+        full: tensor.detach()
+        for name, tensor in _tensors_of(training.model)
+        if (full := f"model.{name}") in saved
     }
     moments = _empty_moments(training, saved, rest["on_cpu"])
     tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
@@ -106,6 +116,22 @@ def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from model.named_buffers()
 
 
+def _make_room(training: Training, saved: dict[str, Any], names: list[str]) -> None:
+    """Have a tensor in the place of each buffer that a forward has made, or of another shape."""
+    modules = dict(training.model.named_modules())
+    for full in names:
+        entry = saved[f"model.{full}"]
+        path, _, name = full.rpartition(".")
+        module = modules.get(path)
+        if module is None:
+            continue
+        buffers: dict[str, torch.Tensor | None] = vars(module)["_buffers"]
+        now, dtype = buffers.get(name), entry.properties.dtype
+        if now is None or now.shape != entry.size or now.dtype is not dtype:
+            device = training.device if now is None else now.device
+            buffers[name] = torch.empty(entry.size, dtype=dtype, device=device)
+
+
 def _names(training: Training) -> dict[torch.Tensor, str]:
     """Name of every parameter that is trained; those of a loss or of nobody are numbered."""
     names: dict[torch.Tensor, str] = {
@@ -113,7 +139,7 @@ def _names(training: Training) -> dict[torch.Tensor, str]:
     }
     groups: list[dict[str, Any]] = training.optimizer.param_groups
     for at, parameter in enumerate(p for group in groups for p in group["params"]):
-        names.setdefault(parameter, f"#{at}")
+        names.setdefault(parameter, training.stand_ins.get(parameter, f"#{at}"))
     return names
 
 
@@ -180,10 +206,53 @@ def _rest(training: Training) -> dict[str, Any]:
         "step": training.step_count,
         "position": cursor.position(),
         "random": training.random.state_dict(),
-        "training": training.model.training,
+        "held": [generators.read(held) for held in _held(training)],
+        "train_mode": training.train_mode.state(),
+        "buffers": [name for name, _ in training.model.named_buffers()],
         "steps_in_epoch": training.steps_in_epoch,
         "answers": training.measures.accuracy.state(),
+        "hooks": _hooks(training),
     }
+
+
+def _hooks(training: Training) -> tuple[bytes, list[str]]:
+    """What hooks have changed on this rank, and by which way what cannot come home was reached."""
+    state = training.hook_state
+    if state is None or not dist.is_initialized():
+        return b"", []
+    changes, lost = state.changes(), list[str]()
+    try:
+        return to_known(changes, state.references), lost
+    except Exception:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
+        kept: list[tuple[int, Any]] = []
+        for number, change in changes:
+            try:
+                to_known(change, state.references)
+                kept.append((number, change))
+            except Exception:  # noqa: BLE001 - as above
+                lost.append(state.names[number])
+        return to_known(kept, state.references), lost
+
+
+def _take_hooks(training: Training, changed: bytes, lost: list[str]) -> None:
+    state = training.hook_state
+    if state is not None and changed:
+        state.take(from_known(changed, state.references))
+    for name in lost:
+        training.note(
+            f"{name} has changed on the ranks and could not come home, as it cannot be pickled"
+        )
+
+
+def _objects(training: Training) -> Home | None:
+    """What the objects of a training have kept on ranks; by all of them together."""
+    if training.object_state is None or not dist.is_initialized():
+        return None
+    home, digests = training.object_state.changes()
+    of_all: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(of_all, (digests, home.lost))
+    lost = dict.fromkeys(name for _, names in of_all for name in names)
+    return Home(home.changed, differing([one for one, _ in of_all]), list(lost))
 
 
 def _take_rest(training: Training, rest: dict[str, Any]) -> None:
@@ -195,9 +264,24 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.cursor.go_to(rest["position"])
     training.random.load_state_dict(rest["random"])
     training.random.restore()
+    for held, states in zip(_held(training), rest["held"], strict=True):
+        if len(held) == len(states):  # else one was made there, for a first sample
+            generators.write(held, states)
     training.measures.accuracy.load_state(rest["answers"])
-    if rest["training"]:
-        training.train_mode.set(training.optimizer)
+    _take_hooks(training, *rest.get("hooks", (b"", [])))
+    training.train_mode.load_state(rest["train_mode"], training.optimizer)
+    if training.object_state is not None:
+        for note in training.object_state.take(rest["objects"]):
+            training.note(note)
+
+
+def _held(training: Training) -> list[list[Any]]:
+    """Generators that the data sets of training and of validation hold."""
+    sources: tuple[DataSource | None, ...] = training.cursor.source, training.val
+    return [
+        one.drawn_from.held if isinstance(one, RankSource) else generators.held_by(one)
+        for one in sources
+    ]
 
 
 def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:

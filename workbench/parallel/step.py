@@ -1,16 +1,17 @@
 """One training step of one rank: its part of the batch, the whole batch's gradient.
 
-A loss is a mean over the samples of a batch, and ranks may have different numbers of them: the last
-batch of an epoch rarely divides, and labels may be ignored. So each rank's loss is weighed by what
-it averages over, and what the ranks average then is the gradient of the mean over the whole batch,
-as a single process has it. Weights, losses, right answers and the command to obey next are summed
-in one small collective.
+Gradients of ranks are added up (`workbench.parallel.gradients`), so each rank's loss is to be a
+part of the whole batch's. Ranks may have different numbers of samples: the last batch of an epoch
+rarely divides, and labels may be ignored. So a loss that is known to be a mean is weighed by what
+it averages over here, in what all average over, and a sum is left as it is; one that is not known
+is computed of the whole batch on every rank (`workbench.parallel.whole_batch`). Weights, losses,
+right answers and the command to obey next are summed in one small collective.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
@@ -18,19 +19,29 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from workbench.experiment.data import batch_size_of, split, to_device
+from workbench.experiment.data import split, to_device
+from workbench.experiment.flow import gradient_norms
 from workbench.experiment.guard import Guard, NonFiniteError
+from workbench.experiment.measures import is_sampled
 from workbench.experiment.step import forward
 from workbench.parallel.branches import reached, zero_for
+from workbench.parallel.draws import are_apart
+from workbench.parallel.same_numbers import numbers_of_first_rank
 
 if TYPE_CHECKING:
-    from workbench.experiment.losses import Loss
     from workbench.experiment.training import Training
     from workbench.parallel.batches import Part
+    from workbench.parallel.draws import Draws
+    from workbench.parallel.gradients import Gradients
+    from workbench.parallel.parameter_hooks import ParameterHooks
+    from workbench.parallel.whole_batch import RankLoss
+    from workbench.parallel.whole_step import WholeStep
 
 
-_FLAGS = 7
+_FLAGS = 10
 """Numbers in a step's collective before those of single parameters."""
+_ROUNDED = (torch.float16, torch.bfloat16)
+"""Gradients of these are averaged in float32, and rounded once."""
 
 
 class Summed(NamedTuple):
@@ -43,7 +54,7 @@ class Summed(NamedTuple):
     answers: float
     """Answers in it; 0 where the notion does not apply."""
     gradient_norm: float | None
-    """Before clipping; None where nothing is clipped."""
+    """Before clipping; where nothing is clipped, of steps of which all is logged. Else None."""
     obey: int
     """How many commands all ranks have carried out before the next step."""
     save: bool
@@ -54,68 +65,117 @@ class Summed(NamedTuple):
     """Of the whole batch."""
     logits: torch.Tensor
     """Of this rank's part, detached: to be looked at, not to be kept."""
+    is_apart: bool
+    """Whether ranks have drawn different numbers where they were to draw the same."""
+    drew_late: bool
+    """Whether samples of some rank drew random numbers, and none of the first batch did."""
 
 
 def rank_step(
     training: Training,
-    called: nn.Module,
+    gradients: Gradients,
     part: Part,
+    draws: Draws,
     obey: int,
     *,
     save: bool,
-    sharded: bool,
+    drew_late: bool,
     fill: bool,
+    hooks: ParameterHooks,
+    whole: WholeStep | None = None,
+    alike: bool = False,
 ) -> Summed:
     """Train on one rank's part of a batch.
 
     Args:
-        training: this rank's.
-        called: the model as it lies over the ranks (`workbench.modes.layout.lay_out`).
+        training: this rank's; its loss is a `RankLoss`.
+        gradients: has the model as it is laid over the ranks.
         part: of the batch.
+        draws: the random numbers of this rank.
         obey: how many commands are to be carried out before the next step; rank 0 is heard.
         save: whether there is to be a checkpoint after this one; rank 0 is heard.
-        sharded: whether the model is, and ranks average what is not by themselves.
+        drew_late: whether the samples drew random numbers without having been expected to.
         fill: whether parameters that another rank alone has reached have gradients of zero here.
+        hooks: on the gradients of parameters.
+        whole: has parameters and gradients gathered for the update.
+        alike: whether all ranks are to draw the same random numbers in the update.
 
     Raises:
         NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
     """
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
-    logits, targets, loss = forward(training, called, inputs, targets)
-    weight = averaged_over(training.loss, logits, inputs, targets) if part.num_samples else 0.0
-    own = [*_share(training.loss, loss, weight), *_right(training, logits, targets, weight)]
-    told = [float(obey), float(save)] if dist.get_rank() == 0 else [0.0, 0.0]
+    loss_of = cast("RankLoss", training.loss)
+    loss_of.begin(part)
+    model = cast("nn.Module", draws.in_forward(gradients.called))
+    logits, targets, loss = forward(training, model, inputs, targets)
+    weight = _averaged_over(loss_of, logits, targets, part)
+    own = [*_share(loss_of, loss, weight), *_right(training, logits, targets, part)]
+    first = dist.get_rank() == 0
+    told = [float(obey), float(save)] if first else [0.0, 0.0]
     here = reached(training.model, loss) if fill else []
-    sums = _summed([*own, *told, float(part.num_samples), *map(float, here)], training.device)
-    value, factor = _mean(training.loss, sums, weight)
+    own += [*told, float(part.num_samples), float(drew_late), *draws.digest()]
+    sums = _summed([*own, *map(float, here)], training.device)
+    value, factor = _mean(loss_of, sums, weight)
     if not math.isfinite(value):
         raise NonFiniteError("loss", value)
-    loss = loss * factor
+    loss = loss if factor is None else loss * factor
     if fill:
         others = [bool(ranks) and not mine for ranks, mine in zip(sums[_FLAGS:], here, strict=True)]
         zero = zero_for(training.model, others)
         loss = loss if zero is None else loss + zero
-    training.modeset.backward(loss)
-    if sharded:
-        _average_numbers(training.model)
+    gradients.look(logits, loss)
+    try:
+        training.modeset.backward(loss)
+    except RuntimeError as error:
+        if said := gradients.explain(error):
+            raise RuntimeError(said) from error
+        raise
+    gradients.after_backward()
+    if whole is not None:
+        whole.gather()
+    hooks.call()
     training.modeset.before_clip(training.optimizer)
     if training.scaler is not None and training.beside:
         training.scaler.unscale_more(training.beside)
     norm = _clipped(training)
     training.guard.check_gradients(scaled=training.scaled)
+    if training.scaler is not None:
+        training.scaler.decide()
     training.guard.before_update()
-    applied = training.modeset.optimizer_step(training.optimizer)
+    with numbers_of_first_rank(training.device) if alike else nullcontext():
+        applied = training.modeset.optimizer_step(training.optimizer)
+    if norm is None and applied:
+        norm = _norm_if_logged(training)
+    if whole is not None:
+        whole.scatter()
     obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])
-    return Summed(value, sums[2], sums[3], norm, obeyed, saves, applied, samples, logits.detach())
+    apart, late = are_apart(sums[8], sums[9]), bool(sums[7])
+    right, answers = sums[2], sums[3]
+    return Summed(
+        value, right, answers, norm, obeyed, saves, applied, samples, logits.detach(), apart, late
+    )
 
 
 class RankGuard(Guard):
-    """A guard whose answer about gradients is the same on every rank."""
+    """A guard whose answer about gradients is the same on every rank.
+
+    Args:
+        training: of this rank, its model laid over the ranks.
+        whole: where the update sees parameters that are gathered for it, their gradients are looked
+            at; what a forward writes is looked for in the model's own.
+    """
+
+    def __init__(self, training: Training, whole: WholeStep | None = None) -> None:
+        gathered = [] if whole is None else whole.parameters
+        known = set(map(id, gathered))
+        parameters = [one for one in training.parameters if id(one) not in known]
+        super().__init__(training.model, training.device, parameters, training.loss.module)
+        self._looked_at = [*parameters, *gathered]
 
     def _flag_gradients(self) -> None:
         sharded = False
-        for parameter in self._parameters:
+        for parameter in self._looked_at:
             gradient = parameter.grad
             if gradient is None:
                 continue
@@ -124,6 +184,9 @@ class RankGuard(Guard):
             self._flag += ~_values(own).isfinite().all()
         if sharded:  # averaged ones are the same everywhere
             dist.all_reduce(self._flag)
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [g for p in self._looked_at if (g := p.grad) is not None]
 
     def _worst(self) -> float:
         own = [g.to_local() if isinstance(g, DTensor) else g for g in self._gradients()]
@@ -137,38 +200,38 @@ def _values(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.coalesce().values() if gradient.is_sparse else gradient
 
 
-def averaged_over(loss: Loss, logits: torch.Tensor, inputs: Any, targets: Any) -> float:
-    """What the mean in a loss divides by: samples, labels that count, or their classes' weights.
-
-    For a loss of the user's own it is the number of samples; that it is a mean over them cannot be
-    checked.
-    """
-    found = loss.known.divisor(logits, targets)
-    return float(batch_size_of(inputs, targets) if found is None else found)
+def _averaged_over(loss: RankLoss, logits: torch.Tensor, targets: Any, part: Part) -> float:
+    """What the mean of this rank's part divides by; 1 of a sum, 0 without a sample."""
+    if not part.num_samples or not loss.is_known:
+        return 0.0
+    return 1.0 if loss.sums else float(loss.known.divisor(logits, targets) or 0.0)
 
 
-def _mean(loss: Loss, sums: list[float], weight: float) -> tuple[float, float]:
-    """Loss of the whole batch, and what this rank's is multiplied by before ranks are averaged."""
-    ranks = dist.get_world_size()
-    if loss.sums:
-        return sums[0], float(ranks if weight else 0)
-    if not sums[1]:
-        return math.nan, 0.0  # as a mean over no label is in a single process
-    return sums[0] / sums[1], weight * ranks / sums[1]
-
-
-def _share(loss_of: Loss, loss: torch.Tensor, weight: float) -> tuple[float, float]:
+def _share(loss_of: RankLoss, loss: torch.Tensor, weight: float) -> tuple[float, float]:
     """This rank's part of the sum of losses, and of what it is divided by."""
+    if not loss_of.is_known:  # all have the same
+        return (loss_of.value, 1.0) if dist.get_rank() == 0 else (0.0, 0.0)
     if not weight:
         return 0.0, 0.0  # what a stand-in gives may be anything
-    return loss.item() * (1.0 if loss_of.sums else weight), weight
+    return loss.item() * weight, weight
+
+
+def _mean(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, float | None]:
+    """Loss of the whole batch, and what makes this rank's a part of it; None: it is one."""
+    if not loss.is_known:
+        return sums[0], None
+    if loss.sums:
+        return sums[0], weight
+    if not sums[1]:
+        return math.nan, 0.0  # as a mean over no label is in a single process
+    return sums[0] / sums[1], weight / sums[1]
 
 
 def _right(
-    training: Training, logits: torch.Tensor, targets: Any, weight: float
+    training: Training, logits: torch.Tensor, targets: Any, part: Part
 ) -> tuple[float, float]:
     """(right answers, answers) of this rank; none where the notion does not apply."""
-    found = training.loss.answers.read(logits.detach(), targets) if weight else None
+    found = training.loss.answers.read(logits.detach(), targets) if part.num_samples else None
     if found is None or (found.beyond is not None and bool(found.beyond)):
         return 0.0, 0.0
     right, answers = found.tally()
@@ -182,41 +245,38 @@ def _summed(own: list[float], device: torch.device) -> list[float]:
     return cast("list[float]", sums.tolist())
 
 
-def _average_numbers(model: nn.Module) -> None:
-    """Average the gradients of parameters that are a single number, which `fully_shard` leaves out.
-
-    One that no rank has reached has none afterwards either.
-    """
-    numbers = [one for one in model.parameters() if one.requires_grad and one.ndim == 0]
-    if not numbers:
-        return
-    gradients = [one.grad for one in numbers]
-    own = [0.0 if gradient is None else float(gradient) for gradient in gradients]
-    reached = [float(gradient is not None) for gradient in gradients]
-    sums = _summed([*own, *reached], numbers[0].device)
-    for one, total, ranks in zip(numbers, sums, sums[len(numbers) :], strict=False):
-        one.grad = torch.full_like(one, total / dist.get_world_size()) if ranks else None
-
-
 def _clipped(training: Training) -> float | None:
     """Clip the gradients; gives their norm before. Some may be sharded and others not."""
     if training.clip_grad_norm is None:
         return None
-    with_gradient = [one for one in training.parameters if one.grad is not None]
-    kinds = [
-        [one for one in with_gradient if isinstance(one, DTensor) is sharded]
-        for sharded in (True, False)
-    ]
-    if not all(kinds):
+    sharded, whole = _gradients(training)
+    if not (sharded and whole):
         norm = nn.utils.clip_grad_norm_(training.parameters, training.clip_grad_norm)
         return _whole(norm)
-    gradients = [[cast("torch.Tensor", one.grad) for one in kind] for kind in kinds]
-    norms = [_whole(nn.utils.get_total_norm(kind)) for kind in gradients]
-    total = math.hypot(*norms)
+    total = math.hypot(*(_whole(nn.utils.get_total_norm(kind)) for kind in (sharded, whole)))
     share = training.clip_grad_norm / (total + 1e-6)  # as `clip_grad_norm_` has it
-    for gradient in itertools.chain(*gradients) if share < 1 else ():
+    for gradient in (*sharded, *whole) if share < 1 else ():
         gradient.mul_(share)
     return total
+
+
+def _norm_if_logged(training: Training) -> float | None:
+    """The norm of the gradients of the step that was just applied, if all is logged of it."""
+    if not is_sampled(training.step_count + 1):
+        return None
+    sharded, whole = _gradients(training)
+    norms = [_whole(nn.utils.get_total_norm(sharded))] if sharded else []
+    norms += gradient_norms(whole).tolist() if whole else []
+    return math.hypot(*norms) if norms else None
+
+
+def _gradients(training: Training) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Those that are sharded, and those that are not."""
+    every = [gradient for one in training.parameters if (gradient := one.grad) is not None]
+    sharded = [one for one in every if isinstance(one, DTensor)]
+    return cast("list[torch.Tensor]", sharded), [
+        one for one in every if not isinstance(one, DTensor)
+    ]
 
 
 def _whole(norm: torch.Tensor) -> float:

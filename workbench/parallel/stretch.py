@@ -22,10 +22,12 @@ from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.events import EpochDone, StepDone
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.learning_rate import follow_learning_rate, scale_learning_rate
+from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
 from workbench.parallel.folder import write_whole
+from workbench.parallel.hook_state import notes_on_hooks
 from workbench.parallel.ranks import Reports
 
 if TYPE_CHECKING:
@@ -67,9 +69,13 @@ def send(
     """
     layout = _layout(training)
     step = training.step_count
-    training.board.say(
-        f"step {step + 1:,}: starting {_ranks(layout.world_size)} for {layout}", step
-    )
+    starting = f"step {step + 1:,}: starting {_ranks(layout.world_size)} for {layout}"
+    if training.device.type == "cpu":
+        threads = threads_of_a_rank(torch.get_num_threads(), layout.world_size)
+        starting += f", {threads} thread{'' if threads == 1 else 's'} each"
+    training.board.say(starting, step)
+    for note in notes_on_hooks(training, layout):
+        training.note(note)
     started = time.perf_counter()
     away = Away.send(training, folder, layout, plan, companions=companions)
     return WorkersStretch(training, away, _ends(plan), started)
@@ -239,6 +245,10 @@ class WorkersStretch:
                 )
                 training.board.emit(event, to_step_observers=True)
 
+    def _take_notes(self, message: Message) -> None:
+        for note in message["notes"]:
+            self._training.note(note)
+
     def _take_epoch(self, message: Message) -> None:
         training = self._training
         training.step_count = message["step"]
@@ -259,6 +269,8 @@ class WorkersStretch:
         notes = self._training.board.notes
         if message["branches"] and _layout(self._training).kind == "fsdp" and _ASKS not in notes:
             notes.append(_ASKS)
+        for note in message.get("notes", ()):
+            self._training.note(note)
         self._training.board.say(
             f"step {step + 1:,}: {_layout(self._training)}: {_ranks(message['ranks'])} ready",
             step,

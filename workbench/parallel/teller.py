@@ -33,6 +33,8 @@ class Teller:
         self._training = training
         self._events = None if path is None else Writer(path)
         self._told = time.monotonic()
+        self._num_notes = 0
+        """How many of its notes have been told."""
         self._steps: list[tuple[int, float, int]] = []
         """(step, seconds, samples of all ranks) since the last position told."""
         if self._events is not None:
@@ -88,6 +90,10 @@ class Teller:
         self._told = time.monotonic()
         measures.measure_speed(time.perf_counter())
         steps, self._steps = self._steps, []
+        notes = training.board.notes
+        if new := notes[self._num_notes :]:
+            self._num_notes = len(notes)
+            self.tell("notes", notes=new)
         if training.scaler is not None:
             for name, value in training.scaler.scalars().items():
                 training.scalars.add(name, training.step_count, value)

@@ -7,17 +7,18 @@ it.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
 import threading
 import time
 import traceback
-import warnings
 from contextlib import ExitStack
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -34,8 +35,8 @@ _LOOK_S = 1.0
 _ORPHANED = 75
 
 
-def main(arguments: list[str]) -> int:
-    """Do the job in a folder; returns the exit status."""
+def main(arguments: list[str]) -> NoReturn:
+    """Do the job in a folder, and end this process."""
     folder, rank = Folder(Path(arguments[0])), int(os.environ["RANK"])
     folder.introduce(rank)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
@@ -48,7 +49,21 @@ def main(arguments: list[str]) -> int:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)  # a process group that lost a rank may never be torn down
-    return 0
+    leave()
+
+
+def leave() -> NoReturn:
+    """End this process, its work done, without taking Python and torch apart.
+
+    A thread of a library that asks for the interpreter while that is done, or is still there when
+    C++ takes its own down, ends a process by SIGABRT: seen here once in hundreds of ranks, and the
+    launcher calls that a failure of the training. What was registered with `atexit` is called: it
+    ends loader workers, and a user's module may keep something there.
+    """
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what ending Python would call
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def join(patience: timedelta = _PATIENCE) -> None:
@@ -74,11 +89,11 @@ def join(patience: timedelta = _PATIENCE) -> None:
 
 def train(folder: Folder) -> None:
     """Do the job in a folder, as a rank of the process group."""
-    # a scheduler unpickled beside its optimizer believes that this one was not stepped
-    warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
     job = folder.read_job()
-    rank = Rank(unpack(folder.payload, _local_rank()), job, folder)
+    training = unpack(folder.payload, _local_rank(), as_there=True)
     with ExitStack() as stack:
+        stack.enter_context(training.asked_from.entered())
+        rank = Rank(training, job, folder)
         for name in job.companions:
             stack.enter_context(import_module(name).accompany(rank))
         rank.run()
@@ -105,4 +120,4 @@ def _end_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

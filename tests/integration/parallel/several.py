@@ -8,7 +8,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from workbench.parallel.folder import Folder
-from workbench.parallel.worker import join, train
+from workbench.parallel.worker import join, leave, train
 
 
 def main(root: Path) -> None:
@@ -16,6 +16,7 @@ def main(root: Path) -> None:
     for job in sorted(root.glob("*/job.json")):
         train(Folder(job.parent))
     dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -14,14 +14,22 @@ MODEL = """import os, torch, torch.nn.functional as F
 from torch import nn
 import workbench as wb
 
+torch.set_float32_matmul_precision("high")
+relu = torch.ops.aten.relu.default
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.body, self.head = nn.Linear(16, 32), nn.Linear(32, 5)
         self.breaks = False
 
+    def train(self, mode=True):
+        assert torch.get_float32_matmul_precision() == "high", "not as in the kernel"
+        assert torch.backends.cudnn.enabled
+        return super().train(mode)
+
     def forward(self, x):
-        h = self.body(x).relu()
+        h = relu(self.body(x))
         if self.breaks and os.environ.get("RANK") == "1":
             h = h @ torch.zeros(7, 7)
         return self.head(F.dropout(h, 0.0))
@@ -79,8 +87,8 @@ def test_ranks_of_a_notebook(tmp_path: Path) -> None:
         run(first, MODEL)
         run(first, BEGIN.format(runs=runs))
         title, cell, line, text, subtitle, values = json.loads(run(first, ASK))
-        assert (cell, line, text) == (1, 14, "h = h @ torch.zeros(7, 7)")
-        assert title == "Cell [1], line 14: RuntimeError"
+        assert (cell, line, text) == (1, 22, "h = h @ torch.zeros(7, 7)")
+        assert title == "Cell [1], line 22: RuntimeError"
         assert subtitle.startswith("It was raised on rank 1.")
         assert values == [["h", "[16, 32] fp32"]]
         assert run(first, MEND) == "finished 20\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -80,3 +81,17 @@ def test_nothing_is_written_before_anything_was_saved(state: HostRandom) -> None
     before = random.getstate()
     state.restore()
     assert random.getstate() == before
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_draw_is_told_from_none(draw: str, state: HostRandom) -> None:
+    assert not state.moved(), "nothing was saved"
+    state.save()
+    before = pickle.dumps(state.read())
+    assert not state.moved()
+    DRAWS[draw]()
+    assert state.moved()
+    assert pickle.dumps(state.read()) != before
+    state.restore()
+    assert not state.moved()
+    assert pickle.dumps(state.read()) == before

@@ -206,3 +206,21 @@ def test_what_torch_calls_by_two_names_is_one(make: Callable[[], nn.Module]) -> 
     assert (module.kind, module.per) == (function.kind, function.per)
     assert module.per
     assert KnownLoss().per is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "shape", "expected"),
+    [
+        (nn.BCEWithLogitsLoss(weight=torch.ones(11, 1)), (11, 4), True),
+        (nn.BCEWithLogitsLoss(weight=torch.ones(4)), (11, 4), False),
+        (nn.BCEWithLogitsLoss(weight=torch.ones(1, 4)), (11, 4), False),
+        (nn.BCELoss(weight=torch.ones(11)), (11,), True),
+        (functools.partial(F.binary_cross_entropy, weight=torch.ones(11)), (11,), True),
+        (nn.CrossEntropyLoss(weight=torch.ones(4)), (11, 4), False),
+        (nn.MSELoss(), (11, 4), False),
+    ],
+)
+def test_a_weight_for_each_sample_is_known(
+    loss: Any, shape: tuple[int, ...], *, expected: bool
+) -> None:
+    assert look_up(loss).weighs_rows(torch.zeros(shape)) is expected

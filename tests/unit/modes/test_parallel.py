@@ -96,3 +96,25 @@ def test_a_loop_of_ones_own_starts_its_own_ranks() -> None:
     modes = Modes("bf16")
     with pytest.raises(ValueError, match="torchrun"):
         modes.set("fsdp:2")
+
+
+def test_what_torch_says_of_a_shard_is_explained() -> None:
+    error = RuntimeError("aten.addmm.default got mixed torch.Tensor and DTensor, need to convert")
+    said = ModeSet.parse("fsdp:2", CPU).explain(error)
+    assert "outside of the block's forward" in said
+    assert "ddp:2" in said
+    assert not ModeSet.parse("ddp:2", CPU).explain(error)
+    assert not ModeSet.parse("fsdp:2", CPU).explain(RuntimeError("another"))
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_batch_norm_over_ranks_is_refused_on_a_cpu_where_it_trains() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.SyncBatchNorm(2))
+    for layout in ("ddp:2", "fsdp:2"):
+        refused = Parallel(layout, CPU).refusal(model)
+        assert refused.startswith(f"parallel {layout} cannot train 1 on the CPU: torch has a Sync")
+    with pytest.raises(ValueError, match=r"Use nn\.BatchNorm1d, 2d or 3d there"):
+        find_modes("ddp:2", CPU, model)
+    assert Parallel("ddp:1", CPU).refusal(model) == ""
+    model[1].eval()
+    assert Parallel("ddp:2", CPU).refusal(model) == ""

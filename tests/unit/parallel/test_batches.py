@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from workbench.experiment.data import data_source
 from workbench.experiment.sources import DataError, DataSource
@@ -101,3 +103,144 @@ def test_whole_batches_are_shared_out_and_none_is_counted_twice(
     expected = [targets for _, targets in whole.batches(0)]
     assert len(counted) == len(expected)
     assert all(map(torch.equal, counted, expected))
+
+
+class Drawn(Dataset[Any]):
+    """Samples of as many draws as their row, from all that a data set may draw from."""
+
+    def __init__(self) -> None:
+        self.own = np.random.default_rng(0)
+        self.calls = 0
+
+    def __len__(self) -> int:
+        return 23
+
+    def __getitem__(self, row: int) -> Any:
+        self.calls += 1
+        numbers = [random.random() + np.random.rand() + self.own.random() for _ in range(row)]
+        return torch.tensor(sum(numbers) + float(torch.rand(()))), row
+
+
+class Quiet(Drawn):
+    def __getitem__(self, row: int) -> Any:
+        self.calls += 1
+        return torch.tensor(float(row)), row
+
+
+def mixed(samples: list[Any]) -> Any:
+    """Mixes neighbours by a share that belongs to the batch."""
+    inputs, rows = torch.utils.data.default_collate(samples)
+    share = random.random()
+    return {"x": share * inputs + (1 - share) * inputs.roll(1), "share": share, "labels": rows}
+
+
+def passes(kind: type[Drawn], collate: Any, rank: int | None) -> tuple[list[Any], Drawn, Any]:
+    """Two epochs of one process, or of one of three ranks; and where generators are then."""
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    data = kind()
+    loader = DataLoader(data, 5, collate_fn=collate)
+    whole = data_source(loader, batch_size=5, seed=0, shuffle=False)
+    made = whole if rank is None else RankSource(whole, rank, 3)
+    found = [*made.batches(0), *made.batches(1)]
+    return found, data, (random.random(), np.random.rand(), torch.rand(()).item())
+
+
+@pytest.mark.parametrize("collate", [None, mixed])
+@pytest.mark.parametrize("kind", [Drawn, Quiet])
+def test_ranks_see_what_one_process_draws(kind: type[Drawn], collate: Any) -> None:
+    expected, _, after = passes(kind, collate, None)
+    ranks = [passes(kind, collate, rank) for rank in range(3)]
+    for at, batch in enumerate(expected):
+        parts = [found[at] for found, _, _ in ranks]
+        rows = [
+            {"x": part.batch[0], "labels": part.batch[1]} if collate is None else part.batch
+            for part in parts
+            if part.num_samples
+        ]
+        whole = {"x": batch[0], "labels": batch[1]} if collate is None else batch
+        assert torch.equal(torch.cat([row["x"] for row in rows]), whole["x"])
+        assert torch.equal(torch.cat([row["labels"] for row in rows]), whole["labels"])
+        assert all(row.get("share") == whole.get("share") for row in rows)
+    assert all(then == after for _, _, then in ranks), "generators are where one process has them"
+    if kind is Quiet and collate is None:
+        counts = [data.calls for _, data, _ in ranks]
+        assert max(counts) < 30, "samples that draw nothing are made by one rank"
+
+
+def test_samples_that_begin_to_draw_are_noticed() -> None:
+    class Late(Quiet):
+        def __getitem__(self, row: int) -> Any:
+            return torch.tensor(random.random() if row >= 10 else 0.0), row
+
+    data = data_source(DataLoader(Late(), 5), batch_size=5, seed=0, shuffle=False)
+    source = RankSource(data, 0, 2)
+    samples = source.samples
+    assert samples is not None
+    late = [samples.drew_late for _ in source.batches(0)]
+    assert late == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize("kind", [Drawn, Quiet])
+def test_validation_draws_as_one_process(kind: type[Drawn]) -> None:
+    found: list[Any] = []
+    for rank in (None, 0, 1, 2):
+        random.seed(1)
+        np.random.seed(1)
+        torch.manual_seed(1)
+        data = data_source(DataLoader(kind(), 4), batch_size=4, seed=0, shuffle=False)
+        made = data if rank is None else RankBatches(data, rank, 3)
+        batches = [*made.batches(0), *made.batches(0)]
+        found.append((batches, random.random()))
+    (expected, after), *ranks = found
+    rounds = zip(*(parts for parts, _ in ranks), strict=True)
+    counted = [part.batch[0] for parts in rounds for part in parts if part.num_samples]
+    assert all(map(torch.equal, counted, [inputs for inputs, _ in expected]))
+    assert len(counted) == len(expected)
+    if kind is Drawn:
+        assert all(then == after for _, then in ranks)
+
+
+def test_workers_of_ranks_draw_apart() -> None:
+    """Seeded by their number alone, and with a copy each of what the data set holds."""
+    rows = [rank_rows(rank) for rank in (0, 1)]
+    drawn = torch.cat(rows).flatten().tolist()
+    assert len(set(drawn)) == len(drawn)
+    assert torch.equal(rank_rows(1), rows[1])
+
+
+class OfWorkers(Dataset[Any]):
+    def __init__(self) -> None:
+        self.own = np.random.default_rng(0)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, row: int) -> Any:
+        numbers = [random.random(), np.random.rand(), float(torch.rand(())), self.own.random()]
+        return torch.tensor(numbers, dtype=torch.float64), row
+
+
+def seeded(worker: int) -> None:
+    random.seed(worker)
+    np.random.seed(100 + worker)
+    torch.manual_seed(200 + worker)
+
+
+def rank_rows(rank: int) -> torch.Tensor:
+    loader = DataLoader(
+        OfWorkers(), 4, num_workers=1, worker_init_fn=seeded, multiprocessing_context="spawn"
+    )
+    source = RankSource(data_source(loader, batch_size=4, seed=0, shuffle=False), rank, 2)
+    return torch.cat([part.batch[0] for part in source.batches(0)])
+
+
+def test_batch_norm_gets_two_rows_or_none() -> None:
+    made = source(6, 3, "arrays")
+    ranks = [list(RankSource(made, rank, 2, fewest=2).batches(0)) for rank in (0, 1)]
+    assert [[part.num_samples for part in parts] for parts in ranks] == [[3, 3], [0, 0]]
+    assert all(len(part.batch[1]) == 2 for part in ranks[1])
+    (note,) = filter(None, RankSource(made, 0, 2, fewest=2).notes())
+    assert note.startswith("batches of 3 are computed by 1 of 2 ranks (batch norm needs two")
+    assert not any(RankSource(made, 0, 2).notes())

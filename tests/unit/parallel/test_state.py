@@ -104,3 +104,47 @@ def test_a_schedule_that_was_taken_away_does_not_come_back(tmp_path: Path, where
     assert here.learning_rate == 0.008
     here.run(epochs=1, wait=True)
     assert here.learning_rate == (0.004 if where == "nowhere" else 0.008)
+
+
+class Growing(Net):
+    """Keeps what it has seen in a buffer that grows, and makes another one when it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("bank", torch.zeros(0, 2))
+        self.register_buffer("last", None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        bank: torch.Tensor = self.bank
+        self.bank = torch.cat([bank, x.detach()[:1, :2]])
+        self.last = self.bank[-1].double()
+        return super().forward(x)
+
+
+def test_buffers_of_another_shape_and_new_ones_come_home(tmp_path: Path) -> None:
+    there, here = (made(tmp_path / "runs", Growing) for _ in range(2))
+    there.run(steps=3, wait=True)
+    save(resting(there), tmp_path / "there")
+    load(resting(here), tmp_path / "there")
+    model, right = here.model, there.model
+    assert right.bank.shape == (3, 2)
+    torch.testing.assert_close(model.state_dict(), right.state_dict(), rtol=0, atol=0)
+    assert model.last.dtype is torch.float64
+
+
+def test_each_module_comes_home_in_its_own_mode(tmp_path: Path) -> None:
+    """Also in that which its author has chosen, where the model's own forward has set another."""
+    there, here = (made(tmp_path / "runs", Net) for _ in range(2))
+    there.model.blocks[1].eval()
+    there.run(steps=3, wait=True)
+    there.model.blocks[1].up.train()
+    save(resting(there), tmp_path / "there")
+    here.run(steps=1, wait=True)
+    training = resting(here)
+    load(training, tmp_path / "there")
+    modes = {name: module.training for name, module in here.model.named_modules()}
+    assert [name for name, mode in modes.items() if not mode] == ["blocks.1", "blocks.1.down"]
+    training.train_mode.set(training.optimizer)  # as before the next epoch
+    kept = len(training.train_mode.kept_in_eval)
+    assert kept == len(there._training.train_mode.kept_in_eval) > 0
+    assert not here.model.blocks[1].up.training

@@ -1,0 +1,142 @@
+"""One recipe by an experiment whose steps ranks compute, and by hand."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.equivalence.check import ImpossibleError
+from tests.equivalence.ranks import by_hand, driven
+from tests.equivalence.ranks.by_hand import Noise, Stays
+from tests.equivalence.ranks.driven import Seen
+from tests.equivalence.ranks.fork_server import ForkServer
+from tests.equivalence.ranks.models import MODELS
+from tests.equivalence.ranks.recipes import RankRecipe, is_possible
+from tests.equivalence.ranks.refusals import reported, unclear
+from tests.equivalence.ranks.trace import Trace, difference
+from workbench.experiment import elsewhere
+from workbench.experiment.elsewhere import Stretch
+from workbench.experiment.plan import Plan
+from workbench.experiment.training import Training
+from workbench.parallel import launch
+from workbench.parallel.stretch import send
+
+NUM_NOISY = 2
+
+
+@dataclass
+class Outcome:
+    """What came of a recipe that went to ranks and came home right."""
+
+    seen: Seen
+    is_exempt: bool
+    """Whether numbers are compared only until ranks drew some (dropout)."""
+    reported: str = ""
+    """The note that says what differs."""
+    loosely: list[str] = field(default_factory=list[str])
+    """What could hardly be compared, since the recipe makes much of a rounding."""
+
+    @property
+    def kind(self) -> str:
+        if self.reported:
+            return "different, and a note says so"
+        if self.seen.refusals:
+            return "refused before the start"
+        return "right, until numbers are drawn" if self.is_exempt else "right"
+
+
+def _send(training: Training, plan: Plan, folder: Path) -> Stretch:
+    return send(training, plan, folder, ("tests.equivalence.ranks.barrier",))
+
+
+@contextmanager
+def ranks() -> Iterator[ForkServer]:
+    """Experiments have their ranks from a fork server, in this process, while inside."""
+    with pytest.MonkeyPatch.context() as patch:
+        torch.set_num_threads(1)  # a kernel's threads are shared among its ranks
+        patch.setattr(elsewhere, "_known", [_send])
+        server = ForkServer(launch._environment(by_hand.RANKS))
+        patch.setattr(launch, "subprocess", server)
+        try:
+            yield server
+        finally:
+            server.close()
+
+
+def check(recipe: RankRecipe, server: ForkServer) -> Outcome:
+    """Train ``recipe`` both ways and compare everything.
+
+    Raises:
+        AssertionError: the first thing that differs, and a program that repeats it.
+        ImpossibleError: it cannot be trained by hand either.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        planned = _by_hand(recipe, Stays.planned(recipe))
+        try:
+            seen = driven.run(recipe, len(planned.losses), server)
+        except Exception as error:  # what a plain loop does not raise
+            found = f"it raises {type(error).__name__}: {error}"
+            raise AssertionError(f"{found}\n\n{recipe.script()}") from error
+        return _judged(recipe, seen, planned)
+
+
+def _judged(recipe: RankRecipe, seen: Seen, planned: Trace) -> Outcome:
+    model, stays = MODELS[recipe.model], seen.facts
+    is_exempt = model.seen == "draws" and seen.stays > 0
+    outcome = Outcome(seen, is_exempt)
+    # only a model that sees a part of a batch has other numbers because there were ranks
+    judge = _by_hand(recipe, stays) if model.seen == "part" else planned
+    until = stays.away_from if is_exempt else None
+    found = difference(seen.trace, judge, [], stays.away_from, until=until)
+    if found:  # maybe no more than the recipe makes of a rounding
+        noisy = [by_hand.run(recipe, stays, Noise(seed)) for seed in range(NUM_NOISY)]
+        found = difference(
+            seen.trace, judge, noisy, stays.away_from, until=until, loosely=outcome.loosely
+        )
+    if found:
+        outcome.reported = reported(recipe, seen.notes)
+        found = "" if outcome.reported else found
+    for modes, sentence in seen.refusals:
+        found = found or unclear(recipe, modes, sentence)
+    assert not found, f"{found}{_said(seen)}\n\n{recipe.script()}"
+    return outcome
+
+
+def _said(seen: Seen) -> str:
+    """Notes, which may say of what differs that it does."""
+    notes = [note for note in seen.notes if re.search(r"\b(ranks?|ddp|fsdp)\b", note)]
+    return "".join(f"\n  a note says: {note}" for note in notes)
+
+
+def _by_hand(recipe: RankRecipe, stays: Stays) -> Trace:
+    try:
+        found = by_hand.run(recipe, stays)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ImpossibleError(str(error)) from error
+    finally:
+        torch.set_grad_enabled(True)
+    if not all(map(math.isfinite, found.losses)):
+        raise ImpossibleError("a plain loop goes on with weights that are NaN")
+    return found
+
+
+def check_alone(recipe: RankRecipe) -> None:
+    """`check` as a program of its own, which says what came of it."""
+    torch.set_num_threads(1)
+    assert is_possible(recipe)
+    with ranks() as server:
+        outcome = check(recipe, server)
+    print(outcome.kind, outcome.reported)
+    for modes, sentence in outcome.seen.refusals:
+        print(f"  {modes}: {sentence}")
+    for note in outcome.seen.notes:
+        print(f"  note: {note}")

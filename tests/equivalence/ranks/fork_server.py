@@ -1,0 +1,264 @@
+"""Ranks that start in a twentieth of a second: real processes, forked from one that has imported.
+
+Starting two ranks takes some seconds, of which nearly all is the import of torch; a test of 500
+recipes starts more than a thousand pairs. So one process imports what a rank imports, computes
+nothing (it has a single thread, which is looked at before every fork), and forks for every job a
+launcher, which forks the ranks. A rank then runs ``workbench.parallel.worker`` as ``__main__``, the
+whole of it: it meets the others in the folder that `Workers` made, speaks real gloo with them,
+unpacks, trains, writes checkpoints and faults, and ends. Nothing is left of it for the next job.
+
+What differs from a real start: Python's start and the imports are shared, so what an environment
+variable changes *at import* is as it was when the server began (the number of OpenMP threads is
+looked at); ``torch.distributed.run`` is replaced by a launcher of thirty lines, which ends the
+other ranks when one fails, as it does, and prints no table of them; a rank ends without Python's
+own finalization. Rows of `tests.equivalence.ranks.test_ranks` go the real way too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tests.waiting import DEADLINE_S
+
+PLANT = "WORKBENCH_TEST_PLANT"
+"""The environment's name for a fault that ranks are given: ``module:function``."""
+_LONGEST_S = 240
+"""Of a job: ranks that wait for each other for good are ended, which the experiment reports."""
+_GRACE_S = 5
+_AT_IMPORT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_IMPORTED = (
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.distributed.device_mesh",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torch.nn.utils.parametrizations",
+    "torch.utils.checkpoint",
+    "workbench.parallel.worker",
+)
+
+
+# -- the server -----------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Answer requests, one a line: start a launcher, or say what has become of one."""
+    for name in _IMPORTED:
+        import_module(name)
+    answers = os.fdopen(os.dup(1), "w")
+    print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
+    for line in sys.stdin:
+        request: dict[str, Any] = json.loads(line)
+        answer = _start(request) if "start" in request else _status_of(request["status"])
+        print(json.dumps(answer), file=answers, flush=True)
+    os._exit(0)  # taking torch down takes longer than a recipe
+
+
+def _start(request: dict[str, Any]) -> dict[str, Any]:
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads != 1:
+        return {"error": f"the fork server has {threads} threads: a child would lack them"}
+    different = [name for name in _AT_IMPORT if os.environ.get(name) != request["env"].get(name)]
+    if different:
+        return {"error": f"the fork server has imported with another {', '.join(different)}"}
+    pid = os.fork()
+    if not pid:
+        _in_child(lambda: _launch(request))
+    return {"pid": pid}
+
+
+def _status_of(pid: int) -> dict[str, Any]:
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return {"status": os.waitstatus_to_exitcode(status) if found else None}
+
+
+def _in_child(work: Any) -> None:
+    """Do ``work`` in a process that was forked, and end it: nothing returns to the server."""
+    status = 1
+    try:
+        status = int(work() or 0)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _launch(request: dict[str, Any]) -> int:
+    """Fork the ranks and wait for them; where one fails, the others are ended."""
+    os.setsid()
+    log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for own, given in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(own, given)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    ranks: dict[int, int] = {}
+    asked_to_end = False
+
+    def ask_all_to_end(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal asked_to_end
+        asked_to_end = True
+        _signal_all(ranks, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, ask_all_to_end)
+    for rank in range(request["ranks"]):
+        pid = os.fork()
+        if not pid:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _in_child(lambda rank=rank: _rank(rank, request))
+        ranks[pid] = rank
+    if asked_to_end:  # while they were being forked
+        _signal_all(ranks, signal.SIGTERM)
+    signal.signal(signal.SIGALRM, lambda *_arguments: _signal_all(ranks, signal.SIGKILL))
+    signal.alarm(_LONGEST_S)
+    failed = False
+    while ranks:
+        pid, status = os.waitpid(-1, 0)
+        del ranks[pid]
+        if status and not failed:
+            failed = True
+            signal.alarm(_GRACE_S)
+            _signal_all(ranks, signal.SIGTERM)
+    return int(failed or asked_to_end)
+
+
+def _signal_all(ranks: dict[int, int], number: int) -> None:
+    for pid in ranks:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _rank(rank: int, request: dict[str, Any]) -> None:
+    world = str(request["ranks"])
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=world, LOCAL_WORLD_SIZE=world
+    )
+    sys.argv = [request["module"], *request["arguments"]]
+    if plant := os.environ.get(PLANT):
+        module, _, function = plant.partition(":")
+        getattr(import_module(module), function)()
+    # what was imported is forgotten, so that it runs as the program that it is
+    sys.modules.pop(request["module"], None)
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+
+
+# -- its client -----------------------------------------------------------------------------
+
+
+class ForkServer:
+    """The server, and what stands for `subprocess` where workers are started.
+
+    Give it to `workbench.parallel.launch` in the place of the module ``subprocess``.
+    """
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.equivalence.ranks.fork_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+        self._turn = threading.Lock()
+        self.started = 0
+        """Launchers so far, of whichever kind."""
+        self._read()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    def Popen(self, command: list[str], **options: Any) -> Any:  # noqa: N802 - as in `subprocess`
+        """A launcher of ranks from the server; anything else as ever."""
+        self.started += 1
+        if "torch.distributed.run" not in command:
+            return subprocess.Popen(command, **options)
+        at = len(command) - 1 - command[::-1].index("-m")
+        answer = self.ask(
+            {
+                "start": True,
+                "module": command[at + 1],
+                "arguments": command[at + 2 :],
+                "ranks": int(command[command.index("--nproc-per-node") + 1]),
+                "env": dict(options["env"]),
+                "log": options["stdout"].name,
+            }
+        )
+        return Forked(self, answer["pid"], command)
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Its answer."""
+        with self._turn:
+            assert self._process.stdin is not None
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+            return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "the fork server is gone"}
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def close(self) -> None:
+        """End it; launchers that still run end with their ranks."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait(DEADLINE_S)
+
+
+class Forked:
+    """A launcher that the server has forked, with what `subprocess.Popen` has."""
+
+    def __init__(self, server: ForkServer, pid: int, arguments: list[str]) -> None:
+        self._server, self.pid, self.args = server, pid, arguments
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._server.ask({"status": self.pid})["status"]
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        begun = time.monotonic()
+        while self.poll() is None:
+            if timeout is not None and time.monotonic() - begun > timeout:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            time.sleep(0.005)
+        assert self.returncode is not None
+        return self.returncode
+
+    def terminate(self) -> None:
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,195 @@
+"""Generators of random numbers that samples are made with: found, read and written.
+
+Beside the three of the process (Python's, NumPy's, torch's) a data set may hold some of its own, or
+a transform in it may, or code of either may reach one by a global name. They are found by what
+pickle visits, since that is what travels to a rank, and by the names in the code of what is
+visited.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, cast
+
+import cloudpickle
+import numpy as np
+import torch
+
+from workbench.experiment.host_random import HostRandom
+from workbench.experiment.sources import LoaderSource
+
+if TYPE_CHECKING:
+    from workbench.experiment.sources import DataSource
+
+_KINDS = (
+    *(np.random.Generator, np.random.RandomState, np.random.BitGenerator),
+    *(random.Random, torch.Generator),
+)
+_VALUES = (torch.Tensor, np.ndarray)
+_TRUSTED = ("torch", "numpy", "random", "builtins", "cloudpickle")
+
+
+def held_by(source: DataSource | None) -> list[Any]:
+    """The generators that making samples of ``source`` may draw from, besides the process's.
+
+    The same ones in the same order wherever the data set is a copy of the same one.
+    """
+    if not isinstance(source, LoaderSource):
+        return []
+    return found_in(source.loader.dataset, source.loader.collate_fn)
+
+
+def found_in(*values: Any) -> list[Any]:
+    """The generators that pickle, or a name in the code that it visits, comes upon."""
+    finder = _Finder()
+    try:
+        finder.dump(values)
+    except Exception:  # noqa: BLE001 - what cannot be pickled is refused where it is sent
+        return list(finder.found.values())
+    return list(finder.found.values())
+
+
+def read(generators: Sequence[Any]) -> list[Any]:
+    """Their states, to be compared, kept or given to `write`."""
+    return [_state(one) for one in generators]
+
+
+def write(generators: Sequence[Any], states: Sequence[Any]) -> None:
+    """Bring back what `read` gave."""
+    for one, state in zip(generators, states, strict=True):
+        if isinstance(one, np.random.Generator):
+            one.bit_generator.state = state
+        elif isinstance(one, np.random.BitGenerator):
+            one.state = state
+        elif isinstance(one, random.Random):
+            one.setstate(state)
+        else:
+            one.set_state(state)
+
+
+def move_apart(generators: Sequence[Any], rank: int) -> None:
+    """Have them go on with other numbers than those of any other rank, by what they were."""
+    for one in generators:
+        if isinstance(one, torch.Generator):
+            one.manual_seed((one.initial_seed() + _far(one, rank)) & (2**63 - 1))
+        elif isinstance(one, random.Random):
+            one.seed(f"{one.getrandbits(64)} {rank}")
+        else:
+            bits: Any = one if isinstance(one, np.random.BitGenerator) else _bits(one)
+            seed = [rank, *(int(word) for word in bits.random_raw(4))]
+            bits.state = type(bits)(np.random.SeedSequence(seed)).state
+
+
+class Generators:
+    """All that samples may draw from: the process's three generators, and those of a data set.
+
+    Of torch's it is the CPU's; samples are made there.
+
+    Args:
+        find: finds those of the data set.
+    """
+
+    def __init__(self, find: Callable[[], list[Any]]) -> None:
+        self._find = find
+        self.held = find()
+        """Those of the data set."""
+        self._host = HostRandom()
+
+    def look_again(self) -> bool:
+        """Find those of the data set anew, and say whether there are more: made for a sample."""
+        before, self.held = self.held, self._find()
+        return len(self.held) != len(before)
+
+    def mark(self) -> bytes:
+        """What is another one after any draw; some 20 us."""
+        torchs = torch.default_generator.get_state().numpy().tobytes()
+        held = [_comparable(state) for state in read(self.held)]
+        return torchs + pickle.dumps((self._host.read(), held))
+
+    def state(self) -> Any:
+        """What they are now, for `go_to`, here or in another process."""
+        numpys: Any = np.random.get_state(legacy=False)
+        return torch.default_generator.get_state(), random.getstate(), numpys, read(self.held)
+
+    def go_to(self, state: Any) -> None:
+        """Go on from a `state`."""
+        torchs, pythons, numpys, held = state
+        torch.default_generator.set_state(torchs)
+        random.setstate(pythons)
+        np.random.set_state(numpys)
+        if len(held) == len(self.held):  # else one was made meanwhile
+            write(self.held, held)
+
+
+def _comparable(state: Any) -> Any:
+    """Pickled the same whenever it is the same; a pickled tensor tells where it lies in memory."""
+    return state.numpy().tobytes() if isinstance(state, torch.Tensor) else state
+
+
+def _bits(one: Any) -> Any:
+    """What a NumPy generator draws its bits from."""
+    return one.bit_generator if isinstance(one, np.random.Generator) else one._bit_generator
+
+
+def _far(one: torch.Generator, rank: int) -> int:
+    return int(torch.randint(2**62, (), generator=one, device=one.device)) * rank
+
+
+def _state(one: Any) -> Any:
+    if isinstance(one, np.random.Generator):
+        return one.bit_generator.state
+    if isinstance(one, np.random.BitGenerator):
+        return one.state
+    if isinstance(one, random.Random):
+        return one.getstate()
+    return one.get_state()
+
+
+class _Nowhere:
+    """A stream whose reader is nobody."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+class _Finder(cloudpickle.Pickler):
+    def __init__(self) -> None:
+        super().__init__(cast("Any", _Nowhere()))
+        self.found: dict[int, Any] = {}
+        self._seen: set[int] = set()
+        rand: Any = np.random.rand
+        inst: Any = random.random
+        self._globals = {id(torch.default_generator), id(rand.__self__), id(inst.__self__)}
+
+    def persistent_id(self, obj: Any) -> Any:
+        if isinstance(obj, _KINDS) and not isinstance(obj, random.SystemRandom):
+            if id(obj) not in self._globals:
+                self.found.setdefault(id(obj), obj)
+            return "generator"
+        if isinstance(obj, _VALUES):
+            return "values"
+        self._look_at_code(obj)
+        return None
+
+    def _look_at_code(self, obj: Any) -> None:
+        """What code reaches by a global name: functions of a module go by reference."""
+        if id(obj) in self._seen or str(getattr(obj, "__module__", "")).split(".")[0] in _TRUSTED:
+            return
+        if isinstance(obj, MethodType):
+            obj = obj.__func__
+        if isinstance(obj, type):
+            self._seen.add(id(obj))
+            for base in obj.__mro__[:-1]:
+                for one in vars(base).values():
+                    self._look_at_code(one)
+        elif isinstance(obj, FunctionType):
+            self._seen.add(id(obj))
+            for name in obj.__code__.co_names:
+                value = obj.__globals__.get(name)
+                if isinstance(value, _KINDS):
+                    self.persistent_id(value)
+                elif isinstance(value, (FunctionType, type)):
+                    self._look_at_code(value)

@@ -1,0 +1,159 @@
+"""How the gradients of ranks become those of the whole batch: each rank's are added up.
+
+`fully_shard` does so while backward runs, `DistributedDataParallel` too. DDP has to know beforehand
+which parameters a backward reaches and by one way only, which it reads off the graph. What it
+cannot read there it fails on ("marked as ready twice"): a reentrant checkpoint, whose inside is a
+backward of its own, and a parameter that the loss takes without the model (a penalty on weights
+that no forward uses). So the first step of ``ddp`` is computed without DDP, its gradients added up
+after backward; where its graph has nothing of that kind DDP does it from then on, while backward
+runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from workbench.experiment.losses import logits_of
+from workbench.modes.layout import Layout, lay_out
+from workbench.parallel.branches import nodes_below, reached
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+
+_TWICE = re.compile("marked as ready twice|mark a variable ready only once")
+_ROUNDED = (torch.float16, torch.bfloat16)
+"""Added up in more bits."""
+_REENTRANT = "CheckpointFunctionBackward"
+"""Of torch's reentrant checkpoint, and of those of other libraries."""
+
+
+class Gradients:
+    """Lays a model over ranks, and adds up its gradients.
+
+    Args:
+        training: whose model it is.
+        layout: of all ranks.
+        shard: lays the model out for ``fsdp``; gives what a step calls.
+    """
+
+    def __init__(self, training: Training, layout: Layout, shard: Callable[[], nn.Module]) -> None:
+        self._training, self._layout = training, layout
+        self.called: Callable[..., Any] = training.model
+        """What a step calls."""
+        self.note = ""
+        """What a person should know of it."""
+        self._after = layout.kind == "ddp"
+        """Whether they are added up after backward."""
+        self._is_open = self._after
+        """Whether DDP may do it yet."""
+        if layout.kind == "fsdp":
+            self.called = shard()
+        elif training.modeset.compiled:  # code is compiled once, and cut where DDP wants it
+            self._take_ddp()
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether parameters are."""
+        return self._layout.kind == "fsdp"
+
+    def look(self, logits: torch.Tensor, loss: torch.Tensor) -> None:
+        """Before the backward of a step; looks at the graph of the first one."""
+        if self._is_open:
+            self._is_open = False
+            self.note = _first_said(_not_for_ddp(self._training.model, logits, loss))
+
+    def explain(self, error: RuntimeError) -> str:
+        """What an error of backward has to do with ranks, and what to do, or ``""``."""
+        if self._layout.kind != "ddp" or not _TWICE.search(str(error)):
+            return ""
+        return (
+            f"{self._layout} adds up gradients while backward runs and was given one twice: after "
+            "the first step, or under compile, the model has come to a checkpoint with "
+            "use_reentrant=True, or the loss to a parameter that the forward does not use. Give "
+            "use_reentrant=False, or take fsdp"
+        )
+
+    def after_backward(self) -> None:
+        """Add up what nobody has added up yet."""
+        model = self._training.model
+        if self._after:
+            _add_up(list(model.parameters()))
+            if not self._is_open and not self.note:
+                self._take_ddp()
+        elif self.is_sharded:
+            _add_up([one for one in model.parameters() if not isinstance(one, DTensor)])
+
+    def _take_ddp(self) -> None:
+        self._after = self._is_open = False
+        training = self._training
+        self.called = lay_out(training.model, self._layout, training.device, read=logits_of)
+
+
+def _first_said(why: str) -> str:
+    """What the first rank says that says anything."""
+    said: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(said, why)
+    return next(filter(None, said), "")
+
+
+def _not_for_ddp(model: nn.Module, logits: torch.Tensor, loss: torch.Tensor) -> str:
+    """Why DDP cannot do it, as a note, or ``""``."""
+    if any(type(node).__name__ == _REENTRANT for node in nodes_below(loss)):
+        return (
+            "the model has a checkpoint with use_reentrant=True, whose inside "
+            "DistributedDataParallel does not see: ranks add up gradients after backward and not "
+            "while it runs, which takes longer (use_reentrant=False has neither limit)"
+        )
+    by_model, by_loss = reached(model, logits), reached(model, loss)
+    names = [name for name, _ in model.named_parameters()]
+    pairs = zip(names, by_model, by_loss, strict=True)
+    past = [name for name, is_models, is_losses in pairs if is_losses and not is_models]
+    if past:
+        return (
+            f"the loss takes {past[0]} of the model, which its forward does not use: ranks add up "
+            "gradients after backward and not while it runs, as DistributedDataParallel would"
+        )
+    return ""
+
+
+def _add_up(parameters: list[nn.Parameter]) -> None:
+    """Add up gradients over the ranks; one that no rank has reached has none afterwards either."""
+    trained = [one for one in parameters if one.requires_grad]
+    if not trained:
+        return
+    own = [(one.grad is not None, one.grad is not None and one.grad.is_sparse) for one in trained]
+    reached = torch.tensor(own, dtype=torch.float32, device=trained[0].device)
+    dist.all_reduce(reached)
+    alike: dict[tuple[Any, ...], list[torch.Tensor]] = {}
+    flags = cast("list[tuple[float, float]]", reached.tolist())
+    for parameter, (ranks, sparse) in zip(trained, flags, strict=True):
+        if not ranks:
+            continue
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        if sparse:
+            gradient = gradient if gradient.is_sparse else gradient.to_sparse(1)
+            dist.all_reduce(gradient)
+        else:
+            alike.setdefault((gradient.dtype, gradient.device), []).append(gradient)
+        parameter.grad = gradient
+    for (dtype, _), gradients in alike.items():
+        rows = [_numbers(one) for one in gradients]
+        flat = torch.cat(rows)
+        flat = flat.float() if dtype in _ROUNDED else flat
+        dist.all_reduce(flat)
+        for one, total in zip(gradients, flat.split([len(row) for row in rows]), strict=True):
+            sums = torch.view_as_complex(total.view(-1, 2)) if one.is_complex() else total
+            one.copy_(sums.view(one.shape))
+
+
+def _numbers(gradient: torch.Tensor) -> torch.Tensor:
+    """As a row of real numbers."""
+    row = gradient.detach().reshape(-1)
+    return torch.view_as_real(row.resolve_conj()).reshape(-1) if row.is_complex() else row
