@@ -74,7 +74,17 @@ KNOWN: dict[str, Known] = {
         {"model": "state of its own"}, f"{_COUNTS}|{_NUMBERS}"
     ),
     # each rank rounds the sum over its own rows to float16, and ranks add up in float32
-    "fp16 overflows later": Known({}, f"'s lr is|{_NUMBERS}", _DDP, "fp16", {"seed": 883}),
+    "fp16 overflows later": Known(
+        {},
+        f"'s lr is|{_NUMBERS}",
+        _DDP,
+        beside="fp16",
+        shown={
+            "loss": "summed",
+            "optimizer": "sgd, maximize",
+            "actions": ((0, SWITCH + "fp16+ddp:2"), (2, SWITCH + "fp16"), (5, SWITCH)),
+        },
+    ),
 }
 
 

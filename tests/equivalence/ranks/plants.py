@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from workbench.experiment.training import Training
 from workbench.experiment.validation import Tally
 from workbench.modes import ModeSet
-from workbench.parallel import batches, payload, rank, step
+from workbench.parallel import batches, rank, step
 from workbench.parallel.rank import Rank
 from workbench.parallel.step import RankGuard
 
@@ -109,16 +109,15 @@ def rate_is_shifted() -> None:
 
 
 def module_hooks_are_lost() -> None:
-    """What was registered on a module does not arrive."""
-    unpack = payload.unpack
+    """What was registered on a module is not called in a step."""
+    run = Rank.run
 
-    def bare(*arguments: Any, **options: Any) -> Training:
-        training = unpack(*arguments, **options)
-        for module in training.model.modules():
+    def bare(self: Rank) -> None:
+        for module in self.training.model.modules():
             module._forward_hooks.clear()
-        return training
+        run(self)
 
-    payload.unpack = bare
+    Rank.run = bare
 
 
 def stays_in_eval_mode() -> None:

@@ -103,7 +103,9 @@ def unclear(recipe: RankRecipe, modes: str, sentence: str) -> str:
 
 
 REPORTED: dict[str, Refusal] = {
-    "what is attached": Refusal(lambda recipe, kind: bool(recipe.attached), r"hook.*\brank"),
+    "what a hook on a module counts": Refusal(
+        lambda recipe, kind: recipe.attached in ("forward hook", "backward hook"), r"hook.*\brank"
+    ),
     "what a module counts": Refusal(
         lambda recipe, kind: MODELS[recipe.model].keeps, r"(attribute|counts?|keeps).*\brank"
     ),
