@@ -104,7 +104,7 @@ def lay_out(
     Parameters that a step does not reach are no fault: a model may branch as it likes.
 
     Gradients are added up over the ranks, and not averaged: losses of ranks are parts of one.
-    Scaled for fp16 they are as large as in one process, and overflow where it would.
+    Scaled for fp16 a rank rounds the sum over its own rows, which overflows later than the whole.
 
     Args:
         model: on ``device``.
@@ -115,7 +115,7 @@ def lay_out(
         by_blocks: of ``fsdp``, gather block by block. All ranks must then take the same blocks in
             every step; without, all parameters are gathered at once.
         whole: of ``fsdp``, parameters that stay whole on every rank, as numbers do in any case.
-            They stay the very objects that they are, and who trains averages their gradients.
+            They stay the very objects that they are, and who trains adds up their gradients.
     """
     if layout.kind == "ddp":
         ids = None if device.type == "cpu" else [device]
@@ -184,7 +184,7 @@ def _shard(
     from torch.distributed.fsdp import fully_shard
 
     settings = _fsdp_settings(layout, device)
-    # `fully_shard` refuses numbers: ranks keep them whole, and average their gradients themselves
+    # `fully_shard` refuses numbers: ranks keep them whole, and add up their gradients themselves
     settings["ignored_params"] = {*whole, *(one for one in model.parameters() if one.ndim == 0)}
     if by_blocks:
         for block in find_blocks(model):

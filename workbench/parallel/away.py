@@ -24,9 +24,10 @@ from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import SAVE_EVERY_S, Folder, Job
 from workbench.parallel.history import History
 from workbench.parallel.launch import FoundWorkers, Workers
-from workbench.parallel.object_state import ObjectState, listed
+from workbench.parallel.object_state import ObjectState
 from workbench.parallel.parameter_use import unshardable, why_not_in
 from workbench.parallel.payload import PackingError, pack
+from workbench.parallel.sentences import listed
 from workbench.parallel.shared_memory import refusal, shared_moments
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
@@ -114,7 +115,7 @@ class Away:
             raise
         if outside := objects.written_outside():
             training.note(
-                f"under {layout} what code writes into {listed(outside)} stays with the ranks, "
+                f"under {layout} what code writes into {listed(outside, 4)} stays with the ranks, "
                 "for it is no attribute of the model, the loss, the optimizer or the schedule: "
                 "kept there, it comes home"
             )

@@ -32,14 +32,13 @@ from workbench.parallel.branches import AsksItsData
 from workbench.parallel.parameter_use import WHY, ParameterUse, Whole, unshardable, why_not_in
 from workbench.parallel.rows import Rows, RowsError, cut, find_rows, first_rows
 from workbench.parallel.samples import STAND_IN
+from workbench.parallel.sentences import listed
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
     from workbench.modes.layout import Layout
     from workbench.parallel.batches import Part
 
-_NAMED = 3
-"""Parameters that a note names."""
 _CLOSE = 1e-3
 """Of outputs, by their largest: a kernel may add up another number of rows in another order."""
 
@@ -132,11 +131,11 @@ class FirstLook:
             names = [name for name, one in self.whole.items() if one is why]
             if names:
                 verb = "they are" if len(names) > 1 else "it is"
-                said.append(f"under fsdp every rank keeps {_listed(names)} whole: {verb} {reason}")
+                said.append(f"under fsdp every rank keeps {listed(names)} whole: {verb} {reason}")
         if self.outside:
             said.append(
                 "under fsdp all parameters are gathered at once for a step, and not block by "
-                f"block: {_listed(self.outside)} {'are' if len(self.outside) > 1 else 'is'} used "
+                f"block: {listed(self.outside)} {'are' if len(self.outside) > 1 else 'is'} used "
                 "outside of the forward of the block"
             )
         return said
@@ -300,8 +299,3 @@ def _loss_undone(training: Training) -> Generator[None]:
 
 def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"

@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from workbench.experiment.losses import logits_of
 from workbench.modes.layout import Layout, lay_out
 from workbench.parallel.branches import nodes_below, reached
+from workbench.parallel.sentences import first_said
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -67,7 +68,7 @@ class Gradients:
         """Before the backward of a step; looks at the graph of the first one."""
         if self._is_open:
             self._is_open = False
-            self.note = _first_said(_not_for_ddp(self._training.model, logits, loss))
+            self.note = first_said(_not_for_ddp(self._training.model, logits, loss))
 
     def explain(self, error: RuntimeError) -> str:
         """What an error of backward has to do with ranks, and what to do, or ``""``."""
@@ -94,13 +95,6 @@ class Gradients:
         self._after = self._is_open = False
         training = self._training
         self.called = lay_out(training.model, self._layout, training.device, read=logits_of)
-
-
-def _first_said(why: str) -> str:
-    """What the first rank says that says anything."""
-    said: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(said, why)
-    return next(filter(None, said), "")
 
 
 def _not_for_ddp(model: nn.Module, logits: torch.Tensor, loss: torch.Tensor) -> str:

@@ -39,6 +39,7 @@ from workbench.experiment.schedule_copy import is_users
 from workbench.parallel.attachments import OPTIMIZER_HOOKS, own_attributes
 from workbench.parallel.object_change import Change, fill, generator_state
 from workbench.parallel.payload import from_known, to_known
+from workbench.parallel.sentences import listed
 from workbench.parallel.shared_memory import Shared, shared_in
 from workbench.parallel.written_outside import written_outside
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 _LARGE_BYTES = 16 * 2**20
 """Of a tensor that is not copied to be compared: torch's count of writes tells."""
 _OF_RECURRENT = ("_flat_weights", "_flat_weight_refs")
-_NAMED = 4
 _MISSING = object()
 
 
@@ -234,13 +234,13 @@ class ObjectState:
         if home.differ:
             verb = "are" if len(home.differ) > 1 else "is"
             yield (
-                f"{listed(home.differ)} {verb} not the same on all ranks, as each sees its own "
+                f"{listed(home.differ, 4)} {verb} not the same on all ranks, as each sees its own "
                 "rows; what has come home is the first rank's"
             )
         if home.lost:
             yield (
-                f"{listed(home.lost)} changed on the ranks and cannot be pickled: what is here is "
-                "what was here before"
+                f"{listed(home.lost, 4)} changed on the ranks and cannot be pickled: what is here "
+                "is what was here before"
             )
 
 
@@ -249,12 +249,6 @@ def differing(digests: Iterable[dict[str, bytes]]) -> list[str]:
     first, *others = digests
     names = dict.fromkeys(name for one in (first, *others) for name in one)
     return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
-
-
-def listed(names: list[str]) -> str:
-    """The first of them, and how many more there are."""
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _of_classes(objects: Iterable[Any]) -> dict[str, Any]:

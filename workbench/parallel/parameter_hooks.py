@@ -23,11 +23,10 @@ import torch.distributed as dist
 from torch import nn
 
 from workbench.parallel.attachments import TENSOR_HOOKS
+from workbench.parallel.sentences import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-_NAMED = 3
+    from collections.abc import Callable, Mapping
 
 
 class _Hooked(NamedTuple):
@@ -59,7 +58,7 @@ class ParameterHooks:
         """Why an update under `fsdp` is to see whole gradients; ``""`` without hooks."""
         if not self._hooked:
             return ""
-        return f"hooks see the gradient of {_listed(one.name for one in self._hooked)} whole"
+        return f"hooks see the gradient of {listed(one.name for one in self._hooked)} whole"
 
     def call(self) -> None:
         """Call them, once the gradients of the step are added up and whole; by all ranks together.
@@ -103,7 +102,7 @@ class ParameterHooks:
         ]
         if apart:
             raise RuntimeError(
-                f"a hook on {_listed(apart)} has made something else of the same gradient on "
+                f"a hook on {listed(apart)} has made something else of the same gradient on "
                 "another rank, so their weights would come apart: it goes by something that each "
                 "rank has of its own, as the rows of its part of a batch, or its number. Let it go "
                 "by the gradient and the weights alone, or train in one process"
@@ -119,9 +118,3 @@ def _digest(parameter: nn.Parameter) -> float:
             number = float(dense.abs().double().sum() + 3 * dense.real.double().sum())
             found += weight * number if math.isfinite(number) else 0.0
     return found
-
-
-def _listed(names: Iterable[str]) -> str:
-    all_of = list(names)
-    more = f" and {len(all_of) - _NAMED:,} more" if len(all_of) > _NAMED else ""
-    return f"{', '.join(all_of[:_NAMED])}{more}"

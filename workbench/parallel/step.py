@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 _FLAGS = 10
 """Numbers in a step's collective before those of single parameters."""
-_ROUNDED = (torch.float16, torch.bfloat16)
-"""Gradients of these are averaged in float32, and rounded once."""
 
 
 class Summed(NamedTuple):

@@ -25,6 +25,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from workbench.experiment.object_copy import ObjectCopy
 from workbench.modes.probes import first_line
+from workbench.parallel.sentences import first_said
 
 _LONGEST = 512
 """A trial parameter has so many rows and columns at most: above the sizes at which optimizers begin
@@ -56,7 +57,7 @@ def needs_whole(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Ten
         optimizer: that will step on shards.
         parameters: those that will be sharded, whole as yet.
     """
-    return _first(_why_whole(optimizer, parameters, dist.get_world_size())) or _first(
+    return first_said(_why_whole(optimizer, parameters, dist.get_world_size())) or first_said(
         _why_not_sharded(optimizer, parameters)
     )
 
@@ -73,7 +74,7 @@ def steps_by_element(
 
 def draws_numbers(optimizer: torch.optim.Optimizer) -> bool:
     """Whether a step draws random numbers, as one does that adds noise; by all ranks together."""
-    return bool(_first("draws" if draws(optimizer) else ""))
+    return bool(first_said("draws" if draws(optimizer) else ""))
 
 
 def draws(optimizer: torch.optim.Optimizer) -> bool:
@@ -89,13 +90,6 @@ def draws(optimizer: torch.optim.Optimizer) -> bool:
             after = _random_states(next(iter(kinds.values()))[0].device)
             found = not all(map(torch.equal, before, after))
     return found
-
-
-def _first(mine: str) -> str:
-    """What the first rank says that says anything."""
-    said: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(said, mine)
-    return next(filter(None, said), "")
 
 
 def _why_whole(

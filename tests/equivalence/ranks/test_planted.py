@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import torch
 
-from tests.equivalence.ranks.check import check, ranks
+from tests.equivalence.ranks.check import check
 from tests.equivalence.ranks.fork_server import PLANT, ForkServer
 from tests.equivalence.ranks.known import PLAIN
 from tests.equivalence.ranks.recipes import SWITCH, RankRecipe, is_possible
@@ -103,17 +102,6 @@ FAULTS: dict[str, Fault] = {
         _schedule_is_lost, _in(schedule="warm-up, cosine"), "lr|rate|loss of step"
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ranks() as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("name", FAULTS)

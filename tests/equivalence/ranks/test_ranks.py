@@ -11,17 +11,16 @@ import dataclasses
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import torch
 
 from tests.equivalence.check import ImpossibleError
 from tests.equivalence.losses import LOSSES
 from tests.equivalence.optimizers import OVER
 from tests.equivalence.ranks.attached import ATTACHED
-from tests.equivalence.ranks.check import Outcome, check, ranks
+from tests.equivalence.ranks.check import Outcome, check
 from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.known import KNOWN, PLAIN, known
 from tests.equivalence.ranks.models import MODELS
@@ -44,17 +43,6 @@ _FIRST = random.randrange(1_000, 10**6) if "WORKBENCH_FUZZ" in os.environ else 1
 """The seed of the first of very many; ``make fuzz`` draws others every time."""
 _MOST_REFUSED, _MOST_LOOSE = 0.3, 0.2
 """Shares of drawn recipes of which little would be compared."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ranks() as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def rows() -> list[RankRecipe]:
