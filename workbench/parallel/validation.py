@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from workbench.experiment.data import DataError, DataSource
 from workbench.experiment.validation import Tally, Validation, evaluate
+from workbench.modes.layout import reshard
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -26,6 +27,8 @@ def validate_together(training: Training, source: DataSource) -> Validation:
     with training.train_mode.evaluating(training.optimizer), torch.no_grad():
         for part in source.batches(0):
             evaluate(training, part.batch, tally if part.num_samples else nobodys)
+        # a layer that has merged its weights for it takes them apart as it leaves: in the shards
+        reshard(training.model)
         tally.pool(_summed, _largest, _gathered)
         if tally.num_samples == 0:
             raise DataError(

@@ -83,6 +83,8 @@ def rows() -> list[RankRecipe]:
         found.append(dataclasses.replace(PLAIN, model="blocks", actions=there))
     sixteen = ((0, SWITCH + "bf16"), (2, SWITCH + "bf16+ddp:2"), (4, SWITCH + "fp16"))
     found.append(dataclasses.replace(PLAIN, loss="summed", actions=sixteen))
+    merging = ((1, SWITCH + "fsdp:2,keep"), (4, SWITCH))
+    found.append(dataclasses.replace(PLAIN, model="low rank, no dropout", actions=merging))
     found.append(dataclasses.replace(PLAIN, source="stream"))
     found.append(dataclasses.replace(PLAIN, model="sparse embedding", optimizer="sparse adam"))
     return found
