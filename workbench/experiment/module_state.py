@@ -18,21 +18,27 @@ step: a small one that was replaced comes back without its graph, which no step 
 
 What cannot be put back is named by `ModuleState.restore`: a large tensor that was written for the
 first time by the very step that is undone, or is too large to be copied in every step, and a large
-one in a plain attribute that another has replaced. Objects that are neither tensors nor plain
-values, and large activations, stay as the forward left them; so does a list that was appended to,
-but for a step or a look that is undone in any case.
+one in a plain attribute that another has replaced. Lists, dictionaries, sets and queues are put
+back as `module_containers` says. Other objects, and large activations, stay as the forward left
+them.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+
+from workbench.experiment.module_containers import (
+    ModuleContainers,
+    containers_in,
+    contents_of,
+    refill,
+)
 
 MAX_BYTES = 4 * 2**20
 """Of a tensor whose values are copied before every step."""
@@ -58,7 +64,6 @@ _TABLES = frozenset(vars(nn.Module()))
 """Attributes that every module has: torch's own tables, of hooks and the like."""
 NOT_ITS_OWN = _NOT_ITS_OWN | _TABLES
 """Attributes of a module that are torch's, or set by a mode."""
-_CONTAINERS = (list, dict, set, deque)
 _MOST_CONTAINERS = 10_000
 _PLAIN = (torch.Tensor, int, float, complex, str, bytes, tuple, frozenset, type(None))
 """Values that do not change by themselves: an attribute that holds one changes by assignment."""
@@ -194,8 +199,9 @@ class ModuleState:
         self._find_modules()
         self._own_before: list[dict[str, Any]] = []
         self._buffers_before: list[dict[str, Any]] = []
-        self._contents: list[tuple[Any, Any]] = []
-        """Lists, dictionaries, sets and queues in attributes, with what they had."""
+        self._contents: list[tuple[Any, list[Any]]] = []
+        """All containers with what they had, where the step is undone in any case."""
+        self._containers = ModuleContainers((), _TABLES)
         self._activations: list[_Place] = []
         """Tensors with a graph, which a copy of a reference would keep."""
         self._passing: list[_Place] = []
@@ -248,10 +254,15 @@ class ModuleState:
         self._own_before = [*map(dict.copy, self._own)]
         self._buffers_before = [*map(dict.copy, self._buffers)]
         if exactly:
-            self._contents = list(self._containers())
+            every = (
+                value for own in self._own for name, value in own.items() if name not in _TABLES
+            )
+            found = containers_in(every, _MOST_CONTAINERS)
+            self._contents = [(one, contents_of(one)) for one in found]
         else:
             self._contents = []
             self._let_go()
+        self._containers.remember()
         if self._small:
             try:
                 self._copy()
@@ -266,6 +277,7 @@ class ModuleState:
         """The step went through: nothing is kept of what was before it."""
         self._is_held = False
         self._own_before, self._buffers_before, self._contents = [], [], []
+        self._containers.release()
 
     @torch.no_grad()
     def restore(self) -> tuple[str, ...]:
@@ -276,8 +288,9 @@ class ModuleState:
         """
         if not self._is_held:
             return ()
+        self._containers.restore()
         for container, contents in self._contents:
-            _refill(container, contents)
+            refill(container, contents)
         for own, before in zip(self._own, self._own_before, strict=False):
             _put_back(own, before)
         for buffers, buffers_before in zip(self._buffers, self._buffers_before, strict=False):
@@ -295,24 +308,6 @@ class ModuleState:
     def _copy(self) -> None:
         if self._small:
             torch._foreach_copy_(self._copies, self._small)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - one kernel for all of them; torch.optim uses the same
-
-    def _containers(self) -> Iterator[tuple[Any, Any]]:
-        """Containers in attributes, and in those, each with a copy of its contents."""
-        seen: set[int] = set()
-        waiting = [
-            value
-            for own in self._own
-            for name, value in own.items()
-            if isinstance(value, _CONTAINERS) and name not in _TABLES
-        ]
-        while waiting and len(seen) < _MOST_CONTAINERS:
-            one: Any = waiting.pop()
-            if id(one) in seen:
-                continue
-            seen.add(id(one))
-            yield one, one.copy()
-            inside: Any = one.values() if isinstance(one, dict) else one
-            waiting += [value for value in inside if isinstance(value, _CONTAINERS)]
 
     def _let_go(self) -> None:
         """Hold neither activations nor large tensors of plain attributes."""
@@ -366,6 +361,7 @@ class ModuleState:
         self._until_look = 1 if self._looks < _FIRST_LOOKS else _LOOK_EVERY
         self._sizes = [*map(len, self._own)]
         self._slots, self._activations, self._passing = [], [], []
+        self._containers = ModuleContainers([module for _, module in self._names], _TABLES)
         known, self._large = self._large, {}
         small: dict[int, torch.Tensor] = {}
         seen: set[int] = set()
@@ -445,13 +441,6 @@ def _is_small_state(value: Any) -> TypeGuard[torch.Tensor]:
 
 def _is_large_state(value: Any) -> TypeGuard[torch.Tensor]:
     return _is_state(value) and value.nbytes > MAX_BYTES
-
-
-def _refill(container: Any, contents: Any) -> None:
-    container.clear()
-    container.extend(contents) if isinstance(container, (list, deque)) else container.update(
-        contents
-    )
 
 
 def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:

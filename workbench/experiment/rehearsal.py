@@ -3,8 +3,8 @@
 A run that is over is not begun again because somebody wants to see its graph or its memory: the
 step that would come next is computed with everything in it, the optimizer's update included, and
 weights, buffers, gradients, optimizer, gradient scaler, random states and the position in the data
-are put back, and so is what modules keep (`workbench.experiment.module_state`). Nothing of it is
-logged.
+are put back, and so is what modules keep (`workbench.experiment.module_state`) and what hooks do
+(`workbench.experiment.hook_copy`). Nothing of it is logged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.experiment.hook_copy import hooks_undone
 from workbench.experiment.rng import RandomState
 from workbench.experiment.state_copy import StateCopy
 from workbench.experiment.switch import first_step
@@ -37,7 +38,7 @@ def rehearse(training: Training) -> None:
     outside = RandomState(training.device)
     outside.save()
     try:
-        with training.foreign_steps.apart():
+        with training.foreign_steps.apart(), hooks_undone(training):
             training.begin()
             _step(training)
     finally:
@@ -50,7 +51,7 @@ def undone(training: Training) -> Generator[None]:
 
     Probes that wait go on waiting.
     """
-    with training.foreign_steps.apart(), _undone(training):
+    with training.foreign_steps.apart(), hooks_undone(training), _undone(training):
         yield
 
 

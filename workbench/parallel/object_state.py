@@ -34,10 +34,10 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from workbench.experiment.attachments import OPTIMIZER_HOOKS, own_attributes
+from workbench.experiment.object_change import Change, fill, generator_state
 from workbench.experiment.object_copy import attributes, never_changes, walk
 from workbench.experiment.schedule_copy import is_users
-from workbench.parallel.attachments import OPTIMIZER_HOOKS, own_attributes
-from workbench.parallel.object_change import Change, fill, generator_state
 from workbench.parallel.payload import from_known, to_known
 from workbench.parallel.sentences import listed
 from workbench.parallel.shared_memory import Shared, shared_in

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from workbench.parallel.attachments import TENSOR_HOOKS
+from workbench.experiment.attachments import TENSOR_HOOKS
 from workbench.parallel.sentences import listed
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ A notebook's classes live in ``__main__``, which no other process has, so they t
 then names the cell's line. What is large does not travel here: parameters, buffers and moments are
 left out and come from a checkpoint (`workbench.parallel.state`), sharded as the workers want them.
 Whoever unpacks finds empty tensors in their places, shared where they were shared, with the
-attributes and hooks that they had (`workbench.parallel.attachments`). What is set for the process
+attributes and hooks that they had (`workbench.experiment.attachments`). What is set for the process
 and for the thread goes along, and whoever asks for it goes by it too.
 
 A payload is a program: it is unpickled only by a process that this one started, from a folder that
@@ -33,12 +33,13 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from workbench.experiment import attachments
 from workbench.experiment.process_settings import ProcessSettings
 from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.training import Training
 from workbench.modes import ModeSet
 from workbench.modes.probes import first_line
-from workbench.parallel import attachments, torch_objects
+from workbench.parallel import torch_objects
 from workbench.parallel.folder import ARRAY
 from workbench.parallel.hook_state import HookState
 

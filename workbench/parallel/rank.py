@@ -17,7 +17,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from workbench.experiment.attachments import step_hooks
 from workbench.experiment.guard import NonFiniteError
+from workbench.experiment.hook_copy import hooks_undone
 from workbench.experiment.learning_rate import scale_learning_rate
 from workbench.experiment.losses import logits_of
 from workbench.experiment.measures import is_sampled
@@ -25,7 +27,6 @@ from workbench.experiment.plan import Plan
 from workbench.experiment.sources import ArraySource, LoaderSource
 from workbench.experiment.state_copy import undo
 from workbench.modes.layout import Layout, lay_out, reshard
-from workbench.parallel.attachments import step_hooks
 from workbench.parallel.batches import Part, RankBatches, RankSource
 from workbench.parallel.draws import Draws
 from workbench.parallel.first_look import FirstLook
@@ -93,7 +94,7 @@ class Rank:
         self._hooks = ParameterHooks(training.model)
         modes, before = training.train_mode.state(), dict(training.model.named_parameters())
         objects: ObjectState | None = training.object_state
-        with nullcontext() if objects is None else objects.undone():
+        with nullcontext() if objects is None else objects.undone(), hooks_undone(training):
             self._look = look = self._looked()
         self._gradients = Gradients(training, self.layout, self._shard)
         if isinstance(training.val, (ArraySource, LoaderSource)):

@@ -87,10 +87,20 @@ def _own_forward_hook(model: nn.Module, _optimizer: torch.optim.Optimizer) -> He
     return _nothing
 
 
+class Backwards:
+    """A hook that counts its calls; a copy of the model, as of another rank, has another."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, *_arguments: Any) -> None:
+        self.count += 1
+
+
 def _backward_hook(model: nn.Module, _optimizer: torch.optim.Optimizer) -> Held:
-    counted: list[int] = []
-    _layer(model).register_full_backward_hook(lambda *_arguments: counted.append(1))
-    return lambda: {"calls of a backward hook": len(counted)}
+    hook = Backwards()
+    _layer(model).register_full_backward_hook(hook)
+    return lambda: {"calls of a backward hook": hook.count}
 
 
 def _average(model: nn.Module, optimizer: torch.optim.Optimizer) -> Held:

@@ -20,7 +20,7 @@ from tests.equivalence.ranks.driven import Seen
 from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.models import MODELS
 from tests.equivalence.ranks.recipes import RankRecipe, is_possible
-from tests.equivalence.ranks.refusals import reported, unclear
+from tests.equivalence.ranks.refusals import unclear
 from tests.equivalence.ranks.trace import Trace, difference
 from workbench.experiment import elsewhere
 from workbench.experiment.elsewhere import Stretch
@@ -39,15 +39,11 @@ class Outcome:
     seen: Seen
     is_exempt: bool
     """Whether numbers are compared only until ranks drew some (dropout)."""
-    reported: str = ""
-    """The note that says what differs."""
     loosely: list[str] = field(default_factory=list[str])
     """What could hardly be compared, since the recipe makes much of a rounding."""
 
     @property
     def kind(self) -> str:
-        if self.reported:
-            return "different, and a note says so"
         if self.seen.refusals:
             return "refused before the start"
         return "right, until numbers are drawn" if self.is_exempt else "right"
@@ -102,9 +98,6 @@ def _judged(recipe: RankRecipe, seen: Seen, planned: Trace) -> Outcome:
         found = difference(
             seen.trace, judge, noisy, stays.away_from, until=until, loosely=outcome.loosely
         )
-    if found:
-        outcome.reported = reported(recipe, seen.notes)
-        found = "" if outcome.reported else found
     for modes, sentence in seen.refusals:
         found = found or unclear(recipe, modes, sentence)
     assert not found, f"{found}{_said(seen)}\n\n{recipe.script()}"
@@ -135,7 +128,7 @@ def check_alone(recipe: RankRecipe) -> None:
     assert is_possible(recipe)
     with ranks() as server:
         outcome = check(recipe, server)
-    print(outcome.kind, outcome.reported)
+    print(outcome.kind)
     for modes, sentence in outcome.seen.refusals:
         print(f"  {modes}: {sentence}")
     for note in outcome.seen.notes:

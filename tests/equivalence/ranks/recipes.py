@@ -225,7 +225,7 @@ def _goes_with_attached(recipe: RankRecipe) -> bool:
         return False
     if recipe.attached.startswith("forward") or recipe.attached == "backward hook":
         # what a hook counts is counted for a cell's own calls and for captures as well
-        others = ("graph", "eval and a look", "own backward", "attention")
+        others = ("eval and a look", "own backward", "attention")
         return not any(name in others for _, name in recipe.actions)
     if recipe.attached == "average in an optimizer's hook":
         return "norm" not in recipe.model and recipe.model != "orthogonal"

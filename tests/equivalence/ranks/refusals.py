@@ -1,4 +1,4 @@
-"""What may be refused before a process is started, or be said of a run in a note.
+"""What may be refused before a process is started.
 
 Whatever else ranks do otherwise than a plain loop is a fault. A sentence has to name what and why.
 """
@@ -46,25 +46,6 @@ REFUSALS: dict[str, Refusal] = {
     "Muon": Refusal(
         lambda recipe, kind: recipe.optimizer == "muon" and kind == "fsdp", r"Muon.*(ddp|shard)"
     ),
-    "an optimizer that reads norms": Refusal(
-        lambda recipe, kind: recipe.optimizer == "norms read" and kind == "fsdp",
-        r"Lars.*(ddp|shard)",
-    ),
-    "channels last": Refusal(
-        lambda recipe, kind: recipe.model == "channels last" and kind == "fsdp",
-        r"(channels.last|contiguous).*(ddp|fsdp)",
-    ),
-    "two float types": Refusal(
-        lambda recipe, kind: recipe.model == "two float types" and kind == "fsdp",
-        r"float(32|64).*(ddp|fsdp)",
-    ),
-    "a block's method": Refusal(
-        lambda recipe, kind: recipe.model == "a method past forward" and kind == "fsdp",
-        r"fsdp|forward",
-    ),
-    "a reentrant checkpoint": Refusal(
-        lambda recipe, kind: recipe.model == "reentrant checkpoint", r"reentrant"
-    ),
     "synchronized batch norm": Refusal(
         lambda recipe, kind: recipe.model == "synchronized batch norm", r"SyncBatchNorm"
     ),
@@ -77,14 +58,6 @@ REFUSALS: dict[str, Refusal] = {
     "one row for batch norm": Refusal(
         lambda recipe, kind: "norm" in recipe.model and recipe.size < 4, r"batch norm|row"
     ),
-    "a loss that averages by itself": Refusal(
-        lambda recipe, kind: recipe.loss in ("of one's own", "partial", "soft labels, weights"),
-        r"loss|mean",
-    ),
-    "a schedule without a state": Refusal(
-        lambda recipe, kind: recipe.schedule == "of one's own", r"(Falling|schedule).*state"
-    ),
-    "something attached": Refusal(lambda recipe, kind: bool(recipe.attached), r"hook"),
 }
 """Each is right where it is made to work, too."""
 
@@ -99,36 +72,4 @@ def unclear(recipe: RankRecipe, modes: str, sentence: str) -> str:
         return f"{modes} is refused, which works: {sentence}"
     if not any(re.search(one.names, sentence, re.IGNORECASE) for one in expected):
         return f"{modes} is refused without naming what and why: {sentence}"
-    return ""
-
-
-REPORTED: dict[str, Refusal] = {
-    "what a hook on a module counts": Refusal(
-        lambda recipe, kind: recipe.attached in ("forward hook", "backward hook"), r"hook.*\brank"
-    ),
-    "what a module counts": Refusal(
-        lambda recipe, kind: MODELS[recipe.model].keeps, r"(attribute|counts?|keeps).*\brank"
-    ),
-    "what an optimizer keeps": Refusal(
-        lambda recipe, kind: recipe.optimizer in ("attributes of its own", "marks on parameters"),
-        r"(Counting|Marked|attribute).*\brank",
-    ),
-    "a loss that averages by itself": Refusal(
-        lambda recipe, kind: recipe.loss == "of one's own", r"(loss|mean).*\brank"
-    ),
-    "a schedule without a state": Refusal(
-        lambda recipe, kind: recipe.schedule == "of one's own", r"(Falling|schedule).*\brank"
-    ),
-}
-"""What may differ if a note says so, from the start of the ranks on."""
-
-
-def reported(recipe: RankRecipe, notes: list[str]) -> str:
-    """The note that says what may differ in ``recipe``; ``""`` where there is none."""
-    for one in REPORTED.values():
-        if not one.of(recipe, ""):
-            continue
-        for note in notes:
-            if re.search(one.names, note, re.IGNORECASE):
-                return note
     return ""

@@ -16,8 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.integration.parallel.support import Net, made
 from workbench.experiment import Experiment
+from workbench.experiment.attachments import TENSOR_HOOKS
 from workbench.experiment.training import Training
-from workbench.parallel.attachments import TENSOR_HOOKS
 from workbench.parallel.payload import PackingError, Settings, pack, unpack
 
 

@@ -54,7 +54,7 @@ def fill(value: Any, change: Change, device: torch.device | None = None) -> None
             array.resize(change.whole.shape, refcheck=False)
         np.copyto(array, change.whole)
     elif isinstance(value, types.FunctionType):
-        _bind(value, change.own)
+        _bind(value, change)
     elif isinstance(value, torch.Generator):
         value.set_state(change.whole)
     elif isinstance(value, random.Random):
@@ -73,13 +73,18 @@ def _fill_tensor(tensor: torch.Tensor, given: torch.Tensor) -> None:
         tensor.data = given.to(tensor.device)
 
 
-def _bind(function: types.FunctionType, own: dict[tuple[str, str], Any]) -> None:
+def _bind(function: types.FunctionType, change: Change) -> None:
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    for (kind, name), one in own.items():
+    for (kind, name), one in change.own.items():
         if kind == "variable":
             cells[name].cell_contents = one
         else:
             function.__globals__[name] = one
+    for kind, name in change.gone:
+        if kind == "variable":
+            del cells[name].cell_contents
+        else:
+            function.__globals__.pop(name, None)
 
 
 def _refill(value: Any, change: Change, device: torch.device | None) -> None:

@@ -1,0 +1,113 @@
+"""What is in an object at a moment, to see later what has changed in it.
+
+Elements and attributes are told apart by identity: each object that they hold is looked at by
+itself. Values of tensors and arrays are told apart by a checksum.
+"""
+
+from __future__ import annotations
+
+import types
+import zlib
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from workbench.experiment.hook_reach import bindings, own_of
+from workbench.experiment.object_change import Change, generator_state
+
+_MISSING = object()
+
+
+class Contents:
+    """What is in an object at this moment.
+
+    Args:
+        value: the object.
+        copied: whether values of a tensor or an array are copied, which may be put back then; else
+            they are told apart by a checksum, and those of now are what goes to another process.
+    """
+
+    def __init__(self, value: Any, *, copied: bool = False) -> None:
+        self._own: dict[Any, Any] = {}
+        self._inside: list[Any] | None = None
+        self._whole: Any = None
+        self._mark: int | None = None
+        """Of values that can be compared with those of before: a mask, or the data, may be large
+        and never change."""
+        if isinstance(value, (torch.Tensor, np.ndarray)):
+            self._whole, self._mark = _copy(value) if copied else _Values(value), _checksum(value)
+        elif isinstance(value, types.FunctionType):
+            self._own = bindings(value)
+        elif (state := generator_state(value)) is not None:
+            self._whole = state
+        else:
+            self._own = own_of(value)
+            if isinstance(value, dict):
+                self._inside = list(cast("dict[Any, Any]", value).items())
+            elif isinstance(value, (list, set, deque)):
+                self._inside = list(cast("Iterable[Any]", value))
+
+    def since(self, before: Contents) -> Change | None:
+        """What is not as it was then; None where all is.
+
+        To undo what was done meanwhile, ask who was before about who is now.
+        """
+        was = before._own
+        own = {name: one for name, one in self._own.items() if was.get(name, _MISSING) is not one}
+        gone = [name for name in was if name not in self._own]
+        inside = None if _are_same(self._inside, before._inside) else self._inside
+        whole = self._whole
+        if self._mark is not None and self._mark == before._mark:
+            whole = None
+        if own or gone or inside is not None or whole is not None:
+            return Change(own, gone, inside, whole)
+        return None
+
+
+def _checksum(values: Any) -> int | None:
+    """Of the bytes of a tensor or an array in the host's memory; None: they cannot be compared."""
+    array: Any = values
+    if isinstance(values, torch.Tensor):
+        if values.device.type != "cpu" or values.layout is not torch.strided or values.is_quantized:
+            return None
+        plain = values.detach().resolve_conj().resolve_neg().contiguous()
+        try:
+            array = plain.reshape(-1).view(torch.uint8).numpy()
+        except (RuntimeError, TypeError):  # of a class of its own
+            return None
+    elif array.dtype.hasobject:
+        return None
+    return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
+
+
+def _are_same(one: list[Any] | None, other: list[Any] | None) -> bool:
+    """Whether they have the very same elements."""
+    if one is None or other is None or len(one) != len(other):
+        return one is other
+    return all(
+        a is b or (isinstance(a, tuple) and isinstance(b, tuple) and [*map(id, a)] == [*map(id, b)])
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+class _Values:
+    """The values of a tensor or an array, and not the one that both sides know by its number."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __reduce__(self) -> Any:
+        if isinstance(self._of, torch.Tensor):
+            return _values, (self._of.detach().cpu().clone(),)
+        return _values, (self._of.copy(),)
+
+
+def _values(found: Any) -> Any:
+    return found
+
+
+def _copy(values: Any) -> Any:
+    return values.detach().clone() if isinstance(values, torch.Tensor) else values.copy()
