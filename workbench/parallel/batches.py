@@ -228,11 +228,18 @@ class RankBatches(RankSource):
         DataError: as `RankSource`.
     """
 
+    is_of_first = False
+    """Whether the first rank has every batch and the others the same as stand-ins: its model alone
+    is looked at."""
     _draws: bool | None = None
     """Whether samples draw random numbers here; None before the first batch."""
 
     def _parts(self, epoch: int, begin: int) -> Iterator[_Rows]:
         batches = list(self._whole_batches(epoch, begin))
+        if self.is_of_first:
+            for rows in batches:
+                yield _Rows(rows, 0 if self._rank else len(rows), len(rows))
+            return
         for first in range(0, len(batches), self._world):
             at = first + self._rank
             rows = batches[at] if at < len(batches) else batches[first]
@@ -249,7 +256,8 @@ class RankBatches(RankSource):
 
         def rows() -> Iterator[list[int]]:
             for at in range(len(batches)):
-                if self._draws is not False or at % self._world == self._rank or at == stand_in:
+                is_wanted = self.is_of_first or at % self._world == self._rank or at == stand_in
+                if self._draws is not False or is_wanted:
                     making[:] = [at]
                     yield batches[at]
 
@@ -258,7 +266,9 @@ class RankBatches(RankSource):
             if self._draws is None:
                 self._draws = self.drawn_from.mark() != before or self.drawn_from.look_again()
             (at,) = making
-            if at % self._world == self._rank:
+            if self.is_of_first:
+                yield Part(batch, 0 if self._rank else len(batches[at]), len(batches[at]))
+            elif at % self._world == self._rank:
                 yield Part(batch, len(batches[at]), len(batches[at]))
             elif at == stand_in:
                 yield Part(batch, 0, len(batches[at]))

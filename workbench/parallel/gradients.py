@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from workbench.experiment.losses import logits_of
 from workbench.modes.layout import Layout, lay_out
 from workbench.parallel.branches import nodes_below, reached
+from workbench.parallel.half_gradients import overflow_as_whole
 from workbench.parallel.sentences import first_said
 
 if TYPE_CHECKING:
@@ -81,8 +82,12 @@ class Gradients:
             "use_reentrant=False, or take fsdp"
         )
 
-    def after_backward(self) -> None:
-        """Add up what nobody has added up yet."""
+    def after_backward(self, loss: torch.Tensor) -> None:
+        """Add up what nobody has added up yet.
+
+        Args:
+            loss: on which backward was called.
+        """
         model = self._training.model
         if self._after:
             _add_up(list(model.parameters()))
@@ -90,6 +95,8 @@ class Gradients:
                 self._take_ddp()
         elif self.is_sharded:
             _add_up([one for one in model.parameters() if not isinstance(one, DTensor)])
+        if self._training.scaler is not None:
+            overflow_as_whole(model, loss)
 
     def _take_ddp(self) -> None:
         self._after = self._is_open = False

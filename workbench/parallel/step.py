@@ -129,7 +129,7 @@ def rank_step(
         if said := gradients.explain(error):
             raise RuntimeError(said) from error
         raise
-    gradients.after_backward()
+    gradients.after_backward(loss)
     if whole is not None:
         whole.gather()
     hooks.call()

@@ -232,6 +232,15 @@ def _goes_with_attached(recipe: RankRecipe) -> bool:
     return True
 
 
+PLAIN = RankRecipe(
+    samples=21,
+    size=8,
+    validates=True,
+    actions=((1, SWITCH + "ddp:2"), (3, SWITCH + "fsdp:2"), (5, SWITCH)),
+)
+"""Away, elsewhere, home: six steps, whose epochs end with a smaller batch."""
+
+
 def drawn(seed: int, *, compiles: bool = False) -> RankRecipe:
     """Any recipe that a plain loop can be written for, with at least one switch to ranks.
 

@@ -11,8 +11,7 @@ import pytest
 
 from tests.equivalence.ranks.check import check
 from tests.equivalence.ranks.fork_server import PLANT, ForkServer
-from tests.equivalence.ranks.known import PLAIN
-from tests.equivalence.ranks.recipes import SWITCH, RankRecipe, is_possible
+from tests.equivalence.ranks.recipes import PLAIN, SWITCH, RankRecipe, is_possible
 from workbench.parallel import away, state
 from workbench.parallel.object_state import ObjectState
 

@@ -1,0 +1,88 @@
+"""Under ``fp16`` a sum of gradients overflows on ranks where it would in one process.
+
+Autocast computes the gradient of a weight in float16: a sum over the rows of a batch, rounded, and
+cast to the weight's own type. Each rank rounds the sum over its own rows, and ranks add up in
+float32, so what is too large for float16 in one process is not there. The scaler of one process
+would skip that step and halve its scale. So what the sum of all rows would not fit is infinite
+here, too.
+
+Gradients that come by no such cast (of a norm, say) may be as large as they like. Compiled code
+hides its casts: under ``compile`` the scale may settle higher than in one process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from workbench.modes.leaves import leaf_of
+from workbench.parallel.branches import nodes_below
+
+_OVERFLOWS = 65_520.0
+"""From here on a number is infinite in float16: half-way between its largest, 65,504, and the next
+that it would have."""
+
+
+@torch.no_grad()
+def overflow_as_whole(model: nn.Module, loss: torch.Tensor) -> None:
+    """Have gradients infinite that one process would have rounded to infinity.
+
+    Args:
+        model: as it is laid over the ranks, with the added up and still scaled gradients of all.
+        loss: what backward was called on.
+    """
+    own = [(one, _local(one.grad)) for one in model.parameters() if one.grad is not None]
+    dense = [(one, grad) for one, grad in own if grad.is_floating_point() and not grad.is_sparse]
+    filled = [(one, grad) for one, grad in dense if grad.numel()]
+    if not filled:
+        return
+    largest = torch._foreach_norm([grad for _, grad in filled], torch.inf)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - torch's own clipping uses it
+    too_large = [float(one) >= _OVERFLOWS for one in largest]
+    if not any(too_large):
+        return
+    rounded = _rounded(model, loss)
+    for (parameter, grad), is_too_large in zip(filled, too_large, strict=True):
+        if is_too_large and id(parameter) in rounded:
+            infinite = torch.copysign(torch.full_like(grad, torch.inf), grad)
+            grad.copy_(torch.where(grad.abs() < _OVERFLOWS, grad, infinite))
+
+
+def _local(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient.to_local() if isinstance(gradient, DTensor) else gradient
+
+
+def _rounded(model: nn.Module, loss: torch.Tensor) -> set[int]:
+    """Identities of the parameters whose gradients come by a cast from float16 alone."""
+    by_cast: dict[int, bool] = {}
+    for node in nodes_below(loss):
+        for other, _ in node.next_functions:
+            if other is None or (leaf := leaf_of(other)) is None:
+                continue
+            by_cast[id(leaf)] = by_cast.get(id(leaf), True) and _is_cast(node)
+    leaves = _gathered(model) | {id(one): id(one) for one in model.parameters()}
+    return {leaves[leaf] for leaf, is_cast in by_cast.items() if is_cast and leaf in leaves}
+
+
+def _is_cast(node: Any) -> bool:
+    """Whether the node's gradient comes in float16 and is given on in another type."""
+    if type(node).__name__ != "ToCopyBackward0":
+        return False
+    return node._input_metadata[0].dtype is torch.float16  # torch has no public name for it
+
+
+def _gathered(model: nn.Module) -> dict[int, int]:
+    """Identity of a whole parameter, which a forward under ``fsdp`` uses -> of its shard."""
+    found: dict[int, int] = {}
+    for module in model.modules():
+        if not isinstance(module, FSDPModule):
+            continue
+        state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
+        for group in state._fsdp_param_groups:
+            for parameter in group.fsdp_params:
+                whole = getattr(parameter, "_unsharded_param", None)
+                found[id(whole)] = id(parameter.sharded_param)
+    return found
