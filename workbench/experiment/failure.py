@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from workbench.experiment.source import is_own_file, is_user_file
+from workbench.experiment.source import is_own_file, is_own_name, is_user_file
 from workbench.experiment.values import values_on
 from workbench.modes.graph_breaks import GraphBreakError
 from workbench.records import CodeLine, Fact, Failure, SourceLine
@@ -105,13 +105,15 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
     frames = _own_left_out(error)
     mine = [frame for frame in frames if is_user_file(frame.filename)]
     name = type(error).__name__
+    # Workbench itself refuses something: its sentence is all there is to say
+    refuses = not frames and is_own_name(type(error).__module__)
     found = _failure(
         frames,
         name,
         message=words_of(error) or name,
         subtitle=_state(step, what),
         values=_values(mine[-1] if mine else None),
-        traceback=_text(error),
+        traceback="" if refuses else _text(error),
         step=step,
     )
     if isinstance(error, GraphBreakError) and error.source is not None:

@@ -31,6 +31,11 @@ def is_own_file(filename: str) -> bool:
     return os.path.realpath(filename).startswith(_own_folder())
 
 
+def is_own_name(module: str) -> bool:
+    """Whether a module of this name belongs to this package."""
+    return module.partition(".")[0] == "workbench"
+
+
 def callers_level() -> int:
     """The ``stacklevel`` with which `warnings.warn`, where this is called, names the caller's line.
 

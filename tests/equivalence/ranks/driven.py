@@ -155,7 +155,8 @@ class _Driver:
                     if not isinstance(error, (NonFiniteError, RunError)):
                         raise
                 elif layout_of(self.modes) and self.workers.started == started:
-                    self._refused(self.modes, str(error))
+                    failure = experiment.failure
+                    self._refused(self.modes, failure.message if failure else str(error))
                     experiment.modes = at_home(self.modes)
                     if not self.recipe.hot:
                         self._now(at_home(self.modes))
