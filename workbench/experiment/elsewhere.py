@@ -141,6 +141,26 @@ def follow(
     return here
 
 
+def advance_at_home(training: Training) -> None:
+    """Do one step here, as if no layout was on.
+
+    Raises:
+        Exception: whatever the step raises.
+    """
+    modeset = training.modeset
+    alone = modeset.with_value("parallel", "off")
+    alone.load_state_dict(modeset.state_dict())
+    training.detach_modes()
+    training.modeset = alone
+    try:
+        training.advance()
+    finally:
+        training.next_at_home = False
+        modeset.load_state_dict(alone.state_dict())
+        training.detach_modes()
+        training.modeset = modeset
+
+
 def capture_at_home(training: Training) -> None:
     """Compute the next step here for the probes that wait, and undo it.
 

@@ -332,6 +332,8 @@ class Runner(Worker):
             epoch = training.cursor.epoch
             if not training.modeset.elsewhere:
                 training.advance()
+            elif training.next_at_home:
+                elsewhere.advance_at_home(training)
             elif not self._do_steps_elsewhere():
                 return "training"
             if training.cursor.epoch != epoch:

@@ -2,7 +2,7 @@
 
 Before the model is handed over, the same batch is computed once more under the modes it is leaving,
 with the same weights and random state; the difference of the logits is the switch's numerical
-effect. Random state and buffers are put back, so the losses that follow are those of a run that
+effect. Random state, buffers and what hooks keep are put back, so the losses that follow are those of a run that
 never looked. Compiled code draws its random numbers in an order of its own: a model with dropout
 has no comparable logits across a switch of ``compile``, and none are compared.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.experiment.data import split, to_device
+from workbench.experiment.hook_copy import hooks_undone
 from workbench.experiment.losses import logits_of
 from workbench.experiment.step import StepResult, call
 
@@ -82,7 +83,7 @@ def _logits_under(modes: ModeSet, training: Training, batch: Any) -> torch.Tenso
     """Logits of ``batch`` under ``modes``; None if they cannot be computed."""
     inputs = to_device(split(batch)[0], training.device)
     try:
-        with modes.forward_context():
+        with hooks_undone(training), modes.forward_context():
             logits = logits_of(call(training.model, inputs)).detach().float().clone()
         compiled = modes.compiled or training.modeset.compiled
         return None if compiled and training.guard.drew_random_numbers() else logits

@@ -70,6 +70,10 @@ class Training:
     """Of somebody at the first batch, before the first step."""
     stand_ins: Mapping[nn.Parameter, str] = MappingProxyType({})
     """Parameters that are whole in place of the model's sharded ones -> their names."""
+    next_at_home = False
+    """Whether the next step is computed in this process, whatever the layout says."""
+    trained_at_start: dict[str, bool] | None = None
+    """On a rank: which parameters were trained when it began, by name."""
     object_state: Any = None
     """What its objects keep, while it is elsewhere (`workbench.parallel.object_state`)."""
     interrupted: Interruption | None = None
@@ -234,8 +238,8 @@ class Training:
             more = f" and {len(these) - 3:,} more" if len(these) > 3 else ""
             verb = "frozen" if frozen else "trained"
             said.append(
-                f"{first}{more}: {verb} from step {self.step_count + 1:,} on, as a cell has set "
-                "requires_grad"
+                f"{first}{more}: {verb} from step {self.step_count + 1:,} on, as "
+                "requires_grad says"
             )
             beside = [p for p in these if id(p) in not_held]
             if beside and not frozen:

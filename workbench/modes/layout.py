@@ -12,7 +12,7 @@ Ranks run in processes of their own (`workbench.parallel`); nothing here starts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -171,6 +171,29 @@ def reshard(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
+
+
+def gathered_parameters(model: nn.Module) -> dict[int, nn.Parameter]:
+    """The whole parameters that a forward under ``fsdp`` uses, by identity of the shard.
+
+    The same objects serve every step; there are none before the first.
+    """
+    return {
+        id(one.sharded_param): whole
+        for one in sharded_parameters(model)
+        if (whole := getattr(one, "_unsharded_param", None)) is not None
+    }
+
+
+def sharded_parameters(model: nn.Module) -> Iterator[Any]:
+    """FSDP's own records of the parameters that it has sharded: torch's ``FSDPParam``."""
+    from torch.distributed.fsdp import FSDPModule
+
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
+            for group in state._fsdp_param_groups:
+                yield from group.fsdp_params
 
 
 def _shard(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
+
+from workbench.modes.layout import sharded_parameters
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -52,14 +53,9 @@ def keep_attributes(model: nn.Module, before: dict[str, nn.Parameter]) -> None:
         if found := vars(before[name]):
             attributes[id(parameter)] = found
             vars(parameter).update(found)
-    for module in model.modules():
-        if not isinstance(module, FSDPModule):
-            continue
-        state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
-        for group in state._fsdp_param_groups:
-            for parameter in group.fsdp_params:
-                if (found := attributes.get(id(parameter.sharded_param))) is not None:
-                    _have_when_gathered(parameter, found)
+    for parameter in sharded_parameters(model):
+        if (found := attributes.get(id(parameter.sharded_param))) is not None:
+            _have_when_gathered(parameter, found)
 
 
 def _have_when_gathered(parameter: Any, attributes: dict[str, Any]) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from workbench.modes.layout import gathered_parameters
 from workbench.modes.leaves import leaf_of
 from workbench.parallel.branches import nodes_below
 
@@ -63,7 +63,8 @@ def _rounded(model: nn.Module, loss: torch.Tensor) -> set[int]:
             if other is None or (leaf := leaf_of(other)) is None:
                 continue
             by_cast[id(leaf)] = by_cast.get(id(leaf), True) and _is_cast(node)
-    leaves = _gathered(model) | {id(one): id(one) for one in model.parameters()}
+    leaves = {id(one): id(one) for one in model.parameters()}
+    leaves |= {id(whole): shard for shard, whole in gathered_parameters(model).items()}
     return {leaves[leaf] for leaf, is_cast in by_cast.items() if is_cast and leaf in leaves}
 
 
@@ -72,17 +73,3 @@ def _is_cast(node: Any) -> bool:
     if type(node).__name__ != "ToCopyBackward0":
         return False
     return node._input_metadata[0].dtype is torch.float16  # torch has no public name for it
-
-
-def _gathered(model: nn.Module) -> dict[int, int]:
-    """Identity of a whole parameter, which a forward under ``fsdp`` uses -> of its shard."""
-    found: dict[int, int] = {}
-    for module in model.modules():
-        if not isinstance(module, FSDPModule):
-            continue
-        state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
-        for group in state._fsdp_param_groups:
-            for parameter in group.fsdp_params:
-                whole = getattr(parameter, "_unsharded_param", None)
-                found[id(whole)] = id(parameter.sharded_param)
-    return found

@@ -40,6 +40,7 @@ from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
 from workbench.parallel.teller import Teller
+from workbench.parallel.trained_flags import FlagsChangedError, TrainedFlags
 from workbench.parallel.trial_step import draws_numbers, needs_whole
 from workbench.parallel.validation import on_all_ranks, validate_together
 from workbench.parallel.whole_batch import RankLoss
@@ -113,6 +114,7 @@ class Rank:
             changed = {} if self._whole else {id(before[name]): after[name] for name in before}
             objects.begin(changed)
         training.guard = RankGuard(training, self._whole)
+        self._flags = TrainedFlags(training.model)
         self._note()
         self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
 
@@ -224,6 +226,7 @@ class Rank:
         """One step; False where it was not applied, because something was not finite."""
         training = self.training
         training.guard.remember()
+        self._flags.remember()
         started, obey = time.perf_counter(), self._count_commands()
         try:
             done = self._reporter.profiled(
@@ -237,6 +240,7 @@ class Rank:
                     drew_late=self._source.samples is not None and self._source.samples.drew_late,
                     fill=self._look.branches and self.layout.kind == "fsdp",
                     hooks=self._hooks,
+                    flags=self._flags,
                     whole=self._whole,
                     alike=self._optimizer_draws,
                 )
@@ -247,6 +251,13 @@ class Rank:
                 self._whole.scatter()
             self._teller.tell("non-finite", what=error.what, word=error.word)
             self._ended = "nan"
+            return False
+        except FlagsChangedError:
+            undo(training, None)
+            reshard(training.model)
+            self._flags.restore()
+            self._teller.tell("flags-changed", step=training.step_count)
+            self._ended = "home"
             return False
         training.cursor.done()
         training.step_count += 1

@@ -198,6 +198,7 @@ def _rest(training: Training) -> dict[str, Any]:
     cursor = training.cursor
     groups: list[dict[str, Any]] = training.optimizer.param_groups
     training.random.save()
+    trained = {name: one.requires_grad for name, one in training.model.named_parameters()}
     return {
         "groups": [{key: group[key] for key in group if key != "params"} for group in groups],
         "has_scheduler": scheduler is not None,
@@ -208,6 +209,8 @@ def _rest(training: Training) -> dict[str, Any]:
         "random": training.random.state_dict(),
         "held": [generators.read(held) for held in _held(training)],
         "train_mode": training.train_mode.state(),
+        "trained": trained,
+        "trained_at_start": training.trained_at_start or trained,
         "buffers": [name for name, _ in training.model.named_buffers()],
         "steps_in_epoch": training.steps_in_epoch,
         "answers": training.measures.accuracy.state(),
@@ -269,10 +272,20 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
             generators.write(held, states)
     training.measures.accuracy.load_state(rest["answers"])
     _take_hooks(training, *rest.get("hooks", (b"", [])))
+    _take_trained(training, rest["trained"], rest["trained_at_start"])
     training.train_mode.load_state(rest["train_mode"], training.optimizer)
     if training.object_state is not None:
         for note in training.object_state.take(rest["objects"]):
             training.note(note)
+
+
+def _take_trained(training: Training, now: dict[str, bool], begun: dict[str, bool]) -> None:
+    """Freeze and thaw what ranks have; what a cell has set here meanwhile stays."""
+    for name, parameter in training.model.named_parameters():
+        if name in now and now[name] is not begun.get(name):
+            parameter.requires_grad_(now[name])
+    if dist.is_initialized():
+        training.trained_at_start = now
 
 
 def _held(training: Training) -> list[list[Any]]:

@@ -298,6 +298,14 @@ class WorkersStretch:
             message["what"], math.inf if message["word"] == "infinite" else math.nan
         )
 
+    def _take_flags_changed(self, message: Message) -> None:
+        """A parameter is frozen or thawed by the next step, which one process computes."""
+        self._training.next_at_home = True
+        self._training.note(
+            f"step {message['step'] + 1:,} was computed in one process, as parameters are frozen "
+            f"or thawed there while {_layout(self._training)} is on: ranks start anew after it"
+        )
+
     def _first_step(self, step: int) -> None:
         training, started = self._training, cast("float", self._started)
         self._started = None

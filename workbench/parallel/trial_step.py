@@ -23,7 +23,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from workbench.experiment.object_copy import ObjectCopy
+from workbench.experiment.attachments import own_attributes
+from workbench.experiment.object_copy import ObjectCopy, walk
 from workbench.modes.probes import first_line
 from workbench.parallel.sentences import first_said
 
@@ -57,8 +58,11 @@ def needs_whole(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Ten
         optimizer: that will step on shards.
         parameters: those that will be sharded, whole as yet.
     """
-    return first_said(_why_whole(optimizer, parameters, dist.get_world_size())) or first_said(
-        _why_not_sharded(optimizer, parameters)
+    why = "it keeps parameters beside its groups" if _keeps_any_of(optimizer, parameters) else ""
+    return (
+        first_said(_why_whole(optimizer, parameters, dist.get_world_size()))
+        or first_said(why)
+        or first_said(_why_not_sharded(optimizer, parameters))
     )
 
 
@@ -110,6 +114,15 @@ def _why_whole(
             return _compare(whole, [part for part in parts if part.is_at_work])
     except Exception as error:  # noqa: BLE001 - an optimizer of the user's may raise anything
         return f"a copy of it could not step on shards ({first_line(error)})"
+
+
+def _keeps_any_of(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> bool:
+    """Whether an attribute has one: a list of its own would go on with what has no shards."""
+    theirs = set(map(id, parameters))
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    beside = (optimizer.state, groups, *groups, *(group["params"] for group in groups))
+    found = walk({"": own_attributes(optimizer)}, beside, modules=True)
+    return any(id(one) in theirs for _, one in found)
 
 
 def _why_not_sharded(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> str:

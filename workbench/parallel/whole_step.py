@@ -89,6 +89,7 @@ class WholeStep:
         for pair in self._pairs:
             for module, name in pair.places:
                 set_parameter(module, name, pair.sharded)
+            pair.sharded.requires_grad_(pair.own.requires_grad)
             lying = cast("DTensor", pair.sharded.detach())
             # every rank has the whole of it: nothing needs to be sent
             mine = distribute_tensor(
