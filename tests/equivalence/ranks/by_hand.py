@@ -174,15 +174,41 @@ class _Loop:
         precision = precision_of(modes)
         everything = [*self.model.parameters(), *self.of_loss]
         rounded = self.noise.around(everything, precision) if self.noise else nullcontext()
+        too_large = (
+            self._too_large_in_parts(x, y) if layout_of(modes) and precision == "fp16" else []
+        )
         with rounded:
             with _precision(precision):
                 loss = self.function(self._outputs(x, layout_of(modes)), y)
             (self.scaler.scale(loss) if precision == "fp16" else loss).backward()
+        for parameter in too_large:
+            if parameter.grad is not None:
+                parameter.grad.fill_(torch.inf)
         trace.rates[step + 1] = float(self.optimizer.param_groups[0]["lr"])
         applied = self._update(precision)
         if applied and self.schedule is not None and self.schedule.every == "step":
             self.scheduler.step()
         trace.losses.append(loss.item())
+
+    def _too_large_in_parts(self, x: torch.Tensor, y: Any) -> list[nn.Parameter]:
+        """Parameters whose gradient a rank rounds to infinity in float16.
+
+        The rows of the other may have cancelled what its own add up to.
+        """
+        with torch.random.fork_rng([]):
+            models = [copy.deepcopy(self.model) for _ in range(RANKS)]
+            with _precision("fp16"):
+                parts = [x[first:last] for first, last in bounds(len(x), self.recipe.size)]
+                outputs = [m(part) for m, part in zip(models, parts, strict=True) if len(part)]
+                loss = copy.deepcopy(self.function)(torch.cat(outputs), y)
+            self.scaler.scale(loss).backward()
+        found: list[nn.Parameter] = []
+        for parameter, *of_ranks in zip(
+            self.model.parameters(), *(m.parameters() for m in models), strict=True
+        ):
+            if any(p.grad is not None and not p.grad.isfinite().all() for p in of_ranks):
+                found.append(parameter)
+        return found
 
     def _outputs(self, x: torch.Tensor, layout: str) -> torch.Tensor:
         if not self.others:

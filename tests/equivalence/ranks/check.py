@@ -86,8 +86,10 @@ def _judged(recipe: RankRecipe, seen: Seen, planned: Trace) -> Outcome:
     model, stays = MODELS[recipe.model], seen.facts
     is_exempt = model.seen == "draws" and seen.stays > 0
     outcome = Outcome(seen, is_exempt)
-    # only a model that sees a part of a batch has other numbers because there were ranks
-    judge = _by_hand(recipe, stays) if model.seen == "part" else planned
+    # a model that sees a part of a batch has other numbers because there were ranks, and a part may
+    # overflow where the whole does not
+    rounds = any("fp16" in modes for _, modes in recipe.switches)
+    judge = _by_hand(recipe, stays) if model.seen == "part" or rounds else planned
     until = stays.away_from if is_exempt else None
     found = difference(seen.trace, judge, [], stays.away_from, until=until)
     if found:  # maybe no more than the recipe makes of a rounding
