@@ -6,7 +6,8 @@ the forward. Torch counts the writes of a tensor, and a forward that gives a par
 the first steps the values of frozen parameters are compared, as those are what is written so.
 
 A parameter that was found to be written is copied before each step, as far as `held_bytes` goes.
-The others that a step wrote are named where it is undone.
+The others that a step wrote are named where it is undone. Whether each is trained is put back too:
+a forward may thaw what was frozen.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _LOOK_EVERY = 64
 
 _VERSION = operator.attrgetter("_version")
 _PLACE = torch.Tensor.data_ptr
+_IS_TRAINED = operator.attrgetter("requires_grad")
 
 
 class ParameterWrites:
@@ -45,6 +47,7 @@ class ParameterWrites:
         self._silent: set[int] = set()
         """Those of them that left no trace but their values."""
         self._versions: list[int] = []
+        self._trained: list[bool] = []
         self._places: list[int] = []
         self._at_update: list[int] | None = None
         """The versions at `before_update`; None: those of `remember`, as far as is known."""
@@ -63,9 +66,11 @@ class ParameterWrites:
         """Before a step; ``exactly`` copies whatever is known to be written, however large."""
         if self._is_plain:
             self._versions = versions(self._listed)
+            self._trained = [*map(_IS_TRAINED, self._listed)]
             return
         if self._is_stale:
             self._list()
+        self._trained = [*map(_IS_TRAINED, self._listed)]
         self._versions, self._places = versions(self._listed), _places(self._frozen)
         self.copies = []
         self._copy(self._known, is_bounded=not exactly)
@@ -106,6 +111,9 @@ class ParameterWrites:
         """Put back what was written since `remember`; gives those that nobody has a copy of."""
         if not self._versions:
             return []
+        for parameter, is_trained in zip(self._listed, self._trained, strict=True):
+            if parameter.requires_grad is not is_trained:
+                parameter.requires_grad_(is_trained)
         written = self._written()
         self._know(written)
         copied = {id(p): value for p, value in self.copies}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ import pytest
 import torch
 from torch import nn
 
-from tests.integration.parallel.support import Net, made, until, until_told
+from tests.integration.parallel.support import DEADLINE_S, Net, made, until, until_told
 from tests.waiting import wait_until
 from workbench.experiment import Experiment
+from workbench.experiment.run import RunError
 from workbench.experiment.sources import DataError
 from workbench.modes.layout import Layout
 from workbench.parallel.away import Away, WorkersError
@@ -280,3 +282,38 @@ def sent_again(experiment: Experiment, tmp_path: Path) -> Away:
         return Away.send(training, tmp_path / "parallel", Layout.parse("ddp:2"), until(10_000))
     finally:
         training.end()
+
+
+class Scaled(nn.Module):
+    """A loss with a parameter of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(outputs * self.scale, labels)
+
+
+def test_a_refusal_in_a_run_is_one_sentence(tmp_path: Path) -> None:
+    model, loss = Net(), Scaled()
+    optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.01)
+    experiment = made(tmp_path / "runs", lambda: model, optimizer=optimizer, loss=loss)
+    reached = threading.Event()
+    experiment.subscribe(lambda event: reached.set(), every_step=True)
+    run = experiment.run(epochs=1_000)
+    assert reached.wait(DEADLINE_S)
+    experiment.modes = "ddp:2"
+    with pytest.raises(RunError) as raised:
+        run.wait(DEADLINE_S)
+    failure = experiment.failure
+    assert failure is not None
+    assert "the optimizer trains 1 parameter that is not the model's" in failure.message
+    assert failure.traceback == ""
+    assert str(raised.value) == f"{failure.title}\n{failure.message}"
+    step = experiment.step_count
+    experiment.modes = ""
+    experiment.resume_from_failure()
+    experiment.pause()
+    experiment.wait(DEADLINE_S)
+    assert experiment.step_count >= step

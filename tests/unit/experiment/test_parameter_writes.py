@@ -106,6 +106,18 @@ def test_what_is_too_large_for_a_copy_is_named(how: str, monkeypatch: pytest.Mon
     assert frozen.tolist() == before
 
 
+@pytest.mark.parametrize("good_steps", [0, 5, 200])
+def test_whether_a_parameter_is_trained_is_put_back(good_steps: int) -> None:
+    trained, frozen, writes = made()
+    for _ in range(good_steps):
+        step(writes, trained)
+    writes.remember(exactly=False)
+    trained.requires_grad_(False)
+    frozen.requires_grad_(True)
+    assert writes.restore() == []
+    assert (trained.requires_grad, frozen.requires_grad) == (True, False)
+
+
 def test_how_far_an_update_went_is_counted() -> None:
     trained, _, writes = made()
     for grows in (False, True):

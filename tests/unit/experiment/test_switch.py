@@ -99,6 +99,22 @@ def test_looking_at_the_parity_leaves_no_trace_of_what_a_forward_writes(tmp_path
 
 
 @pytest.mark.skipif(missing_for_compile(CPU) is not None, reason="no C++ compiler here")
+def test_hooks_do_not_hear_the_forward_that_is_compared_with(tmp_path: Path) -> None:
+    exp, calls, heard = experiment(tmp_path), 0, list[int]()
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    exp.model.head.register_forward_hook(count)
+    exp.model.head.register_forward_hook(lambda *_: heard.append(calls))
+    for modes in ("", "bf16", "fp16", ""):
+        exp.modes = modes
+        exp.run(steps=2, wait=True)
+    assert calls == 8
+    assert heard == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
 def test_compiling_is_said_while_it_lasts(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     said: list[str] = []
