@@ -2,9 +2,9 @@
 
 Before the model is handed over, the same batch is computed once more under the modes it is leaving,
 with the same weights and random state; the difference of the logits is the switch's numerical
-effect. Random state, buffers and what hooks keep are put back, so the losses that follow are those of a run that
-never looked. Compiled code draws its random numbers in an order of its own: a model with dropout
-has no comparable logits across a switch of ``compile``, and none are compared.
+effect. Random state, buffers and what hooks keep are put back, so the losses that follow are those
+of a run that never looked. Compiled code draws its random numbers in an order of its own: a model
+with dropout has no comparable logits across a switch of ``compile``, and none are compared.
 """
 
 from __future__ import annotations

@@ -238,8 +238,7 @@ class Training:
             more = f" and {len(these) - 3:,} more" if len(these) > 3 else ""
             verb = "frozen" if frozen else "trained"
             said.append(
-                f"{first}{more}: {verb} from step {self.step_count + 1:,} on, as "
-                "requires_grad says"
+                f"{first}{more}: {verb} from step {self.step_count + 1:,} on, as requires_grad says"
             )
             beside = [p for p in these if id(p) in not_held]
             if beside and not frozen:

@@ -39,8 +39,8 @@ from workbench.parallel.ranks import Reporter
 from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
+from workbench.parallel.structure import Structure, StructureChangedError
 from workbench.parallel.teller import Teller
-from workbench.parallel.trained_flags import FlagsChangedError, TrainedFlags
 from workbench.parallel.trial_step import draws_numbers, needs_whole
 from workbench.parallel.validation import on_all_ranks, validate_together
 from workbench.parallel.whole_batch import RankLoss
@@ -96,7 +96,9 @@ class Rank:
         modes, before = training.train_mode.state(), dict(training.model.named_parameters())
         objects: ObjectState | None = training.object_state
         with nullcontext() if objects is None else objects.undone(), hooks_undone(training):
+            before_look = Structure(training)
             self._look = look = self._looked()
+            before_look.restore()
         self._gradients = Gradients(training, self.layout, self._shard)
         if isinstance(training.val, (ArraySource, LoaderSource)):
             training.val = RankBatches(training.val, rank, ranks)
@@ -114,7 +116,7 @@ class Rank:
             changed = {} if self._whole else {id(before[name]): after[name] for name in before}
             objects.begin(changed)
         training.guard = RankGuard(training, self._whole)
-        self._flags = TrainedFlags(training.model)
+        self._structure = Structure(training)
         self._note()
         self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
 
@@ -226,7 +228,7 @@ class Rank:
         """One step; False where it was not applied, because something was not finite."""
         training = self.training
         training.guard.remember()
-        self._flags.remember()
+        self._structure.remember()
         started, obey = time.perf_counter(), self._count_commands()
         try:
             done = self._reporter.profiled(
@@ -240,7 +242,7 @@ class Rank:
                     drew_late=self._source.samples is not None and self._source.samples.drew_late,
                     fill=self._look.branches and self.layout.kind == "fsdp",
                     hooks=self._hooks,
-                    flags=self._flags,
+                    structure=self._structure,
                     whole=self._whole,
                     alike=self._optimizer_draws,
                 )
@@ -252,11 +254,11 @@ class Rank:
             self._teller.tell("non-finite", what=error.what, word=error.word)
             self._ended = "nan"
             return False
-        except FlagsChangedError:
+        except StructureChangedError:
             undo(training, None)
             reshard(training.model)
-            self._flags.restore()
-            self._teller.tell("flags-changed", step=training.step_count)
+            self._structure.restore()
+            self._teller.tell("structure-changed", step=training.step_count)
             self._ended = "home"
             return False
         training.cursor.done()

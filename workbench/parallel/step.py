@@ -27,7 +27,7 @@ from workbench.experiment.step import forward
 from workbench.parallel.branches import reached, zero_for
 from workbench.parallel.draws import are_apart
 from workbench.parallel.same_numbers import numbers_of_first_rank
-from workbench.parallel.trained_flags import FlagsChangedError, TrainedFlags
+from workbench.parallel.structure import Structure, StructureChangedError
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -81,7 +81,7 @@ def rank_step(
     drew_late: bool,
     fill: bool,
     hooks: ParameterHooks,
-    flags: TrainedFlags,
+    structure: Structure,
     whole: WholeStep | None = None,
     alike: bool = False,
 ) -> Summed:
@@ -97,13 +97,13 @@ def rank_step(
         drew_late: whether the samples drew random numbers without having been expected to.
         fill: whether parameters that another rank alone has reached have gradients of zero here.
         hooks: on the gradients of parameters.
-        flags: which parameters were trained when the model was laid over the ranks.
+        structure: the parameters as they were when the model was laid over the ranks.
         whole: has parameters and gradients gathered for the update.
         alike: whether all ranks are to draw the same random numbers in the update.
 
     Raises:
         NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
-        FlagsChangedError: on all ranks, as one has frozen or thawed a parameter.
+        StructureChangedError: on all ranks, as one has made, frozen or thawed a parameter.
     """
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
@@ -117,7 +117,7 @@ def rank_step(
     told = [float(obey), float(save)] if first else [0.0, 0.0]
     here = reached(training.model, loss) if fill else []
     own += [*told, float(part.num_samples), float(drew_late), *draws.digest()]
-    own.append(float(flags.have_changed()))
+    own.append(float(structure.has_changed()))
     sums = _summed([*own, *map(float, here)], training.device)
     value, factor = _mean(loss_of, sums, weight)
     loss = loss if factor is None else loss * factor
@@ -221,11 +221,11 @@ def _mean(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, floa
     """Loss of the whole batch, and what makes this rank's a part of it; None: it is one.
 
     Raises:
-        FlagsChangedError: a rank has frozen or thawed a parameter.
+        StructureChangedError: a rank has made, frozen or thawed a parameter.
         NonFiniteError: the loss is not finite.
     """
     if sums[10]:
-        raise FlagsChangedError
+        raise StructureChangedError
     value, factor = _mean_of(loss, sums, weight)
     if not math.isfinite(value):
         raise NonFiniteError("loss", value)

@@ -298,12 +298,13 @@ class WorkersStretch:
             message["what"], math.inf if message["word"] == "infinite" else math.nan
         )
 
-    def _take_flags_changed(self, message: Message) -> None:
-        """A parameter is frozen or thawed by the next step, which one process computes."""
+    def _take_structure_changed(self, message: Message) -> None:
+        """The next step makes, freezes or thaws a parameter: one process computes it."""
         self._training.next_at_home = True
         self._training.note(
-            f"step {message['step'] + 1:,} was computed in one process, as parameters are frozen "
-            f"or thawed there while {_layout(self._training)} is on: ranks start anew after it"
+            f"step {message['step'] + 1:,} was computed in one process, as parameters are made, "
+            f"frozen or thawed there while {_layout(self._training)} is on: ranks start anew "
+            "after it"
         )
 
     def _first_step(self, step: int) -> None:

@@ -67,10 +67,29 @@ class Marked(torch.optim.Optimizer):
                     p.add_(p.grad, alpha=-group["lr"] * getattr(p, "times", 1.0))
 
 
+class Listed(torch.optim.Optimizer):
+    """Goes by a list of its own, and not by its groups."""
+
+    def __init__(self, params: Any, lr: float = 0.05) -> None:
+        self.mine: list[nn.Parameter] = []
+        super().__init__(params, {"lr": lr})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        self.mine.extend(self.param_groups[-1]["params"])
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for p in self.mine:
+            if p.grad is not None:
+                p.add_(p.grad, alpha=-self.param_groups[0]["lr"])
+
+
 OWN: dict[str, Make] = {
     "norms read": Lars,
     "attributes of its own": Counting,
     "marks on parameters": Marked,
+    "a list of its own": Listed,
     "muon": lambda p: torch.optim.Muon(p, lr=0.01),
 }
 ALL_DENSE = {**DENSE, **OWN}

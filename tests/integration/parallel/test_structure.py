@@ -1,4 +1,4 @@
-"""What is frozen or thawed while ranks train is so from that very step on, and at home."""
+"""What is made, frozen or thawed while ranks train is so from that very step on, and at home."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def trained(
         pytest.param("ddp:2", BACK + 1, False, True, id="by a hook of the last step on ranks"),
     ],
 )
-def test_ranks_go_by_flags_that_change(
+def test_ranks_go_by_parameters_that_change(
     tmp_path: Path, modes: str, at: int, frozen: bool, hook: bool
 ) -> None:
     right = trained(tmp_path / "here", "", at, frozen=frozen, hook=hook)
@@ -90,3 +90,50 @@ def test_ranks_go_by_flags_that_change(
     said = [note for note in found[3] if "was computed in one process" in note]
     assert len(said) == (at <= BACK)
     assert all(f"step {at} was computed" in note for note in said)
+
+
+class Grows(nn.Module):
+    """Makes a second head in the forward of one step, which joins the optimizer's group."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(16, 32), nn.Linear(32, CLASSES)
+        self.more: nn.Module | None = None
+        self.groups: list[dict[str, Any]] = []
+        self.calls, self.at = 0, at
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.calls += 1
+            if self.calls == self.at:
+                with torch.random.fork_rng([]):
+                    torch.manual_seed(4)
+                    self.more = nn.Linear(32, CLASSES)
+                self.groups[0]["params"].extend(self.more.parameters())
+        h = self.body(x).relu()
+        return self.head(h) if self.more is None else self.head(h) + self.more(h)
+
+
+@pytest.mark.parametrize(("modes", "at"), [("ddp:2", 6), ("fsdp:2", AWAY + 1)])
+def test_ranks_start_anew_with_a_layer_that_a_forward_makes(
+    tmp_path: Path, modes: str, at: int
+) -> None:
+    def run(runs: Path, modes: str) -> tuple[list[float], list[torch.Tensor]]:
+        torch.manual_seed(0)
+        net: Any = Grows(at)
+        adam = torch.optim.Adam(net.parameters(), lr=0.01)
+        net.groups = adam.param_groups
+        experiment = made(runs, lambda: net, optimizer=adam)
+        experiment.run(steps=AWAY, wait=True)
+        experiment.modes = modes
+        experiment.run(steps=BACK - AWAY, wait=True)
+        experiment.modes = ""
+        experiment.run(steps=END - BACK, wait=True)
+        assert net.calls == END
+        return losses(experiment).tolist(), [one.detach().clone() for one in net.parameters()]
+
+    right, found = run(tmp_path / "here", ""), run(tmp_path / "there", modes)
+    assert found[0] == pytest.approx(right[0], abs=2e-6)
+    assert len(found[1]) == len(right[1]) == 6
+    for mine, theirs in zip(found[1], right[1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-6)
