@@ -218,7 +218,7 @@ def _goes_with_attached(recipe: RankRecipe) -> bool:
     model = MODELS[recipe.model]
     swaps = any(name == "swap" for _, name in recipe.actions)
     # what a swap gives to a new model is its parameters and buffers, not what else it has
-    keeps = model.keeps or recipe.optimizer == "marks on parameters"
+    keeps = model.keeps or recipe.optimizer in ("marks on parameters", "a list of its own")
     if swaps and (keeps or recipe.attached):
         return False
     if recipe.attached and (model.is_complex or model.is_sparse):
