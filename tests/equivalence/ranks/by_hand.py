@@ -38,7 +38,6 @@ from tests.equivalence.ranks.recipes import (
 from tests.equivalence.ranks.trace import Trace, look
 from tests.equivalence.sources import SOURCES, VALIDATIONS
 
-RANKS = 2
 _STAND_IN = 2
 """Rows of a batch for a rank without any of its own."""
 _ROUNDING = {"": {torch.float32: 1.2e-7, torch.float64: 2.2e-16}, "bf16": 4e-3, "fp16": 5e-4}
@@ -126,7 +125,11 @@ def run(recipe: RankRecipe, stays: Stays, noise: Noise | None = None) -> Trace:
 class _Loop:
     def __init__(self, recipe: RankRecipe, stays: Stays, noise: Noise | None) -> None:
         self.recipe, self.stays, self.noise = recipe, stays, noise
-        self.trace, self.model, self.loss_of = Trace(), make_model(recipe), make_loss(recipe)
+        self.trace = Trace()
+        self.model = make_model(recipe).to(recipe.device)
+        self.loss_of = make_loss(recipe)
+        if isinstance(self.loss_of, nn.Module):
+            self.loss_of.to(recipe.device)
         self.function = F.cross_entropy if self.loss_of is None else self.loss_of
         is_module = isinstance(self.loss_of, nn.Module)
         self.of_loss = list(self.loss_of.parameters()) if is_module else []
@@ -134,7 +137,7 @@ class _Loop:
         self.held: Held = ATTACHED[recipe.attached](self.model, self.optimizer)
         schedule = self.schedule = ALL_SCHEDULES.get(recipe.schedule)
         self.scheduler: Any = schedule and schedule.make(self.optimizer, planned_steps(recipe))
-        self.scaler = torch.amp.GradScaler("cpu")
+        self.scaler = torch.amp.GradScaler(recipe.device)
         self.frozen = [module for module in self.model.modules() if not module.training]
         self.others: list[nn.Module] = []
         """Of a model that sees a part: one of each rank but the first."""
@@ -157,7 +160,7 @@ class _Loop:
                     continue
                 steps = len(trace.losses)
                 plain.act(doing.pop(steps, ""), self.model, self.frozen, self.optimizer)
-                self._step(x, y)
+                self._step(x.to(recipe.device), y.to(recipe.device))
             self._end_epoch(to_validate)
         plain.train_mode(self.model, self.frozen)
         trace.looks.pop(len(trace.losses), None)
@@ -178,7 +181,7 @@ class _Loop:
             self._too_large_in_parts(x, y) if layout_of(modes) and precision == "fp16" else []
         )
         with rounded:
-            with _precision(precision):
+            with _precision(precision, self.recipe.device):
                 loss = self.function(self._outputs(x, layout_of(modes)), y)
             (self.scaler.scale(loss) if precision == "fp16" else loss).backward()
         for parameter in too_large:
@@ -196,9 +199,12 @@ class _Loop:
         The rows of the other may have cancelled what its own add up to.
         """
         with torch.random.fork_rng([]):
-            models = [copy.deepcopy(self.model) for _ in range(RANKS)]
-            with _precision("fp16"):
-                parts = [x[first:last] for first, last in bounds(len(x), self.recipe.size)]
+            models = [copy.deepcopy(self.model) for _ in range(self.recipe.ranks)]
+            with _precision("fp16", self.recipe.device):
+                parts = [
+                    x[first:last]
+                    for first, last in bounds(len(x), self.recipe.size, self.recipe.ranks)
+                ]
                 outputs = [m(part) for m, part in zip(models, parts, strict=True) if len(part)]
                 loss = copy.deepcopy(self.function)(torch.cat(outputs), y)
             self.scaler.scale(loss).backward()
@@ -215,7 +221,9 @@ class _Loop:
             return self.model(x)
         if layout.startswith("ddp"):  # which sends rank 0's buffers before every forward
             _same_buffers(self.model, self.others)
-        parts = [x[first:last] for first, last in bounds(len(x), self.recipe.size)]
+        parts = [
+            x[first:last] for first, last in bounds(len(x), self.recipe.size, self.recipe.ranks)
+        ]
         outputs: list[torch.Tensor] = []
         for model, part in zip([self.model, *self.others], parts, strict=True):
             if len(part):
@@ -230,7 +238,9 @@ class _Loop:
             self.others = []
         elif not self.others or step in self.stays.begun:
             shared = {id(p): p for p in self.model.parameters()}
-            self.others = [copy.deepcopy(self.model, dict(shared)) for _ in range(RANKS - 1)]
+            self.others = [
+                copy.deepcopy(self.model, dict(shared)) for _ in range(self.recipe.ranks - 1)
+            ]
 
     def _update(self, precision: str) -> bool:
         step = len(self.trace.losses) + 1
@@ -264,7 +274,7 @@ class _Loop:
         recipe, trace, step = self.recipe, self.trace, len(self.trace.losses)
         _same_buffers(self.model, self.others)
         if recipe.validates:
-            precision = _precision(precision_of(self.stays.at(max(0, step - 1))))
+            precision = _precision(precision_of(self.stays.at(max(0, step - 1))), recipe.device)
             found = plain.validated(recipe, self.model, self.function, to_validate, precision)
             trace.validations.append((step, *found))
             plain.train_mode(self.model, self.frozen)
@@ -288,15 +298,15 @@ def planned_steps(recipe: RankRecipe) -> int:
     return recipe.epochs * len(list(batches))
 
 
-def bounds(rows: int, size: int) -> list[tuple[int, int]]:
-    """Which rows of a batch are whose (docs/parallel.md): halves, the first one larger.
+def bounds(rows: int, size: int, ranks: int) -> list[tuple[int, int]]:
+    """Which rows of a batch are whose (docs/parallel.md): equally many, the first have one more.
 
     A short batch goes to as many ranks as can have two rows of it.
     """
-    sharing = RANKS if rows == size else min(RANKS, max(1, rows // 2))
+    sharing = ranks if rows == size else min(ranks, max(1, rows // 2))
     ends = [math.ceil(rows * rank / sharing) for rank in range(sharing + 1)]
     found = [(ends[rank], ends[rank + 1]) for rank in range(sharing)]
-    return found + [(rows, rows)] * (RANKS - sharing)
+    return found + [(rows, rows)] * (ranks - sharing)
 
 
 def _same_buffers(model: nn.Module, others: list[nn.Module]) -> None:
@@ -305,7 +315,7 @@ def _same_buffers(model: nn.Module, others: list[nn.Module]) -> None:
             own.copy_(sent)
 
 
-def _precision(name: str) -> AbstractContextManager[Any]:
+def _precision(name: str, device: str) -> AbstractContextManager[Any]:
     if not name:
         return nullcontext()
-    return torch.autocast("cpu", {"bf16": torch.bfloat16, "fp16": torch.float16}[name])
+    return torch.autocast(device, {"bf16": torch.bfloat16, "fp16": torch.float16}[name])

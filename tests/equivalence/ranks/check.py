@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +17,10 @@ import torch
 from tests.equivalence.check import ImpossibleError
 from tests.equivalence.ranks import by_hand, driven
 from tests.equivalence.ranks.by_hand import Noise, Stays
-from tests.equivalence.ranks.driven import Seen
+from tests.equivalence.ranks.driven import Counted, Seen
 from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.models import MODELS
-from tests.equivalence.ranks.recipes import RankRecipe, is_possible
+from tests.equivalence.ranks.recipes import PLAIN, RankRecipe, is_possible
 from tests.equivalence.ranks.refusals import unclear
 from tests.equivalence.ranks.trace import Trace, difference
 from workbench.experiment import elsewhere
@@ -56,7 +57,7 @@ def ranks() -> Iterator[ForkServer]:
     with pytest.MonkeyPatch.context() as patch:
         torch.set_num_threads(1)  # a kernel's threads are shared among its ranks
         patch.setattr(elsewhere, "_known", [_send])
-        server = ForkServer(launch._environment(by_hand.RANKS))
+        server = ForkServer(launch._environment(PLAIN.ranks))
         patch.setattr(launch, "subprocess", server)
         try:
             yield server
@@ -64,7 +65,23 @@ def ranks() -> Iterator[ForkServer]:
             server.close()
 
 
-def check(recipe: RankRecipe, server: ForkServer) -> Outcome:
+@contextmanager
+def ordinary_ranks() -> Iterator[Counted]:
+    """No server while inside: the launcher is torch's, ranks import what they need, as ever."""
+    counted: Any = type("Counting", (), {"started": 0})()
+
+    class Counting(launch.Workers):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            counted.started += 1
+            super().__init__(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elsewhere, "_known", [send])
+        patch.setattr("workbench.parallel.away.Workers", Counting)
+        yield counted
+
+
+def check(recipe: RankRecipe, server: Counted) -> Outcome:
     """Train ``recipe`` both ways and compare everything.
 
     Raises:

@@ -11,7 +11,7 @@ import dataclasses
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import torch
@@ -21,7 +21,6 @@ from tests.equivalence import ours
 from tests.equivalence.ranks.attached import ATTACHED
 from tests.equivalence.ranks.barrier import WAITS
 from tests.equivalence.ranks.by_hand import Stays, planned_steps
-from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.optimizers import ALL_SCHEDULES, make_optimizer
 from tests.equivalence.ranks.recipes import (
     SHARED,
@@ -39,6 +38,12 @@ from tests.equivalence.sources import SOURCES, VALIDATIONS
 from workbench.experiment import Experiment, RunError
 from workbench.experiment.events import EpochDone, Event, ModesChanged, StepDone
 from workbench.experiment.guard import NonFiniteError
+
+
+class Counted(Protocol):
+    """Whoever starts ranks, and counts the launchers."""
+
+    started: int
 
 
 @dataclass
@@ -59,7 +64,7 @@ class Seen:
         return Stays(tuple(self.modes), tuple(self.trace.looks))
 
 
-def run(recipe: RankRecipe, num_steps: int, workers: ForkServer) -> Seen:
+def run(recipe: RankRecipe, num_steps: int, workers: Counted) -> Seen:
     """Train ``recipe``, which takes ``num_steps`` steps, and do its actions meanwhile.
 
     Args:
@@ -81,7 +86,7 @@ def run(recipe: RankRecipe, num_steps: int, workers: ForkServer) -> Seen:
 
 
 class _Driver:
-    def __init__(self, recipe: RankRecipe, folder: str, workers: ForkServer) -> None:
+    def __init__(self, recipe: RankRecipe, folder: str, workers: Counted) -> None:
         self.recipe, self.workers, self.seen = recipe, workers, Seen()
         self.modes = ""
         self._to_do: list[tuple[int, str]] = []
@@ -104,7 +109,7 @@ class _Driver:
             scheduler=schedule and (lambda given: schedule.make(given, planned_steps(recipe))),
             schedule_every=schedule and schedule.every,
             runs=folder,
-            device="cpu",
+            device=recipe.device,
             seed=recipe.seed,
             batch_size=recipe.size,
             shuffle=source.shuffle,

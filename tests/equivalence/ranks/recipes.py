@@ -68,6 +68,13 @@ class RankRecipe(Recipe):
         )
 
     @property
+    def ranks(self) -> int:
+        """How many there are whenever there are any."""
+        layouts = (layout_of(modes) for _, modes in self.switches)
+        found = next(filter(None, layouts), "ddp:2")
+        return int(found.partition(":")[2].partition(",")[0])
+
+    @property
     def switches(self) -> list[tuple[int, str]]:
         """After so many steps, which modes."""
         return [

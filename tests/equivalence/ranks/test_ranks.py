@@ -20,7 +20,7 @@ from tests.equivalence.check import ImpossibleError
 from tests.equivalence.losses import LOSSES
 from tests.equivalence.optimizers import OVER
 from tests.equivalence.ranks.attached import ATTACHED
-from tests.equivalence.ranks.check import Outcome, check
+from tests.equivalence.ranks.check import Outcome, check, ordinary_ranks
 from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.models import MODELS
 from tests.equivalence.ranks.optimizers import ALL_DENSE, ALL_SCHEDULES
@@ -141,24 +141,6 @@ def test_very_many_drawn_recipes(part: int, server: ForkServer) -> None:
 # -- the whole way --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def started_as_ever(monkeypatch: pytest.MonkeyPatch) -> ForkServer:
-    """No server: the launcher is torch's, ranks import what they need, and end as Python does."""
-    counted: Any = type("Counted", (), {"started": 0})()
-    from workbench.experiment import elsewhere
-    from workbench.parallel import launch
-    from workbench.parallel.stretch import send
-
-    class Counting(launch.Workers):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            counted.started += 1
-            super().__init__(*arguments, **options)
-
-    monkeypatch.setattr(elsewhere, "_known", [send])
-    monkeypatch.setattr("workbench.parallel.away.Workers", Counting)
-    return counted
-
-
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -181,6 +163,7 @@ def started_as_ever(monkeypatch: pytest.MonkeyPatch) -> ForkServer:
     ],
     ids=["ddp", "fsdp"],
 )
-def test_ranks_that_start_as_ever(recipe: RankRecipe, started_as_ever: ForkServer) -> None:
-    outcome = check(recipe, started_as_ever)
+def test_ranks_that_start_as_ever(recipe: RankRecipe) -> None:
+    with ordinary_ranks() as started:
+        outcome = check(recipe, started)
     assert outcome.seen.stays == 1

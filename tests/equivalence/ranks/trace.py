@@ -71,7 +71,7 @@ def look(
         (found if isinstance(value, torch.Tensor) else plain)[name] = value
     found["random numbers"] = random_state
     dense = {name: one.to_dense() if one.is_sparse else one for name, one in found.items()}
-    return Look({name: one.detach().clone() for name, one in dense.items()}, plain)
+    return Look({name: one.detach().cpu().clone() for name, one in dense.items()}, plain)
 
 
 def _add_modules(model: nn.Module, found: dict[str, torch.Tensor], plain: dict[str, Any]) -> None:
