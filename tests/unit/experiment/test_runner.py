@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 import torch
@@ -24,18 +25,19 @@ class Failing(nn.Linear):
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(6, 3)
-        self.error: list[BaseException] = [error]
+        self.error = SimpleQueue[BaseException]()  # no container: nobody puts back what is taken
+        self.error.put(error)
         self.calls = 0
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as torch calls it
         self.calls += 1
-        if self.calls == 3 and self.error:
-            raise self.error.pop()
+        if self.calls == 3 and not self.error.empty():
+            raise self.error.get()
         return super().forward(input)
 
     def state_dict(self, *args: object, **named: object) -> dict[str, torch.Tensor]:  # type: ignore[override]
-        if self.error and self.calls == 4:
-            raise self.error.pop()
+        if self.calls == 4 and not self.error.empty():
+            raise self.error.get()
         return super().state_dict(*args, **named)  # type: ignore[arg-type, no-any-return]
 
 
@@ -83,5 +85,5 @@ def test_a_state_that_cannot_be_had_ends_no_run(tmp_path: Path, error: BaseExcep
     exp.run(steps=3, wait=True)
     model.calls = 3  # the next step is its last, and its state is asked for after that
     exp.run(steps=1, wait=True)
-    assert not model.error
+    assert model.error.empty()
     assert (exp.status, exp.step_count) == ("finished", 4)
