@@ -147,15 +147,17 @@ def advance_at_home(training: Training) -> None:
     Raises:
         Exception: whatever the step raises.
     """
-    modeset = training.modeset
+    modeset, timings = training.modeset, training.timings
     alone = modeset.with_value("parallel", "off")
     alone.load_state_dict(modeset.state_dict())
     training.detach_modes()
+    training.timings, training.staying_modes = StepTimings(), training.modes
     training.modeset = alone
     try:
         training.advance()
     finally:
         training.next_at_home = False
+        training.timings, training.staying_modes = timings, None
         modeset.load_state_dict(alone.state_dict())
         training.detach_modes()
         training.modeset = modeset

@@ -106,7 +106,8 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
     mine = [frame for frame in frames if is_user_file(frame.filename)]
     name = type(error).__name__
     # Workbench itself refuses something: its sentence is all there is to say
-    refuses = not frames and is_own_name(type(error).__module__)
+    because = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    refuses = not frames and because is None and is_own_name(type(error).__module__)
     found = _failure(
         frames,
         name,

@@ -11,6 +11,7 @@ and its module's variables, are another process's own there.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import logging
 import sys
@@ -220,6 +221,15 @@ def _reached_by_code(path: str, function: types.FunctionType) -> list[tuple[str,
     return [*named, *((path, one) for one in (*defaults, *vars(function).values()))]
 
 
+def bound_by(function: types.FunctionType) -> dict[tuple[str, str], Any]:
+    """What the variables and globals are bound to that the function itself binds: ``n += 1``.
+
+    A name that it only reads is the notebook's, which may give it another value at any time.
+    """
+    code = function.__code__
+    return {key: one for key, one in bindings(function).items() if key in _bound_in(code)}
+
+
 def bindings(function: types.FunctionType) -> dict[tuple[str, str], Any]:
     """What variables around a function and globals that it names are bound to."""
     found: dict[tuple[str, str], Any] = {}
@@ -227,14 +237,30 @@ def bindings(function: types.FunctionType) -> dict[tuple[str, str], Any]:
     for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
         with contextlib.suppress(ValueError):  # not assigned yet
             found["variable", name] = cell.cell_contents
-    for name in _names(function.__code__):
+    for name in _globals_in(function.__code__):
         if name in function.__globals__:
             found["global", name] = function.__globals__[name]
     return found
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
+@functools.lru_cache(maxsize=4096)
+def _globals_in(code: types.CodeType) -> tuple[str, ...]:
+    """Names of globals, and not of attributes."""
+    return tuple(dict.fromkeys(name for how, name in _uses(code) if how.endswith("_GLOBAL")))
+
+
+@functools.lru_cache(maxsize=4096)
+def _bound_in(code: types.CodeType) -> frozenset[tuple[str, str]]:
+    kinds = {"STORE_GLOBAL": "global", "DELETE_GLOBAL": "global"}
+    kinds |= {"STORE_DEREF": "variable", "DELETE_DEREF": "variable"}
+    return frozenset((kinds[how], name) for how, name in _uses(code) if how in kinds)
+
+
+def _uses(code: types.CodeType) -> Iterator[tuple[str, str]]:
+    """What code does with variables: (name of the instruction, of the variable)."""
+    for one in dis.get_instructions(code):
+        if one.opname.endswith(("_GLOBAL", "_DEREF")):
+            yield one.opname, one.argval
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            yield from _names(inner)
+            yield from _uses(inner)

@@ -23,6 +23,8 @@ from torch import nn
 
 MOST_COPIED = 64
 """Elements of a container that is copied before every step."""
+_MOST_IN_QUEUE = 1_000
+"""The same of a queue that lets go of its first element for a new one."""
 _MOST_INSIDE = 1_000
 """Containers that are looked at in one attribute."""
 _MOST_BYTES = 4 * 2**20
@@ -98,6 +100,8 @@ class _Kept:
 
     def release(self) -> None:
         self._before = []
+        if self._value is not self._own.get(self._name):  # another took its place: let go of it
+            self._look(self._own.get(self._name))
 
 
 class _Before:
@@ -110,7 +114,7 @@ class _Before:
         self._contents = self._last = None
         self.is_known = True
         """Whether it can be put back."""
-        if self._size > MOST_COPIED:
+        if self._size > (_MOST_IN_QUEUE if _is_bounded(one) else MOST_COPIED):
             self._last = one[-1] if isinstance(one, (list, deque)) else None
             if isinstance(self._last, torch.Tensor):
                 self._last = None
@@ -118,7 +122,7 @@ class _Before:
             return
         contents = contents_of(one)
         inside = one.values() if isinstance(one, dict) else contents
-        if any(isinstance(value, torch.Tensor) and _is_passing(value) for value in inside):
+        if any(_is_passing(value) for value in inside):
             self.is_known = False
         else:
             self._contents = contents
@@ -188,6 +192,16 @@ def _is_same(now: Any, before: Any) -> bool:
     return False
 
 
-def _is_passing(value: torch.Tensor) -> bool:
+def _is_bounded(one: Any) -> bool:
+    """Whether adding to its end takes off its beginning."""
+    return isinstance(one, deque) and cast("deque[Any]", one).maxlen is not None
+
+
+def _is_passing(value: Any) -> bool:
     """An activation, or a large tensor: a picture of the forward more often than a state."""
-    return value.grad_fn is not None or (not value.is_nested and value.nbytes > _MOST_BYTES)
+    if isinstance(value, (tuple, frozenset)):
+        return any(map(_is_passing, cast("Iterable[Any]", value)))
+    if not isinstance(value, torch.Tensor):
+        return False
+    is_plain = value.layout is torch.strided and not value.is_nested
+    return value.grad_fn is not None or (is_plain and value.nbytes > _MOST_BYTES)

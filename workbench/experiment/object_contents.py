@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from workbench.experiment.hook_reach import bindings, own_of
+from workbench.experiment.hook_reach import bound_by, own_of
 from workbench.experiment.object_change import Change, generator_state
 
 _MISSING = object()
@@ -26,11 +26,9 @@ class Contents:
 
     Args:
         value: the object.
-        copied: whether values of a tensor or an array are copied, which may be put back then; else
-            they are told apart by a checksum, and those of now are what goes to another process.
     """
 
-    def __init__(self, value: Any, *, copied: bool = False) -> None:
+    def __init__(self, value: Any) -> None:
         self._own: dict[Any, Any] = {}
         self._inside: list[Any] | None = None
         self._whole: Any = None
@@ -38,9 +36,9 @@ class Contents:
         """Of values that can be compared with those of before: a mask, or the data, may be large
         and never change."""
         if isinstance(value, (torch.Tensor, np.ndarray)):
-            self._whole, self._mark = _copy(value) if copied else _Values(value), _checksum(value)
+            self._whole, self._mark = _Values(value), _checksum(value)
         elif isinstance(value, types.FunctionType):
-            self._own = bindings(value)
+            self._own = bound_by(value)
         elif (state := generator_state(value)) is not None:
             self._whole = state
         else:
@@ -107,7 +105,3 @@ class _Values:
 
 def _values(found: Any) -> Any:
     return found
-
-
-def _copy(values: Any) -> Any:
-    return values.detach().clone() if isinstance(values, torch.Tensor) else values.copy()

@@ -38,9 +38,11 @@ def rehearse(training: Training) -> None:
     outside = RandomState(training.device)
     outside.save()
     try:
-        with training.foreign_steps.apart(), hooks_undone(training):
+        with training.foreign_steps.apart():
             training.begin()
-            _step(training)
+            batch = training.cursor.preview()  # what it draws has been drawn
+            with hooks_undone(training):
+                _step(training, batch)
     finally:
         outside.restore()
 
@@ -92,8 +94,7 @@ def noted(record: Record) -> Record:
     return changed
 
 
-def _step(training: Training) -> None:
-    batch = training.cursor.preview()
+def _step(training: Training, batch: Any) -> None:
     if training.cursor.holds_batch:
         training.random.save()  # it is the next step's too, and what drew its order has been drawn
     kept = StateCopy(training)

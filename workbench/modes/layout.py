@@ -104,7 +104,7 @@ def lay_out(
     Parameters that a step does not reach are no fault: a model may branch as it likes.
 
     Gradients are added up over the ranks, and not averaged: losses of ranks are parts of one.
-    Scaled for fp16 a rank rounds the sum over its own rows, which overflows later than the whole.
+    Scaled for fp16 a rank rounds the sum over its own rows (`workbench.parallel.half_gradients`).
 
     Args:
         model: on ``device``.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.dynamo.ahead import CompileAhead, ahead_of, cancel_ahead, compile_ahead
 from workbench.dynamo.watching import limits_of
-from workbench.modes import mode_states
+from workbench.modes import ModeSet, mode_states
 from workbench.modes.compile import Compile
 from workbench.modes.find import check_modes
 from workbench.records import Badge, ModeState
@@ -27,7 +27,8 @@ def switch(experiment: Experiment, mode: str, value: str) -> None:
     Raises:
         ValueError: the mode or the value is unknown, or cannot run here.
     """
-    changed = experiment.modeset.with_value(mode, value)
+    # what is chosen is what `modes` says: a step of a run under ddp may be computed without it
+    changed = ModeSet.parse(experiment.modes, experiment.device).with_value(mode, value)
     under_way = ahead_of(experiment)
     wanted = changed[Compile.name].value
     if mode != Compile.name and under_way is not None and under_way.status == "compiling":

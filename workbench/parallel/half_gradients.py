@@ -12,9 +12,11 @@ hides its casts: under ``compile`` the scale may settle higher than in one proce
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
@@ -41,12 +43,12 @@ def overflow_as_whole(model: nn.Module, loss: torch.Tensor) -> None:
     if not filled:
         return
     largest = torch._foreach_norm([grad for _, grad in filled], torch.inf)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - torch's own clipping uses it
-    too_large = [float(one) >= _OVERFLOWS for one in largest]
+    too_large = (torch.stack([one.float() for one in largest]) >= _OVERFLOWS).tolist()
     if not any(too_large):
         return
-    rounded = _rounded(model, loss)
-    for (parameter, grad), is_too_large in zip(filled, too_large, strict=True):
-        if is_too_large and id(parameter) in rounded:
+    rounded = _rounded(model, loss, [parameter for parameter, _ in filled])
+    for (_, grad), is_too_large, is_rounded in zip(filled, too_large, rounded, strict=True):
+        if is_too_large and is_rounded:
             infinite = torch.copysign(torch.full_like(grad, torch.inf), grad)
             grad.copy_(torch.where(grad.abs() < _OVERFLOWS, grad, infinite))
 
@@ -55,17 +57,26 @@ def _local(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.to_local() if isinstance(gradient, DTensor) else gradient
 
 
-def _rounded(model: nn.Module, loss: torch.Tensor) -> set[int]:
-    """Identities of the parameters whose gradients come by a cast from float16 alone."""
-    by_cast: dict[int, bool] = {}
+def _rounded(
+    model: nn.Module, loss: torch.Tensor, parameters: Sequence[nn.Parameter]
+) -> list[bool]:
+    """Of each parameter, whether its gradient comes by casts from float16 alone, on any rank.
+
+    Ranks may have gone different ways through the model. Where whole gradients are the same on all
+    of them, so is the answer; of shards each rank has its own, and the scaler agrees.
+    """
+    leaves = {id(one): id(one) for one in model.parameters()}
+    shards = gathered_parameters(model)
+    leaves |= {id(whole): shard for shard, whole in shards.items()}
+    by: dict[int, list[float]] = {}
     for node in nodes_below(loss):
         for other, _ in node.next_functions:
-            if other is None or (leaf := leaf_of(other)) is None:
-                continue
-            by_cast[id(leaf)] = by_cast.get(id(leaf), True) and _is_cast(node)
-    leaves = {id(one): id(one) for one in model.parameters()}
-    leaves |= {id(whole): shard for shard, whole in gathered_parameters(model).items()}
-    return {leaves[leaf] for leaf, is_cast in by_cast.items() if is_cast and leaf in leaves}
+            if other is not None and (leaf := leaf_of(other)) is not None and id(leaf) in leaves:
+                by.setdefault(leaves[id(leaf)], [0.0, 0.0])[not _is_cast(node)] = 1.0
+    ways = torch.tensor([by.get(id(one), [0.0, 0.0]) for one in parameters], device=loss.device)
+    if not shards:
+        dist.all_reduce(ways)
+    return [bool(cast and not other) for cast, other in ways.tolist()]
 
 
 def _is_cast(node: Any) -> bool:

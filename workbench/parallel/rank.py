@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
@@ -117,6 +117,8 @@ class Rank:
             objects.begin(changed)
         training.guard = RankGuard(training, self._whole)
         self._structure = Structure(training)
+        self._before_fetch: Any = None
+        """Of the generators that samples may draw from."""
         self._note()
         self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
 
@@ -205,6 +207,8 @@ class Rank:
         """Do the next step, and what comes after the last one of an epoch."""
         training = self.training
         training.note(training.schedule.catch_up())
+        samples = self._source.samples
+        self._before_fetch = None if samples is None else self._source.drawn_from.state()
         part = training.cursor.take()
         if part is not None and not self._step_or_leave_out(part):
             return
@@ -258,6 +262,8 @@ class Rank:
             undo(training, None)
             reshard(training.model)
             self._structure.restore()
+            if self._before_fetch is not None:  # the batch is fetched anew, at home
+                self._source.drawn_from.go_to(self._before_fetch)
             self._teller.tell("structure-changed", step=training.step_count)
             self._ended = "home"
             return False

@@ -115,9 +115,10 @@ def rank_step(
     own = [*_share(loss_of, loss, weight), *_right(training, logits, targets, part)]
     first = dist.get_rank() == 0
     told = [float(obey), float(save)] if first else [0.0, 0.0]
-    here = reached(training.model, loss) if fill else []
+    changed = structure.has_changed()
+    here = _reached(training, loss, structure, changed=changed) if fill else []
     own += [*told, float(part.num_samples), float(drew_late), *draws.digest()]
-    own.append(float(structure.has_changed()))
+    own.append(float(changed))
     sums = _summed([*own, *map(float, here)], training.device)
     value, factor = _mean(loss_of, sums, weight)
     loss = loss if factor is None else loss * factor
@@ -199,6 +200,13 @@ class RankGuard(Guard):
 
 def _values(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+def _reached(
+    training: Training, loss: torch.Tensor, structure: Structure, *, changed: bool
+) -> list[bool]:
+    """Which parameters this rank has reached; as many answers on every rank."""
+    return [False] * structure.size if changed else reached(training.model, loss)
 
 
 def _averaged_over(loss: RankLoss, logits: torch.Tensor, targets: Any, part: Part) -> float:

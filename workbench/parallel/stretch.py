@@ -298,13 +298,13 @@ class WorkersStretch:
             message["what"], math.inf if message["word"] == "infinite" else math.nan
         )
 
-    def _take_structure_changed(self, message: Message) -> None:
+    def _take_structure_changed(self, _message: Message) -> None:
         """The next step makes, freezes or thaws a parameter: one process computes it."""
         self._training.next_at_home = True
         self._training.note(
-            f"step {message['step'] + 1:,} was computed in one process, as parameters are made, "
-            f"frozen or thawed there while {_layout(self._training)} is on: ranks start anew "
-            "after it"
+            "a step in which parameters are made, frozen or thawed is computed in one process, and "
+            f"ranks of {_layout(self._training)} start anew after it; what hooks and objects of "
+            "the model count was counted for it on the ranks, too"
         )
 
     def _first_step(self, step: int) -> None:

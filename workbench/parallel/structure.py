@@ -38,6 +38,8 @@ class Structure:
         self._begun = _trained(self._model)
         self._known = {id(one) for one in self._model.parameters()}
         self._num_held = [len(group["params"]) for group in self._groups]
+        self.size = len(self._begun)
+        """How many parameters there were."""
         self.remember()
 
     def remember(self) -> None:
