@@ -222,3 +222,30 @@ def test_a_counter_in_a_module_that_is_trained_is_nobody_elses(tmp_path: Path) -
     for _ in itertools.repeat(None, 2):
         rehearse(experiment._training)
     assert head.calls == 0
+
+
+EVERY, COUNTED = 10, 0
+
+
+def test_a_name_that_a_hook_only_reads_stays_the_notebooks(tmp_path: Path) -> None:
+    """A cell may give it another value while a step is looked at; what the hook binds is undone."""
+    experiment, sparse = experiment_of(tmp_path), torch.eye(2).to_sparse()
+
+    def hook(_module: Any, _inputs: Any, output: torch.Tensor) -> None:
+        global COUNTED  # noqa: PLW0603 - as a cell of a notebook does
+        COUNTED += EVERY
+        output.mean()
+        assert sparse.shape == (2, 2)
+
+    experiment.model.head.register_forward_hook(hook)
+    namespace = globals()
+    try:
+        with hooks_undone(experiment._training):
+            experiment.model(torch.ones(2, 16))
+            assert namespace["COUNTED"] == 10
+            namespace["EVERY"] = 2
+            namespace["mean"] = 3.0
+        assert (namespace["COUNTED"], namespace["EVERY"], namespace["mean"]) == (0, 2, 3.0)
+    finally:
+        namespace["EVERY"] = 10
+        namespace.pop("mean", None)

@@ -166,3 +166,16 @@ def test_a_count_and_a_list_agree_after_a_step_that_went_wrong(tmp_path: Path) -
         run.wait(60)
     model: Any = experiment.model
     assert (model.calls, model.heard, model.kept) == (1, [0, 1], {"calls": 1})
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_sparse_tensors_in_a_container_are_no_obstacle(layout: str) -> None:
+    eye = torch.eye(3)
+    adjacency = eye.to_sparse() if layout == "coo" else eye.to_sparse_csr()
+    module = Holds({"adjacency": adjacency, "calls": 0}, put("calls", 1))
+    state = ModuleState(module)
+    state.remember(exactly=False)
+    module()
+    state.restore()
+    assert module.held["calls"] == 0
+    assert module.held["adjacency"] is adjacency
