@@ -11,7 +11,8 @@ capture, a new model.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,7 @@ from workbench.modes.effects import StepTimings
 if TYPE_CHECKING:
     from workbench.experiment.plan import Plan
     from workbench.experiment.training import Training
+    from workbench.modes import ModeSet
     from workbench.records import Failure
 
 LOOK_S = 0.05
@@ -147,20 +149,15 @@ def advance_at_home(training: Training) -> None:
     Raises:
         Exception: whatever the step raises.
     """
-    modeset, timings = training.modeset, training.timings
-    alone = modeset.with_value("parallel", "off")
-    alone.load_state_dict(modeset.state_dict())
-    training.detach_modes()
-    training.timings, training.staying_modes = StepTimings(), training.modes
-    training.modeset = alone
+    modeset, training.staying_modes = training.modeset, training.modes
     try:
-        training.advance()
+        with _without_layout(training) as alone:
+            try:
+                training.advance()
+            finally:
+                modeset.load_state_dict(alone.state_dict())
     finally:
-        training.next_at_home = False
-        training.timings, training.staying_modes = timings, None
-        modeset.load_state_dict(alone.state_dict())
-        training.detach_modes()
-        training.modeset = modeset
+        training.next_at_home, training.staying_modes = False, None
 
 
 def capture_at_home(training: Training) -> None:
@@ -169,15 +166,22 @@ def capture_at_home(training: Training) -> None:
     Raises:
         Exception: whatever the step raises.
     """
+    with _without_layout(training):
+        training.random.save()
+        rehearse(training)
+
+
+@contextmanager
+def _without_layout(training: Training) -> Generator[ModeSet]:
+    """Steps inside are of this process alone; gives the modes that they have."""
     modeset, timings = training.modeset, training.timings
     alone = modeset.with_value("parallel", "off")
     alone.load_state_dict(modeset.state_dict())
     training.detach_modes()
-    training.random.save()
     training.timings = StepTimings()  # one step of a process alone says nothing about either
     training.modeset = alone
     try:
-        rehearse(training)
+        yield alone
     finally:
         training.detach_modes()
         training.modeset, training.timings = modeset, timings

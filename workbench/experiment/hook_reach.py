@@ -27,7 +27,9 @@ from torch.utils._device import DeviceContext
 from torch.utils.hooks import RemovableHandle
 
 from workbench.experiment import attachments
+from workbench.experiment.module_containers import CONTAINERS
 from workbench.experiment.object_change import generator_state
+from workbench.experiment.object_copy import every_attribute
 from workbench.experiment.schedule_copy import is_users
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ _NOTHING_INSIDE = (
     types.CodeType, logging.Logger, RemovableHandle,
 )  # fmt: skip
 _METHODS = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
-CONTAINERS = (dict, list, set, deque)
 _TRANSPARENT = (
     *CONTAINERS, *_METHODS, tuple, frozenset, functools.partial, torch.Tensor, np.ndarray,
     types.SimpleNamespace, nn.Module, torch.optim.Optimizer,
@@ -175,7 +176,7 @@ def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
         return (path, owner), (path, getattr(value, "__func__", None))
     if isinstance(value, functools.partial):
         return (path, value.func), (path, value.args), (path, value.keywords)
-    own = [(f"{name} of {path}", one) for name, one in own_of(value).items()]
+    own = [(f"{name} of {path}", one) for name, one in every_attribute(value).items()]
     own += ((path, one) for one in _methods(type(value)))
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
@@ -183,18 +184,6 @@ def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(value, (list, set, deque, tuple, frozenset)):
         return [*((path, one) for one in cast("Iterable[Any]", value)), *own]
     return own
-
-
-def own_of(value: Any) -> dict[str, Any]:
-    """Attributes of an object, those in slots too."""
-    found = getattr(value, "__dict__", None)
-    own = dict(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
-    for cls in type(value).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            with contextlib.suppress(AttributeError):
-                own.setdefault(name, getattr(value, name))
-    return {name: one for name, one in own.items() if name not in ("__weakref__", "__dict__")}
 
 
 def _methods(cls: type) -> Iterator[types.FunctionType]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import types
 import zlib
-from collections import deque
-from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from workbench.experiment.hook_reach import bound_by, own_of
+from workbench.experiment.hook_reach import bound_by
+from workbench.experiment.module_containers import CONTAINERS, contents_of
 from workbench.experiment.object_change import Change, generator_state
+from workbench.experiment.object_copy import every_attribute
 
 _MISSING = object()
 
@@ -42,11 +42,9 @@ class Contents:
         elif (state := generator_state(value)) is not None:
             self._whole = state
         else:
-            self._own = own_of(value)
-            if isinstance(value, dict):
-                self._inside = list(cast("dict[Any, Any]", value).items())
-            elif isinstance(value, (list, set, deque)):
-                self._inside = list(cast("Iterable[Any]", value))
+            self._own = every_attribute(value)
+            if isinstance(value, CONTAINERS):
+                self._inside = contents_of(value)
 
     def since(self, before: Contents) -> Change | None:
         """What is not as it was then; None where all is.

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from workbench.experiment.module_containers import CONTAINERS, contents_of, refill
 from workbench.experiment.module_state import NOT_ITS_OWN
 
 _PLAIN = (
@@ -66,21 +67,20 @@ class ObjectCopy:
         elif isinstance(value, nn.Module):
             for tensor in chain(value.parameters(), value.buffers()):
                 self.tensors[id(tensor)] = tensor
-        elif isinstance(value, dict):
-            self._keep(value, dict(cast("Any", value)))
-        elif isinstance(value, (list, set, deque)):
-            self._keep(value, list(cast("Any", value)))
+        elif isinstance(value, CONTAINERS):
+            self._keep(value)
         elif isinstance(value, (tuple, frozenset)):
             return
         elif (put_back := _of_known_kind(value)) is not None:
             self._put_back.append(put_back)
         elif isinstance(getattr(value, "__dict__", None), dict):
-            self._keep(vars(value), dict(vars(value)))
+            self._keep(vars(value))
         else:
             self.unknown.append(path)
 
-    def _keep(self, container: Any, contents: Any) -> None:
-        self._put_back.append(lambda: _refill(container, contents))
+    def _keep(self, container: Any) -> None:
+        contents = contents_of(container)
+        self._put_back.append(lambda: refill(container, contents))
 
 
 def walk(
@@ -144,9 +144,16 @@ def _inside(path: str, value: Any, modules: bool) -> list[tuple[str, Any]]:
 
 def attributes(value: Any) -> dict[str, Any]:
     """What an object holds by name, in slots too; of a module, what is not torch's own."""
-    own: dict[str, Any] = dict(getattr(value, "__dict__", None) or {})
+    own = every_attribute(value)
     if isinstance(value, nn.Module):
         return {name: one for name, one in own.items() if name not in NOT_ITS_OWN}
+    return own
+
+
+def every_attribute(value: Any) -> dict[str, Any]:
+    """What an object holds by name, in slots too."""
+    found = getattr(value, "__dict__", None)
+    own = dict(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
@@ -154,14 +161,6 @@ def attributes(value: Any) -> dict[str, Any]:
                 with contextlib.suppress(AttributeError):  # it has none yet
                     own[name] = getattr(value, name)
     return own
-
-
-def _refill(container: Any, contents: Any) -> None:
-    container.clear()
-    if isinstance(container, (dict, set)):
-        cast("Any", container).update(contents)
-    else:
-        container.extend(contents)
 
 
 def _of_known_kind(value: Any) -> Callable[[], object] | None:

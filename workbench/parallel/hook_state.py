@@ -25,7 +25,6 @@ from torch.utils._device import DeviceContext
 
 from workbench.experiment import attachments
 from workbench.experiment.hook_reach import (
-    CONTAINERS,
     bindings,
     hooks_of,
     is_by_value,
@@ -33,6 +32,7 @@ from workbench.experiment.hook_reach import (
     module_hooks,
     reached,
 )
+from workbench.experiment.module_containers import CONTAINERS
 from workbench.experiment.object_change import fill
 from workbench.experiment.object_contents import Contents
 

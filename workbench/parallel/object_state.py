@@ -16,8 +16,9 @@ come with the checkpoint (`workbench.parallel.state`).
 last logits) is not one thing. What comes home is rank 0's, as it is of running statistics, and it
 is said of which attributes that is so. What cannot be pickled stays on the ranks, and is named.
 
-*What it costs*: nothing in a step. With each checkpoint everything listed is compared with what it
-was, by identity, and tensors by their values; of each there is a copy on the rank, of small ones.
+*What it costs*: nothing in a step. With each checkpoint and each validation everything listed is
+compared with what it was, by identity, and tensors by their values; of each there is a copy on the
+rank, of small ones.
 """
 
 from __future__ import annotations

@@ -10,15 +10,17 @@ there then.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from workbench.modes.layout import gathered_parameters
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
+
+_IS_TRAINED = operator.attrgetter("requires_grad")
 
 
 class StructureChangedError(Exception):
@@ -35,55 +37,54 @@ class Structure:
     def __init__(self, training: Training) -> None:
         self._model: nn.Module = training.model
         self._groups: list[dict[str, Any]] = training.optimizer.param_groups
-        self._begun = _trained(self._model)
-        self._known = {id(one) for one in self._model.parameters()}
-        self._num_held = [len(group["params"]) for group in self._groups]
-        self.size = len(self._begun)
+        # listed once: every step asks twice
+        modules = list(self._model.modules())
+        self._tables: list[dict[str, Any]] = [
+            vars(module)[name] for module in modules for name in ("_parameters", "_modules")
+        ]
+        self._parameters = list(self._model.parameters())
+        self._begun = self._flags()
+        self._known = {id(None), *map(id, modules), *map(id, self._parameters)}
+        self._sizes = self._count()
+        self.size = len(self._parameters)
         """How many parameters there were."""
         self.remember()
 
     def remember(self) -> None:
         """Before a step."""
-        self._trained = _trained(self._model)
+        self._flags_before = self._flags()
         self._held = [list(group["params"]) for group in self._groups]
-        self._tables = [
-            (table, dict(table))
-            for module in self._model.modules()
-            for table in (vars(module)["_parameters"], vars(module)["_modules"])
-        ]
+        self._tables_before = [*map(dict[str, Any], self._tables)]
 
     def has_changed(self) -> bool:
         """After a forward: whether anything is not as it was when the model was laid out."""
         whole = gathered_parameters(self._model)
-        known = self._known | {id(one) for one in whole.values()}
-        named = dict(self._model.named_parameters())
+        known = self._known.union(map(id, whole.values()))
+        of_forward = [whole.get(id(one), one) for one in self._parameters]
         return (
-            _trained(self._model) != self._begun
-            or any(id(one) not in known for one in named.values())
-            or self._num_held != [len(group["params"]) for group in self._groups]
-            or any(
-                id(named[name]) in whole and whole[id(named[name])].requires_grad is not flag
-                for name, flag in self._begun.items()
-            )
+            self._count() != self._sizes
+            or any(not known.issuperset(map(id, table.values())) for table in self._tables)
+            or self._flags() != self._begun
+            or [*map(_IS_TRAINED, of_forward)] != self._begun
         )
 
     def restore(self) -> None:
         """As before the step; a model under ``fsdp`` has its shards again."""
-        for table, before in self._tables:
-            if table.keys() != before.keys() or any(
-                table[name] is not before[name] for name in table
-            ):
+        for table, before in zip(self._tables, self._tables_before, strict=True):
+            if [*map(id, table.values())] != [*map(id, before.values())]:
                 table.clear()
                 table.update(before)
         for group, held in zip(self._groups, self._held, strict=False):
             if len(group["params"]) != len(held):
                 group["params"][:] = held
         del self._groups[len(self._held) :]
-        for name, parameter in self._model.named_parameters():
-            if parameter.requires_grad is not self._trained[name]:
-                parameter.requires_grad_(self._trained[name])
+        for parameter, is_trained in zip(self._parameters, self._flags_before, strict=True):
+            if parameter.requires_grad is not is_trained:
+                parameter.requires_grad_(is_trained)
 
+    def _flags(self) -> list[bool]:
+        return [*map(_IS_TRAINED, self._parameters)]
 
-def _trained(model: nn.Module) -> dict[str, bool]:
-    found: dict[str, torch.Tensor] = dict(model.named_parameters())
-    return {name: one.requires_grad for name, one in found.items()}
+    def _count(self) -> list[int]:
+        """Of what every module has, and every group holds."""
+        return [*map(len, self._tables), *(len(group["params"]) for group in self._groups)]

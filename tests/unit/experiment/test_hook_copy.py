@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
-from tests.integration.parallel.support import Net, made
+from tests.integration.parallel.support import Meter, Net, made
 from workbench.experiment import Experiment, hook_copy
 from workbench.experiment.hook_copy import hooks_undone
 from workbench.experiment.hook_reach import known_of, reached
@@ -25,19 +25,11 @@ from workbench.experiment.rehearsal import rehearse
 HEARD: list[int] = []
 
 
-class Meter:
-    """A hook that counts, in attributes, in a slot and, by a method, in a global."""
-
-    __slots__ = ("__dict__", "seen")
-
-    def __init__(self) -> None:
-        self.seen, self.total, self.rows = 0, 0.0, np.zeros(2)
+class TellingMeter(Meter):
+    """Writes into a global too, which its class alone names."""
 
     def __call__(self, *_: Any) -> None:
-        self.seen += 1
-        self.total += 0.5
-        self.rows += 1
-        self.late = "made by the first call"
+        super().__call__()
         self.tell()
 
     def tell(self) -> None:
@@ -55,7 +47,7 @@ def test_everything_that_a_hook_writes_is_undone(tmp_path: Path) -> None:
     queue, counts, seen = deque([1], maxlen=3), Counter({"x": 1}), {1}
     average, array = torch.zeros(3), np.arange(3.0)
     draws, bits = torch.Generator().manual_seed(1), random.Random(1)
-    kept, meter = types.SimpleNamespace(last=None), Meter()
+    kept, meter = types.SimpleNamespace(last=None), TellingMeter()
     second = nn.Linear(2, 2)
     other = torch.optim.Adam(second.parameters())
 

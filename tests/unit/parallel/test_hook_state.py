@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.integration.parallel.support import Net, made
+from tests.integration.parallel.support import Meter, Net, made
 from workbench.experiment import Experiment
 from workbench.experiment.training import Training
 from workbench.modes.layout import Layout
@@ -22,19 +22,6 @@ from workbench.parallel.hook_state import notes_on_hooks
 from workbench.parallel.payload import PackingError, from_known, pack, to_known, unpack
 
 HEARD: list[int] = []
-
-
-class Meter:
-    __slots__ = ("__dict__", "seen")
-
-    def __init__(self) -> None:
-        self.seen, self.total, self.rows = 0, 0.0, np.zeros(2)
-
-    def __call__(self, *_: Any) -> None:
-        self.seen += 1
-        self.total += 0.5
-        self.rows += 1
-        self.late = "made on a rank"
 
 
 def rank_of(experiment: Experiment, tmp_path: Path) -> Training:
@@ -118,7 +105,7 @@ def test_everything_that_a_hook_writes_comes_home(tmp_path: Path) -> None:
     assert kept["last"][0] is model.head.weight
     assert kept["last"].maxlen == 2
     assert (meter.seen, meter.total, meter.rows.tolist()) == (3, 1.5, [3, 3])
-    assert meter.late == "made on a rank"
+    assert meter.late == "made by a call"
     assert alike[0] is model.head.weight
     assert alike[4] is model.head.bias
     assert torch.equal(norm, back.model.head.weight.norm())
