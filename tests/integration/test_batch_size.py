@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,16 @@ class Seeing(nn.Module):
         self.rows: list[int] = []
         self.sizes: list[int] = []
         self.validated: list[int] = []
-        self.fails_at: list[int] = []
-        """Steps that fail, once each; a list, as plain attributes are put back with the step."""
+        self.fails_at: set[int] = set()
+        self.failed: queue.SimpleQueue[int] = queue.SimpleQueue()
+        """The steps that have failed: what a model's other attributes hold is put back."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training:
             self.validated.append(len(x))
             return self.head(x)
-        if len(self.sizes) in self.fails_at:
-            self.fails_at.remove(len(self.sizes))
+        if len(self.sizes) in self.fails_at and self.failed.empty():
+            self.failed.put(len(self.sizes))
             raise RuntimeError("once")
         self.rows += [int(row) for row in x[:, 0]]
         self.sizes.append(len(x))
@@ -106,7 +108,7 @@ def test_no_sample_is_lost_or_seen_twice(kind: str, tmp_path: Path) -> None:
 
 def test_a_batch_whose_step_failed_is_cut_anew(tmp_path: Path) -> None:
     exp, model = experiment(arrays(), tmp_path)
-    model.fails_at.append(2)
+    model.fails_at.add(2)
     exp.run(epochs=1)
     with pytest.raises(RunError, match="once"):
         exp.wait()
