@@ -151,6 +151,14 @@ class Cursor:
         self._taken = batch is not None
         return batch
 
+    def look(self) -> Any:
+        """The current batch, as `take`, of who is not about to do the step.
+
+        Raises:
+            DataError, Exception: as `take`.
+        """
+        return self._current()
+
     def _current(self) -> Any:
         if self._batch is None and not self._is_over:
             self.fetching, draws_again = True, self.source.draws_again

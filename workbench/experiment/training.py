@@ -72,6 +72,15 @@ class Training:
     """Parameters that are whole in place of the model's sharded ones -> their names."""
     next_at_home = False
     """Whether the next step is computed in this process, whatever the layout says."""
+    look_at_home: Callable[[Training], None] | None = None
+    """Called before that step, which is a new way through the model."""
+    undivided = ""
+    """Why ranks compute whole batches, as the begin of a sentence; ``""`` where that is not so, or
+    not known (`workbench.parallel.by_samples`)."""
+    ways: frozenset[tuple[str, str]] = frozenset()
+    """Of the graphs of steps on ranks (`workbench.parallel.ways`)."""
+    new_ways = 0
+    """How often ranks have come home for one that was new."""
     trained_at_start: dict[str, bool] | None = None
     """On a rank: which parameters were trained when it began, by name."""
     object_state: Any = None
@@ -151,6 +160,7 @@ class Training:
         before = getattr(self, "model", model)
         if before is not model:
             self.note(read_by_loss(before, self.loss))
+            self.undivided, self.ways, self.new_ways = "", frozenset(), 0
         self.model = model
         self.take_train_mode()
         self.parameters: list[nn.Parameter] = []

@@ -96,6 +96,7 @@ def lay_out(
     read: Callable[[Any], torch.Tensor],
     by_blocks: bool = True,
     whole: Collection[nn.Parameter] = (),
+    average: bool = False,
 ) -> nn.Module:
     """Lay ``model`` over the ranks of the process group; gives what is to be called for a step.
 
@@ -103,7 +104,8 @@ def lay_out(
     ``model`` in place and makes its parameters `DTensor`; ``ddp`` puts a wrapper around it.
     Parameters that a step does not reach are no fault: a model may branch as it likes.
 
-    Gradients are added up over the ranks, and not averaged: losses of ranks are parts of one.
+    Gradients are added up over the ranks, and not averaged: losses of ranks are parts of one, if
+    each has its part of a batch.
     Scaled for fp16 a rank rounds the sum over its own rows (`workbench.parallel.half_gradients`).
 
     Args:
@@ -116,6 +118,7 @@ def lay_out(
             every step; without, all parameters are gathered at once.
         whole: of ``fsdp``, parameters that stay whole on every rank, as numbers do in any case.
             They stay the very objects that they are, and who trains adds up their gradients.
+        average: gradients are averaged all the same: every rank has the whole batch.
     """
     if layout.kind == "ddp":
         ids = None if device.type == "cpu" else [device]
@@ -124,9 +127,9 @@ def lay_out(
         wrapped = nn.parallel.DistributedDataParallel(
             answers, device_ids=ids, find_unused_parameters=True
         )
-        wrapped.register_comm_hook(None, _added_up)
+        wrapped.register_comm_hook(None, _averaged if average else _added_up)
         return cast("nn.Module", wrapped)
-    _shard(model, layout, device, by_blocks=by_blocks, whole=whole)
+    _shard(model, layout, device, by_blocks=by_blocks, whole=whole, average=average)
     return model
 
 
@@ -147,11 +150,22 @@ def _added_up(_state: None, bucket: Any) -> Any:
     return work.get_future().then(_first_value)
 
 
-_added_up.__annotations__.clear()  # DDP takes none that are strings
+def _averaged(_state: None, bucket: Any) -> Any:
+    """The same, averaged."""
+    work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
+    return work.get_future().then(_share_of_value)
+
+
+for _hook in (_added_up, _averaged):
+    _hook.__annotations__.clear()  # DDP takes none that are strings
 
 
 def _first_value(done: Any) -> Any:
     return done.value()[0]
+
+
+def _share_of_value(done: Any) -> Any:
+    return done.value()[0].div_(dist.get_world_size())
 
 
 def _leave_to_each_rank(model: nn.Module) -> None:
@@ -203,6 +217,7 @@ def _shard(
     *,
     by_blocks: bool,
     whole: Collection[nn.Parameter],
+    average: bool,
 ) -> None:
     from torch.distributed.fsdp import fully_shard
 
@@ -211,16 +226,16 @@ def _shard(
     settings["ignored_params"] = {*whole, *(one for one in model.parameters() if one.ndim == 0)}
     if by_blocks:
         for block in find_blocks(model):
-            _add_up(fully_shard(block, **settings))
+            _add_up(fully_shard(block, **settings), average=average)
     else:
         settings["reshard_after_forward"] = False
-    _add_up(fully_shard(model, **settings))
+    _add_up(fully_shard(model, **settings), average=average)
 
 
-def _add_up(sharded: Any) -> None:
+def _add_up(sharded: Any, *, average: bool) -> None:
     """Have its gradients added up over the ranks, by a plain sum, which gloo has too."""
     sharded.set_force_sum_reduction_for_comms(True)
-    sharded.set_gradient_divide_factor(1.0)
+    sharded.set_gradient_divide_factor(float(dist.get_world_size()) if average else 1.0)
 
 
 def _fsdp_settings(layout: Layout, device: torch.device) -> dict[str, Any]:

@@ -6,7 +6,9 @@ and fetches its part of each batch alone, unless samples draw random numbers in 
 by one sample at most. The short batch that ends an epoch, and every batch where the model has batch
 norm, is shared by as many ranks as can have two samples of it, since batch norm refuses a single
 one. A rank without any fetches some all the same, because every rank must take part in every
-collective; its loss weighs nothing (`workbench.parallel.step`).
+collective; its loss weighs nothing (`workbench.parallel.step`). Where a step cannot be divided
+(`workbench.parallel.by_samples`) every batch is the first rank's, and the others have the same one
+as a stand-in.
 
 Loader workers are given seeds by rank, so that no two ranks draw the same; they draw other numbers
 than those of a single process, whose workers make whole batches.
@@ -25,7 +27,14 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from workbench.experiment.sampler import mix
 from workbench.experiment.sources import ArraySource, DataError, DataSource, LoaderSource
-from workbench.parallel.generators import Generators, found_in, held_by, move_apart
+from workbench.parallel.generators import (
+    Generators,
+    drawn_by,
+    found_in,
+    kept_by,
+    move_apart,
+)
+from workbench.parallel.rows import Rows
 from workbench.parallel.samples import STAND_IN, Samples
 
 
@@ -41,6 +50,10 @@ class Part(NamedTuple):
     fewer: tuple[Any, int] | None = None
     """The first samples of ``batch``, one or two, as one of its own, and their number; of a first
     batch alone, and where they can be had."""
+    rows: Rows = None
+    """Where its samples are, where that is known; None: in the first dimension of everything."""
+    made: int = 0
+    """Samples that ``batch`` is made of."""
 
 
 class _Rows(NamedTuple):
@@ -76,11 +89,13 @@ class RankSource(DataSource):
         self.has_workers = source.has_workers
         self.fewest = fewest
         """Samples that a rank has of a batch at least, or none."""
+        self.is_undivided = False
+        """Whether every rank has whole batches, which are the first rank's."""
         self.whole = source
         """What is divided."""
         self.samples: Samples | None = None
         """Makes them where this process does, sample by sample."""
-        self.drawn_from = Generators(lambda: held_by(source))
+        self.drawn_from = Generators(lambda: drawn_by(source), kept_by(source))
         """What samples may draw from here."""
         if isinstance(source, LoaderSource) and not source.has_workers:
             self.samples = Samples(source.loader, self._bounds, self.drawn_from)
@@ -101,9 +116,16 @@ class RankSource(DataSource):
         if self.samples is not None:
             self.samples.is_known = False
 
+    def undivided(self, *, yes: bool = True) -> None:
+        """From now on every rank has whole batches, or its part of each again."""
+        self.is_undivided = yes
+        if self.samples is not None:
+            self.samples.is_known = False
+
     def notes(self) -> Iterator[str]:
         """What a person should know of how batches are divided."""
-        if self._world > 1 and self._size // self.fewest < self._world:
+        is_small = self._world > 1 and self._size // self.fewest < self._world
+        if is_small and not self.is_undivided:
             share = max(1, self._size // self.fewest)
             why = "batch norm needs two samples" if self.fewest > 1 else "no more have a sample"
             yield (
@@ -123,15 +145,21 @@ class RankSource(DataSource):
 
     def _bounds(self, rows: int) -> tuple[int, int]:
         """First and last row (exclusive) of this rank in a batch of so many."""
+        if self.is_undivided:
+            return 0, rows
         fewest = self.fewest if rows == self._size else 2
         sharing = min(self._world, max(1, rows // fewest))
         first, last = (-(-rank * rows // sharing) for rank in (self._rank, self._rank + 1))
         return min(first, rows), min(last, rows)
 
+    def _weight(self, count: int) -> int:
+        """How many of the samples that are made here count as this rank's."""
+        return 0 if self.is_undivided and self._rank else count
+
     def _parts(self, epoch: int, begin: int) -> Iterator[_Rows]:
         for rows in self._whole_batches(epoch, begin):
             mine = rows[slice(*self._bounds(len(rows)))]
-            yield _Rows(mine or rows[:STAND_IN], len(mine), len(rows))
+            yield _Rows(mine or rows[:STAND_IN], self._weight(len(mine)), len(rows))
 
     def _whole_batches(self, epoch: int, begin: int) -> Iterator[list[int]]:
         sampler = self.whole.sampler
@@ -153,7 +181,8 @@ class RankSource(DataSource):
             inputs, targets = arrays.inputs[part.rows], arrays.targets[part.rows]
             few = 2 if len(targets) > 2 else 1
             fewer = ((inputs[:few], targets[:few]), few) if is_first else None
-            yield Part((inputs, targets), part.mine, part.whole, fewer)
+            made = len(part.rows)
+            yield Part((inputs, targets), part.mine, part.whole, fewer, made=made)
             is_first = False
 
     def _made_here(self, samples: Samples, epoch: int, begin: int) -> Iterator[Part]:
@@ -162,24 +191,26 @@ class RankSource(DataSource):
         whole.begin_epoch(epoch, begin)
         for rows, batch in zip(batches, samples.batches(batches, whole.generator), strict=True):
             first, last = self._bounds(len(rows))
-            yield Part(batch, last - first, len(rows), samples.fewer)
+            weight, made = self._weight(last - first), last - first or min(STAND_IN, len(rows))
+            yield Part(batch, weight, len(rows), samples.fewer, samples.rows, made)
 
     def _of_workers(
         self, whole: LoaderSource, epoch: int, begin: int, parts: list[_Rows]
     ) -> Iterator[Part]:
         given = whole.loader
+        stream = 0 if self.is_undivided else self._rank  # the same batches, or parts of them
         settings: dict[str, Any] = {
             "num_workers": given.num_workers,
             "collate_fn": given.collate_fn,
             "pin_memory": given.pin_memory,
             "timeout": given.timeout,
-            "worker_init_fn": _Apart(given.worker_init_fn, given.collate_fn, self._rank),
+            "worker_init_fn": _Apart(given.worker_init_fn, given.collate_fn, stream),
             "prefetch_factor": given.prefetch_factor,
             "multiprocessing_context": given.multiprocessing_context,
         }
         whole.begin_epoch(epoch, begin)
-        if self._rank:
-            seed = mix(whole.sampler.worker_seed, self._rank, stream=1)
+        if stream:
+            seed = mix(whole.sampler.worker_seed, stream, stream=1)
             whole.generator.manual_seed(seed)
         loader = DataLoader(
             given.dataset,
@@ -188,7 +219,7 @@ class RankSource(DataSource):
             **settings,
         )
         for part, batch in zip(parts, loader, strict=True):
-            yield Part(batch, part.mine, part.whole)
+            yield Part(batch, part.mine, part.whole, made=len(part.rows))
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,11 @@ from workbench.experiment.step import call
 from workbench.experiment.training import BATCH_NORM
 from workbench.modes.blocks import find_blocks
 from workbench.parallel.branches import AsksItsData
+from workbench.parallel.by_samples import ParameterValues, Verdict, by_samples
 from workbench.parallel.parameter_use import WHY, ParameterUse, Whole, unshardable, why_not_in
 from workbench.parallel.rows import Rows, RowsError, cut, find_rows, first_rows
 from workbench.parallel.samples import STAND_IN
-from workbench.parallel.sentences import listed
+from workbench.parallel.sentences import first_said, listed
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -90,12 +91,22 @@ class FirstLook:
         """Parameters that are to stay whole on every rank, by name, and why."""
         self.outside: list[str] = []
         """Parameters that a step uses while their block is not at work."""
+        self._has_compared = False
+        found_out = Verdict()
         part = training.cursor.take()
         if part is not None:
+            values = ParameterValues(training.model)
             self._look(part)
+            values.restore()
+            found_out = self._compared(part)
+        self.undivided = training.undivided or first_said(found_out.why)
+        """Why every rank computes whole batches, as the begin of a sentence, or ``""``."""
+        self.unknown = first_said(found_out.unknown)
+        """Why it cannot be told whether a step can be divided."""
         found = [
             *(self._asks.found, self._refuses_one, self._depends),
             *(self._draws_torch, self._torch_by_rows, self._draws_host, self._host_by_rows),
+            self._has_compared,
         ]
         flags = torch.tensor(
             [float(one) for one in found], device=training.device, dtype=torch.float32
@@ -108,10 +119,13 @@ class FirstLook:
         self.branches, self.refuses_one, self.depends = any_of[:3]
         """Whether the model asks its data on any rank, so that they may branch differently; whether
         it refuses a part of one row; whether a row's outputs depend on the rows beside it."""
-        torchs, torch_by_rows, host, host_by_rows = any_of[3:]
-        self.own_torch = torch_by_rows or not torchs or training.device.type != "cpu"
+        torchs, torch_by_rows, host, host_by_rows, self.has_compared = any_of[3:]
+        """And whether any rank had two samples, to tell whether a step is the sum over them."""
+        is_divided = not self.undivided
+        own_torch = torch_by_rows or not torchs or training.device.type != "cpu"
+        self.own_torch = is_divided and own_torch
         """Whether ranks draw from torch's generators by streams of their own in a forward."""
-        self.own_host = host and host_by_rows
+        self.own_host = is_divided and host and host_by_rows
         """The same of Python's and NumPy's."""
         self.draws_apart = (torchs and self.own_torch) or self.own_host
         """Whether a forward draws numbers that are not those of one process."""
@@ -200,6 +214,16 @@ class FirstLook:
             if is_used and name not in self.whole
         ]
 
+    def _compared(self, part: Part) -> Verdict:
+        """Whether the step is the sum over its samples, as far as this part shows."""
+        rows = _rows_of(part)
+        self._has_compared = rows > 1
+        if self._training.undivided:
+            return Verdict()
+        if self._host_by_rows:  # samples of another order would have the numbers of others
+            return Verdict(unknown="a forward draws more of Python's or NumPy's numbers for more")
+        return by_samples(self._training, part.batch, rows, part.rows)
+
     def _look(self, part: Part) -> None:
         training = self._training
         torchs, host = TorchState(training.device), HostRandom()
@@ -274,7 +298,7 @@ class FirstLook:
 
 
 def _rows_of(part: Part) -> int:
-    return part.num_samples or min(STAND_IN, part.whole)
+    return part.made or part.num_samples or min(STAND_IN, part.whole)
 
 
 def _first_of(batch: Any, rows: int) -> tuple[Any, int] | None:

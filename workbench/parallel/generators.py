@@ -20,6 +20,7 @@ import torch
 
 from workbench.experiment.host_random import HostRandom
 from workbench.experiment.sources import LoaderSource
+from workbench.parallel.data_state import DataState, data_state_of
 
 if TYPE_CHECKING:
     from workbench.experiment.sources import DataSource
@@ -35,11 +36,23 @@ _TRUSTED = ("torch", "numpy", "random", "builtins", "cloudpickle")
 def held_by(source: DataSource | None) -> list[Any]:
     """The generators that making samples of ``source`` may draw from, besides the process's.
 
-    The same ones in the same order wherever the data set is a copy of the same one.
+    The same ones in the same order wherever the data set is a copy of the same one. What it keeps
+    otherwise is the last of them (`workbench.parallel.data_state`).
     """
+    kept = kept_by(source)
+    return [*drawn_by(source), *([] if kept is None else [kept])]
+
+
+def drawn_by(source: DataSource | None) -> list[Any]:
+    """Those of them that are generators."""
     if not isinstance(source, LoaderSource):
         return []
     return found_in(source.loader.dataset, source.loader.collate_fn)
+
+
+def kept_by(source: DataSource | None) -> DataState | None:
+    """What the data set keeps beside generators, where it may."""
+    return data_state_of(source.loader) if isinstance(source, LoaderSource) else None
 
 
 def found_in(*values: Any) -> list[Any]:
@@ -66,6 +79,8 @@ def write(generators: Sequence[Any], states: Sequence[Any]) -> None:
             one.state = state
         elif isinstance(one, random.Random):
             one.setstate(state)
+        elif isinstance(one, DataState):
+            one.put(state)
         else:
             one.set_state(state)
 
@@ -86,27 +101,39 @@ def move_apart(generators: Sequence[Any], rank: int) -> None:
 class Generators:
     """All that samples may draw from: the process's three generators, and those of a data set.
 
-    Of torch's it is the CPU's; samples are made there.
+    Of torch's it is the CPU's; samples are made there. What a data set keeps from sample to sample
+    counts as one of its generators.
 
     Args:
         find: finds those of the data set.
+        kept: what it keeps otherwise.
     """
 
-    def __init__(self, find: Callable[[], list[Any]]) -> None:
+    def __init__(self, find: Callable[[], list[Any]], kept: DataState | None = None) -> None:
         self._find = find
-        self.held = find()
+        self._kept = kept
+        self.held: list[Any] = []
         """Those of the data set."""
+        self._take(find())
         self._host = HostRandom()
 
     def look_again(self) -> bool:
         """Find those of the data set anew, and say whether there are more: made for a sample."""
-        before, self.held = self.held, self._find()
-        return len(self.held) != len(before)
+        before = len(self.held)
+        self._take(self._find())
+        return len(self.held) != before
+
+    def changed(self) -> list[str]:
+        """What the data set keeps otherwise than at first, by name."""
+        return [] if self._kept is None else self._kept.changed()
+
+    def _take(self, found: list[Any]) -> None:
+        self.held = [*found, *([] if self._kept is None else [self._kept])]
 
     def mark(self) -> bytes:
         """What is another one after any draw; some 20 us."""
         torchs = torch.default_generator.get_state().numpy().tobytes()
-        held = [_comparable(state) for state in read(self.held)]
+        held = [one.mark() if isinstance(one, DataState) else _comparable(one) for one in self.held]
         return torchs + pickle.dumps((self._host.read(), held))
 
     def state(self) -> Any:
@@ -124,8 +151,9 @@ class Generators:
             write(self.held, held)
 
 
-def _comparable(state: Any) -> Any:
+def _comparable(generator: Any) -> Any:
     """Pickled the same whenever it is the same; a pickled tensor tells where it lies in memory."""
+    state = _state(generator)
     return state.numpy().tobytes() if isinstance(state, torch.Tensor) else state
 
 
@@ -145,7 +173,7 @@ def _state(one: Any) -> Any:
         return one.state
     if isinstance(one, random.Random):
         return one.getstate()
-    return one.get_state()
+    return one.state() if isinstance(one, DataState) else one.get_state()
 
 
 class _Nowhere:

@@ -1,5 +1,8 @@
 """How the gradients of ranks become those of the whole batch: each rank's are added up.
 
+Or averaged, where every rank has the whole batch (`workbench.parallel.by_samples`): each computes
+what one process does.
+
 `fully_shard` does so while backward runs, `DistributedDataParallel` too. DDP has to know beforehand
 which parameters a backward reaches and by one way only, which it reads off the graph. What it
 cannot read there it fails on ("marked as ready twice"): a reentrant checkpoint, whose inside is a
@@ -43,10 +46,18 @@ class Gradients:
         training: whose model it is.
         layout: of all ranks.
         shard: lays the model out for ``fsdp``; gives what a step calls.
+        average: every rank has the whole batch, so gradients are averaged and not added up.
     """
 
-    def __init__(self, training: Training, layout: Layout, shard: Callable[[], nn.Module]) -> None:
-        self._training, self._layout = training, layout
+    def __init__(
+        self,
+        training: Training,
+        layout: Layout,
+        shard: Callable[[], nn.Module],
+        *,
+        average: bool = False,
+    ) -> None:
+        self._training, self._layout, self._average = training, layout, average
         self.called: Callable[..., Any] = training.model
         """What a step calls."""
         self.note = ""
@@ -90,18 +101,21 @@ class Gradients:
         """
         model = self._training.model
         if self._after:
-            _add_up(list(model.parameters()))
+            _add_up(list(model.parameters()), average=self._average)
             if not self._is_open and not self.note:
                 self._take_ddp()
         elif self.is_sharded:
-            _add_up([one for one in model.parameters() if not isinstance(one, DTensor)])
+            own = [one for one in model.parameters() if not isinstance(one, DTensor)]
+            _add_up(own, average=self._average)
         if self._training.scaler is not None:
             overflow_as_whole(model, loss)
 
     def _take_ddp(self) -> None:
         self._after = self._is_open = False
         training = self._training
-        self.called = lay_out(training.model, self._layout, training.device, read=logits_of)
+        self.called = lay_out(
+            training.model, self._layout, training.device, read=logits_of, average=self._average
+        )
 
 
 def _not_for_ddp(model: nn.Module, logits: torch.Tensor, loss: torch.Tensor) -> str:
@@ -124,8 +138,9 @@ def _not_for_ddp(model: nn.Module, logits: torch.Tensor, loss: torch.Tensor) -> 
     return ""
 
 
-def _add_up(parameters: list[nn.Parameter]) -> None:
+def _add_up(parameters: list[nn.Parameter], *, average: bool) -> None:
     """Add up gradients over the ranks; one that no rank has reached has none afterwards either."""
+    share = dist.get_world_size() if average else 1
     trained = [one for one in parameters if one.requires_grad]
     if not trained:
         return
@@ -141,6 +156,7 @@ def _add_up(parameters: list[nn.Parameter]) -> None:
         if sparse:
             gradient = gradient if gradient.is_sparse else gradient.to_sparse(1)
             dist.all_reduce(gradient)
+            gradient = gradient / share if average else gradient
         else:
             alike.setdefault((gradient.dtype, gradient.device), []).append(gradient)
         parameter.grad = gradient
@@ -149,6 +165,7 @@ def _add_up(parameters: list[nn.Parameter]) -> None:
         flat = torch.cat(rows)
         flat = flat.float() if dtype in _ROUNDED else flat
         dist.all_reduce(flat)
+        flat = flat.div_(share) if average else flat
         for one, total in zip(gradients, flat.split([len(row) for row in rows]), strict=True):
             sums = torch.view_as_complex(total.view(-1, 2)) if one.is_complex() else total
             one.copy_(sums.view(one.shape))

@@ -148,10 +148,14 @@ class ObjectState:
         return written_outside([*self.functions, *functions, *self.objects])
 
     @property
+    def named(self) -> list[tuple[str, Any]]:
+        """All of them, with the way to each."""
+        return list(zip(self._names, self.objects, strict=True))
+
+    @property
     def tensors(self) -> list[tuple[str, torch.Tensor]]:
         """Those that come with no checkpoint, with the way to each."""
-        pairs = zip(self._names, self.objects, strict=True)
-        return [(name, one) for name, one in pairs if isinstance(one, torch.Tensor)]
+        return [(name, one) for name, one in self.named if isinstance(one, torch.Tensor)]
 
     # -- on a rank --------------------------------------------------------------------------
 

@@ -88,6 +88,7 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
         "modes": training.modes,
         "seed": training.seed,
         "clip_grad_norm": training.clip_grad_norm,
+        "ways": (training.undivided, training.ways, training.new_ways),
     }
     asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
     asked_from = asked_from._replace(thread=_without_modes_of_here(training, asked_from.thread))
@@ -174,6 +175,7 @@ def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Traini
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
     training = _training(parts, settings, device)
     training.object_state, training.hook_state = settings["objects"], settings["hooks"]
+    training.undivided, training.ways, training.new_ways = settings.get("ways", ("", (), 0))
     for problem in settings.get("problems", ()):
         training.note(problem)
     if training.object_state is not None:

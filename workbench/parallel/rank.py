@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+import zlib
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,6 +29,7 @@ from workbench.experiment.sources import ArraySource, LoaderSource
 from workbench.experiment.state_copy import undo
 from workbench.modes.layout import Layout, lay_out, reshard
 from workbench.parallel.batches import Part, RankBatches, RankSource
+from workbench.parallel.by_samples import BATCH_NORMS
 from workbench.parallel.draws import Draws
 from workbench.parallel.first_look import FirstLook
 from workbench.parallel.folder import Folder, Job
@@ -36,13 +38,15 @@ from workbench.parallel.gradients import Gradients
 from workbench.parallel.parameter_hooks import ParameterHooks
 from workbench.parallel.parameter_use import refuse_late_writes
 from workbench.parallel.ranks import Reporter
+from workbench.parallel.sentences import listed
 from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
-from workbench.parallel.structure import Structure, StructureChangedError
+from workbench.parallel.structure import NewWayError, Structure, StructureChangedError
 from workbench.parallel.teller import Teller
 from workbench.parallel.trial_step import draws_numbers, needs_whole
 from workbench.parallel.validation import on_all_ranks, validate_together
+from workbench.parallel.ways import MOST, Ways
 from workbench.parallel.whole_batch import RankLoss
 from workbench.parallel.whole_step import WholeStep
 
@@ -99,7 +103,9 @@ class Rank:
             before_look = Structure(training)
             self._look = look = self._looked()
             before_look.restore()
-        self._gradients = Gradients(training, self.layout, self._shard)
+        self._gradients = Gradients(
+            training, self.layout, self._shard, average=bool(look.undivided)
+        )
         if isinstance(training.val, (ArraySource, LoaderSource)):
             training.val = RankBatches(training.val, rank, ranks)
             training.validate = validate_together
@@ -117,6 +123,9 @@ class Rank:
             objects.begin(changed)
         training.guard = RankGuard(training, self._whole)
         self._structure = Structure(training)
+        watches = not look.undivided and training.new_ways < MOST
+        self._ways = Ways(training.ways) if watches else None
+        """Through the model; None where a new one would change nothing, or there were many."""
         self._before_fetch: Any = None
         """Of the generators that samples may draw from."""
         self._note()
@@ -139,6 +148,7 @@ class Rank:
                 read=logits_of,
                 by_blocks=look.by_blocks,
                 whole=[before[name] for name in look.whole],
+                average=bool(look.undivided),
             )
         if not training.modeset.compiled:
             refuse_late_writes(training.model)
@@ -160,12 +170,31 @@ class Rank:
         """The first part is looked at; made anew where the model refuses the one row it has."""
         source, cursor = self._source, self.training.cursor
         before = source.drawn_from.state()
-        look = FirstLook(self.training, sharded=self.layout.kind == "fsdp")
-        if look.refuses_one and source.fewest == 1:
+
+        def again() -> None:
             source.drawn_from.go_to(before)
-            source.need_two()
             cursor.begin_again()
             look.again()
+
+        if self.training.undivided:
+            source.undivided()
+        look = FirstLook(self.training, sharded=self.layout.kind == "fsdp")
+        if look.refuses_one and source.fewest == 1 and not source.is_undivided:
+            source.need_two()
+            again()
+        if not look.has_compared and not source.is_undivided and dist.get_world_size() > 1:
+            source.undivided()  # a rank has one sample, which says nothing
+            again()
+            if not look.has_compared:
+                self.training.undivided = ONE_SAMPLE
+                again()
+            elif not look.undivided:
+                source.undivided(yes=False)
+                again()
+        self.training.undivided = look.undivided  # it is not looked for again
+        if look.undivided and not source.is_undivided:
+            source.undivided()
+            again()
         if source.samples is not None:
             source.samples.agree()
         return look
@@ -179,8 +208,14 @@ class Rank:
             cast("RankLoss", self.training.loss).note,
             *source.notes(),
         ]
-        if self._look.depends:
+        if self._look.undivided:
+            notes.append(f"{self._look.undivided}: {UNDIVIDED}")
+        elif self._look.depends:
             notes.append(DEPENDS)
+        if self._look.unknown and not self._look.undivided and ranks > 1:
+            notes.append(f"whether steps can be divided could not be told: {self._look.unknown}")
+        if self.training.new_ways == MOST and not self._look.undivided:
+            notes.append(NOT_WATCHED)
         if self._look.draws_apart and ranks > 1:
             notes.append(DRAWS_APART)
         for note in notes:
@@ -247,6 +282,7 @@ class Rank:
                     fill=self._look.branches and self.layout.kind == "fsdp",
                     hooks=self._hooks,
                     structure=self._structure,
+                    ways=self._ways,
                     whole=self._whole,
                     alike=self._optimizer_draws,
                 )
@@ -258,13 +294,16 @@ class Rank:
             self._teller.tell("non-finite", what=error.what, word=error.word)
             self._ended = "nan"
             return False
-        except StructureChangedError:
+        except StructureChangedError as error:
             undo(training, None)
             reshard(training.model)
             self._structure.restore()
             if self._before_fetch is not None:  # the batch is fetched anew, at home
                 self._source.drawn_from.go_to(self._before_fetch)
-            self._teller.tell("structure-changed", step=training.step_count)
+            if isinstance(error, NewWayError) and self._ways is not None:
+                self._teller.tell("new-way", step=training.step_count, ways=self._ways.of_all())
+            else:
+                self._teller.tell("structure-changed", step=training.step_count)
             self._ended = "home"
             return False
         training.cursor.done()
@@ -275,7 +314,8 @@ class Rank:
         self._log(done)
         if done.applied:
             training.note(training.schedule.after_step())
-        self._reporter.count(training.step_count, part.num_samples)
+        own = part.whole if self._source.is_undivided else part.num_samples
+        self._reporter.count(training.step_count, own)
         self._teller.step(time.perf_counter() - started, done.samples, self._commands.count)
         if self._is_first:
             self._is_first = False
@@ -293,8 +333,9 @@ class Rank:
             self._source.samples.draws = True
             self._source.samples.drew_late = False
             self.training.note(
-                f"samples drew random numbers in step {self.training.step_count:,} and not in the "
-                "first batch: ranks may have drawn the same there. From the next step on every "
+                f"samples {self._source.samples.what_they_do()} in step "
+                f"{self.training.step_count:,}, and did not in the first batch: ranks may have had "
+                "other ones than one process there. From the next step on every "
                 "rank makes the whole batch, as one process does"
             )
         if done.drew_late or done.is_apart:
@@ -382,10 +423,17 @@ class Rank:
 COMMANDS = ("learning_rate", "constant", "plan", "home")
 
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 DEPENDS = (
     "what the model returns for a sample depends on the samples beside it (batch norm in train "
     "mode, or a mean of its own over the batch): each rank has its part of a batch alone"
+)
+UNDIVIDED = (
+    "every rank computes whole batches, as one process does, and steps get no faster by ranks"
+)
+ONE_SAMPLE = "the first batch of these ranks has one sample, which says nothing of several"
+NOT_WATCHED = (
+    f"steps have gone through operations that none had before {MOST} times: whether those of later "
+    "steps can be divided among ranks is not looked at any more"
 )
 DRAWS_APART = (
     "a forward draws more random numbers for more samples (dropout): each rank draws from a stream "
@@ -396,18 +444,48 @@ DRAWS_APART = (
 def refuses_one_row(model: nn.Module) -> bool:
     """Whether it has batch norm that counts what a batch has, and may refuse a single row."""
     return any(
-        isinstance(module, _BATCH_NORMS) and (module.training or not module.track_running_stats)
+        isinstance(module, BATCH_NORMS) and (module.training or not module.track_running_stats)
         for module in model.modules()
     )
 
 
 def _same_buffers(training: Training) -> None:
     """Every rank has seen its own samples; what it counts of them is rank 0's, as under DDP."""
+    apart = _buffers_apart(training)
     for buffer in training.model.buffers():
         sent = buffer.detach().contiguous().clone()
         # as bytes: gloo knows no 16-bit integers and no 8-bit floats
         dist.broadcast(sent.reshape(-1).view(torch.uint8), 0)
         buffer.copy_(sent)
+    if apart:
+        verb = "are" if len(apart) > 1 else "is"
+        training.note(
+            f"{listed(apart)} {verb} not the same on all ranks, as each sees its own rows; the "
+            "first rank's is what all have after an epoch, and what comes home"
+        )
+
+
+def _buffers_apart(training: Training) -> list[str]:
+    """Names of buffers that ranks have other values of, but for those of batch norm."""
+    of_norms = {
+        id(buffer)
+        for module in training.model.modules()
+        if isinstance(module, BATCH_NORMS)
+        for buffer in module.buffers(recurse=False)
+    }
+    found = [(n, b) for n, b in training.model.named_buffers() if id(b) not in of_norms]
+    if not found:
+        return []
+    own = torch.tensor([zlib.crc32(_bytes_of(buffer)) for _, buffer in found])
+    largest = torch.stack([own, -own]).to(training.device)
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    differ = (largest[0] != -largest[1]).tolist()
+    return [name for (name, _), is_apart in zip(found, differ, strict=True) if is_apart]
+
+
+def _bytes_of(buffer: torch.Tensor) -> bytes:
+    plain = buffer.detach().cpu().contiguous().reshape(-1)
+    return plain.view(torch.uint8).numpy().tobytes()
 
 
 def _agreed(mine: bool) -> bool:

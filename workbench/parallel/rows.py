@@ -8,7 +8,7 @@ their number goes by samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -99,6 +99,22 @@ def cut(value: Any, rows: Rows, first: int, last: int, of: int) -> Any:
         return value.narrow(rows, first * each, (last - first) * each)
     return _rebuilt(
         value, {key: cut(value[key], at, first, last, of) for key, at in rows.parts.items()}
+    )
+
+
+def taken(value: Any, rows: Rows, indices: Sequence[int], of: int) -> Any:
+    """``value`` of these samples alone, in this order, where it is made of ``of``."""
+    if rows is None:
+        return value
+    if rows == ITEMS:
+        return type(value)(value[at] for at in indices)
+    if isinstance(rows, int):
+        each = value.shape[rows] // of
+        first = torch.tensor(indices, device=value.device, dtype=torch.int64)[:, None] * each
+        every = (first + torch.arange(each, device=value.device)).reshape(-1)
+        return value.index_select(rows, every)
+    return _rebuilt(
+        value, {key: taken(value[key], at, indices, of) for key, at in rows.parts.items()}
     )
 
 

@@ -8,8 +8,9 @@ user's own is called for the whole batch, too, if what it gives can be cut
 (`workbench.parallel.rows`): a sample may have other values beside other samples (mixup, padding to
 the longest), which no single batch rules out.
 
-Samples that begin to draw later are noticed when they do; all ranks make whole batches from the
-next step on (`workbench.parallel.rank`).
+What a data set keeps from sample to sample (a count, a cache) counts as a generator does
+(`workbench.parallel.data_state`). Samples that begin to draw later are noticed when they do; all
+ranks make whole batches from the next step on (`workbench.parallel.rank`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from workbench.parallel.generators import Generators
 from workbench.parallel.rows import Rows, RowsError, cut, find_rows
+from workbench.parallel.sentences import listed
 
 STAND_IN = 2
 """Samples of a stand-in: what batch norm needs at least."""
@@ -61,6 +63,11 @@ class Samples:
         """Of a first batch: this rank's first samples, one or two, and their number."""
 
     @property
+    def rows(self) -> Rows:
+        """Where the samples of a batch are, as far as a ``collate_fn`` of the user's shows it."""
+        return self._rows if self._own and self.can_cut else None
+
+    @property
     def is_whole(self) -> bool:
         """Whether every rank makes whole batches."""
         return self.draws or not self.is_known or (self._own and self.can_cut)
@@ -80,7 +87,7 @@ class Samples:
                 "collates its part alone: where it goes by the other samples of a batch (padding, "
                 "mixing) a rank sees other values than one process does"
             )
-        why = "samples draw random numbers" if self.draws else ""
+        why = f"samples {self.what_they_do()}" if self.draws else ""
         if self._own:
             why = "collate_fn may give a sample other values beside other samples"
         return why and (
@@ -88,6 +95,11 @@ class Samples:
             "process sees; with num_workers in a DataLoader, ranks share that work and draw "
             "numbers of their own"
         )
+
+    def what_they_do(self) -> str:
+        """Why they cannot be made apart: ``draw random numbers``."""
+        kept = self._generators.changed()
+        return f"change what the data set keeps ({listed(kept)})" if kept else "draw random numbers"
 
     def batches(self, whole: list[list[int]], generator: Any) -> Iterator[Any]:
         """This rank's parts, and never none of one.

@@ -27,7 +27,7 @@ from workbench.experiment.step import forward
 from workbench.parallel.branches import reached, zero_for
 from workbench.parallel.draws import are_apart
 from workbench.parallel.same_numbers import numbers_of_first_rank
-from workbench.parallel.structure import Structure, StructureChangedError
+from workbench.parallel.structure import NewWayError, Structure, StructureChangedError
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     from workbench.parallel.draws import Draws
     from workbench.parallel.gradients import Gradients
     from workbench.parallel.parameter_hooks import ParameterHooks
+    from workbench.parallel.ways import Ways
     from workbench.parallel.whole_batch import RankLoss
     from workbench.parallel.whole_step import WholeStep
 
 
-_FLAGS = 11
+_FLAGS = 12
 """Numbers in a step's collective before those of single parameters."""
 
 
@@ -82,6 +83,7 @@ def rank_step(
     fill: bool,
     hooks: ParameterHooks,
     structure: Structure,
+    ways: Ways | None,
     whole: WholeStep | None = None,
     alike: bool = False,
 ) -> Summed:
@@ -98,12 +100,14 @@ def rank_step(
         fill: whether parameters that another rank alone has reached have gradients of zero here.
         hooks: on the gradients of parameters.
         structure: the parameters as they were when the model was laid over the ranks.
+        ways: that steps have taken through the model; None where new ones do not matter.
         whole: has parameters and gradients gathered for the update.
         alike: whether all ranks are to draw the same random numbers in the update.
 
     Raises:
         NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
         StructureChangedError: on all ranks, as one has made, frozen or thawed a parameter.
+        NewWayError: on all ranks, as one has gone through the model as in no step before.
     """
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
@@ -118,7 +122,7 @@ def rank_step(
     changed = structure.has_changed()
     here = _reached(training, loss, structure, changed=changed) if fill else []
     own += [*told, float(part.num_samples), float(drew_late), *draws.digest()]
-    own.append(float(changed))
+    own += [float(changed), float(ways is not None and ways.new(logits))]
     sums = _summed([*own, *map(float, here)], training.device)
     value, factor = _mean(loss_of, sums, weight)
     loss = loss if factor is None else loss * factor
@@ -213,7 +217,9 @@ def _averaged_over(loss: RankLoss, logits: torch.Tensor, targets: Any, part: Par
     """What the mean of this rank's part divides by; 1 of a sum, 0 without a sample."""
     if not part.num_samples or not loss.is_known:
         return 0.0
-    return 1.0 if loss.sums else float(loss.known.divisor(logits, targets) or 0.0)
+    return (
+        1.0 if loss.sums or loss.is_undivided else float(loss.known.divisor(logits, targets) or 0.0)
+    )
 
 
 def _share(loss_of: RankLoss, loss: torch.Tensor, weight: float) -> tuple[float, float]:
@@ -230,10 +236,13 @@ def _mean(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, floa
 
     Raises:
         StructureChangedError: a rank has made, frozen or thawed a parameter.
+        NewWayError: a rank has gone through the model as in no step before.
         NonFiniteError: the loss is not finite.
     """
     if sums[10]:
         raise StructureChangedError
+    if sums[11]:
+        raise NewWayError
     value, factor = _mean_of(loss, sums, weight)
     if not math.isfinite(value):
         raise NonFiniteError("loss", value)
@@ -242,6 +251,8 @@ def _mean(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, floa
 
 def _mean_of(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, float | None]:
     if not loss.is_known:
+        return sums[0], None
+    if loss.is_undivided:
         return sums[0], None
     if loss.sums:
         return sums[0], weight

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from workbench.experiment.data import split, tensors_in
 from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.events import EpochDone, StepDone
 from workbench.experiment.guard import NonFiniteError
@@ -26,6 +27,7 @@ from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
+from workbench.parallel.by_samples import by_samples
 from workbench.parallel.folder import write_whole
 from workbench.parallel.hook_state import notes_on_hooks
 from workbench.parallel.ranks import Reports
@@ -307,6 +309,19 @@ class WorkersStretch:
             "the model count was counted for it on the ranks, too"
         )
 
+    def _take_new_way(self, message: Message) -> None:
+        """The next step goes as none before it did: one process computes it, and looks at it."""
+        training = self._training
+        training.ways |= {(above, below) for above, below in message["ways"]}
+        training.new_ways += 1
+        training.next_at_home, training.look_at_home = True, _look_for_whole_batches
+        training.note(
+            f"step {message['step'] + 1:,} goes through operations that no step on ranks did "
+            "before: it was computed in one process, to see whether such steps can be divided, and "
+            f"ranks of {_layout(training)} start anew after it; what hooks and objects of the "
+            "model count was counted for it on the ranks, too"
+        )
+
     def _first_step(self, step: int) -> None:
         training, started = self._training, cast("float", self._started)
         self._started = None
@@ -362,6 +377,15 @@ class WorkersStretch:
             f"the workers were asked to end their step and {waited}; they were ended by force. "
             f"What they printed is in {self._away.folder.log}"
         )
+
+
+def _look_for_whole_batches(training: Training) -> None:
+    """See whether ranks are to compute whole batches, by the batch of the next step."""
+    batch = training.cursor.look()
+    if batch is None:
+        return
+    counts = (len(one) for one in tensors_in(split(batch)[0]) if one.ndim)
+    training.undivided = by_samples(training, batch, next(counts, 0)).why
 
 
 def _layout(training: Training) -> Layout:

@@ -27,6 +27,10 @@ class StructureChangedError(Exception):
     """A parameter was made, replaced, frozen or thawed since the model was laid over the ranks."""
 
 
+class NewWayError(StructureChangedError):
+    """A step took a way through the model that none before it did (`workbench.parallel.ways`)."""
+
+
 class Structure:
     """Which parameters a training has, where, and which of them are trained.
 

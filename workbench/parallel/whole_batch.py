@@ -10,7 +10,8 @@ So it does not matter what it averages over, whether its terms divide by differe
 it compares the samples of a batch with each other (in-batch contrastive losses) or keeps something
 from call to call. It costs the sending of outputs and labels, and a loss of the whole batch, in
 each step; that is little beside a model's forward unless outputs are large (`LARGE_BYTES`), which a
-note then says.
+note then says. Where every rank has the whole batch in any case (`workbench.parallel.by_samples`)
+each computes its loss, whatever it is, and gradients of ranks are averaged.
 
 What a loss takes of the model past its outputs (a penalty on weights) counts once.
 """
@@ -64,6 +65,11 @@ class RankLoss(Loss):
         made._look = look
         return made
 
+    @property
+    def is_undivided(self) -> bool:
+        """Whether every rank has the whole batch, which is the first rank's."""
+        return bool(self._look.undivided)
+
     def begin(self, part: Part) -> None:
         """A step on this part begins."""
         self._part = part
@@ -79,7 +85,7 @@ class RankLoss(Loss):
             DataError: outputs or labels of the ranks do not fit together.
         """
         if self.is_known is None:
-            self.is_known = self._is_known_everywhere(logits, targets)
+            self.is_known = self.is_undivided or self._is_known_everywhere(logits, targets)
         if self.is_known:
             return super().computed(logits, targets, is_first=is_first)
         ranks = dist.get_world_size()

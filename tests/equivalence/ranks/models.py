@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -184,6 +184,51 @@ class TwoTypes(nn.Module):
         return self.head(self.inner(self.first(x.double()).float()).relu())
 
 
+class Centred(Blocks):
+    """Takes off where its outputs were before, which a buffer follows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(CLASSES))
+        self.seen = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = super().forward(x)
+        found = x - self.centre
+        if self.training:
+            self.seen += len(x)
+            with torch.no_grad():
+                self.centre.mul_(0.9).add_(x.float().mean(0), alpha=0.1)
+        return found
+
+
+class _ByNorm(torch.autograd.Function):
+    """A gradient of norm one, over the batch."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0] / gradients[0].norm().clamp(min=1e-6)
+
+
+class Normalized(Blocks):
+    """Its backward goes by the norm of a whole batch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(_ByNorm.apply(self.blocks[0](self.stem(x))))
+
+
+class ByPlace(Blocks):
+    """Does to a sample what its place in the batch says, and takes off the mean of all."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.blocks[0](self.stem(x))
+        return self.head(x * (1 + torch.arange(len(x), device=x.device) % 3)[:, None] - x.mean(0))
+
+
 def _frozen_body() -> nn.Module:
     body = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5))
     body.requires_grad_(False).eval()
@@ -222,13 +267,7 @@ class RankModel(Model):
     """Whether it keeps what a swap does not carry to a new model."""
 
 
-_PARTS = (
-    "batch norm",
-    "batch norm without statistics",
-    "instance norm",  # its running statistics
-    "state of its own",
-    "branches",
-)
+_PARTS = ("batch norm",)
 _DRAWS = (
     "dropout",
     "alpha dropout",
@@ -262,6 +301,9 @@ MODELS: dict[str, RankModel] = {
     "temperature": RankModel(Temperature),
     "channels last": RankModel(ChannelsLast),
     "two float types": RankModel(TwoTypes, precisions=_PLAIN),
+    "centred": RankModel(Centred, keeps=True),
+    "a backward by the norm": RankModel(Normalized, precisions=_PLAIN),
+    "by place": RankModel(ByPlace),
     "frozen body": RankModel(_frozen_body, keeps=True),
     "synchronized batch norm": RankModel(_synchronized, seen="part", precisions=_PLAIN),
     "low rank, no dropout": RankModel(

@@ -17,6 +17,7 @@ from workbench.experiment.plan import Plan
 from workbench.modes.layout import Layout
 from workbench.parallel.away import Away
 from workbench.parallel.folder import Folder, Job
+from workbench.parallel.object_state import ObjectState
 from workbench.parallel.payload import pack
 from workbench.parallel.state import save
 from workbench.parallel.stream import Message
@@ -134,6 +135,7 @@ def prepare(experiment: Experiment, folder: Folder, layout: str, until_step: int
     training = experiment._training
     training.random.restore()
     training.detach_modes()
+    training.object_state = ObjectState.of(training)
     folder.path.mkdir(parents=True)
     pack(training, folder.payload)
     save(training, folder.start)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,26 +19,24 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from tests.integration.parallel.one_start import (
+    BATCH,
+    STEPS,
+    Case,
+    Trained,
+    experiment,
+    plain_loop,
+    trained,
+)
 from tests.integration.parallel.support import (
     CLASSES,
     SAMPLES,
     Net,
     Tokens,
-    made,
-    prepare,
     rows,
     sentences,
 )
-from workbench.experiment import Experiment
-from workbench.experiment.sampler import EpochSampler
-from workbench.parallel.folder import Folder
-from workbench.parallel.launch import Workers
-from workbench.parallel.state import load
-from workbench.parallel.stream import Follower
 
-STEPS = 15
-"""An epoch has 14, of which the last has 8 samples."""
-BATCH = 15
 WEIGHTS = torch.arange(1.0, CLASSES + 1)
 
 
@@ -63,10 +60,6 @@ def zeros_ignored() -> tuple[torch.Tensor, torch.Tensor]:
 def numbers() -> tuple[torch.Tensor, torch.Tensor]:
     inputs, targets = rows()
     return inputs, F.one_hot(targets, CLASSES).float()
-
-
-def plain_function(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(logits, labels)
 
 
 def ignores_zero(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -359,18 +352,6 @@ def by_python(rows: int) -> torch.Tensor:
     return torch.tensor([random.random() for _ in range(rows)])
 
 
-@dataclass(frozen=True)
-class Case:
-    layout: str = "ddp:2"
-    model: Callable[[], nn.Module] = Net
-    data: Callable[[], Any] = rows
-    loss: Any = plain_function
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    batch_size: int = BATCH
-    of_model: bool = False
-    """Whether the loss is made of the model."""
-
-
 CE = nn.CrossEntropyLoss
 CASES: dict[str, Case] = {
     "a function": Case(data=ignored),
@@ -403,7 +384,7 @@ CASES: dict[str, Case] = {
     "a loss that writes": Case(data=ignored, loss=writing),
     "a penalty on weights": Case(data=ignored, model=Unused0, loss=Penalty, of_model=True),
     "labels of many kinds": Case(
-        data=lambda: DataLoader(Augmented(), BATCH, collate_fn=named), loss=in_parts
+        data=lambda: DataLoader(Augmented(), BATCH, collate_fn=named), loss=in_parts, in_order=True
     ),
     "samples in the second dimension": Case(model=Times, loss=over_time),
     "tokens in one dimension": Case(
@@ -425,13 +406,15 @@ CASES: dict[str, Case] = {
     },
     "samples that draw, sharded": Case("fsdp:2", data=augmented("random", "own", "torch")),
     "a batch that is mixed": Case(
-        data=lambda: DataLoader(Augmented("numpy"), BATCH, collate_fn=mixed), loss=F.cross_entropy
+        data=lambda: DataLoader(Augmented("numpy"), BATCH, collate_fn=mixed),
+        loss=F.cross_entropy,
+        in_order=True,
     ),
     "a batch that is centred": Case(
-        model=Named, data=lambda: DataLoader(Augmented(), BATCH, collate_fn=centred)
+        model=Named, data=lambda: DataLoader(Augmented(), BATCH, collate_fn=centred), in_order=True
     ),
     "a batch that is padded": Case(
-        model=Lengths, data=lambda: DataLoader(Augmented(), BATCH, collate_fn=padded)
+        model=Lengths, data=lambda: DataLoader(Augmented(), BATCH, collate_fn=padded), in_order=True
     ),
     "blocks left out by one number": Case(model=Skips),
     "blocks left out by one number, sharded": Case("fsdp:2", model=Skips),
@@ -462,113 +445,10 @@ HALF = {
 EVERY = {**CASES, **DRAWS, "late": LATE, **HALF}
 
 
-def experiment(case: Case, runs: Path) -> Experiment:
-    torch.manual_seed(0)
-    model = case.model()
-    loss = case.loss(model) if case.of_model else case.loss
-    seed()
-    given = {"batch_size": case.batch_size, "loss": loss, **case.settings}
-    return made(runs, lambda: model, case.data(), optimizer=plain_descent, **given)
-
-
-def plain_descent(parameters: Any) -> torch.optim.Optimizer:
-    """Adam would hide a gradient that is a factor too large."""
-    return torch.optim.SGD(parameters, lr=0.02)
-
-
-def seed() -> None:
-    random.seed(5)
-    np.random.seed(5)
-
-
-def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
-    """The same training without Workbench."""
-    seed()
-    torch.manual_seed(0)
-    model, data = case.model(), case.data()
-    loss_of = case.loss(model) if case.of_model else case.loss
-    collate = None
-    if isinstance(data, DataLoader):
-        collate, data = data.collate_fn, data.dataset
-    else:
-        data = torch.utils.data.TensorDataset(*data)
-    is_shuffled = collate not in (mixed, centred, named, padded)
-    sampler = EpochSampler(len(data), 0, shuffle=is_shuffled)
-    loader = DataLoader(
-        data, case.batch_size, sampler=sampler, collate_fn=collate, generator=torch.Generator()
-    )
-    optimizer = plain_descent(model.parameters())
-    torch.manual_seed(0)
-    losses: list[float] = []
-    epoch = 0
-    while len(losses) < STEPS:
-        sampler.set_epoch(epoch)
-        for batch in loader:
-            inputs, labels = (
-                batch if isinstance(batch, list | tuple) else (batch["x"], batch["labels"])
-            )
-            if len(inputs) == 1:
-                continue
-            optimizer.zero_grad()
-            output = model(inputs)
-            if not isinstance(output, torch.Tensor):
-                output = output["logits"] if isinstance(output, dict) else output.logits
-            loss = loss_of(output, labels.clone() if isinstance(labels, torch.Tensor) else labels)
-            loss.backward()
-            if clip := case.settings.get("clip_grad_norm"):
-                nn.utils.clip_grad_norm_(model.parameters(), clip)
-            optimizer.step()
-            losses.append(loss.item())
-            if len(losses) == STEPS:  # what comes after it is drawn by nobody
-                break
-        epoch += 1
-    return losses, model
-
-
 @pytest.fixture(scope="module")
 def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
     """Every case, trained by two ranks from the first step on, and home again."""
-    root = tmp_path_factory.mktemp("away")
-    found: dict[str, Experiment] = {}
-    folders: dict[str, Folder] = {}
-    for number, (name, case) in enumerate(EVERY.items()):
-        found[name] = experiment(case, root / "runs")
-        found[name]._training.begin()
-        found[name]._training.end()
-        folders[name] = Folder(root / f"{number:02}")
-        prepare(found[name], folders[name], case.layout, STEPS)
-    workers = Workers(Folder(root), 2, module="tests.integration.parallel.several")
-    try:
-        assert workers.wait(240) == 0, Folder(root).log.read_text()[-5000:]
-    finally:
-        workers.end()
-    trained: dict[str, Trained] = {}
-    for name, one in found.items():
-        load(one._training, folders[name].last)
-        here = random.random(), float(np.random.rand()), float(torch.rand(()))
-        trained[name] = Trained(*_told(folders[name]), here, one)
-    return trained
-
-
-class Trained(NamedTuple):
-    """What two ranks have made of a case."""
-
-    losses: list[float]
-    notes: list[str]
-    draws: tuple[float, ...]
-    """What the generators give next at home: Python's, NumPy's, torch's."""
-    home: Experiment
-
-
-def _told(folder: Folder) -> tuple[list[float], list[str]]:
-    """Losses and notes."""
-    losses: list[float] = []
-    notes: list[str] = []
-    for message in Follower(folder.events).new():
-        notes += message.get("notes", ())
-        for name, _, values in message.get("series", ()):
-            losses += values if name == "train/loss" else []
-    return losses, notes
+    return trained(EVERY, tmp_path_factory.mktemp("away"))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -593,7 +473,7 @@ def test_no_two_ranks_draw_the_same_for_their_rows(name: str, away: dict[str, Tr
 
 def test_samples_that_begin_to_draw_are_reported(away: dict[str, Trained]) -> None:
     (note,) = (one for one in away["late"].notes if "random numbers" in one)
-    assert note.startswith("samples drew random numbers in step 3 and not in the first batch")
+    assert note.startswith("samples draw random numbers in step 3, and did not in the first batch")
 
 
 @pytest.mark.parametrize("name", HALF)

@@ -1,0 +1,151 @@
+"""Short trainings on two ranks, and the plain loops that judge them: many in one start of ranks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tests.integration.parallel.support import Net, made, prepare, rows
+from workbench.experiment import Experiment
+from workbench.experiment.sampler import EpochSampler
+from workbench.parallel.folder import Folder
+from workbench.parallel.launch import Workers
+from workbench.parallel.state import load
+from workbench.parallel.stream import Follower
+
+STEPS = 15
+"""An epoch has 14, of which the last has 8 samples."""
+BATCH = 15
+
+
+def plain_function(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits, labels)
+
+
+@dataclass(frozen=True)
+class Case:
+    layout: str = "ddp:2"
+    model: Callable[[], nn.Module] = Net
+    data: Callable[[], Any] = rows
+    loss: Any = plain_function
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    batch_size: int = BATCH
+    of_model: bool = False
+    """Whether the loss is made of the model."""
+    in_order: bool = False
+    """Whether its loader does not shuffle."""
+
+
+class Trained(NamedTuple):
+    """What two ranks have made of a case."""
+
+    losses: list[float]
+    notes: list[str]
+    draws: tuple[float, ...]
+    """What the generators give next at home: Python's, NumPy's, torch's."""
+    home: Experiment
+
+
+def experiment(case: Case, runs: Path) -> Experiment:
+    torch.manual_seed(0)
+    model = case.model()
+    loss = case.loss(model) if case.of_model else case.loss
+    seed()
+    given = {"batch_size": case.batch_size, "loss": loss, **case.settings}
+    return made(runs, lambda: model, case.data(), optimizer=plain_descent, **given)
+
+
+def plain_descent(parameters: Any) -> torch.optim.Optimizer:
+    """Adam would hide a gradient that is a factor too large."""
+    return torch.optim.SGD(parameters, lr=0.02)
+
+
+def seed() -> None:
+    random.seed(5)
+    np.random.seed(5)
+
+
+def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
+    """The same training without Workbench."""
+    seed()
+    torch.manual_seed(0)
+    model, data = case.model(), case.data()
+    loss_of = case.loss(model) if case.of_model else case.loss
+    collate = None
+    if isinstance(data, DataLoader):
+        collate, data = data.collate_fn, data.dataset
+    else:
+        data = torch.utils.data.TensorDataset(*data)
+    sampler = EpochSampler(len(data), 0, shuffle=not case.in_order)
+    loader = DataLoader(
+        data, case.batch_size, sampler=sampler, collate_fn=collate, generator=torch.Generator()
+    )
+    optimizer = plain_descent(model.parameters())
+    torch.manual_seed(0)
+    losses: list[float] = []
+    epoch = 0
+    while len(losses) < STEPS:
+        sampler.set_epoch(epoch)
+        for batch in loader:
+            inputs, labels = (
+                batch if isinstance(batch, list | tuple) else (batch["x"], batch["labels"])
+            )
+            if len(inputs) == 1:
+                continue
+            optimizer.zero_grad()
+            output = model(inputs)
+            if not isinstance(output, torch.Tensor):
+                output = output["logits"] if isinstance(output, dict) else output.logits
+            loss = loss_of(output, labels.clone() if isinstance(labels, torch.Tensor) else labels)
+            loss.backward()
+            if clip := case.settings.get("clip_grad_norm"):
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+            losses.append(loss.item())
+            if len(losses) == STEPS:  # what comes after it is drawn by nobody
+                break
+        epoch += 1
+    return losses, model
+
+
+def trained(cases: dict[str, Case], root: Path) -> dict[str, Trained]:
+    """Every case, trained by two ranks from the first step on, and home again."""
+    found: dict[str, Experiment] = {}
+    folders: dict[str, Folder] = {}
+    for number, (name, case) in enumerate(cases.items()):
+        found[name] = experiment(case, root / "runs")
+        found[name]._training.begin()
+        found[name]._training.end()
+        folders[name] = Folder(root / f"{number:02}")
+        prepare(found[name], folders[name], case.layout, STEPS)
+    workers = Workers(Folder(root), 2, module="tests.integration.parallel.several")
+    try:
+        assert workers.wait(240) == 0, Folder(root).log.read_text()[-5000:]
+    finally:
+        workers.end()
+    done: dict[str, Trained] = {}
+    for name, one in found.items():
+        load(one._training, folders[name].last)
+        here = random.random(), float(np.random.rand()), float(torch.rand(()))
+        done[name] = Trained(*_told(folders[name]), here, one)
+    return done
+
+
+def _told(folder: Folder) -> tuple[list[float], list[str]]:
+    """Losses and notes."""
+    losses: list[float] = []
+    notes: list[str] = []
+    for message in Follower(folder.events).new():
+        notes += message.get("notes", ())
+        for name, _, values in message.get("series", ()):
+            losses += values if name == "train/loss" else []
+    return losses, notes

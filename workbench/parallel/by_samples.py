@@ -1,0 +1,539 @@
+"""Whether a step can be divided among ranks: whether it is the sum of what it is for its samples.
+
+A model that gives each sample what it would give it alone can be computed in parts, and gradients
+of the parts added up. Many do more: a mean over the batch is taken off, a layer's backward divides
+by a norm or by the number of samples, a buffer follows the mean of a batch, samples are counted, a
+loss reads what the model has kept of its forward. On ranks that see a part each, all of these would
+quietly be other numbers.
+
+Nothing is known of a model by its names. So a batch is computed as a whole and in two parts, its
+samples in another order, and compared: outputs, gradients (for the loss's own gradient, and for one
+a thousand times as large, which a clipped one tells apart), what modules and objects keep
+afterwards, and the loss of the whole batch beside what each has kept. All is undone. Random
+operations draw nothing meanwhile (`workbench.parallel.without_chance`), and batch norm, of which it
+is known (`workbench.parallel.rank`), goes by its running statistics.
+
+Where a forward reads a value of its data it is computed with the other answer, too
+(`workbench.parallel.decisions`).
+
+What is kept of the last batch alone (its features, its mean, to be looked at) may differ: ranks say
+so when they come home. It counts where the loss or the next forward reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import OrderedDict, deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
+
+from workbench.experiment.attachments import TENSOR_HOOKS
+from workbench.experiment.data import split, to_device
+from workbench.experiment.hook_copy import hooks_undone
+from workbench.experiment.losses import logits_of
+from workbench.experiment.object_copy import attributes
+from workbench.experiment.step import call
+from workbench.parallel.decisions import Decisions
+from workbench.parallel.object_state import ObjectState
+from workbench.parallel.rows import Rows, RowsError, find_rows, first_rows, taken
+from workbench.parallel.sentences import listed
+from workbench.parallel.without_chance import WithoutChance
+
+if TYPE_CHECKING:
+    from workbench.experiment.losses import Loss
+    from workbench.experiment.training import Training
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_CLOSE = 1e-3
+"""By the largest: a kernel may add up another number of samples in another order."""
+_COARSE = 3e-2
+"""The same where products are of 16 bits, or of TF32."""
+_NOISE = 1e-5
+"""Of a gradient, by the largest of all: what cancels out leaves this."""
+_KEPT_CLOSE = 1e-4
+_STRENGTHS = (1.0, 1e3)
+_CELLS = 64
+_MOST_BYTES = 64 * 2**20
+"""Of a tensor that a model keeps, to be compared."""
+_MOST_ELEMENTS = 64
+"""Of a container whose elements are compared."""
+_DEEP = 3
+_LENGTH = "the length of "
+_MOST_READINGS = 8
+
+
+class Verdict(NamedTuple):
+    """Whether a step is the sum over its samples."""
+
+    why: str = ""
+    """Why it is not, as the begin of a sentence; ``""`` where it is."""
+    unknown: str = ""
+    """Why that cannot be told."""
+
+
+def by_samples(training: Training, batch: Any, count: int, rows: Rows = None) -> Verdict:
+    """Whether a step is the sum over its samples, as far as this batch shows.
+
+    What the model raises for the whole batch it raises in the step, too.
+
+    Args:
+        training: its model is whole here; all is as it was afterwards.
+        batch: as its source makes them.
+        count: samples in it.
+        rows: where they are; None: in the first dimension of everything.
+    """
+    if count < 2:
+        return Verdict()
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(count)).tolist()
+    first = order[: 2 if count > 3 else 1]
+    places = first, order[len(first) :]
+    try:
+        rows = first_rows(batch, count) if rows is None else rows
+        parts = [taken(batch, rows, indices, count) for indices in places]
+    except Exception:  # noqa: BLE001 - tensors of other kinds refuse in ways of their own
+        return Verdict(unknown="its samples cannot be found in a batch")
+    with _set_aside(training), WithoutChance() as chance:
+        why = _Comparison(training, batch, count, list(zip(parts, places, strict=True))).why()
+    if not chance.is_known:
+        return Verdict(unknown="a forward draws random numbers in an operation of its own kind")
+    return Verdict(why)
+
+
+class _Seen(NamedTuple):
+    """What a batch, or a part of one, has given."""
+
+    logits: torch.Tensor
+    gradients: list[torch.Tensor]
+    """For each strength: of each parameter a sketch of it, [parameters, `_CELLS`]."""
+    kept: dict[str, Any]
+    """What is kept afterwards, by the way to it."""
+    loss: float | None
+    """Of the whole batch, beside what is kept now; None where it cannot be had."""
+
+
+class _Part(NamedTuple):
+    batch: Any
+    places: list[int]
+    """Of its samples in the whole batch."""
+
+
+class _Comparison:
+    def __init__(
+        self, training: Training, batch: Any, count: int, parts: Iterable[tuple[Any, list[int]]]
+    ) -> None:
+        self._training, self._batch, self._count = training, batch, count
+        self._parts = [_Part(*one) for one in parts]
+        self._values = ParameterValues(training.model)
+        self._objects: ObjectState = training.object_state or ObjectState.of(training)
+        self._strengths: Sequence[float] = _STRENGTHS
+        self._by_modes = False
+        """Whether forward is under the modes' contexts, for it raises without."""
+        self._logits = self._gradient = torch.empty(0)
+        """Of the whole batch; the second is the loss's."""
+        self._loss: Loss | None = None
+
+    def why(self) -> str:
+        whole = self._of_whole()
+        if whole is None or not bool(whole.logits.isfinite().all()):
+            return ""
+        try:
+            self._rows = find_rows(
+                whole.logits, self._outputs(self._parts[0]), self._count, len(self._parts[0].places)
+            )
+            if not isinstance(self._rows, int):
+                return f"the model returns {list(whole.logits.shape)} for any number of samples"
+            found = [self._of_part(part) for part in self._parts]
+        except RowsError as error:
+            return f"what the model returns {error}"
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
+            said = str(error).strip().partition("\n")[0]
+            return f"a part of a batch raises {type(error).__name__}: {said[:120]}"
+        return (
+            self._of_outputs(whole, found)
+            or self._of_decisions(whole)
+            or self._of_gradients(whole, found)
+            or self._of_loss(whole, found)
+            or self._of_kept(whole, found)
+        )
+
+    # -- what differs -----------------------------------------------------------------------
+
+    def _of_outputs(self, whole: _Seen, found: list[_Seen]) -> str:
+        most = self._close * float(whole.logits.float().abs().max())
+        for part, seen in zip(self._parts, found, strict=True):
+            same = taken(whole.logits, self._rows, part.places, self._count)
+            if same.shape != seen.logits.shape or _off(same, seen.logits) > most:
+                return (
+                    "what the model returns for a sample depends on the samples beside it, or on "
+                    "its place among them"
+                )
+        return ""
+
+    def _of_decisions(self, whole: _Seen) -> str:
+        """What all samples of a batch decide together, by a value that the forward reads."""
+        count, _ = self._otherwise(None)
+        readings = range(count)
+        if count > _MOST_READINGS:
+            half = _MOST_READINGS // 2
+            readings = (*range(half), *range(count - half, count))
+        most = self._close * float(whole.logits.float().abs().max())
+        for reading in readings:
+            _, logits = self._otherwise(reading)
+            same = logits is not None and logits.shape == whole.logits.shape
+            if logits is None or not same or _off(whole.logits, logits) > most:
+                return (
+                    "forward reads a value of its data, by which it decides for all samples of a "
+                    "batch"
+                )
+        return ""
+
+    def _otherwise(self, reading: int | None) -> tuple[int, torch.Tensor | None]:
+        """How many values are read, and outputs where this one is another; None: it raises."""
+        data = [one for one in pytree.tree_leaves(self._batch) if isinstance(one, torch.Tensor)]
+        with self._undone():
+            inputs = self._inputs(self._batch)
+            data += [one for one in pytree.tree_leaves(inputs) if isinstance(one, torch.Tensor)]
+            with Decisions(data, reading) as decisions:
+                try:
+                    logits = self._called(inputs).detach()
+                except Exception:  # noqa: BLE001 - whatever the user's code raises
+                    return decisions.count, None
+        return decisions.count, logits
+
+    def _of_gradients(self, whole: _Seen, found: list[_Seen]) -> str:
+        names = [name for name, _ in self._training.model.named_parameters()]
+        for at in range(len(self._strengths)):
+            of_whole, of_parts = whole.gradients[at], [seen.gradients[at] for seen in found]
+            sizes = torch.stack([one.norm(dim=1) for one in (of_whole, *of_parts)]).amax(0)
+            off = (of_whole - sum(of_parts)).norm(dim=1)
+            if not bool(sizes.isfinite().all()) or not len(sizes):
+                continue
+            differ = off > self._close * sizes + _NOISE * float(sizes.max())
+            if apart := [name for name, one in zip(names, differ.tolist(), strict=True) if one]:
+                return (
+                    f"the gradient of {listed(apart)} is not the sum of what it is for the samples "
+                    "of a batch, as backward goes by all of them"
+                )
+        return ""
+
+    def _of_loss(self, whole: _Seen, found: list[_Seen]) -> str:
+        if whole.loss is None or not math.isfinite(whole.loss):
+            return ""
+        for seen in found:
+            if seen.loss is None or not math.isclose(
+                seen.loss, whole.loss, rel_tol=_KEPT_CLOSE, abs_tol=1e-7
+            ):
+                return f"{self._training.loss.name} reads what the model has kept of its forward"
+        return ""
+
+    def _of_kept(self, whole: _Seen, found: list[_Seen]) -> str:
+        names = dict.fromkeys(name for seen in (whole, *found) for name in seen.kept)
+        apart = [
+            name
+            for name in names
+            if any(not _same(whole.kept.get(name), seen.kept.get(name)) for seen in found)
+        ]
+        if not apart:
+            return ""
+        try:
+            after_whole, after_first = self._after(self._batch), self._after(self._parts[0].batch)
+        except Exception:  # noqa: BLE001 - a second forward of another size: it reads what was kept
+            return f"a forward reads {listed(apart)}, which the forward before it has kept"
+        most = self._close * float(whole.logits.float().abs().max())
+        if _off(after_whole.logits, after_first.logits) > most:
+            return f"a forward reads {listed(apart)}, which the forward before it has kept"
+        alone = found[1].kept
+        follows = [
+            name
+            for name in apart
+            if not _is_of_samples(whole.kept.get(name), found[0].kept.get(name))
+            and not _same(after_first.kept.get(name), alone.get(name))
+        ]
+        grown = tuple(f"{name.removeprefix(_LENGTH)}[" for name in follows if _LENGTH in name)
+        follows = [name for name in follows if not (grown and name.startswith(grown))]
+        return f"{listed(follows)} {_goes(follows)} by all samples of a batch" if follows else ""
+
+    # -- what is computed -------------------------------------------------------------------
+
+    @property
+    def _close(self) -> float:
+        is_exact = self._training.device.type == "cpu" and not self._by_modes
+        return _CLOSE if is_exact and self._logits.dtype.itemsize >= 4 else _COARSE
+
+    def _of_whole(self) -> _Seen | None:
+        """None where it raises, with the contexts of modes too."""
+        for self._by_modes in (False, True):
+            for self._strengths in (_STRENGTHS, _STRENGTHS[:1]):
+                with contextlib.suppress(Exception), self._undone():
+                    return self._seen(self._batch, None)
+        return None
+
+    def _of_part(self, part: _Part) -> _Seen:
+        with self._undone():
+            return self._seen(part.batch, part.places)
+
+    def _outputs(self, part: _Part) -> torch.Tensor:
+        with self._undone():
+            return self._forward(part.batch).detach()
+
+    def _after(self, before: Any) -> _Seen:
+        """What the second part gives after another batch."""
+        with self._undone():
+            logits = self._forward(before)
+            if logits.requires_grad:
+                gradient = torch.zeros_like(logits)
+                torch.autograd.backward(logits, gradient)
+            return self._seen(self._parts[1].batch, self._parts[1].places)
+
+    @contextmanager
+    def _undone(self) -> Generator[None]:
+        training = self._training
+        loss = training.loss.state()
+        with self._objects.undone(), hooks_undone(training):
+            training.guard.remember(exactly=True)
+            try:
+                yield
+            finally:
+                training.guard.restore()
+                self._values.restore()
+                if loss is not None:
+                    loss.restore()
+
+    def _forward(self, batch: Any) -> torch.Tensor:
+        return self._called(self._inputs(batch))
+
+    def _inputs(self, batch: Any) -> Any:
+        return to_device(split(pytree.tree_map(_finite, batch))[0], self._training.device)
+
+    def _called(self, inputs: Any) -> torch.Tensor:
+        training = self._training
+        with training.modeset.forward_context() if self._by_modes else nullcontext():
+            return logits_of(call(training.model, inputs))
+
+    def _seen(self, batch: Any, places: list[int] | None) -> _Seen:
+        """Compute a part, which has these samples of the whole batch; None: that itself."""
+        model = self._training.model
+        versions = [(name, one, one._version) for name, one in model.named_parameters()]  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
+        logits = self._forward(batch)
+        if places is None:
+            loss = self._begin(logits.detach())
+            gradient = self._gradient
+        else:
+            loss = self._loss_of_whole()
+            gradient = taken(self._gradient, self._rows, places, self._count)
+        gradients: list[torch.Tensor] = []
+        for strength in self._strengths if logits.requires_grad else ():
+            is_last = strength == self._strengths[-1]
+            torch.autograd.backward(logits, gradient * strength, retain_graph=not is_last)
+            gradients.append(_sketches(model))
+        if not gradients:
+            gradients = [torch.zeros(0, _CELLS)] * len(self._strengths)
+        kept = dict(_kept(model, self._objects))
+        kept |= {
+            f"model.{name}": one.detach().clone()
+            for name, one, version in versions
+            if one._version != version  # pyright: ignore[reportPrivateUsage] - as above
+        }
+        return _Seen(logits.detach(), gradients, kept, loss)
+
+    def _begin(self, logits: torch.Tensor) -> float | None:
+        """Take the outputs of the whole batch, and the gradient that the loss gives them."""
+        training = self._training
+        self._logits, self._gradient = logits, torch.ones_like(logits)
+        self._loss = training.loss.for_a_look(anew=not training.checked)
+        leaf = logits.clone().requires_grad_()
+        try:
+            loss = self._loss_from(leaf)
+            (gradient,) = torch.autograd.grad(loss, leaf, allow_unused=True)
+        except Exception:  # noqa: BLE001 - the step raises it, or says what is wrong with it
+            self._loss = None
+            return None
+        if gradient is not None and bool(gradient.isfinite().all()) and bool(gradient.any()):
+            self._gradient = gradient
+        return float(loss.detach())
+
+    def _loss_of_whole(self) -> float | None:
+        """That of the whole batch's outputs, beside what was kept of a part."""
+        if self._loss is None:
+            return None
+        try:
+            with torch.no_grad():
+                return float(self._loss_from(self._logits.clone()))
+        except Exception:  # noqa: BLE001 - what it reads has another shape
+            return None
+
+    def _loss_from(self, logits: torch.Tensor) -> torch.Tensor:
+        loss = cast("Loss", self._loss)
+        targets = split(pytree.tree_map(_finite, self._batch))[1]
+        targets = to_device(targets, self._training.device)
+        loss.choose(logits, targets)
+        with self._training.modeset.forward_context() if self._by_modes else nullcontext():
+            return loss(logits, targets)
+
+
+class ParameterValues:
+    """Values of the parameters of a model, which a forward may write.
+
+    A guard knows those alone that a step has written before.
+
+    Args:
+        model: whole on this rank.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        found = [one for one in model.parameters() if not is_lazy(one)]
+        self._values = [(one, one.detach().clone()) for one in found]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """As they were."""
+        for parameter, value in self._values:
+            if not torch.equal(parameter, value):
+                parameter.data.copy_(value)
+
+
+@contextmanager
+def _set_aside(training: Training) -> Generator[None]:
+    """Gradients and hooks of parameters are set aside, and batch norm goes by what it has."""
+    model = training.model
+    parameters = list(model.parameters())
+    gradients = [one.grad for one in parameters]
+    hooks = [[getattr(one, kind) for kind in TENSOR_HOOKS] for one in parameters]
+    norms = [one for one in model.modules() if isinstance(one, BATCH_NORMS) and one.training]
+    for parameter in parameters:
+        parameter.grad = None
+        for kind in TENSOR_HOOKS:
+            if getattr(parameter, kind):
+                setattr(parameter, kind, OrderedDict())
+    for norm in norms:
+        norm.training = False
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for norm in norms:
+            norm.training = True
+        for parameter, gradient, of_kinds in zip(parameters, gradients, hooks, strict=True):
+            parameter.grad = gradient
+            for kind, before in zip(TENSOR_HOOKS, of_kinds, strict=True):
+                if getattr(parameter, kind) is not before:
+                    setattr(parameter, kind, before)
+
+
+def _finite(value: Any) -> Any:
+    """A copy; a NaN among the data would hide what else the model does."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.nan_to_num() if value.is_floating_point() else value.clone()
+
+
+def _off(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Largest difference; infinite where one is NaN alone."""
+    off = (one.float() - other.float()).abs().nan_to_num(nan=math.inf)
+    return float(off.max()) if off.numel() else 0.0
+
+
+def _goes(names: Sequence[str]) -> str:
+    return "go" if len(names) > 1 else "goes"
+
+
+# -- gradients ------------------------------------------------------------------------------
+
+
+def _sketches(model: nn.Module) -> torch.Tensor:
+    """Sums of random signs of the gradient of each parameter, which is let go of.
+
+    They add up as gradients do, and are as far apart as these, give or take a fifth.
+    """
+    found: list[torch.Tensor] = []
+    for parameter in model.parameters():
+        gradient, parameter.grad = parameter.grad, None
+        nothing = torch.zeros(_CELLS, dtype=torch.float64, device="cpu")
+        found.append(nothing if gradient is None else _sketch(gradient))
+    return torch.stack(found) if found else torch.zeros(0, _CELLS, dtype=torch.float64)
+
+
+def _sketch(gradient: torch.Tensor) -> torch.Tensor:
+    dense = gradient.to_dense() if gradient.layout is not torch.strided else gradient
+    dense = torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
+    flat = dense.detach().reshape(-1)
+    flat = flat.float() if flat.dtype.itemsize < 4 else flat
+    table = nn.functional.pad(flat, (0, -len(flat) % _CELLS)).view(-1, _CELLS)
+    # NumPy's: torch's operations draw nothing while batches are compared
+    drawn = np.random.default_rng(len(table)).integers(0, 2, (len(table), 1), dtype=np.int8)
+    signs = torch.from_numpy(drawn * 2 - 1).to(table.device, table.dtype)
+    return (table * signs).sum(0, dtype=torch.float64).cpu()
+
+
+# -- what is kept ---------------------------------------------------------------------------
+
+
+def _kept(model: nn.Module, objects: ObjectState) -> Iterator[tuple[str, Any]]:
+    """Numbers, tensors and arrays that modules and other objects of a training hold, copied."""
+    seen: set[int] = set()
+    for name, module in model.named_modules():
+        own = {**attributes(module), **vars(module)["_buffers"]}
+        for key, value in own.items():
+            yield from _leaves(".".join(filter(None, ("model", name, key))), value, seen, _DEEP)
+    for path, one in objects.named:
+        if isinstance(one, nn.Module):
+            continue
+        yield from _leaves(path, one, seen, 1)
+        for key, value in attributes(one).items():
+            yield from _leaves(f"{path}.{key}", value, seen, 1)
+
+
+def _leaves(path: str, value: Any, seen: set[int], deep: int) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (bool, int, float, complex, str, bytes)):
+        yield path, value
+    elif isinstance(value, torch.Tensor):
+        if value.layout is torch.strided and value.nbytes <= _MOST_BYTES and not value.is_nested:
+            yield path, value.detach().clone()
+    elif isinstance(value, np.ndarray):
+        array = cast("Any", value)
+        if array.nbytes <= _MOST_BYTES and not array.dtype.hasobject:
+            yield path, array.copy()
+    elif isinstance(value, (list, tuple, set, frozenset, deque, dict)) and id(value) not in seen:
+        seen.add(id(value))
+        items = cast("Any", value)
+        yield f"{_LENGTH}{path}", len(items)
+        if not deep or len(items) > _MOST_ELEMENTS or isinstance(value, (set, frozenset)):
+            return
+        pairs = items.items() if isinstance(value, dict) else enumerate(items)
+        for key, one in pairs:
+            yield from _leaves(f"{path}[{key!r}]", one, seen, deep - 1)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        if not one.numel() or torch.equal(one, other):
+            return True
+        if not (one.is_floating_point() or one.is_complex()):
+            return False
+        gap = (one - other).abs().nan_to_num(nan=math.inf).max()
+        both_nan = bool((one.isnan() == other.isnan()).all()) and not bool((~one.isnan()).any())
+        return both_nan or bool(gap <= _KEPT_CLOSE * one.abs().nan_to_num().max())
+    if isinstance(one, float) and isinstance(other, float):
+        both_nan = math.isnan(one) and math.isnan(other)
+        return both_nan or math.isclose(one, other, rel_tol=_KEPT_CLOSE)
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        if one.shape == other.shape and one.dtype.kind == other.dtype.kind == "f":
+            return bool(np.allclose(one, other, rtol=_KEPT_CLOSE, equal_nan=True))
+        return bool(np.array_equal(cast("Any", one), cast("Any", other)))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _is_of_samples(one: Any, other: Any) -> bool:
+    """Whether it has a number for each sample: what is kept of the last batch alone."""
+    kinds = (torch.Tensor, np.ndarray)
+    return isinstance(one, kinds) and isinstance(other, kinds) and one.shape != other.shape

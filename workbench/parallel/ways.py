@@ -1,0 +1,140 @@
+"""Ways through a model that no step on ranks has taken before, seen by the graph of its outputs.
+
+Whether a step can be divided among ranks is found out of a first batch
+(`workbench.parallel.by_samples`). A model may begin later to do what cannot: a mean over the batch
+is taken off after a warm-up, say. Then the graph has an operation where there was none. The ranks
+give up that step and come home; it is computed in one process, where the very batch is compared as
+a whole and in parts, and new ranks start with what was found.
+
+*What is new*: a pair of operations that follow each other as in no step before. Pairs of operations
+that go element by element, or by layers that go sample by sample, say nothing of a batch and do not
+count: a model that leaves layers out, or repeats some, comes to no others. Each pair is looked at
+once, and no more than `MOST` times in all. Nothing is seen of compiled code, which is one operation
+here, nor of what is computed without a graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+from workbench.parallel.branches import nodes_below
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    import torch
+
+Way = tuple[str, str]
+"""Two operations of which the second's result went into the first."""
+MOST = 5
+"""Times that ranks come home for new ones."""
+_RANKS_OWN = ("_DDP", "RegisterPostBackward", "CompiledFunction")
+_BY_ELEMENTS = frozenset(
+    {
+        "AccumulateGrad",
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Neg",
+        "Pow",
+        "Exp",
+        "Log",
+        "Sqrt",
+        "Rsqrt",
+        "Abs",
+        "Clamp",
+        "Where",
+        "MaskedFill",
+        "Relu",
+        "LeakyRelu",
+        "Elu",
+        "Gelu",
+        "Silu",
+        "Mish",
+        "Tanh",
+        "Sigmoid",
+        "Softplus",
+        "Hardtanh",
+        "Hardswish",
+        "Hardsigmoid",
+        "T",
+        "Transpose",
+        "Permute",
+        "View",
+        "UnsafeView",
+        "ReshapeAlias",
+        "AsStrided",
+        "Alias",
+        "Clone",
+        "ToCopy",
+        "Slice",
+        "Select",
+        "Unsqueeze",
+        "Squeeze",
+        "Expand",
+        "Split",
+        "Unbind",
+        "Addmm",
+        "Convolution",
+        "NativeLayerNorm",
+        "NativeGroupNorm",
+        "NativeBatchNorm",
+        "CudnnBatchNorm",
+        "Embedding",
+        "NativeDropout",
+        "MaxPool2DWithIndices",
+        "AvgPool2D",
+    }
+)
+
+
+def ways_of(logits: torch.Tensor) -> set[Way]:
+    """Those of one step that may say something of a batch."""
+    found: set[Way] = set()
+    for node in nodes_below(logits):
+        name = type(node).__name__
+        if name.startswith(_RANKS_OWN):
+            continue
+        for after, _ in node.next_functions:
+            if after is not None:
+                found.add((name, type(after).__name__))
+    return {one for one in found if not all(map(_is_plain, one))}
+
+
+def _is_plain(name: str) -> bool:
+    """Whether an operation of this name goes element by element, or sample by sample."""
+    if name.startswith(_RANKS_OWN):
+        return True
+    return name.partition("Backward")[0] in _BY_ELEMENTS
+
+
+class Ways:
+    """The ways that steps have taken.
+
+    Args:
+        known: of steps before.
+    """
+
+    def __init__(self, known: AbstractSet[Way]) -> None:
+        self.known = set(known)
+        self._has_begun = False
+
+    def new(self, logits: torch.Tensor) -> bool:
+        """Whether a step has taken one that none did; from the first one, which was looked at, on.
+
+        Args:
+            logits: its outputs, with their graph.
+        """
+        found = ways_of(logits) - self.known
+        self.known |= found
+        has_begun, self._has_begun = self._has_begun, True
+        return bool(found) and has_begun
+
+    def of_all(self) -> list[Way]:
+        """Those that any rank has taken; all call it together."""
+        everyones: list[set[Way]] = [set()] * dist.get_world_size()
+        dist.all_gather_object(everyones, self.known)
+        return sorted(set().union(*everyones))
