@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class Trained(NamedTuple):
 def experiment(case: Case, runs: Path) -> Experiment:
     torch.manual_seed(0)
     model = case.model()
-    loss = case.loss(model) if case.of_model else case.loss
+    loss = case.loss(model) if case.of_model else copy.deepcopy(case.loss)
     seed()
     given = {"batch_size": case.batch_size, "loss": loss, **case.settings}
     return made(runs, lambda: model, case.data(), optimizer=plain_descent, **given)
@@ -79,7 +80,7 @@ def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
     seed()
     torch.manual_seed(0)
     model, data = case.model(), case.data()
-    loss_of = case.loss(model) if case.of_model else case.loss
+    loss_of = case.loss(model) if case.of_model else copy.deepcopy(case.loss)
     collate = None
     if isinstance(data, DataLoader):
         collate, data = data.collate_fn, data.dataset
