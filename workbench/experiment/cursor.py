@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from workbench.experiment.data import DataError, DataSource
+from workbench.experiment.data_generators import held_by, read, write
 from workbench.experiment.host_random import HostRandom
 from workbench.experiment.rng import TorchState
 
@@ -213,6 +215,9 @@ class Cursor:
     def preview(self) -> Any:
         """The batch that the next step would get; the position stays.
 
+        A data set that draws of its own, or counts, goes on as if it had not been asked, unless the
+        batch is kept for the step. Who calls it puts back what the process's generators gave.
+
         Raises:
             DataError: there is none.
             Exception: whatever the loader raises.
@@ -224,9 +229,10 @@ class Cursor:
             batch = self._current()
             if batch is not None:
                 return batch
-        found = _END if self._is_over else next(self._rest(), _END)
-        if found is _END:
-            found = self.source.peek(self.epoch + 1, _END)
+        with self._data_undone():
+            found = _END if self._is_over else next(self._rest(), _END)
+            if found is _END:
+                found = self.source.peek(self.epoch + 1, _END)
         if found is _END:
             raise self._no_batch()
         return found
@@ -247,7 +253,18 @@ class Cursor:
             DataError: the batches are made elsewhere.
             Exception: whatever the dataset raises.
         """
-        return self.source.first(self.epoch, self.samples_seen, size)
+        with self._data_undone():
+            return self.source.first(self.epoch, self.samples_seen, size)
+
+    @contextmanager
+    def _data_undone(self) -> Generator[None]:
+        """What making samples changes in a data set is put back."""
+        held = held_by(self.source)
+        before = read(held)
+        try:
+            yield
+        finally:
+            write(held, before)
 
     def next_epoch(self) -> None:
         """Begin the next epoch with its first batch."""

@@ -213,6 +213,8 @@ class Loss:
             return ""
         # as they are: a cast of ours would count among those of the step that is looked at
         values, off = logits.detach(), 8 * torch.finfo(logits.dtype).eps
+        if not bool(values.isfinite().all()):
+            return ""  # of NaN nothing would tell that they are none
         if bool((values < 0).any()) or bool(((values.sum(1) - 1).abs() > max(off, 1e-3)).any()):
             return ""
         return (

@@ -7,12 +7,15 @@ or the backward made it, and that is said.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from workbench.experiment.data import split, to_device
 from workbench.experiment.guard import NonFiniteError
+from workbench.experiment.hook_copy import hooks_undone
 from workbench.experiment.losses import logits_of
 from workbench.experiment.step import call
 from workbench.records import Fact, Failure
@@ -85,15 +88,13 @@ def _first_module(training: Training, inputs: Any) -> str:
     ]
     training.detach_modes()  # a hook inside a compiled region would make Dynamo compile it anew
     try:
-        with torch.no_grad(), training.modeset.forward_context():
+        with _undone(training), torch.no_grad(), training.modeset.forward_context():
             logits_of(call(training.model, to_device(inputs, training.device)))
     except Exception:  # noqa: BLE001 - this is a second look at a batch that already went wrong
         return ""
     finally:
         for handle in handles:
             handle.remove()
-        training.guard.restore()
-        training.train_mode.restore()
     return f"{found[0]}, forward" if found else ""
 
 
@@ -103,18 +104,31 @@ def _uncompiled(training: Training) -> str:
     try:
         inputs, targets = split(training.cursor.take())
         inputs, targets = (to_device(one, training.device) for one in (inputs, targets))
-        with training.modeset.forward_context():
-            loss = training.loss(logits_of(call(training.model, inputs)), targets)
-        trained = [one for one in training.parameters if one.requires_grad]
-        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+        with _undone(training):
+            with training.modeset.forward_context():
+                loss = training.loss(logits_of(call(training.model, inputs)), targets)
+            trained = [one for one in training.parameters if one.requires_grad]
+            gradients = torch.autograd.grad(loss, trained, allow_unused=True)
     except Exception:  # noqa: BLE001 - this is a second look at a batch that already went wrong
         return ""
-    finally:
-        training.guard.restore()
-        training.train_mode.restore()
     if _non_finite(loss) or _non_finite(gradients):
         return "not finite either"
     return "the same step is finite"
+
+
+@contextmanager
+def _undone(training: Training) -> Generator[None]:
+    """What the batch changes as it is computed once more is put back, wherever it was refused."""
+    loss = None if training.loss.function is None else training.loss.state()
+    with hooks_undone(training):
+        training.guard.remember(exactly=True)
+        try:
+            yield
+        finally:
+            training.guard.restore()
+            training.train_mode.restore()
+            if loss is not None:
+                loss.restore()
 
 
 def _non_finite(value: Any) -> bool:

@@ -40,7 +40,7 @@ def rehearse(training: Training) -> None:
     try:
         with training.foreign_steps.apart():
             training.begin()
-            batch = training.cursor.preview()  # what it draws has been drawn
+            batch = training.cursor.preview()
             with hooks_undone(training):
                 _step(training, batch)
     finally:

@@ -245,7 +245,7 @@ class ForeignSource(DataSource):
     repeats = False
 
     def __init__(self, loader: Any, name: str, why: str, *, ends_in_one: bool = False) -> None:
-        self.name = name
+        self.name, self.why = name, why
         self.loader = loader
         self._ends_in_one = ends_in_one
         self.batch_size = getattr(loader, "batch_size", None)

@@ -25,14 +25,20 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, get_worker_info
 
-from workbench.experiment.sampler import mix
-from workbench.experiment.sources import ArraySource, DataError, DataSource, LoaderSource
-from workbench.parallel.generators import (
+from workbench.experiment.data_generators import (
     Generators,
     drawn_by,
     found_in,
     kept_by,
     move_apart,
+)
+from workbench.experiment.sampler import mix
+from workbench.experiment.sources import (
+    ArraySource,
+    DataError,
+    DataSource,
+    ForeignSource,
+    LoaderSource,
 )
 from workbench.parallel.rows import Rows
 from workbench.parallel.samples import STAND_IN, Samples
@@ -76,10 +82,11 @@ class RankSource(DataSource):
 
     def __init__(self, source: DataSource, rank: int, world_size: int, *, fewest: int = 1) -> None:
         if not isinstance(source, (ArraySource, LoaderSource)):
+            why = f" ({source.why})" if isinstance(source, ForeignSource) and source.why else ""
             raise DataError(
-                f"{source.name} makes its own batches, so {world_size} ranks could not tell which "
-                "part of one is whose: give its samples as arrays, a Dataset or a DataLoader with "
-                "a plain sampler"
+                f"the batches of {source.name} come in an order of their own{why}, so "
+                f"{world_size} ranks could not tell which part of one is whose: give its samples "
+                "as arrays, a Dataset or a DataLoader with a plain sampler"
             )
         self._rank, self._world = rank, world_size
         self._size = source.batch_size or 1  # batches of none are never ours

@@ -352,10 +352,11 @@ class _Comparison:
         leaf = logits.clone().requires_grad_()
         try:
             loss = self._loss_from(leaf)
-            (gradient,) = torch.autograd.grad(loss, leaf, allow_unused=True)
+            given: Sequence[Any] = torch.autograd.grad(loss, leaf, allow_unused=True)
         except Exception:  # noqa: BLE001 - the step raises it, or says what is wrong with it
             self._loss = None
             return None
+        gradient = cast("torch.Tensor | None", given[0])
         if gradient is not None and bool(gradient.isfinite().all()) and bool(gradient.any()):
             self._gradient = gradient
         return float(loss.detach())

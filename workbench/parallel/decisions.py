@@ -31,7 +31,7 @@ class Decisions(TorchDispatchMode):
     def __init__(self, data: Iterable[torch.Tensor], otherwise: int | None = None) -> None:
         super().__init__()
         self._held = [one.untyped_storage() for one in data if _has_storage(one)]
-        self._of_data = {one._cdata for one in self._held}
+        self._of_data = set(map(_memory_of, self._held))
         self._of_any: set[int] = set()
         """Those that say whether any or all are so."""
         self._otherwise = otherwise
@@ -44,26 +44,31 @@ class Decisions(TorchDispatchMode):
         """Run one operation, and follow where the data go."""
         found = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
         given = [one for one in pytree.tree_leaves((args, kwargs)) if _has_storage(one)]
-        if not any(one.untyped_storage()._cdata in self._of_data for one in given):
+        if not any(_memory(one) in self._of_data for one in given):
             return found
         for one in (*pytree.tree_leaves(found), *_written(func, args)):
-            if _has_storage(one) and one.untyped_storage()._cdata not in self._of_data:
+            if _has_storage(one) and _memory(one) not in self._of_data:
                 self._held.append(one.untyped_storage())  # held: another must not get its place
-                self._of_data.add(self._held[-1]._cdata)
+                self._of_data.add(_memory(one))
         name = func._schema.name.split("::")[1].rstrip("_")
-        is_any = any(one.untyped_storage()._cdata in self._of_any for one in given)
+        is_any = any(_memory(one) in self._of_any for one in given)
         if name in _ANY or (name in _NOT and is_any):
-            self._of_any |= {
-                one.untyped_storage()._cdata
-                for one in pytree.tree_leaves(found)
-                if _has_storage(one)
-            }
+            self._of_any |= {_memory(one) for one in pytree.tree_leaves(found) if _has_storage(one)}
         if func is not _READ or is_any or not isinstance(found, (bool, float)):
             return found
         self.count += 1
         if self.count - 1 != self._otherwise:
             return found
         return not found if isinstance(found, bool) else -found - 1.0
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return _memory_of(tensor.untyped_storage())
+
+
+def _memory_of(storage: torch.UntypedStorage) -> int:
+    """Which memory it is, for as long as anything holds it."""
+    return storage._cdata  # pyright: ignore[reportPrivateUsage] - torch's own weak references go by it
 
 
 def _written(func: Any, args: Any) -> list[Any]:

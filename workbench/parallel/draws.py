@@ -29,8 +29,8 @@ from workbench.experiment.rng import RandomState, TorchState
 from workbench.experiment.sampler import mix
 
 if TYPE_CHECKING:
+    from workbench.experiment.data_generators import Generators
     from workbench.experiment.training import Training
-    from workbench.parallel.generators import Generators
 
 _STREAM = 1000
 """Of `mix`: numbers of a rank's own."""

@@ -239,8 +239,8 @@ class ObjectState:
         if home.differ:
             verb = "are" if len(home.differ) > 1 else "is"
             yield (
-                f"{listed(home.differ, 4)} {verb} not the same on all ranks, as each sees its own "
-                "rows; what has come home is the first rank's"
+                f"{listed(home.differ, 4)} {verb} not the same on all ranks, as each has its "
+                "own samples (or rows of parameters); what has come home is the first rank's"
             )
         if home.lost:
             yield (

@@ -9,7 +9,7 @@ user's own is called for the whole batch, too, if what it gives can be cut
 the longest), which no single batch rules out.
 
 What a data set keeps from sample to sample (a count, a cache) counts as a generator does
-(`workbench.parallel.data_state`). Samples that begin to draw later are noticed when they do; all
+(`workbench.experiment.data_state`). Samples that begin to draw later are noticed when they do; all
 ranks make whole batches from the next step on (`workbench.parallel.rank`).
 """
 
@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, default_collate
 
-from workbench.parallel.generators import Generators
+from workbench.experiment.data_generators import Generators
 from workbench.parallel.rows import Rows, RowsError, cut, find_rows
 from workbench.parallel.sentences import listed
 

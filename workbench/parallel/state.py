@@ -27,8 +27,8 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
+from workbench.experiment import data_generators as generators
 from workbench.modes.layout import reshard
-from workbench.parallel import generators
 from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import REST
 from workbench.parallel.object_state import Home, differing

@@ -270,7 +270,7 @@ def test_data_in_an_order_of_its_own_is_refused_before_anything_is_started(
 ) -> None:
     inputs, targets = made(tmp_path)._training.cursor.source.inputs, torch.zeros(203).long()
     experiment = made(tmp_path, data=[(inputs[:8], targets[:8]), (inputs[8:16], targets[8:16])])
-    with pytest.raises(DataError, match="list makes its own batches"):
+    with pytest.raises(DataError, match="batches of list come in an order of their own"):
         sent_again(experiment, tmp_path)
     assert not (tmp_path / "parallel").exists()
 

@@ -82,7 +82,10 @@ def test_positions_are_those_of_whole_batches() -> None:
 
 def test_an_order_of_its_own_is_refused() -> None:
     batches = [(torch.zeros(2, 1), torch.zeros(2))]
-    with pytest.raises(DataError, match="list makes its own batches, so 2 ranks"):
+    with pytest.raises(
+        DataError,
+        match=r"batches of list come in an order of their own \(a list of batches\), so 2",
+    ):
         RankSource(data_source(batches, batch_size=2, seed=0, shuffle=True), 0, 2)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
-from workbench.parallel.data_state import MOST_ELEMENTS, DataState, data_state_of
+from workbench.experiment.data_state import MOST_ELEMENTS, DataState, data_state_of
 
 
 class Harder:

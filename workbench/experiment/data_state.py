@@ -2,8 +2,9 @@
 
 One process makes all samples in the order of the batches, and a data set that counts them gives the
 next one by what it has counted. On ranks that make a part each it would count other ones. So what
-it keeps is treated as the state of a generator is (`workbench.parallel.generators`): where making a
-sample changes it, every rank makes whole batches, and it comes home.
+it keeps is treated as the state of a generator is (`workbench.experiment.data_generators`): it is
+put back where a batch is only looked at, and where making a sample changes it every rank makes
+whole batches, and it comes home.
 
 Looked at are objects of a person's own that a data set, a transform or a ``collate_fn`` consists
 of: numbers and strings in their attributes, small tensors and arrays, and containers of such. What

@@ -18,9 +18,9 @@ import cloudpickle
 import numpy as np
 import torch
 
+from workbench.experiment.data_state import DataState, data_state_of
 from workbench.experiment.host_random import HostRandom
 from workbench.experiment.sources import LoaderSource
-from workbench.parallel.data_state import DataState, data_state_of
 
 if TYPE_CHECKING:
     from workbench.experiment.sources import DataSource
@@ -37,7 +37,7 @@ def held_by(source: DataSource | None) -> list[Any]:
     """The generators that making samples of ``source`` may draw from, besides the process's.
 
     The same ones in the same order wherever the data set is a copy of the same one. What it keeps
-    otherwise is the last of them (`workbench.parallel.data_state`).
+    otherwise is the last of them (`workbench.experiment.data_state`).
     """
     kept = kept_by(source)
     return [*drawn_by(source), *([] if kept is None else [kept])]

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from workbench.experiment.data import data_source
-from workbench.parallel.generators import (
+from workbench.experiment.data_generators import (
     Generators,
     drawn_by,
     found_in,
