@@ -153,14 +153,13 @@ def advance_at_home(training: Training) -> None:
     try:
         with _without_layout(training) as alone:
             try:
-                if training.look_at_home is not None:
-                    training.look_at_home(training)
+                training.at_home.before(training)
                 training.advance()
             finally:
                 modeset.load_state_dict(alone.state_dict())
     finally:
-        training.next_at_home, training.staying_modes = False, None
-        training.look_at_home = None
+        training.staying_modes = None
+        training.at_home.after()
 
 
 def capture_at_home(training: Training) -> None:

@@ -332,7 +332,7 @@ class Runner(Worker):
             epoch = training.cursor.epoch
             if not training.modeset.elsewhere:
                 training.advance()
-            elif training.next_at_home:
+            elif training.at_home.is_next:
                 elsewhere.advance_at_home(training)
             elif not self._do_steps_elsewhere():
                 return "training"

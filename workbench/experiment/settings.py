@@ -21,6 +21,7 @@ from workbench.experiment.events import (
     ModesChanged,
     ScheduleRemoved,
 )
+from workbench.experiment.home_steps import HomeSteps
 from workbench.experiment.learning_rate import (
     follow_learning_rate,
     scale_learning_rate,
@@ -256,6 +257,7 @@ def set_modes(training: Training, modeset: ModeSet) -> None:
         return
     modeset.load_state_dict(before.state_dict())
     training.modeset = modeset
+    training.at_home = HomeSteps()
     training.note_modes()
     text = describe_switch(before, modeset)
     _mark(training, text)

@@ -25,6 +25,7 @@ from workbench.experiment.events import Captured, EpochDone, StepDone
 from workbench.experiment.failure import words_of
 from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
+from workbench.experiment.home_steps import HomeSteps
 from workbench.experiment.interruption import Interruption
 from workbench.experiment.learning_rate import learning_rate
 from workbench.experiment.losses import Loss
@@ -70,10 +71,6 @@ class Training:
     """Of somebody at the first batch, before the first step."""
     stand_ins: Mapping[nn.Parameter, str] = MappingProxyType({})
     """Parameters that are whole in place of the model's sharded ones -> their names."""
-    next_at_home = False
-    """Whether the next step is computed in this process, whatever the layout says."""
-    look_at_home: Callable[[Training], None] | None = None
-    """Called before that step, which is a new way through the model."""
     undivided = ""
     """Why ranks compute whole batches, as the begin of a sentence; ``""`` where that is not so, or
     not known (`workbench.parallel.by_samples`)."""
@@ -121,8 +118,7 @@ class Training:
         self.board = Board()
         self.scalars = ScalarLog()
         self.timings = StepTimings()
-        self.captures = CaptureStore()
-        self.measures = Measures(self.scalars)
+        self.captures, self.measures = CaptureStore(), Measures(self.scalars)
         self.random = RandomState(self.device)
         self.probes: list[Probing] = []
         self.carried: tuple[CarryRow, ...] = ()
@@ -133,6 +129,8 @@ class Training:
         self.step_count = 0
         self.steps_in_epoch = 0
         """Steps of this epoch; batches that were left out are not counted."""
+        self.at_home = HomeSteps()
+        """Steps that are computed in this process, whatever the layout says."""
         self.seeded = False
         self.validating = False
         """Whether validation was at work when something was raised."""

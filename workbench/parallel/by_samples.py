@@ -506,9 +506,13 @@ def _leaves(path: str, value: Any, seen: set[int], deep: int) -> Iterator[tuple[
         seen.add(id(value))
         items = cast("Any", value)
         yield f"{_LENGTH}{path}", len(items)
-        if not deep or len(items) > _MOST_ELEMENTS or isinstance(value, (set, frozenset)):
+        if not deep or isinstance(value, (set, frozenset)):
             return
-        pairs = items.items() if isinstance(value, dict) else enumerate(items)
+        if isinstance(value, dict):
+            pairs = items.items() if len(items) <= _MOST_ELEMENTS else ()
+        else:  # from the end: what was added by the last batch is there, by whichever name
+            last = list(items)[-_MOST_ELEMENTS:]
+            pairs = zip(range(-len(last), 0), last, strict=True)
         for key, one in pairs:
             yield from _leaves(f"{path}[{key!r}]", one, seen, deep - 1)
 

@@ -22,6 +22,7 @@ from workbench.experiment.data import split, tensors_in
 from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.events import EpochDone, StepDone
 from workbench.experiment.guard import NonFiniteError
+from workbench.experiment.home_steps import MOST
 from workbench.experiment.learning_rate import follow_learning_rate, scale_learning_rate
 from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.experiment.validation import Validation
@@ -302,7 +303,14 @@ class WorkersStretch:
 
     def _take_structure_changed(self, _message: Message) -> None:
         """The next step makes, freezes or thaws a parameter: one process computes it."""
-        self._training.next_at_home = True
+        at_home = self._training.at_home
+        at_home.take_next()
+        if at_home.are_all:
+            self._training.note(
+                f"parameters were made, frozen or thawed in {MOST} steps: from here on all are "
+                "computed in one process, as ranks would do nothing but start anew; other modes "
+                "have ranks again"
+            )
         self._training.note(
             "a step in which parameters are made, frozen or thawed is computed in one process, and "
             f"ranks of {_layout(self._training)} start anew after it; what hooks and objects of "
@@ -314,7 +322,7 @@ class WorkersStretch:
         training = self._training
         training.ways |= {(above, below) for above, below in message["ways"]}
         training.new_ways += 1
-        training.next_at_home, training.look_at_home = True, _look_for_whole_batches
+        training.at_home.take_next(_look_for_whole_batches)
         training.note(
             f"step {message['step'] + 1:,} goes through operations that no step on ranks did "
             "before: it was computed in one process, to see whether such steps can be divided, and "

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from tests.integration.parallel.support import CLASSES, losses, made
+from workbench.experiment import Experiment, home_steps
 
 AWAY, BACK, END = 3, 9, 12
 """Steps after which ranks take over, it comes home, and the run ends."""
@@ -89,6 +90,36 @@ def test_ranks_go_by_parameters_that_change(
     assert found[2] == right[2]
     said = [note for note in found[3] if "is computed in one process" in note]
     assert len(said) == (at <= BACK)
+
+
+class TakesTurns(Unfreezes):
+    """Freezes its body in one step and thaws it in the next, in all of them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.at = self.calls + 1
+        return super().forward(x)
+
+
+def test_ranks_that_would_do_nothing_but_start_leave_it_to_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_steps, "MOST", 2)
+
+    def run(runs: Path, modes: str) -> Experiment:
+        torch.manual_seed(0)
+        experiment = made(runs, lambda: TakesTurns(0, frozen=False), modes=modes)
+        experiment.run(steps=8, wait=True)
+        return experiment
+
+    alone, ranks = run(tmp_path / "here", ""), run(tmp_path / "there", "ddp:2")
+    for mine, theirs in zip(ranks.model.parameters(), alone.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-6)
+    assert sum("from here on all are computed in one process" in one for one in ranks.notes) == 1
+    assert ranks.modes == "ddp:2"
+    assert len(list((tmp_path / "there").glob("*/parallel/*"))) == 2, "starts of ranks"
+    ranks.modes = ""
+    ranks.run(steps=2, wait=True)
+    assert not ranks._training.at_home.are_all
 
 
 class Grows(nn.Module):

@@ -39,6 +39,11 @@ def looked_at(self: Any, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def logs(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.log.append(float(x.detach().mean()))
+    return x
+
+
 def skips_where_nothing_is(_: Any, x: torch.Tensor) -> torch.Tensor:
     large = x > 0.5
     return torch.where(large, 2 * x, x) if bool(large.any()) else x
@@ -95,6 +100,11 @@ def in_a_list(self: Any, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def averages_in_a_list(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.log[0] = 0.9 * self.log[0] + 0.1 * float(x.detach().mean())
+    return x
+
+
 def in_an_array(self: Any, x: torch.Tensor) -> torch.Tensor:
     self.table[: len(x)] += 1
     return x
@@ -109,6 +119,7 @@ BY_SAMPLES: dict[str, Callable[[], nn.Module]] = {
     "a net": Net,
     "calls": lambda: Changed(counts_calls, calls=0),
     "what is looked at": lambda: Changed(looked_at, features=None, mean=0.0),
+    "a log of each batch": lambda: Changed(logs, log=[]),
     "a shortcut": lambda: Changed(skips_where_nothing_is),
     "each by itself": lambda: Changed(by_sample),
     "a parameter that is written": lambda: Changed(teacher),
@@ -128,6 +139,10 @@ AS_A_WHOLE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a branch": (lambda: Changed(branches), "reads a value of its data"),
     "a branch by a number": (lambda: Changed(branches_by_a_number), "reads a value of its data"),
     "a list": (lambda: Changed(in_a_list, log=[]), "the length of model.log goes by all samples"),
+    "an average in a list": (
+        lambda: Changed(averages_in_a_list, log=[0.0]),
+        "model.log[-1] goes by all samples",
+    ),
     "an array": (lambda: Changed(in_an_array, table=np.zeros(16)), "model.table goes by all"),
     "a gradient": (lambda: Changed(scaled), "the gradient of stem.weight"),
     "batch norm of its own": (
