@@ -92,7 +92,9 @@ def by_samples(training: Training, batch: Any, count: int, rows: Rows = None) ->
     """
     if count < 2:
         return Verdict()
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(count)).tolist()
+    # on the host, whatever the default device is
+    source = torch.Generator("cpu").manual_seed(count)
+    order = torch.randperm(count, generator=source, device="cpu").tolist()
     first = order[: 2 if count > 3 else 1]
     places = first, order[len(first) :]
     try:

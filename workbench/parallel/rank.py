@@ -476,7 +476,8 @@ def _buffers_apart(training: Training) -> list[str]:
     found = [(n, b) for n, b in training.model.named_buffers() if id(b) not in of_norms]
     if not found:
         return []
-    own = torch.tensor([zlib.crc32(_bytes_of(buffer)) for _, buffer in found])
+    checksums = [zlib.crc32(_bytes_of(buffer)) for _, buffer in found]
+    own = torch.tensor(checksums, device="cpu", dtype=torch.int64)
     largest = torch.stack([own, -own]).to(training.device)
     dist.all_reduce(largest, dist.ReduceOp.MAX)
     differ = (largest[0] != -largest[1]).tolist()

@@ -219,3 +219,14 @@ def test_nothing_is_changed_by_it(name: str, tmp_path: Path) -> None:
 def rows16() -> tuple[torch.Tensor, torch.Tensor]:
     inputs, targets = rows()
     return inputs[:64], targets[:64] % CLASSES
+
+
+def test_the_default_device_does_not_matter(tmp_path: Path) -> None:
+    exp = experiment(tmp_path, Net)
+    batch = exp._training.cursor.look()
+    torch.set_default_device("meta")
+    try:
+        assert by_samples(exp._training, batch, 16) == ("", "")
+    finally:
+        torch.set_default_device(None)
+    exp.close()
