@@ -118,7 +118,7 @@ def lay_out(
             every step; without, all parameters are gathered at once.
         whole: of ``fsdp``, parameters that stay whole on every rank, as numbers do in any case.
             They stay the very objects that they are, and who trains adds up their gradients.
-        average: gradients are averaged all the same: every rank has the whole batch.
+        average: of ``ddp``, gradients are averaged all the same: every rank has the whole batch.
     """
     if layout.kind == "ddp":
         ids = None if device.type == "cpu" else [device]
@@ -129,7 +129,7 @@ def lay_out(
         )
         wrapped.register_comm_hook(None, _averaged if average else _added_up)
         return cast("nn.Module", wrapped)
-    _shard(model, layout, device, by_blocks=by_blocks, whole=whole, average=average)
+    _shard(model, layout, device, by_blocks=by_blocks, whole=whole)
     return model
 
 
@@ -217,7 +217,6 @@ def _shard(
     *,
     by_blocks: bool,
     whole: Collection[nn.Parameter],
-    average: bool,
 ) -> None:
     from torch.distributed.fsdp import fully_shard
 
@@ -226,16 +225,16 @@ def _shard(
     settings["ignored_params"] = {*whole, *(one for one in model.parameters() if one.ndim == 0)}
     if by_blocks:
         for block in find_blocks(model):
-            _add_up(fully_shard(block, **settings), average=average)
+            _add_up(fully_shard(block, **settings))
     else:
         settings["reshard_after_forward"] = False
-    _add_up(fully_shard(model, **settings), average=average)
+    _add_up(fully_shard(model, **settings))
 
 
-def _add_up(sharded: Any, *, average: bool) -> None:
+def _add_up(sharded: Any) -> None:
     """Have its gradients added up over the ranks, by a plain sum, which gloo has too."""
     sharded.set_force_sum_reduction_for_comms(True)
-    sharded.set_gradient_divide_factor(float(dist.get_world_size()) if average else 1.0)
+    sharded.set_gradient_divide_factor(1.0)
 
 
 def _fsdp_settings(layout: Layout, device: torch.device) -> dict[str, Any]:

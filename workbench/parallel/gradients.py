@@ -107,6 +107,8 @@ class Gradients:
         elif self.is_sharded:
             own = [one for one in model.parameters() if not isinstance(one, DTensor)]
             _add_up(own, average=self._average)
+            if self._average:  # torch's own factor divides twice where a shard is all of it
+                _share_out(model)
         if self._training.scaler is not None:
             overflow_as_whole(model, loss)
 
@@ -136,6 +138,13 @@ def _not_for_ddp(model: nn.Module, logits: torch.Tensor, loss: torch.Tensor) -> 
             "gradients after backward and not while it runs, as DistributedDataParallel would"
         )
     return ""
+
+
+def _share_out(model: nn.Module) -> None:
+    """Divide sharded gradients, which were added up, by the number of ranks."""
+    for parameter in model.parameters():
+        if isinstance(parameter, DTensor) and parameter.grad is not None:
+            parameter.grad.div_(dist.get_world_size())
 
 
 def _add_up(parameters: list[nn.Parameter], *, average: bool) -> None:

@@ -148,7 +148,6 @@ class Rank:
                 read=logits_of,
                 by_blocks=look.by_blocks,
                 whole=[before[name] for name in look.whole],
-                average=bool(look.undivided),
             )
         if not training.modeset.compiled:
             refuse_late_writes(training.model)

@@ -77,6 +77,8 @@ def rows() -> list[RankRecipe]:
     for layout in MORE_LAYOUTS:
         there = ((2, SWITCH + f"checkpoint+{layout}"), (4, SWITCH + "bf16"))
         found.append(dataclasses.replace(PLAIN, model="blocks", actions=there))
+    replicated = ((1, SWITCH + "fsdp:2,hsdp=2"),)  # each rank has a whole batch, and all shards
+    found.append(dataclasses.replace(PLAIN, model="centred", actions=replicated))
     sixteen = ((0, SWITCH + "bf16"), (2, SWITCH + "bf16+ddp:2"), (4, SWITCH + "fp16"))
     found.append(dataclasses.replace(PLAIN, loss="summed", actions=sixteen))
     for layout in ("ddp:2", "fsdp:2"):  # a sum over the whole batch is too large for float16
