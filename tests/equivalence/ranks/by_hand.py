@@ -69,11 +69,12 @@ class Stays:
 
     @property
     def away_from(self) -> int:
-        """Steps before the first one whose sums are added in another order."""
+        """Steps before the first one whose sums are added in another order: by ranks, by compiled
+        code, by another kernel of attention."""
         found = [
             after
             for at, (after, modes) in enumerate(self.modes)
-            if (layout_of(modes) or "compile" in modes)
+            if (layout_of(modes) or "compile" in modes or "attention" in modes)
             and (at + 1 == len(self.modes) or self.modes[at + 1][0] > after)
         ]
         return min(found, default=10**9)
