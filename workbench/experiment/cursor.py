@@ -154,7 +154,7 @@ class Cursor:
         return batch
 
     def look(self) -> Any:
-        """The current batch, as `take`, of who is not about to do the step.
+        """The current batch as `take` gives it, to be looked at before the step.
 
         Raises:
             DataError, Exception: as `take`.

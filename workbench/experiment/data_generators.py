@@ -79,8 +79,6 @@ def write(generators: Sequence[Any], states: Sequence[Any]) -> None:
             one.state = state
         elif isinstance(one, random.Random):
             one.setstate(state)
-        elif isinstance(one, DataState):
-            one.put(state)
         else:
             one.set_state(state)
 
@@ -173,7 +171,7 @@ def _state(one: Any) -> Any:
         return one.state
     if isinstance(one, random.Random):
         return one.getstate()
-    return one.state() if isinstance(one, DataState) else one.get_state()
+    return one.get_state()
 
 
 class _Nowhere:

@@ -81,17 +81,17 @@ class DataState:
 
     def changed(self) -> list[str]:
         """By name, what is not as it was at first."""
-        return list(self.state())
+        return list(self.get_state())
 
-    def state(self) -> dict[str, Any]:
-        """What is not as it was at first, for `put`, here or for a copy in another process."""
+    def get_state(self) -> dict[str, Any]:
+        """What is not as it was at first, for `set_state`, here or of a copy in another process."""
         now = self._now()
         begun = self._begun
         found = {path: one for path, one in now.items() if not _same(one, begun.get(path, _GONE))}
         return found | {path: _GONE for path in self._begun if path not in now}
 
-    def put(self, state: dict[str, Any]) -> None:
-        """Have the objects keep what was kept when `state` was asked for."""
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Have the objects keep what was kept when `get_state` was asked."""
         places = self._look()
         for path in {**self._begun, **places, **state}:
             self._put(path, state.get(path, self._begun.get(path, _GONE)), places)
@@ -183,11 +183,10 @@ def _objects_in(container: Any) -> Iterator[tuple[Any, Any]]:
 def _may_change(value: Any) -> bool:
     if isinstance(value, _PLAIN):
         return True
-    if isinstance(value, (torch.Tensor, np.ndarray)):
-        is_plain = isinstance(value, torch.Tensor) and value.layout is torch.strided
-        return (is_plain or isinstance(value, np.ndarray)) and cast(
-            "Any", value
-        ).nbytes <= MOST_BYTES
+    if isinstance(value, torch.Tensor):
+        return value.layout is torch.strided and value.nbytes <= MOST_BYTES
+    if isinstance(value, np.ndarray):
+        return cast("Any", value).nbytes <= MOST_BYTES
     if not isinstance(value, CONTAINERS):
         return False
     items = cast("Any", value.values() if isinstance(value, dict) else value)
@@ -222,18 +221,12 @@ def _same_element(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, np.ndarray):
-        return _is_like(one, other) and one.tobytes() == other.tobytes()
+        alike = (one.shape, one.dtype) == (other.shape, other.dtype)
+        return alike and one.tobytes() == other.tobytes()
     if isinstance(one, tuple):
         items = cast("tuple[Any, ...]", one)
         return len(items) == len(other) and all(map(_same_element, items, other))
     return isinstance(one, (*_PLAIN, np.generic)) and bool(one == other)
-
-
-def _is_like(value: Any, wanted: Any) -> bool:
-    return type(value) is type(wanted) and (value.shape, value.dtype) == (
-        wanted.shape,
-        wanted.dtype,
-    )
 
 
 def _told(value: Any) -> Any:

@@ -15,8 +15,8 @@ import torch
 
 from workbench.experiment.data import split, to_device
 from workbench.experiment.guard import NonFiniteError
-from workbench.experiment.hook_copy import hooks_undone
 from workbench.experiment.losses import logits_of
+from workbench.experiment.rehearsal import forward_undone
 from workbench.experiment.step import call
 from workbench.records import Fact, Failure
 
@@ -118,17 +118,12 @@ def _uncompiled(training: Training) -> str:
 
 @contextmanager
 def _undone(training: Training) -> Generator[None]:
-    """What the batch changes as it is computed once more is put back, wherever it was refused."""
-    loss = None if training.loss.function is None else training.loss.state()
-    with hooks_undone(training):
-        training.guard.remember(exactly=True)
+    """The batch leaves no trace as it is computed once more, wherever it was refused."""
+    with forward_undone(training):
         try:
             yield
         finally:
-            training.guard.restore()
             training.train_mode.restore()
-            if loss is not None:
-                loss.restore()
 
 
 def _non_finite(value: Any) -> bool:

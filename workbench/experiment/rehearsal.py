@@ -85,6 +85,23 @@ def _undone(training: Training) -> Generator[None]:
         outside.restore()
 
 
+@contextmanager
+def forward_undone(training: Training) -> Generator[None]:
+    """What forward, loss and backward change of a model, its loss and hooks is put back.
+
+    Weights are not written inside, and gradients are who calls it its own.
+    """
+    loss = None if training.loss.function is None else training.loss.state()
+    with hooks_undone(training):
+        training.guard.remember(exactly=True)
+        try:
+            yield
+        finally:
+            training.guard.restore()
+            if loss is not None:
+                loss.restore()
+
+
 def noted(record: Record) -> Record:
     """``record`` with a note that its step was not applied, where it has notes."""
     notes: tuple[str, ...] | None = getattr(record, "notes", None)

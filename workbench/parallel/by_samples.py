@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import OrderedDict, deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -37,11 +37,11 @@ from torch.utils import _pytree as pytree
 
 from workbench.experiment.attachments import TENSOR_HOOKS
 from workbench.experiment.data import split, to_device
-from workbench.experiment.hook_copy import hooks_undone
 from workbench.experiment.losses import logits_of
-from workbench.experiment.object_copy import attributes
+from workbench.experiment.rehearsal import forward_undone
 from workbench.experiment.step import call
 from workbench.parallel.decisions import Decisions
+from workbench.parallel.kept_values import CLOSE, LENGTH, is_of_samples, is_same, kept_values
 from workbench.parallel.object_state import ObjectState
 from workbench.parallel.rows import Rows, RowsError, find_rows, first_rows, taken
 from workbench.parallel.sentences import listed
@@ -58,15 +58,8 @@ _COARSE = 3e-2
 """The same where products are of 16 bits, or of TF32."""
 _NOISE = 1e-5
 """Of a gradient, by the largest of all: what cancels out leaves this."""
-_KEPT_CLOSE = 1e-4
 _STRENGTHS = (1.0, 1e3)
 _CELLS = 64
-_MOST_BYTES = 64 * 2**20
-"""Of a tensor that a model keeps, to be compared."""
-_MOST_ELEMENTS = 64
-"""Of a container whose elements are compared."""
-_DEEP = 3
-_LENGTH = "the length of "
 _MOST_READINGS = 8
 
 
@@ -103,10 +96,10 @@ def by_samples(training: Training, batch: Any, count: int, rows: Rows = None) ->
     except Exception:  # noqa: BLE001 - tensors of other kinds refuse in ways of their own
         return Verdict(unknown="its samples cannot be found in a batch")
     with _set_aside(training), WithoutChance() as chance:
-        why = _Comparison(training, batch, count, list(zip(parts, places, strict=True))).why()
+        found = _Comparison(training, batch, count, list(zip(parts, places, strict=True))).verdict()
     if not chance.is_known:
         return Verdict(unknown="a forward draws random numbers in an operation of its own kind")
-    return Verdict(why)
+    return found
 
 
 class _Seen(NamedTuple):
@@ -141,34 +134,41 @@ class _Comparison:
         self._logits = self._gradient = torch.empty(0)
         """Of the whole batch; the second is the loss's."""
         self._loss: Loss | None = None
+        self._rows: Rows = None
+        """Where the samples are in outputs."""
 
-    def why(self) -> str:
-        whole = self._of_whole()
-        if whole is None or not bool(whole.logits.isfinite().all()):
-            return ""
+    def verdict(self) -> Verdict:
+        whole = self._see_whole()
+        if whole is None:  # it raises in the step too, or for want of chance
+            return Verdict(unknown="a forward without chance raises")
+        if not bool(whole.logits.isfinite().all()):
+            return Verdict(unknown="outputs of the first batch are not finite")
+        return Verdict(self._why(whole))
+
+    def _why(self, whole: _Seen) -> str:
         try:
             self._rows = find_rows(
                 whole.logits, self._outputs(self._parts[0]), self._count, len(self._parts[0].places)
             )
             if not isinstance(self._rows, int):
                 return f"the model returns {list(whole.logits.shape)} for any number of samples"
-            found = [self._of_part(part) for part in self._parts]
+            found = [self._see_part(part) for part in self._parts]
         except RowsError as error:
             return f"what the model returns {error}"
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises
             said = str(error).strip().partition("\n")[0]
             return f"a part of a batch raises {type(error).__name__}: {said[:120]}"
         return (
-            self._of_outputs(whole, found)
-            or self._of_decisions(whole)
-            or self._of_gradients(whole, found)
-            or self._of_loss(whole, found)
-            or self._of_kept(whole, found)
+            self._outputs_apart(whole, found)
+            or self._decides_for_all(whole)
+            or self._gradients_apart(whole, found)
+            or self._loss_reads(whole, found)
+            or self._kept_apart(whole, found)
         )
 
     # -- what differs -----------------------------------------------------------------------
 
-    def _of_outputs(self, whole: _Seen, found: list[_Seen]) -> str:
+    def _outputs_apart(self, whole: _Seen, found: list[_Seen]) -> str:
         most = self._close * float(whole.logits.float().abs().max())
         for part, seen in zip(self._parts, found, strict=True):
             same = taken(whole.logits, self._rows, part.places, self._count)
@@ -179,7 +179,7 @@ class _Comparison:
                 )
         return ""
 
-    def _of_decisions(self, whole: _Seen) -> str:
+    def _decides_for_all(self, whole: _Seen) -> str:
         """What all samples of a batch decide together, by a value that the forward reads."""
         count, _ = self._otherwise(None)
         readings = range(count)
@@ -210,7 +210,7 @@ class _Comparison:
                     return decisions.count, None
         return decisions.count, logits
 
-    def _of_gradients(self, whole: _Seen, found: list[_Seen]) -> str:
+    def _gradients_apart(self, whole: _Seen, found: list[_Seen]) -> str:
         names = [name for name, _ in self._training.model.named_parameters()]
         for at in range(len(self._strengths)):
             of_whole, of_parts = whole.gradients[at], [seen.gradients[at] for seen in found]
@@ -226,40 +226,41 @@ class _Comparison:
                 )
         return ""
 
-    def _of_loss(self, whole: _Seen, found: list[_Seen]) -> str:
+    def _loss_reads(self, whole: _Seen, found: list[_Seen]) -> str:
         if whole.loss is None or not math.isfinite(whole.loss):
             return ""
         for seen in found:
             if seen.loss is None or not math.isclose(
-                seen.loss, whole.loss, rel_tol=_KEPT_CLOSE, abs_tol=1e-7
+                seen.loss, whole.loss, rel_tol=CLOSE, abs_tol=1e-7
             ):
                 return f"{self._training.loss.name} reads what the model has kept of its forward"
         return ""
 
-    def _of_kept(self, whole: _Seen, found: list[_Seen]) -> str:
+    def _kept_apart(self, whole: _Seen, found: list[_Seen]) -> str:
         names = dict.fromkeys(name for seen in (whole, *found) for name in seen.kept)
         apart = [
             name
             for name in names
-            if any(not _same(whole.kept.get(name), seen.kept.get(name)) for seen in found)
+            if any(not is_same(whole.kept.get(name), seen.kept.get(name)) for seen in found)
         ]
         if not apart:
             return ""
+        reads = f"a forward reads {listed(apart)}, which the forward before it has kept"
         try:
             after_whole, after_first = self._after(self._batch), self._after(self._parts[0].batch)
-        except Exception:  # noqa: BLE001 - a second forward of another size: it reads what was kept
-            return f"a forward reads {listed(apart)}, which the forward before it has kept"
+        except Exception:  # noqa: BLE001 - a second forward, beside what one of another size kept
+            return reads
         most = self._close * float(whole.logits.float().abs().max())
         if _off(after_whole.logits, after_first.logits) > most:
-            return f"a forward reads {listed(apart)}, which the forward before it has kept"
+            return reads
         alone = found[1].kept
         follows = [
             name
             for name in apart
-            if not _is_of_samples(whole.kept.get(name), found[0].kept.get(name))
-            and not _same(after_first.kept.get(name), alone.get(name))
+            if not is_of_samples(whole.kept.get(name), found[0].kept.get(name))
+            and not is_same(after_first.kept.get(name), alone.get(name))
         ]
-        grown = tuple(f"{name.removeprefix(_LENGTH)}[" for name in follows if _LENGTH in name)
+        grown = tuple(f"{name.removeprefix(LENGTH)}[" for name in follows if LENGTH in name)
         follows = [name for name in follows if not (grown and name.startswith(grown))]
         return f"{listed(follows)} {_goes(follows)} by all samples of a batch" if follows else ""
 
@@ -270,17 +271,17 @@ class _Comparison:
         is_exact = self._training.device.type == "cpu" and not self._by_modes
         return _CLOSE if is_exact and self._logits.dtype.itemsize >= 4 else _COARSE
 
-    def _of_whole(self) -> _Seen | None:
+    def _see_whole(self) -> _Seen | None:
         """None where it raises, with the contexts of modes too."""
         for self._by_modes in (False, True):
             for self._strengths in (_STRENGTHS, _STRENGTHS[:1]):
                 with contextlib.suppress(Exception), self._undone():
-                    return self._seen(self._batch, None)
+                    return self._see(self._batch, None)
         return None
 
-    def _of_part(self, part: _Part) -> _Seen:
+    def _see_part(self, part: _Part) -> _Seen:
         with self._undone():
-            return self._seen(part.batch, part.places)
+            return self._see(part.batch, part.places)
 
     def _outputs(self, part: _Part) -> torch.Tensor:
         with self._undone():
@@ -293,21 +294,15 @@ class _Comparison:
             if logits.requires_grad:
                 gradient = torch.zeros_like(logits)
                 torch.autograd.backward(logits, gradient)
-            return self._seen(self._parts[1].batch, self._parts[1].places)
+            return self._see(self._parts[1].batch, self._parts[1].places)
 
     @contextmanager
     def _undone(self) -> Generator[None]:
-        training = self._training
-        loss = training.loss.state()
-        with self._objects.undone(), hooks_undone(training):
-            training.guard.remember(exactly=True)
+        with self._objects.undone(), forward_undone(self._training):
             try:
                 yield
             finally:
-                training.guard.restore()
                 self._values.restore()
-                if loss is not None:
-                    loss.restore()
 
     def _forward(self, batch: Any) -> torch.Tensor:
         return self._called(self._inputs(batch))
@@ -320,7 +315,7 @@ class _Comparison:
         with training.modeset.forward_context() if self._by_modes else nullcontext():
             return logits_of(call(training.model, inputs))
 
-    def _seen(self, batch: Any, places: list[int] | None) -> _Seen:
+    def _see(self, batch: Any, places: list[int] | None) -> _Seen:
         """Compute a part, which has these samples of the whole batch; None: that itself."""
         model = self._training.model
         versions = [(name, one, one._version) for name, one in model.named_parameters()]  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
@@ -329,7 +324,7 @@ class _Comparison:
             loss = self._begin(logits.detach())
             gradient = self._gradient
         else:
-            loss = self._loss_of_whole()
+            loss = self._loss_see_whole()
             gradient = taken(self._gradient, self._rows, places, self._count)
         gradients: list[torch.Tensor] = []
         for strength in self._strengths if logits.requires_grad else ():
@@ -338,7 +333,7 @@ class _Comparison:
             gradients.append(_sketches(model))
         if not gradients:
             gradients = [torch.zeros(0, _CELLS)] * len(self._strengths)
-        kept = dict(_kept(model, self._objects))
+        kept = dict(kept_values(model, self._objects))
         kept |= {
             f"model.{name}": one.detach().clone()
             for name, one, version in versions
@@ -363,7 +358,7 @@ class _Comparison:
             self._gradient = gradient
         return float(loss.detach())
 
-    def _loss_of_whole(self) -> float | None:
+    def _loss_see_whole(self) -> float | None:
         """That of the whole batch's outputs, beside what was kept of a part."""
         if self._loss is None:
             return None
@@ -474,73 +469,3 @@ def _sketch(gradient: torch.Tensor) -> torch.Tensor:
     drawn = np.random.default_rng(len(table)).integers(0, 2, (len(table), 1), dtype=np.int8)
     signs = torch.from_numpy(drawn * 2 - 1).to(table.device, table.dtype)
     return (table * signs).sum(0, dtype=torch.float64).cpu()
-
-
-# -- what is kept ---------------------------------------------------------------------------
-
-
-def _kept(model: nn.Module, objects: ObjectState) -> Iterator[tuple[str, Any]]:
-    """Numbers, tensors and arrays that modules and other objects of a training hold, copied."""
-    seen: set[int] = set()
-    for name, module in model.named_modules():
-        own = {**attributes(module), **vars(module)["_buffers"]}
-        for key, value in own.items():
-            yield from _leaves(".".join(filter(None, ("model", name, key))), value, seen, _DEEP)
-    for path, one in objects.named:
-        if isinstance(one, nn.Module):
-            continue
-        yield from _leaves(path, one, seen, 1)
-        for key, value in attributes(one).items():
-            yield from _leaves(f"{path}.{key}", value, seen, 1)
-
-
-def _leaves(path: str, value: Any, seen: set[int], deep: int) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (bool, int, float, complex, str, bytes)):
-        yield path, value
-    elif isinstance(value, torch.Tensor):
-        if value.layout is torch.strided and value.nbytes <= _MOST_BYTES and not value.is_nested:
-            yield path, value.detach().clone()
-    elif isinstance(value, np.ndarray):
-        array = cast("Any", value)
-        if array.nbytes <= _MOST_BYTES and not array.dtype.hasobject:
-            yield path, array.copy()
-    elif isinstance(value, (list, tuple, set, frozenset, deque, dict)) and id(value) not in seen:
-        seen.add(id(value))
-        items = cast("Any", value)
-        yield f"{_LENGTH}{path}", len(items)
-        if not deep or isinstance(value, (set, frozenset)):
-            return
-        if isinstance(value, dict):
-            pairs = items.items() if len(items) <= _MOST_ELEMENTS else ()
-        else:  # from the end: what was added by the last batch is there, by whichever name
-            last = list(items)[-_MOST_ELEMENTS:]
-            pairs = zip(range(-len(last), 0), last, strict=True)
-        for key, one in pairs:
-            yield from _leaves(f"{path}[{key!r}]", one, seen, deep - 1)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            return False
-        if not one.numel() or torch.equal(one, other):
-            return True
-        if not (one.is_floating_point() or one.is_complex()):
-            return False
-        gap = (one - other).abs().nan_to_num(nan=math.inf).max()
-        both_nan = bool((one.isnan() == other.isnan()).all()) and not bool((~one.isnan()).any())
-        return both_nan or bool(gap <= _KEPT_CLOSE * one.abs().nan_to_num().max())
-    if isinstance(one, float) and isinstance(other, float):
-        both_nan = math.isnan(one) and math.isnan(other)
-        return both_nan or math.isclose(one, other, rel_tol=_KEPT_CLOSE)
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        if one.shape == other.shape and one.dtype.kind == other.dtype.kind == "f":
-            return bool(np.allclose(one, other, rtol=_KEPT_CLOSE, equal_nan=True))
-        return bool(np.array_equal(cast("Any", one), cast("Any", other)))
-    return type(one) is type(other) and bool(one == other)
-
-
-def _is_of_samples(one: Any, other: Any) -> bool:
-    """Whether it has a number for each sample: what is kept of the last batch alone."""
-    kinds = (torch.Tensor, np.ndarray)
-    return isinstance(one, kinds) and isinstance(other, kinds) and one.shape != other.shape

@@ -32,7 +32,6 @@ from workbench.parallel.branches import AsksItsData
 from workbench.parallel.by_samples import ParameterValues, Verdict, by_samples
 from workbench.parallel.parameter_use import WHY, ParameterUse, Whole, unshardable, why_not_in
 from workbench.parallel.rows import Rows, RowsError, cut, find_rows, first_rows
-from workbench.parallel.samples import STAND_IN
 from workbench.parallel.sentences import first_said, listed
 
 if TYPE_CHECKING:
@@ -216,13 +215,12 @@ class FirstLook:
 
     def _compared(self, part: Part) -> Verdict:
         """Whether the step is the sum over its samples, as far as this part shows."""
-        rows = _rows_of(part)
-        self._has_compared = rows > 1
+        self._has_compared = part.made > 1
         if self._training.undivided:
             return Verdict()
         if self._host_by_rows:  # samples of another order would have the numbers of others
             return Verdict(unknown="a forward draws more of Python's or NumPy's numbers for more")
-        return by_samples(self._training, part.batch, rows, part.rows)
+        return by_samples(self._training, part.batch, part.made, part.rows)
 
     def _look(self, part: Part) -> None:
         training = self._training
@@ -231,7 +229,7 @@ class FirstLook:
         host.save()
         training.guard.remember(exactly=True)
         try:
-            self.target_rows = first_rows(split(part.batch)[1], _rows_of(part))
+            self.target_rows = first_rows(split(part.batch)[1], part.made)
             logits = self._watched(part.batch)
             self._logits = None if self._compiled else logits.float().clone()
             self._draws_torch, self._draws_host = torchs.moved(), host.moved()
@@ -274,7 +272,7 @@ class FirstLook:
         self, part: Part, logits: torch.Tensor, after: tuple[TorchState, HostRandom]
     ) -> None:
         """Look at the first rows alone beside all of them, and where generators were ``after``."""
-        rows = _rows_of(part)
+        rows = part.made
         targets = split(part.batch)[1]
         fewer = part.fewer or _first_of(part.batch, rows)
         if fewer is None or fewer[1] >= rows:
@@ -295,10 +293,6 @@ class FirstLook:
             same = cut(logits, self.logit_rows, 0, few, rows)
             off = (same.float() - less.float()).abs().max()
             self._depends = bool(off > _CLOSE * logits.float().abs().max())
-
-
-def _rows_of(part: Part) -> int:
-    return part.made or part.num_samples or min(STAND_IN, part.whole)
 
 
 def _first_of(batch: Any, rows: int) -> tuple[Any, int] | None:

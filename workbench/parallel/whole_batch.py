@@ -116,9 +116,8 @@ class RankLoss(Loss):
             raise DataError(
                 _refused(self.name, f"what the model or the data give {look.not_found}")
             )
-        have = part.num_samples or min(2, part.whole)
-        own = cut(logits, look.logit_rows, 0, part.num_samples, have)
-        mine = cut(targets, look.target_rows, 0, part.num_samples, have)
+        own = cut(logits, look.logit_rows, 0, part.num_samples, part.made)
+        mine = cut(targets, look.target_rows, 0, part.num_samples, part.made)
         scaled = own.view_as(own)
         if scaled.requires_grad:
             scaled.register_hook(partial(operator.mul, ranks))

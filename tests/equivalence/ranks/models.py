@@ -202,7 +202,7 @@ class Centred(Blocks):
         return found
 
 
-class _ByNorm(torch.autograd.Function):
+class ByNorm(torch.autograd.Function):
     """A gradient of norm one, over the batch."""
 
     @staticmethod
@@ -218,7 +218,7 @@ class Normalized(Blocks):
     """Its backward goes by the norm of a whole batch."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(_ByNorm.apply(self.blocks[0](self.stem(x))))
+        return self.head(ByNorm.apply(self.blocks[0](self.stem(x))))
 
 
 class ByPlace(Blocks):

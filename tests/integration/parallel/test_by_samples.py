@@ -15,21 +15,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from tests.equivalence.ranks.models import ByNorm
 from tests.integration.parallel.one_start import BATCH, Case, Trained, plain_loop, trained
 from tests.integration.parallel.support import SAMPLES, Net, made, rows
 from workbench.parallel.rank import UNDIVIDED
-
-
-class ByNorm(torch.autograd.Function):
-    """Its gradient has a norm of one, over the whole batch."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        return gradients[0] / gradients[0].norm()
 
 
 class ByCount(ByNorm):

@@ -92,21 +92,21 @@ def test_a_change_is_seen_undone_and_given_to_a_copy(change: Callable[[Any], Non
     data: Any = Data()
     there = copy.deepcopy(data)
     before, kept = plain(data), DataState(data)
-    mark, state = kept.mark(), kept.state()
+    mark, state = kept.mark(), kept.get_state()
     change(data)
     after = plain(data)
     assert after != before
     assert kept.mark() != mark
     assert kept.changed()
-    changed = pickle.loads(pickle.dumps(kept.state()))
-    kept.put(state)
+    changed = pickle.loads(pickle.dumps(kept.get_state()))
+    kept.set_state(state)
     assert plain(data) == before
     assert kept.mark() == mark
-    kept.put(changed)
+    kept.set_state(changed)
     assert plain(data) == after
     at_home = DataState(there)
     containers = there.cache, there.order
-    at_home.put(changed)
+    at_home.set_state(changed)
     assert plain(there) == after
     assert at_home.mark() != mark
     assert (there.cache, there.order) == containers
@@ -141,5 +141,5 @@ def test_of_a_large_container_the_length_is_known() -> None:
     mark = kept.mark()
     data.cache[-1] = 0
     assert kept.mark() != mark
-    kept.put(kept.state())
+    kept.set_state(kept.get_state())
     assert len(data.cache) == MOST_ELEMENTS + 1
