@@ -46,9 +46,10 @@ _CLOSE = 1e-3
 class FirstLook:
     """Attaches the modes of ``training`` and computes its first part; on all ranks together.
 
-    A model that is compiled is looked at without its modes, which would compile it for nothing, and
-    without logits. Random state, buffers and parameters are put back. What the model raises it
-    raises again in the step, where it is reported.
+    A model that is compiled is looked at without its modes, which would compile it for nothing, or
+    not at all: Dynamo leaves alone for good what it first sees under a dispatch mode. There are no
+    logits of it, and its modes are attached by `done`. Random state, buffers and parameters are put
+    back. What the model raises it raises again in the step, where it is reported.
 
     Args:
         training: whole on this rank.
@@ -64,6 +65,10 @@ class FirstLook:
         if not self._compiled:
             training.modeset.attach(training.model)
         self._run()
+
+    def done(self) -> None:
+        """No more is looked at: all modes are attached."""
+        training = self._training
         if self._compiled:
             training.modeset.attach(training.model)
         training.attached = training.modeset

@@ -194,6 +194,7 @@ class Rank:
         if look.undivided and not source.is_undivided:
             source.undivided()
             again()
+        look.done()
         if source.samples is not None:
             source.samples.agree()
         return look
