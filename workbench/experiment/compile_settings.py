@@ -6,6 +6,8 @@ one that is started by the panel is started by a thread that has made none. No t
 context of another, so the main thread's is kept whenever it makes a setting, and `apply` makes the
 same ones where a run is to be computed.
 
+Before torch 2.12 a setting holds for all threads: it is its own value there, and no variable.
+
 Settings within ``with torch._dynamo.config.patch(...)`` are of that block: a run that is started
 while the main thread is in it takes them, whoever starts it, and a later one does not.
 """
@@ -17,7 +19,7 @@ import functools
 import sys
 import threading
 from collections.abc import Iterator
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import Any, cast
 
 from torch.utils._config_module import ConfigModule
@@ -46,7 +48,8 @@ def watch() -> None:
 def apply(context: Context) -> None:
     """Make in ``context`` the settings of the main thread, and over them those of the caller's."""
     for module, name, variable, value in _made():
-        if value is not context.get(variable, _UNSET):
+        is_of_a_thread = isinstance(variable, ContextVar)
+        if is_of_a_thread and value is not context.get(variable, _UNSET):
             context.run(setattr, module, name, value)
 
 
@@ -60,19 +63,21 @@ def made() -> Iterator[tuple[str, str, Any]]:
 
 
 def _made() -> Iterator[tuple[Any, str, Any, Any]]:
-    """Module, name, context variable and value of what holds on this thread or on the main one."""
+    """Module, name, variable and value of what holds on this thread or on the main one."""
     here = contextvars.copy_context()
     above = here if _of_main_thread is None else _of_main_thread
     for module, name, variable in _settings():
-        value = here.get(variable, _UNSET)
-        if not _is_set(value):
-            value = above.get(variable, _UNSET)
+        value = variable
+        if isinstance(variable, ContextVar):
+            value = here.get(variable, _UNSET)
+            if not _is_set(value):
+                value = above.get(variable, _UNSET)
         if _is_set(value):
             yield module, name, variable, value
 
 
 def _settings() -> Iterator[tuple[Any, str, Any]]:
-    """Module, name and context variable of every setting of a module that has been imported."""
+    """Module, name and context variable (or value) of every setting of an imported module."""
     for module in tuple(sys.modules.values()):
         if isinstance(module, ConfigModule):
             entries = cast("dict[str, Any]", vars(module)["_config"])
