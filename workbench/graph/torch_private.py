@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 
+from workbench.modes.layout import sharded_together
+
 if TYPE_CHECKING:
     from torch import nn
     from torch.autograd.graph import Node
@@ -130,20 +132,13 @@ def gathered_parameters(module: nn.Module) -> list[tuple[nn.Module, str, torch.T
     The same tensors serve every step; there are none before the first. Empty for a module that
     `fully_shard` was not applied to.
     """
-    state: Any = None
-    if "torch.distributed.fsdp" in sys.modules:
-        from torch.distributed.fsdp import FSDPModule
-
-        state = cast(Any, module)._get_fsdp_state() if isinstance(module, FSDPModule) else None
-    groups = getattr(state, "_fsdp_param_groups", [])
     found = [
         (
             one._module_info.module,
             one._module_info.param_name,
             getattr(one, "_unsharded_param", None),
         )
-        for group in groups
-        for one in group.fsdp_params
+        for one in sharded_together(module)
     ]
     return [(owner, name, tensor) for owner, name, tensor in found if tensor is not None]
 

@@ -12,6 +12,7 @@ Ranks run in processes of their own (`workbench.parallel`); nothing here starts 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -201,13 +202,23 @@ def gathered_parameters(model: nn.Module) -> dict[int, nn.Parameter]:
 
 def sharded_parameters(model: nn.Module) -> Iterator[Any]:
     """FSDP's own records of the parameters that it has sharded: torch's ``FSDPParam``."""
+    for module in model.modules():
+        yield from sharded_together(module)
+
+
+def sharded_together(module: nn.Module) -> list[Any]:
+    """Those that one call of `fully_shard` has sharded; none where it was not called."""
+    if "torch.distributed.fsdp" not in sys.modules:
+        return []
     from torch.distributed.fsdp import FSDPModule
 
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
-            for group in state._fsdp_param_groups:
-                yield from group.fsdp_params
+    if not isinstance(module, FSDPModule):
+        return []
+    state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is None:  # before torch 2.12: there is one, or none
+        groups = [group for group in (state._fsdp_param_group,) if group is not None]
+    return [one for group in groups for one in group.fsdp_params]
 
 
 def _shard(
