@@ -69,9 +69,15 @@ def _have_when_gathered(parameter: Any, attributes: dict[str, Any]) -> None:
 
 
 def _moment(value: Any, parameter: torch.Tensor, optimizer: torch.optim.Optimizer) -> Any:
-    """A whole moment as a shard like those of its parameter; what is no moment stays."""
-    if not isinstance(value, torch.Tensor) or not isinstance(parameter, DTensor) or not value.ndim:
+    """A whole moment as a shard like those of its parameter; what is no moment stays.
+
+    Under ``offload`` shards are in host memory, and so are their moments, and the counts of steps
+    that a fused optimizer has beside them.
+    """
+    if not isinstance(value, torch.Tensor) or not isinstance(parameter, DTensor):
         return value
+    if not value.ndim:
+        return value if value.device.type == "cpu" else value.to(parameter.device)
     if value.shape != parameter.shape:
         raise ValueError(
             f"{type(optimizer).__name__} keeps a tensor of shape {list(value.shape)} for a "
@@ -79,4 +85,7 @@ def _moment(value: Any, parameter: torch.Tensor, optimizer: torch.optim.Optimize
             "parameter's own shape only: use ddp, or an optimizer such as AdamW"
         )
     # every rank has the whole of it: nothing needs to be sent
-    return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    shard = distribute_tensor(
+        value, parameter.device_mesh, parameter.placements, src_data_rank=None
+    )
+    return shard.to(parameter.device)

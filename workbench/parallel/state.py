@@ -162,9 +162,17 @@ def _empty_moments(
 ) -> dict[tuple[str, str], torch.Tensor]:
     """A tensor for every moment in a checkpoint, sharded like its parameter if as large.
 
-    Beside a parameter on a GPU some lie there (the ``step`` of a fused Adam) and some do not.
+    Beside a parameter on a GPU some lie there and some do not. The ``step`` of a fused or a
+    capturable optimizer has to, though it was saved in host memory where shards were offloaded.
     """
     by_name = {name: parameter for parameter, name in _names(training).items()}
+    groups: list[dict[str, Any]] = training.optimizer.param_groups
+    beside = {
+        id(parameter)
+        for group in groups
+        if group.get("fused") or group.get("capturable")
+        for parameter in group["params"]
+    }
     found: dict[tuple[str, str], torch.Tensor] = {}
     for full, entry in saved.items():
         if not full.startswith("optimizer.") or not isinstance(entry, TensorStorageMetadata):
@@ -174,7 +182,9 @@ def _empty_moments(
         if entry.size == parameter.shape:
             found[name, key] = torch.empty_like(parameter, dtype=dtype, requires_grad=False)
         else:
-            device = torch.device("cpu") if full in on_cpu else parameter.device
+            is_beside = key == "step" and id(parameter) in beside
+            on_host = full in on_cpu and not is_beside
+            device = torch.device("cpu") if on_host else parameter.device
             found[name, key] = torch.empty(entry.size, dtype=dtype, device=device)
     return found
 

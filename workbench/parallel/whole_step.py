@@ -73,9 +73,9 @@ class WholeStep:
         self._is_gathered = True
         for pair in self._pairs:
             gradient = pair.sharded.grad
-            pair.own.data = _whole(pair.sharded.detach())
+            pair.own.data = _whole(pair.sharded.detach(), pair.own.device)
             pair.own.requires_grad_(pair.sharded.requires_grad)
-            pair.own.grad = None if gradient is None else _whole(gradient)
+            pair.own.grad = None if gradient is None else _whole(gradient, pair.own.device)
             pair.sharded.grad = None
             for module, name in pair.places:
                 set_parameter(module, name, pair.own)
@@ -99,9 +99,10 @@ class WholeStep:
             _empty(pair.own)
 
 
-def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All rows, in memory of their own."""
-    return cast("DTensor", tensor).full_tensor().clone(memory_format=torch.contiguous_format)
+def _whole(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """All rows, in memory of their own; shards may be in host memory and the optimizer's not."""
+    whole = cast("DTensor", tensor).full_tensor()
+    return whole.to(device).clone(memory_format=torch.contiguous_format)
 
 
 def _empty(parameter: nn.Parameter) -> None:
