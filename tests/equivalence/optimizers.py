@@ -22,6 +22,7 @@ DENSE: dict[str, Make] = {
     "adam, amsgrad": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True, foreach=False),
     "adam, fused": lambda p: torch.optim.Adam(p, lr=0.01, fused=True),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "adamw, at once": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
     "adamax": lambda p: torch.optim.Adamax(p, lr=0.01),
     "nadam": lambda p: torch.optim.NAdam(p, lr=0.01),
     "radam": lambda p: torch.optim.RAdam(p, lr=0.01),

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _TWICE = re.compile("marked as ready twice|mark a variable ready only once")
 _ROUNDED = (torch.float16, torch.bfloat16)
 """Added up in more bits."""
+_SPARSE = (
+    "the model has sparse gradients, which NCCL does not add up: ranks exchange their rows after "
+    "backward and not while it runs, as DistributedDataParallel would"
+)
 _REENTRANT = "CheckpointFunctionBackward"
 """Of torch's reentrant checkpoint, and of those of other libraries."""
 
@@ -101,6 +105,8 @@ class Gradients:
         """
         model = self._training.model
         if self._after:
+            if not self.note and _has_rows_on_gpu(model):
+                self.note = _SPARSE
             _add_up(list(model.parameters()), average=self._average)
             if not self._is_open and not self.note:
                 self._take_ddp()
@@ -140,6 +146,15 @@ def _not_for_ddp(model: nn.Module, logits: torch.Tensor, loss: torch.Tensor) -> 
     return ""
 
 
+def _has_rows_on_gpu(model: nn.Module) -> bool:
+    """Whether any rank has a sparse gradient on a GPU."""
+    mine = any(
+        one.grad is not None and one.grad.is_sparse and one.grad.is_cuda
+        for one in model.parameters()
+    )
+    return bool(first_said("rows" if mine else ""))
+
+
 def _share_out(model: nn.Module) -> None:
     """Divide sharded gradients, which were added up, by the number of ranks."""
     for parameter in model.parameters():
@@ -163,8 +178,7 @@ def _add_up(parameters: list[nn.Parameter], *, average: bool) -> None:
             continue
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         if sparse:
-            gradient = gradient if gradient.is_sparse else gradient.to_sparse(1)
-            dist.all_reduce(gradient)
+            gradient = _sum_of_rows(gradient if gradient.is_sparse else gradient.to_sparse(1))
             gradient = gradient / share if average else gradient
         else:
             alike.setdefault((gradient.dtype, gradient.device), []).append(gradient)
@@ -178,6 +192,33 @@ def _add_up(parameters: list[nn.Parameter], *, average: bool) -> None:
         for one, total in zip(gradients, flat.split([len(row) for row in rows]), strict=True):
             sums = torch.view_as_complex(total.view(-1, 2)) if one.is_complex() else total
             one.copy_(sums.view(one.shape))
+
+
+def _sum_of_rows(gradient: torch.Tensor) -> torch.Tensor:
+    """The sum of a sparse gradient over the ranks; NCCL adds up none, so rows are exchanged.
+
+    Rows that no rank has are not in it: an optimizer leaves those alone.
+    """
+    own = gradient.detach().coalesce()
+    places, values = own.indices(), own.values()
+    counts = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=values.device)
+    counts[dist.get_rank()] = values.shape[0]
+    dist.all_reduce(counts)
+    numbers: list[int] = counts.tolist()
+    if not any(numbers):
+        return own
+    parts = [_from_all(one, numbers) for one in (places.t(), values)]
+    summed = torch.sparse_coo_tensor(parts[0].t(), parts[1], gradient.shape)
+    return summed.coalesce()
+
+
+def _from_all(rows: torch.Tensor, numbers: list[int]) -> torch.Tensor:
+    """The rows of all ranks, of which each has so many of the ``numbers``."""
+    room = rows.new_zeros(max(numbers), *rows.shape[1:])
+    room[: rows.shape[0]] = rows
+    found = [torch.empty_like(room) for _ in numbers]
+    dist.all_gather(found, room)
+    return torch.cat([one[:number] for one, number in zip(found, numbers, strict=True)])
 
 
 def _numbers(gradient: torch.Tensor) -> torch.Tensor:

@@ -26,6 +26,7 @@ from workbench.experiment.measures import is_sampled
 from workbench.experiment.step import forward
 from workbench.parallel.branches import reached, zero_for
 from workbench.parallel.draws import are_apart
+from workbench.parallel.mixed_groups import kinds_apart
 from workbench.parallel.same_numbers import numbers_of_first_rank
 from workbench.parallel.structure import NewWayError, Structure, StructureChangedError
 
@@ -149,8 +150,7 @@ def rank_step(
     if training.scaler is not None:
         training.scaler.decide()
     training.guard.before_update()
-    with numbers_of_first_rank(training.device) if alike else nullcontext():
-        applied = training.modeset.optimizer_step(training.optimizer)
+    applied = _update(training, alike=alike)
     if norm is None and applied:
         norm = _norm_if_logged(training)
     if whole is not None:
@@ -161,6 +161,13 @@ def rank_step(
     return Summed(
         value, right, answers, norm, obeyed, saves, applied, samples, logits.detach(), apart, late
     )
+
+
+def _update(training: Training, *, alike: bool) -> bool:
+    """Let the optimizer step, with the same random numbers on all ranks if ``alike``."""
+    drawn = numbers_of_first_rank(training.device) if alike else nullcontext()
+    with drawn, kinds_apart(training.optimizer):
+        return training.modeset.optimizer_step(training.optimizer)
 
 
 class RankGuard(Guard):

@@ -284,14 +284,14 @@ class _Driver:
 def _look_at_it(experiment: Experiment, recipe: RankRecipe) -> None:
     experiment.model.eval()
     with torch.no_grad():
-        experiment.model(arrays(recipe, validation=True)[0])
+        experiment.model(arrays(recipe, validation=True)[0].to(recipe.device))
 
 
 def _own_backward(experiment: Experiment, recipe: RankRecipe) -> None:
     """Gradients of a cell's own, left behind; in eval mode, so that no statistics change."""
     experiment.model.eval()
     with torch.enable_grad():
-        output = experiment.model(arrays(recipe, validation=True)[0])
+        output = experiment.model(arrays(recipe, validation=True)[0].to(recipe.device))
         output.square().mean().backward()
     experiment.model.train()
 

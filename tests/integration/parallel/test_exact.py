@@ -54,6 +54,14 @@ def one_cycle(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
     return lr_scheduler.OneCycleLR(optimizer, max_lr=0.05, total_steps=60)
 
 
+def at_once(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), foreach=True)
+
+
+def fused(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), fused=True)
+
+
 def shuffled() -> DataLoader[Any]:
     return DataLoader(Numbered(), batch_size=16, shuffle=True)
 
@@ -72,6 +80,17 @@ class Learned(Net):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x) * self.temperature
+
+
+class Aside(Net):
+    """Holds a weight in a list too, so that every rank keeps it whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = [self.head.weight]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + 0.01 * self.held[0].sum()
 
 
 class Normed(Net):
@@ -128,6 +147,11 @@ CASES = {
     "fsdp, a learned temperature, clipped": Case(
         "fsdp:2", Learned, settings={"optimizer": "adamw", "clip_grad_norm": 0.5}
     ),
+    # an update of many at once, torch's default on a GPU, takes no list of shards and others
+    "fsdp, a whole weight, all updated at once": Case(
+        "fsdp:2", Aside, settings={"optimizer": at_once}
+    ),
+    "fsdp, a whole weight, a fused update": Case("fsdp:2", Aside, settings={"optimizer": fused}),
     "ddp, sparse gradients": Case("ddp:2", Bags, bags),
     "fsdp, weights that are computed": Case("fsdp:2", Normed),
     "fsdp, checkpointed": Case("fsdp:2", settings={"modes": "checkpoint"}),
