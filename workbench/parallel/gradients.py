@@ -208,7 +208,8 @@ def _sum_of_rows(gradient: torch.Tensor) -> torch.Tensor:
     if not any(numbers):
         return own
     parts = [_from_all(one, numbers) for one in (places.t(), values)]
-    summed = torch.sparse_coo_tensor(parts[0].t(), parts[1], gradient.shape)
+    places, values = parts[0].t(), parts[1]
+    summed = torch.sparse_coo_tensor(places, values, gradient.shape, check_invariants=False)
     return summed.coalesce()
 
 

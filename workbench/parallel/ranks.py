@@ -146,16 +146,18 @@ def _read(path: Path) -> RankReport:
 
 
 def _collectives(profile: torch.profiler.profile) -> tuple[Collective, ...]:
+    """Read from what the profiler has recorded: its own list of events takes a second to make."""
+    recorded: Any = profile.profiler
     found: dict[str, list[Any]] = {}
-    for event in profile.events() or ():
-        if event.name.startswith(_BACKENDS):
-            found.setdefault(event.name.partition(":")[2], []).append(event)
+    for event in recorded.kineto_results.events():
+        if event.name().startswith(_BACKENDS):
+            found.setdefault(event.name().partition(":")[2], []).append(event)
     return tuple(
         Collective(
             name=name,
             calls=len(events),
-            values=sum(_elements(event.input_shapes) for event in events),
-            seconds=sum(event.time_range.elapsed_us() for event in events) / 1e6,
+            values=sum(_elements(event.shapes()) for event in events),
+            seconds=sum(event.duration_ns() for event in events) / 1e9,
         )
         for name, events in found.items()
     )
