@@ -18,11 +18,11 @@ from tests.equivalence.check import ImpossibleError
 from tests.equivalence.ranks import by_hand, driven
 from tests.equivalence.ranks.by_hand import Noise, Stays
 from tests.equivalence.ranks.driven import Counted, Seen
-from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.models import MODELS
 from tests.equivalence.ranks.recipes import PLAIN, RankRecipe, is_possible
 from tests.equivalence.ranks.refusals import unclear
 from tests.equivalence.ranks.trace import Trace, difference
+from tests.fork_server import ForkServer
 from workbench.experiment import elsewhere
 from workbench.parallel import launch
 from workbench.parallel.stretch import send

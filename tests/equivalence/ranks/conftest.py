@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.equivalence.ranks.check import ranks
-from tests.equivalence.ranks.fork_server import ForkServer
+from tests.fork_server import ForkServer
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Faults that ranks are given: each is called in a rank's process before its program begins.
 
-`tests.equivalence.ranks.fork_server.PLANT` names one. They are faults that trainers over ranks are
+`tests.fork_server.PLANT` names one. They are faults that trainers over ranks are
 known to have had, put where this one guards against them.
 """
 

@@ -17,8 +17,8 @@ import torch
 
 from tests.equivalence.check import ImpossibleError
 from tests.equivalence.ranks.check import Outcome, check, ranks
-from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.recipes import SWITCH, RankRecipe, drawn, is_possible
+from tests.fork_server import ForkServer
 
 _MOST_TRIES = 60
 

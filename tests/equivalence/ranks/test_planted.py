@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.equivalence.ranks.check import check
-from tests.equivalence.ranks.fork_server import PLANT, ForkServer
 from tests.equivalence.ranks.recipes import PLAIN, SWITCH, RankRecipe, is_possible
+from tests.fork_server import PLANT, ForkServer
 from workbench.parallel import away, state
 from workbench.parallel.object_state import ObjectState
 

@@ -1,6 +1,6 @@
 """A run that goes to ranks and comes home, whatever the recipe: a plain loop's numbers.
 
-Real worker processes speak real gloo; `tests.equivalence.ranks.fork_server` says how they start so
+Real worker processes speak real gloo; `tests.fork_server` says how they start so
 fast, and two recipes start as a person's do. ``make test-all`` takes every part of a recipe once
 and draws a few, ``make fuzz`` draws 500.
 """
@@ -21,7 +21,6 @@ from tests.equivalence.losses import LOSSES
 from tests.equivalence.optimizers import OVER
 from tests.equivalence.ranks.attached import ATTACHED
 from tests.equivalence.ranks.check import Outcome, check, ordinary_ranks
-from tests.equivalence.ranks.fork_server import ForkServer
 from tests.equivalence.ranks.models import MODELS
 from tests.equivalence.ranks.optimizers import ALL_DENSE, ALL_SCHEDULES
 from tests.equivalence.ranks.recipes import (
@@ -35,6 +34,7 @@ from tests.equivalence.ranks.recipes import (
     is_possible,
 )
 from tests.equivalence.ranks.survey import shrunk
+from tests.fork_server import ForkServer
 
 pytestmark = pytest.mark.slow
 

@@ -83,6 +83,7 @@ def test_a_rank_that_is_killed_costs_what_it_did_since_the_last_checkpoint(tmp_p
     experiment.wait(120)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_run_directory_that_is_removed_leaves_the_training_as_it_left(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net)
     experiment.run(steps=3, wait=True)
@@ -101,6 +102,7 @@ def test_a_run_directory_that_is_removed_leaves_the_training_as_it_left(tmp_path
     assert experiment.step_count == 5
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_loss_that_is_not_finite_pauses_it_and_the_batch_is_left_out(tmp_path: Path) -> None:
     experiment = made(tmp_path, NotFinite, modes="ddp:2")
     with pytest.raises(RunError, match="became NaN at step"):
@@ -127,6 +129,7 @@ def test_what_cannot_be_packed_is_told_before_a_process_is_started(tmp_path: Pat
     assert experiment.step_count == 5
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_capture_is_computed_at_home_and_costs_no_step(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="ddp:2")
     run = under_way(experiment)
@@ -140,6 +143,7 @@ def test_a_capture_is_computed_at_home_and_costs_no_step(tmp_path: Path) -> None
     assert steps == list(range(1, experiment.step_count + 1))
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_ranks_validate_together_and_find_what_one_process_finds(tmp_path: Path) -> None:
     """Eleven batches for two ranks, and labels of which a third does not count."""
     ids, labels = sentences()
@@ -174,6 +178,7 @@ def of_ones_own(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return cross_entropy(logits, labels, ignore_index=2).square()
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_of_a_loss_of_ones_own_ranks_find_what_one_process_finds(tmp_path: Path) -> None:
     found: list[tuple[float, float]] = []
     for modes in ("", "ddp:2"):
@@ -184,6 +189,7 @@ def test_of_a_loss_of_ones_own_ranks_find_what_one_process_finds(tmp_path: Path)
     assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_confusion_matrix_is_that_of_all_ranks(tmp_path: Path) -> None:
     tables: list[torch.Tensor] = []
     for modes in ("", "fsdp:2"):
@@ -212,6 +218,7 @@ class Thorough(Net):
         return super().forward(x)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_long_validation_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For longer than it would be if its ranks told nothing."""
     patience_s = 10.0

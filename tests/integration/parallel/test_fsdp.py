@@ -465,6 +465,7 @@ class Late(Net):
         return super().forward(x)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_write_that_begins_late_is_not_lost_in_silence(tmp_path: Path) -> None:
     experiment = made(tmp_path, Late, modes="fsdp:2")
     with pytest.raises(RunError, match=r"stem\.weight is written in forward in this step"):
@@ -488,6 +489,7 @@ class Roots(Net):
         return super().forward(x) + self.root(x)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_what_is_not_finite_is_told_as_in_one_process(tmp_path: Path) -> None:
     """And the run has the notes of its ranks."""
     inputs, targets = rows()

@@ -18,6 +18,8 @@ from workbench.experiment import Experiment
 
 STEPS = 6
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 
 class Told(Net):
     """Its buffer has what a rank's process goes by; ``scale`` is an attribute of a parameter."""

@@ -15,6 +15,8 @@ HEARD: list[int] = []
 STEPS = 4, 8, 12
 """Steps at which ranks begin, come home, and the run ends; 4 to an epoch."""
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 
 class Keeps(nn.Module):
     """A frozen body in eval mode, a temperature that a count anneals, and a buffer that counts."""

@@ -97,6 +97,7 @@ def test_nothing_listens_but_on_loopback(tmp_path: Path) -> None:
     experiment.wait(120)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_parameters_beside_the_model_are_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
     loss, model = Scaled(), Net()
@@ -119,6 +120,7 @@ class Table(nn.Module):
         return self.head(self.words(ids).mean(1))
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_sparse_gradients_are_refused_by_fsdp_alone(tmp_path: Path) -> None:
     data = torch.randint(0, 20, (64, 7)), torch.randint(0, 5, (64,))
     experiment = made(tmp_path, Table, data, modes="fsdp:2")
@@ -129,6 +131,7 @@ def test_sparse_gradients_are_refused_by_fsdp_alone(tmp_path: Path) -> None:
     assert experiment.step_count == 3
 
 
+@pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("layout", ["fsdp:2", "ddp:2"])
 def test_buffers_of_any_type_come_home(tmp_path: Path, layout: str) -> None:
     experiment = made(tmp_path, Counting, modes=layout)
@@ -137,6 +140,7 @@ def test_buffers_of_any_type_come_home(tmp_path: Path, layout: str) -> None:
     assert int(experiment.model.seen) == 5
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_experts_that_one_rank_leaves_out_do_not_hang(tmp_path: Path) -> None:
     given = {"batch_size": 4, "lr": 0.01}
     experiment = made(tmp_path, Experts, modes="fsdp:2", **given)
@@ -146,6 +150,7 @@ def test_experts_that_one_rank_leaves_out_do_not_hang(tmp_path: Path) -> None:
     torch.testing.assert_close(losses(experiment), losses(stayed), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_an_epoch_whose_validation_failed_at_home_is_ended_once(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, val=Sometimes())
     with pytest.raises(OSError, match="not mounted yet"):

@@ -15,6 +15,8 @@ from workbench.experiment import Experiment, home_steps
 AWAY, BACK, END = 3, 9, 12
 """Steps after which ranks take over, it comes home, and the run ends."""
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 
 class Unfreezes(nn.Module):
     """Thaws its body, or freezes it, in the forward of one step."""

@@ -172,12 +172,12 @@ class ForkServer:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.equivalence.ranks.fork_server"],
+            [sys.executable, "-m", "tests.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
             text=True,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[1],
         )
         self._turn = threading.Lock()
         self.started = 0
