@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeGuard
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -65,7 +66,10 @@ _TABLES = frozenset(vars(nn.Module()))
 NOT_ITS_OWN = _NOT_ITS_OWN | _TABLES
 """Attributes of a module that are torch's, or set by a mode."""
 _MOST_CONTAINERS = 10_000
-_PLAIN = (torch.Tensor, int, float, complex, str, bytes, tuple, frozenset, type(None))
+_PLAIN = (
+    *(torch.Tensor, np.generic, int, float, complex, str, bytes, tuple, frozenset),
+    type(None),
+)
 """Values that do not change by themselves: an attribute that holds one changes by assignment."""
 
 

@@ -8,21 +8,22 @@ quietly be other numbers.
 
 Nothing is known of a model by its names. So a batch is computed as a whole and in two parts, its
 samples in another order, and compared: outputs, gradients (for the loss's own gradient, and for one
-a thousand times as large, which a clipped one tells apart), what modules and objects keep
-afterwards, and the loss of the whole batch beside what each has kept. All is undone. Random
-operations draw nothing meanwhile (`workbench.parallel.without_chance`), and batch norm, of which it
-is known (`workbench.parallel.rank`), goes by its running statistics.
+a thousand times as large, which a clipped one tells apart), and what modules and objects keep
+afterwards. Once more some samples are NaN, which must not spread to others: by a coefficient that
+is 0 as yet it would. All is undone. Random operations draw nothing meanwhile
+(`workbench.parallel.without_chance`), and batch norm, of which it is known
+(`workbench.parallel.rank`), goes by its running statistics.
 
-Where a forward reads a value of its data it is computed with the other answer, too
+Where Python reads a value of the data, or one that was drawn, it gets another answer, too
 (`workbench.parallel.decisions`).
 
 What is kept of the last batch alone (its features, its mean, to be looked at) may differ: ranks say
-so when they come home. It counts where the loss or the next forward reads it.
+so when they come home. It counts where the loss reads it, whose graph then goes into that of the
+forward, or where the next forward does.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Sequence
@@ -40,10 +41,21 @@ from workbench.experiment.data import split, to_device
 from workbench.experiment.losses import logits_of
 from workbench.experiment.rehearsal import forward_undone
 from workbench.experiment.step import call
-from workbench.parallel.decisions import Decisions
-from workbench.parallel.kept_values import CLOSE, LENGTH, is_of_samples, is_same, kept_values
+from workbench.modes.leaves import leaf_of
+from workbench.modes.probes import first_line
+from workbench.parallel.branches import nodes_below
+from workbench.parallel.decisions import Decisions, Kind, Other
+from workbench.parallel.kept_values import CLOSE, LENGTH, is_same, kept_values
 from workbench.parallel.object_state import ObjectState
-from workbench.parallel.rows import Rows, RowsError, find_rows, first_rows, taken
+from workbench.parallel.rows import (
+    Rows,
+    RowsError,
+    find_rows,
+    first_rows,
+    leaves,
+    taken,
+    with_leaves,
+)
 from workbench.parallel.sentences import listed
 from workbench.parallel.without_chance import WithoutChance
 
@@ -61,6 +73,17 @@ _NOISE = 1e-5
 _STRENGTHS = (1.0, 1e3)
 _CELLS = 64
 _MOST_READINGS = 8
+_MOST_DRAWN = 4
+"""Readings of drawn numbers of which the other answer is looked at: the first and the last."""
+_GUARDS = (AssertionError, ValueError)
+"""What a forward raises by itself that refuses some data: it would in one process, too."""
+
+
+_DEPENDS = (
+    "what the model returns for a sample depends on the samples beside it, or on its place among "
+    "them"
+)
+_DECIDES = "the model reads a value of its data, by which it decides for all samples of a batch"
 
 
 class Verdict(NamedTuple):
@@ -95,9 +118,15 @@ def by_samples(training: Training, batch: Any, count: int, rows: Rows = None) ->
         parts = [taken(batch, rows, indices, count) for indices in places]
     except Exception:  # noqa: BLE001 - tensors of other kinds refuse in ways of their own
         return Verdict(unknown="its samples cannot be found in a batch")
-    with _set_aside(training), WithoutChance() as chance:
-        found = _Comparison(training, batch, count, list(zip(parts, places, strict=True))).verdict()
-    if not chance.is_known:
+    try:
+        with _set_aside(training), WithoutChance() as chance:
+            compared = zip(parts, places, strict=True)
+            found = _Comparison(training, batch, count, rows, list(compared)).verdict()
+    except torch.OutOfMemoryError:
+        return Verdict(unknown="there is not the memory to compute a batch in parts beside it")
+    except Exception as error:  # noqa: BLE001 - what a person's tensors and objects raise when compared
+        return Verdict(unknown=f"comparing raises {type(error).__name__}: {first_line(error)}")
+    if not chance.is_known and not found.why:
         return Verdict(unknown="a forward draws random numbers in an operation of its own kind")
     return found
 
@@ -112,6 +141,8 @@ class _Seen(NamedTuple):
     """What is kept afterwards, by the way to it."""
     loss: float | None
     """Of the whole batch, beside what is kept now; None where it cannot be had."""
+    loss_reads: bool = False
+    """Whether the loss's graph goes into that of the forward, past the outputs."""
 
 
 class _Part(NamedTuple):
@@ -122,9 +153,15 @@ class _Part(NamedTuple):
 
 class _Comparison:
     def __init__(
-        self, training: Training, batch: Any, count: int, parts: Iterable[tuple[Any, list[int]]]
+        self,
+        training: Training,
+        batch: Any,
+        count: int,
+        rows: Rows,
+        parts: Iterable[tuple[Any, list[int]]],
     ) -> None:
         self._training, self._batch, self._count = training, batch, count
+        self._rows_of_batch = rows
         self._parts = [_Part(*one) for one in parts]
         self._values = ParameterValues(training.model)
         self._objects: ObjectState = training.object_state or ObjectState.of(training)
@@ -136,6 +173,9 @@ class _Comparison:
         self._loss: Loss | None = None
         self._rows: Rows = None
         """Where the samples are in outputs."""
+        self._decisions: Decisions | None = None
+        """What looks on while a part is computed."""
+        self._unknown = ""
 
     def verdict(self) -> Verdict:
         whole = self._see_whole()
@@ -143,7 +183,8 @@ class _Comparison:
             return Verdict(unknown="a forward without chance raises")
         if not bool(whole.logits.isfinite().all()):
             return Verdict(unknown="outputs of the first batch are not finite")
-        return Verdict(self._why(whole))
+        why = self._why(whole)
+        return Verdict(why, "" if why else self._unknown)
 
     def _why(self, whole: _Seen) -> str:
         try:
@@ -155,13 +196,16 @@ class _Comparison:
             found = [self._see_part(part) for part in self._parts]
         except RowsError as error:
             return f"what the model returns {error}"
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises
             said = str(error).strip().partition("\n")[0]
             return f"a part of a batch raises {type(error).__name__}: {said[:120]}"
         return (
-            self._outputs_apart(whole, found)
+            self._apart(whole, found)
+            or self._spreads()
             or self._decides_for_all(whole)
-            or self._gradients_apart(whole, found)
+            or self._decides_by_chance()
             or self._loss_reads(whole, found)
             or self._kept_apart(whole, found)
         )
@@ -173,42 +217,97 @@ class _Comparison:
         for part, seen in zip(self._parts, found, strict=True):
             same = taken(whole.logits, self._rows, part.places, self._count)
             if same.shape != seen.logits.shape or _off(same, seen.logits) > most:
-                return (
-                    "what the model returns for a sample depends on the samples beside it, or on "
-                    "its place among them"
-                )
+                return _DEPENDS
         return ""
+
+    def _spreads(self) -> str:
+        """Whether what is NaN in some samples is in the outputs of others."""
+        batch = pytree.tree_map(_finite, self._batch)
+        without = [
+            _with_nan(tensor, dim, self._parts[0].places, self._count)
+            for tensor, dim in leaves(batch, self._rows_of_batch)
+        ]
+        batch = with_leaves(batch, self._rows_of_batch, without)
+        try:
+            with self._undone(), torch.no_grad():
+                logits = self._called(to_device(split(batch)[0], self._training.device)).detach()
+                others = taken(logits, self._rows, self._parts[1].places, self._count)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - it may refuse what is not finite
+            return ""
+        return "" if bool(others.isfinite().all()) else _DEPENDS
 
     def _decides_for_all(self, whole: _Seen) -> str:
-        """What all samples of a batch decide together, by a value that the forward reads."""
-        count, _ = self._otherwise(None)
-        readings = range(count)
-        if count > _MOST_READINGS:
-            half = _MOST_READINGS // 2
-            readings = (*range(half), *range(count - half, count))
-        most = self._close * float(whole.logits.float().abs().max())
-        for reading in readings:
-            _, logits = self._otherwise(reading)
-            same = logits is not None and logits.shape == whole.logits.shape
-            if logits is None or not same or _off(whole.logits, logits) > most:
-                return (
-                    "forward reads a value of its data, by which it decides for all samples of a "
-                    "batch"
-                )
+        """What all samples of a batch decide together, by a value of the data that Python reads."""
+        _, counted = self._answered(None)
+        if counted.unanswered:
+            self._unknown = f"it reads {counted.unanswered}, and may decide by it"
+        if len(counted.readings) > _MOST_READINGS:
+            self._unknown = f"it reads {len(counted.readings)} values of its data"
+        for reading, kind in _first_and_last(counted.readings, _MOST_READINGS):
+            kept: list[set[str]] = []
+            for other in _others(reading, kind):
+                found, _ = self._answered(other)
+                if isinstance(found, _GUARDS):
+                    continue
+                if isinstance(found, Exception) or self._is_apart(whole, found):
+                    return _DECIDES
+                kept.append(_kept_otherwise(whole, found))
+            # what is only logged is another number by either answer
+            if kept and set.union(*kept) - (set.intersection(*kept) if len(kept) > 1 else set()):
+                return _DECIDES
         return ""
 
-    def _otherwise(self, reading: int | None) -> tuple[int, torch.Tensor | None]:
-        """How many values are read, and outputs where this one is another; None: it raises."""
+    def _answered(self, other: Other | None) -> tuple[_Seen | Exception, Decisions]:
+        """What a batch gives, or raises, where this answer is another."""
         data = [one for one in pytree.tree_leaves(self._batch) if isinstance(one, torch.Tensor)]
-        with self._undone():
-            inputs = self._inputs(self._batch)
-            data += [one for one in pytree.tree_leaves(inputs) if isinstance(one, torch.Tensor)]
-            with Decisions(data, reading) as decisions:
-                try:
-                    logits = self._called(inputs).detach()
-                except Exception:  # noqa: BLE001 - whatever the user's code raises
-                    return decisions.count, None
-        return decisions.count, logits
+        decisions = Decisions(data, other=other)
+        return self._watched(decisions, None), decisions
+
+    def _decides_by_chance(self) -> str:
+        """Whether a step is no sum where a drawn number decides otherwise than it did."""
+        counted = Decisions(chance=True)
+        self._watched(counted, None)
+        for reading, kind in _first_and_last(counted.readings, _MOST_DRAWN):
+            for other in _others(reading, kind):
+                whole, *found = [
+                    self._watched(Decisions(chance=True, other=other), part)
+                    for part in (None, *self._parts)
+                ]
+                parts = [one for one in found if isinstance(one, _Seen)]
+                if isinstance(whole, Exception) or len(parts) < len(found):
+                    self._unknown = "it raises where a number that it draws is another"
+                elif why := self._apart(whole, parts):
+                    return why
+        return ""
+
+    def _watched(self, decisions: Decisions, part: _Part | None) -> _Seen | Exception:
+        """What a part gives, or raises, while these look on; None: the whole batch."""
+        self._decisions = decisions
+        try:
+            with self._undone():
+                if part is not None:
+                    return self._see(part.batch, part.places)
+                return self._see(self._batch, range(self._count))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
+            return error
+        finally:
+            self._decisions = None
+
+    def _apart(self, whole: _Seen, found: list[_Seen]) -> str:
+        return self._outputs_apart(whole, found) or self._gradients_apart(whole, found)
+
+    def _is_apart(self, whole: _Seen, found: _Seen) -> bool:
+        """Whether the same batch gives other outputs or gradients."""
+        if whole.logits.shape != found.logits.shape:
+            return True
+        most = self._close * float(whole.logits.float().abs().max())
+        if _off(whole.logits, found.logits) > most:
+            return True
+        return bool(self._gradients_apart(whole, [found]))
 
     def _gradients_apart(self, whole: _Seen, found: list[_Seen]) -> str:
         names = [name for name, _ in self._training.model.named_parameters()]
@@ -229,6 +328,8 @@ class _Comparison:
     def _loss_reads(self, whole: _Seen, found: list[_Seen]) -> str:
         if whole.loss is None or not math.isfinite(whole.loss):
             return ""
+        if whole.loss_reads:
+            return f"{self._training.loss.name} reads what the model has kept of its forward"
         for seen in found:
             if seen.loss is None or not math.isclose(
                 seen.loss, whole.loss, rel_tol=CLOSE, abs_tol=1e-7
@@ -243,22 +344,20 @@ class _Comparison:
             for name in names
             if any(not is_same(whole.kept.get(name), seen.kept.get(name)) for seen in found)
         ]
-        if not apart:
-            return ""
-        reads = f"a forward reads {listed(apart)}, which the forward before it has kept"
+        reads = "a forward reads what the forward before it has kept of its batch"
+        if apart:
+            reads = f"a forward reads {listed(apart)}, which the forward before it has kept"
         try:
-            after_whole, after_first = self._after(self._batch), self._after(self._parts[0].batch)
+            after_whole, after_first = self._after(None), self._after(self._parts[0])
+        except torch.OutOfMemoryError:
+            raise
         except Exception:  # noqa: BLE001 - a second forward, beside what one of another size kept
-            return reads
-        most = self._close * float(whole.logits.float().abs().max())
-        if _off(after_whole.logits, after_first.logits) > most:
+            return reads if apart else ""
+        if self._is_apart(after_whole, after_first):  # kept where nobody looks, maybe
             return reads
         alone = found[1].kept
         follows = [
-            name
-            for name in apart
-            if not is_of_samples(whole.kept.get(name), found[0].kept.get(name))
-            and not is_same(after_first.kept.get(name), alone.get(name))
+            name for name in apart if not is_same(after_first.kept.get(name), alone.get(name))
         ]
         grown = tuple(f"{name.removeprefix(LENGTH)}[" for name in follows if LENGTH in name)
         follows = [name for name in follows if not (grown and name.startswith(grown))]
@@ -275,8 +374,13 @@ class _Comparison:
         """None where it raises, with the contexts of modes too."""
         for self._by_modes in (False, True):
             for self._strengths in (_STRENGTHS, _STRENGTHS[:1]):
-                with contextlib.suppress(Exception), self._undone():
-                    return self._see(self._batch, None)
+                try:
+                    with self._undone():
+                        return self._see(self._batch, None)
+                except torch.OutOfMemoryError:
+                    raise
+                except Exception:  # noqa: BLE001, S112 - whatever the user's code raises
+                    continue
         return None
 
     def _see_part(self, part: _Part) -> _Seen:
@@ -287,13 +391,16 @@ class _Comparison:
         with self._undone():
             return self._forward(part.batch).detach()
 
-    def _after(self, before: Any) -> _Seen:
-        """What the second part gives after another batch."""
+    def _after(self, before: _Part | None) -> _Seen:
+        """What the second part gives after the first one, or after the whole batch."""
         with self._undone():
-            logits = self._forward(before)
+            logits = self._forward(self._batch if before is None else before.batch)
             if logits.requires_grad:
-                gradient = torch.zeros_like(logits)
+                gradient = self._gradient
+                if before is not None:
+                    gradient = taken(gradient, self._rows, before.places, self._count)
                 torch.autograd.backward(logits, gradient)
+                _sketches(self._training.model)
             return self._see(self._parts[1].batch, self._parts[1].places)
 
     @contextmanager
@@ -315,35 +422,43 @@ class _Comparison:
         with training.modeset.forward_context() if self._by_modes else nullcontext():
             return logits_of(call(training.model, inputs))
 
-    def _see(self, batch: Any, places: list[int] | None) -> _Seen:
-        """Compute a part, which has these samples of the whole batch; None: that itself."""
-        model = self._training.model
+    def _see(self, batch: Any, places: Sequence[int] | None) -> _Seen:
+        """Compute a part, which has these samples of the whole batch; None: that itself, first."""
+        model, loss_reads = self._training.model, False
         versions = [(name, one, one._version) for name, one in model.named_parameters()]  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
-        logits = self._forward(batch)
+        inputs = self._inputs(batch)
+        if self._decisions is not None and not self._decisions.chance:
+            self._decisions.follow(pytree.tree_leaves(inputs))
+        watching = nullcontext() if self._decisions is None else self._decisions
+        with watching:
+            logits = self._called(inputs)
         if places is None:
-            loss = self._begin(logits.detach())
+            loss, loss_reads = self._begin(logits)
             gradient = self._gradient
         else:
             loss = self._loss_see_whole()
             gradient = taken(self._gradient, self._rows, places, self._count)
         gradients: list[torch.Tensor] = []
-        for strength in self._strengths if logits.requires_grad else ():
-            is_last = strength == self._strengths[-1]
-            torch.autograd.backward(logits, gradient * strength, retain_graph=not is_last)
-            gradients.append(_sketches(model))
+        with watching:
+            for strength in self._strengths if logits.requires_grad else ():
+                is_last = strength == self._strengths[-1]
+                torch.autograd.backward(logits, gradient * strength, retain_graph=not is_last)
+                gradients.append(_sketches(model))
         if not gradients:
             gradients = [torch.zeros(0, _CELLS)] * len(self._strengths)
-        kept = dict(kept_values(model, self._objects))
-        kept |= {
+        kept = kept_values(model, self._objects) | {
             f"model.{name}": one.detach().clone()
             for name, one, version in versions
             if one._version != version  # pyright: ignore[reportPrivateUsage] - as above
         }
-        return _Seen(logits.detach(), gradients, kept, loss)
+        return _Seen(logits.detach(), gradients, kept, loss, loss_reads)
 
-    def _begin(self, logits: torch.Tensor) -> float | None:
-        """Take the outputs of the whole batch, and the gradient that the loss gives them."""
-        training = self._training
+    def _begin(self, outputs: torch.Tensor) -> tuple[float | None, bool]:
+        """Take the outputs of the whole batch, and the gradient that the loss gives them.
+
+        Returns: the loss, and whether it goes on from the forward's graph by another way.
+        """
+        training, logits = self._training, outputs.detach()
         self._logits, self._gradient = logits, torch.ones_like(logits)
         self._loss = training.loss.for_a_look(anew=not training.checked)
         leaf = logits.clone().requires_grad_()
@@ -352,11 +467,12 @@ class _Comparison:
             given: Sequence[Any] = torch.autograd.grad(loss, leaf, allow_unused=True)
         except Exception:  # noqa: BLE001 - the step raises it, or says what is wrong with it
             self._loss = None
-            return None
+            return None, False
         gradient = cast("torch.Tensor | None", given[0])
         if gradient is not None and bool(gradient.isfinite().all()) and bool(gradient.any()):
             self._gradient = gradient
-        return float(loss.detach())
+        inside = {node for node in nodes_below(outputs) if leaf_of(node) is None}
+        return float(loss.detach()), any(node in inside for node in nodes_below(loss))
 
     def _loss_see_whole(self) -> float | None:
         """That of the whole batch's outputs, beside what was kept of a part."""
@@ -431,6 +547,35 @@ def _finite(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return value.nan_to_num() if value.is_floating_point() else value.clone()
+
+
+def _with_nan(tensor: torch.Tensor, dim: int, places: Sequence[int], count: int) -> torch.Tensor:
+    """With NaN for the samples in these places of ``count``, where it has any."""
+    if not tensor.is_floating_point():
+        return tensor
+    each = tensor.shape[dim] // count
+    first = torch.tensor(places, device=tensor.device)[:, None] * each
+    every = (first + torch.arange(each, device=tensor.device)).reshape(-1)
+    return tensor.index_fill(dim, every, math.nan)
+
+
+def _first_and_last(readings: Sequence[Kind], most: int) -> list[tuple[int, Kind]]:
+    """No more than ``most`` of them, with their numbers."""
+    numbered = list(enumerate(readings))
+    if len(numbered) <= most:
+        return numbered
+    return numbered[: most // 2] + numbered[-(most // 2) :]
+
+
+def _others(reading: int, kind: Kind) -> list[Other]:
+    """The other answers to a reading."""
+    return [Other(reading)] if kind == "yes or no" else [Other(reading), Other(reading, below=True)]
+
+
+def _kept_otherwise(whole: _Seen, found: _Seen) -> set[str]:
+    """What is kept of the same batch, and not the same."""
+    names = {*whole.kept, *found.kept}
+    return {one for one in names if not is_same(whole.kept.get(one), found.kept.get(one))}
 
 
 def _off(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -1,42 +1,81 @@
-"""Values of the data that a forward reads, as ``if x.mean() > 0`` does, and whether they matter.
+"""Values that Python reads of tensors, as ``if x.mean() > 0`` does, and what another answer does.
 
 What Python decides by a value that was computed of a batch, it decides for all samples of it. Ranks
 that have other samples may decide otherwise. Some of these readings change nothing (a mean that is
-logged, a block that is skipped where a mask has nothing in it), so a forward is computed once more
-for each, with the other answer.
+logged, a block that is skipped where a mask has nothing in it), so a batch is computed once more
+for each, with another answer. What is decided by a drawn number is answered otherwise, too: a step
+of the other kind will come, and whether it can be divided is a question of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_READ = torch.ops.aten._local_scalar_dense.default
-_ANY = ("any", "all")
+_READS = (
+    torch.ops.aten._local_scalar_dense.default,
+    torch.ops.aten.equal.default,
+    torch.ops.aten.allclose.default,
+)
 _NOT = ("logical_not", "bitwise_not")
+_OPPOSITE = {"any": "all", "all": "any"}
+_FAR = 1e6
+"""Another number is so many times as far from zero, on either side: beyond any threshold."""
+_READERS = ("tolist", "numpy", "__array__", "__dlpack__")
+"""Methods of a tensor that hand out its memory, for which no operation is called."""
+
+Kind = Literal["yes or no", "number"]
+
+
+class Other(NamedTuple):
+    """An answer that is to be another one."""
+
+    reading: int
+    """Its number, from 0."""
+    below: bool = False
+    """Of a number: far below zero, and not far above."""
 
 
 class Decisions(TorchDispatchMode):
-    """Counts what a forward reads of its data, and answers one of these otherwise.
+    """Follows what is computed of some tensors, and answers one reading of it otherwise.
 
     Args:
-        data: tensors of the batch; what is computed of them is data too.
-        otherwise: the number of the reading that gets another answer, from 0; None: none does.
+        data: of a batch; what is computed of them is followed.
+        chance: follow what is drawn, too.
+        other: the reading that gets another answer; None: none does.
     """
 
-    def __init__(self, data: Iterable[torch.Tensor], otherwise: int | None = None) -> None:
+    def __init__(
+        self, data: Iterable[torch.Tensor] = (), *, chance: bool = False, other: Other | None = None
+    ) -> None:
         super().__init__()
-        self._held = [one.untyped_storage() for one in data if _has_storage(one)]
-        self._of_data = set(map(_memory_of, self._held))
-        self._of_any: set[int] = set()
-        """Those that say whether any or all are so."""
-        self._otherwise = otherwise
-        self.count = 0
-        """Of readings of yes or no and of numbers that are not whole."""
+        self._held: list[torch.UntypedStorage] = []
+        self._followed: set[int] = set()
+        self.follow(data)
+        self._of_any: dict[int, str] = {}
+        """Those that say whether ``any`` or ``all`` are so."""
+        self.chance, self._other = chance, other
+        self._methods = _Methods(self)
+        self.readings: list[Kind] = []
+        """In their order."""
+        self.unanswered = ""
+        """What else was read, that no other answer can be given to, or ``""``."""
+
+    def __enter__(self) -> Decisions:
+        """Look at methods too, which call no operation on the CPU."""
+        self._methods.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Look no longer."""
+        super().__exit__(*error)
+        self._methods.__exit__(*error)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -44,31 +83,85 @@ class Decisions(TorchDispatchMode):
         """Run one operation, and follow where the data go."""
         found = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
         given = [one for one in pytree.tree_leaves((args, kwargs)) if _has_storage(one)]
-        if not any(_memory(one) in self._of_data for one in given):
+        is_drawn = self.chance and torch.Tag.nondeterministic_seeded in func.tags
+        if not is_drawn and not any(map(self.follows, given)):
             return found
-        for one in (*pytree.tree_leaves(found), *_written(func, args)):
-            if _has_storage(one) and _memory(one) not in self._of_data:
+        self.follow((*pytree.tree_leaves(found), *_written(func, args)))
+        of_any = self._say_any(func, given, found)
+        if func in _READS:
+            return self.answer(found, of_any)
+        return found
+
+    def follow(self, values: Iterable[Any]) -> None:
+        """Follow the tensors among these values, too."""
+        for one in values:
+            if _has_storage(one) and not self.follows(one):
                 self._held.append(one.untyped_storage())  # held: another must not get its place
-                self._of_data.add(_memory(one))
+                self._followed.add(_memory(one))
+
+    def follows(self, tensor: torch.Tensor) -> bool:
+        """Whether it was computed of what is followed."""
+        return _memory(tensor) in self._followed
+
+    def answer(self, found: Any, of_any: str = "") -> Any:
+        """What Python is told of a value that it reads.
+
+        Args:
+            found: the value.
+            of_any: ``any`` or ``all``, where it says that. One answer alone is another then: where
+                nothing is so on a rank, it does rightly go without what is for those that are.
+        """
+        if isinstance(found, bool):
+            if found is (of_any == "any") and of_any:
+                return found
+            return not found if self._is_other("yes or no") else found
+        if isinstance(found, float):
+            if not self._is_other("number"):
+                return found
+            far = _FAR * (1.0 + abs(found))
+            return -far if cast("Other", self._other).below else far
+        self.unanswered = "a whole number of its data"
+        return found
+
+    def _is_other(self, kind: Kind) -> bool:
+        self.readings.append(kind)
+        return self._other is not None and self._other.reading == len(self.readings) - 1
+
+    def _say_any(self, func: Any, given: list[torch.Tensor], found: Any) -> str:
+        """Whether it says, or what is read says, that any or all are so."""
         name = func._schema.name.split("::")[1].rstrip("_")
-        is_any = any(_memory(one) in self._of_any for one in given)
-        if name in _ANY or (name in _NOT and is_any):
-            self._of_any |= {_memory(one) for one in pytree.tree_leaves(found) if _has_storage(one)}
-        if func is not _READ or is_any or not isinstance(found, (bool, float)):
+        said = next(
+            (self._of_any[key] for one in given if (key := _memory(one)) in self._of_any), ""
+        )
+        now = name if name in _OPPOSITE else _OPPOSITE[said] if said and name in _NOT else ""
+        if now:
+            results = [one for one in pytree.tree_leaves(found) if _has_storage(one)]
+            self._of_any |= {_memory(one): now for one in results}
+        return now or said
+
+
+class _Methods(TorchFunctionMode):
+    def __init__(self, decisions: Decisions) -> None:
+        super().__init__()
+        self._decisions = decisions
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Look at one method or function."""
+        found = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
+        name, decisions = getattr(func, "__name__", ""), self._decisions
+        if name not in _READERS or not _has_storage(args[0]) or not decisions.follows(args[0]):
             return found
-        self.count += 1
-        if self.count - 1 != self._otherwise:
-            return found
-        return not found if isinstance(found, bool) else -found - 1.0
+        if isinstance(found, (bool, float)):
+            return decisions.answer(found)
+        decisions.unanswered = decisions.unanswered or "the values of a whole tensor"
+        return found
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return _memory_of(tensor.untyped_storage())
-
-
-def _memory_of(storage: torch.UntypedStorage) -> int:
-    """Which memory it is, for as long as anything holds it."""
-    return storage._cdata  # pyright: ignore[reportPrivateUsage] - torch's own weak references go by it
+    """Which memory it has, for as long as anything holds that."""
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage] - torch's own weak references go by it
 
 
 def _written(func: Any, args: Any) -> list[Any]:

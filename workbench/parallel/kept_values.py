@@ -25,13 +25,20 @@ CLOSE = 1e-4
 LENGTH = "the length of "
 _MOST_BYTES = 64 * 2**20
 """Of a tensor that is compared."""
-_MOST_ELEMENTS = 64
+_MOST_ELEMENTS = 4_096
 """Of a container that are compared: the last of a list."""
 _DEEP = 3
 
 
-def kept_values(model: nn.Module, objects: ObjectState) -> Iterator[tuple[str, Any]]:
+def kept_values(model: nn.Module, objects: ObjectState) -> dict[str, Any]:
     """Numbers, tensors and arrays that modules and other objects of a training hold, copied."""
+    found: dict[str, Any] = {}
+    for path, value in _values(model, objects):
+        found.setdefault(path, value)  # an object may be known by where it was before
+    return found
+
+
+def _values(model: nn.Module, objects: ObjectState) -> Iterator[tuple[str, Any]]:
     seen: set[int] = set()
     for name, module in model.named_modules():
         own = {**attributes(module), **vars(module)["_buffers"]}
@@ -51,8 +58,8 @@ def _leaves(path: str, value: Any, seen: set[int], deep: int) -> Iterator[tuple[
     elif isinstance(value, torch.Tensor):
         if value.layout is torch.strided and value.nbytes <= _MOST_BYTES and not value.is_nested:
             yield path, value.detach().clone()
-    elif isinstance(value, np.ndarray):
-        array = cast("Any", value)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        array = cast("Any", np.asarray(value))
         if array.nbytes <= _MOST_BYTES and not array.dtype.hasobject:
             yield path, array.copy()
     elif isinstance(value, (list, tuple, set, frozenset, deque, dict)) and id(value) not in seen:
@@ -62,7 +69,7 @@ def _leaves(path: str, value: Any, seen: set[int], deep: int) -> Iterator[tuple[
         if not deep or isinstance(value, (set, frozenset)):
             return
         if isinstance(value, dict):
-            pairs = items.items() if len(items) <= _MOST_ELEMENTS else ()
+            pairs = list(items.items())[-_MOST_ELEMENTS:]
         else:  # from the end: what was added by the last batch is there, by whichever name
             last = list(items)[-_MOST_ELEMENTS:]
             pairs = zip(range(-len(last), 0), last, strict=True)
@@ -79,6 +86,8 @@ def is_same(one: Any, other: Any) -> bool:
             return True
         if not (one.is_floating_point() or one.is_complex()):
             return False
+        if one.dtype.itemsize < 2:  # of 8 bits there is no arithmetic
+            one, other = one.float(), other.float()
         gap = (one - other).abs().nan_to_num(nan=math.inf).max()
         both_nan = bool((one.isnan() == other.isnan()).all()) and not bool((~one.isnan()).any())
         return both_nan or bool(gap <= CLOSE * one.abs().nan_to_num().max())
@@ -90,9 +99,3 @@ def is_same(one: Any, other: Any) -> bool:
             return bool(np.allclose(one, other, rtol=CLOSE, equal_nan=True))
         return bool(np.array_equal(cast("Any", one), cast("Any", other)))
     return type(one) is type(other) and bool(one == other)
-
-
-def is_of_samples(one: Any, other: Any) -> bool:
-    """Whether it has a number for each sample: what is kept of the last batch alone."""
-    kinds = (torch.Tensor, np.ndarray)
-    return isinstance(one, kinds) and isinstance(other, kinds) and one.shape != other.shape

@@ -123,7 +123,8 @@ def rank_step(
     changed = structure.has_changed()
     here = _reached(training, loss, structure, changed=changed) if fill else []
     own += [*told, float(part.num_samples), float(drew_late), *draws.digest()]
-    own += [float(changed), float(ways is not None and ways.new(logits))]
+    is_new = ways is not None and bool(part.num_samples) and ways.new(logits, loss)
+    own += [float(changed), float(is_new)]
     sums = _summed([*own, *map(float, here)], training.device)
     value, factor = _mean(loss_of, sums, weight)
     loss = loss if factor is None else loss * factor

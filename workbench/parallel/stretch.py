@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from workbench.experiment.data import split, tensors_in
+from workbench.experiment.data import batch_size_of, split
 from workbench.experiment.elsewhere import ElsewhereError
 from workbench.experiment.events import EpochDone, StepDone
 from workbench.experiment.guard import NonFiniteError
@@ -28,7 +28,7 @@ from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
-from workbench.parallel.by_samples import by_samples
+from workbench.parallel.by_samples import Verdict, by_samples
 from workbench.parallel.folder import write_whole
 from workbench.parallel.hook_state import notes_on_hooks
 from workbench.parallel.ranks import Reports
@@ -388,12 +388,23 @@ class WorkersStretch:
 
 
 def _look_for_whole_batches(training: Training) -> None:
-    """See whether ranks are to compute whole batches, by the batch of the next step."""
+    """See whether ranks are to compute whole batches, by the batch of the next step.
+
+    They are where it cannot be told: the model has begun to do what it did in no step before.
+    """
     batch = training.cursor.look()
     if batch is None:
         return
-    counts = (len(one) for one in tensors_in(split(batch)[0]) if one.ndim)
-    training.undivided = by_samples(training, batch, next(counts, 0)).why
+    count = batch_size_of(*split(batch))
+    found = by_samples(training, batch, count)
+    if count < 2:
+        found = Verdict(unknown="the batch has one sample")
+    training.undivided = found.why
+    if found.unknown:
+        training.undivided = (
+            f"the model does what it did in no step before, and whether such steps can be divided "
+            f"could not be told ({found.unknown})"
+        )
 
 
 def _layout(training: Training) -> Layout:

@@ -6,7 +6,8 @@ is taken off after a warm-up, say. Then the graph has an operation where there w
 give up that step and come home; it is computed in one process, where the very batch is compared as
 a whole and in parts, and new ranks start with what was found.
 
-*What is new*: a pair of operations that follow each other as in no step before. Pairs of operations
+*What is new*: a pair of operations that follow each other as in no step before; a sum over other
+dimensions is another operation, and so is what takes samples by their place. Pairs of operations
 that go element by element, or by layers that go sample by sample, say nothing of a batch and do not
 count: a model that leaves layers out, or repeats some, comes to no others. Each pair is looked at
 once, and no more than `MOST` times in all. Nothing is seen of compiled code, which is one operation
@@ -15,19 +16,19 @@ here, nor of what is computed without a graph.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+import torch
 import torch.distributed as dist
 
 from workbench.parallel.branches import nodes_below
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
-    import torch
-
 Way = tuple[str, str]
-"""Two operations of which the second's result went into the first."""
+"""Two operations, of which the second's result went into the first, and what they go over."""
 MOST = 5
 """Times that ranks come home for new ones."""
 _RANKS_OWN = ("_DDP", "RegisterPostBackward", "CompiledFunction")
@@ -36,7 +37,7 @@ _BY_ELEMENTS = frozenset(
         "AccumulateGrad", "Add", "Sub", "Mul", "Div", "Neg", "Pow", "Exp", "Log", "Sqrt", "Rsqrt",
         "Abs", "Clamp", "Where", "MaskedFill", "Relu", "LeakyRelu", "Elu", "Gelu", "Silu", "Mish",
         "Tanh", "Sigmoid", "Softplus", "Hardtanh", "Hardswish", "Hardsigmoid", "T", "Transpose",
-        "Permute", "View", "UnsafeView", "ReshapeAlias", "AsStrided", "Alias", "Clone", "ToCopy",
+        "Permute", "View", "UnsafeView", "ReshapeAlias", "Alias", "Clone", "ToCopy",
         "Slice", "Select", "Unsqueeze", "Squeeze", "Expand", "Split", "Unbind", "Addmm",
         "Convolution", "NativeLayerNorm", "NativeGroupNorm", "NativeBatchNorm", "CudnnBatchNorm",
         "Embedding", "NativeDropout", "MaxPool2DWithIndices", "AvgPool2D",
@@ -44,24 +45,45 @@ _BY_ELEMENTS = frozenset(
 )  # fmt: skip
 
 
-def ways_of(logits: torch.Tensor) -> set[Way]:
-    """Those of one step that may say something of a batch."""
-    found: set[Way] = set()
-    for node in nodes_below(logits):
-        name = type(node).__name__
-        if name.startswith(_RANKS_OWN):
-            continue
-        for after, _ in node.next_functions:
-            if after is not None:
-                found.add((name, type(after).__name__))
+_OF_PLACES = ("Slice", "Select", "Split", "Unbind")
+"""Take some of a dimension: of another than the first they go sample by sample."""
+
+
+def ways_of(*outputs: torch.Tensor) -> set[Way]:
+    """Those of one step that may say something of a batch; of its outputs and its loss."""
+    nodes = {node for one in outputs for node in nodes_below(one)}
+    names = {node: _name(node) for node in nodes}
+    found = {
+        (names[node], names[after])
+        for node in nodes
+        if not names[node].startswith(_RANKS_OWN)
+        for after, _ in node.next_functions
+        if after is not None
+    }
     return {one for one in found if not all(map(_is_plain, one))}
+
+
+def _name(node: Any) -> str:
+    """Its operation, and the dimensions that this goes over, where it has any."""
+    over = getattr(node, "_saved_dim", None)
+    if over is None:
+        over = getattr(node, "_saved_dims", None)
+    if not isinstance(over, (int, tuple, list)):
+        return type(node).__name__
+    dims = over if isinstance(over, (tuple, list)) else (over,)
+    # a negative one is kept as a large number
+    told = [str(one - 2**64 if one >= 2**63 else one) for one in cast("Iterable[int]", dims)]
+    return f"{type(node).__name__} {','.join(told)}"
 
 
 def _is_plain(name: str) -> bool:
     """Whether an operation of this name goes element by element, or sample by sample."""
     if name.startswith(_RANKS_OWN):
         return True
-    return name.partition("Backward")[0] in _BY_ELEMENTS
+    kind, _, dims = name.partition("Backward")
+    if kind in _OF_PLACES and dims.partition(" ")[2] == "0":
+        return False
+    return kind in _BY_ELEMENTS
 
 
 class Ways:
@@ -75,13 +97,13 @@ class Ways:
         self.known = set(known)
         self._has_begun = False
 
-    def new(self, logits: torch.Tensor) -> bool:
+    def new(self, *outputs: torch.Tensor) -> bool:
         """Whether a step has taken one that none did; from the first one, which was looked at, on.
 
         Args:
-            logits: its outputs, with their graph.
+            outputs: the model's and the loss, with their graphs.
         """
-        found = ways_of(logits) - self.known
+        found = ways_of(*outputs) - self.known
         self.known |= found
         has_begun, self._has_begun = self._has_begun, True
         return bool(found) and has_begun

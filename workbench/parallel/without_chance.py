@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _HALF = 0.5
 _FUSED = ("dropout_p", "dropout")
 """Arguments of operations that drop by themselves: attention, recurrent layers of cuDNN."""
+_SORTS = ("sort", "topk")
 
 
 class WithoutChance(TorchDispatchMode):
@@ -25,26 +26,40 @@ class WithoutChance(TorchDispatchMode):
         super().__init__()
         self.is_known = True
         """Whether all that drew could be made to give each sample the same."""
+        self._drawn: list[torch.Tensor] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one operation, and put what it drew by what all elements have in common."""
+        arguments = [one.name for one in func._schema.arguments]
+        fused = [at for at, name in enumerate(arguments) if name in _FUSED]
+        if fused:  # its backward is told, too, of how much was dropped
+            args = tuple(0.0 if at in fused else one for at, one in enumerate(args))
+            kwargs = {name: 0.0 if name in _FUSED else one for name, one in (kwargs or {}).items()}
         given = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded not in func.tags:
-            return given
-        named = {one.name: value for one, value in zip(func._schema.arguments, args, strict=False)}
-        named |= kwargs or {}
         kind = func._schema.name.split("::")[1]
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return self._other_order(given, args) if kind in _SORTS else given
+        named = {**dict(zip(arguments, args, strict=False)), **(kwargs or {})}
         kind = kind.rstrip("_").removesuffix("_like")
         if kind in _ONE_NUMBER:
-            return given.fill_(_ONE_NUMBER[kind])
-        if kind in _SETTLED:
-            return _SETTLED[kind](given, named)
-        fused = [one.name for one in func._schema.arguments if one.name in _FUSED]
-        if not fused or any(named.get(one) for one in fused):
+            given = given.fill_(_ONE_NUMBER[kind])
+        elif kind in _SETTLED:
+            given = _SETTLED[kind](given, named)
+        elif not fused:
             self.is_known = False
+        self._drawn += [one for one in (given,) if isinstance(one, torch.Tensor)]
         return given
+
+    def _other_order(self, given: Any, args: Any) -> Any:
+        """Of drawn numbers, which are all alike: an order of samples, as that of a `randperm`."""
+        numbers = args[0]
+        if not numbers.ndim or not any(numbers.is_set_to(one) for one in self._drawn):
+            return given
+        values, places = given
+        last = numbers.shape[-1] - 1 - torch.arange(places.shape[-1], device=places.device)
+        return type(given)((values, last.expand_as(places).clone()))
 
 
 def _uniform(given: torch.Tensor, named: dict[str, Any]) -> torch.Tensor:
@@ -65,8 +80,9 @@ def _exponential(given: torch.Tensor, named: dict[str, Any]) -> torch.Tensor:
     return given.fill_(1.0 / named.get("lambd", 1.0))
 
 
-def _in_order(given: torch.Tensor, named: dict[str, Any]) -> torch.Tensor:
-    return given.copy_(torch.arange(int(named["n"]), device=given.device))
+def _reversed(given: torch.Tensor, named: dict[str, Any]) -> torch.Tensor:
+    """An order that is not that of the samples: what is mixed by it is mixed among them."""
+    return given.copy_(torch.arange(int(named["n"]), device=given.device).flip(0))
 
 
 def _likeliest(given: torch.Tensor, named: dict[str, Any]) -> torch.Tensor:
@@ -91,7 +107,7 @@ _SETTLED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "randint": _integers,
     "random": _integers,
     "exponential": _exponential,
-    "randperm": _in_order,
+    "randperm": _reversed,
     "multinomial": _likeliest,
     "native_dropout": _nothing_dropped,
 }

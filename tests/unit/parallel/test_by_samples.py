@@ -115,6 +115,110 @@ def scaled(_: Any, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def by_chance(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return x - x.mean(0) if torch.rand(()) < 0.3 else x
+
+
+def by_a_number_of_chance(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return x - x.mean(0) if torch.rand(1).item() > 0.9 else x
+
+
+def left_out_by_chance(self: Any, x: torch.Tensor) -> torch.Tensor:
+    for block in self.blocks:
+        x = block(x) if torch.rand(()) < 0.8 else x
+    return x
+
+
+def mixed(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return 0.5 * x + 0.5 * x[torch.randperm(len(x))]
+
+
+def mixed_by_noise(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return 0.5 * x + 0.5 * x[torch.rand(len(x)).argsort()]
+
+
+def beyond(read: Callable[[torch.Tensor], Any]) -> Callable[[Any, torch.Tensor], torch.Tensor]:
+    return lambda _, x: x * 0.1 if read(x) else x
+
+
+def detached(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return x.detach() if x.mean() > 1e3 else x
+
+
+def levels(self: Any, x: torch.Tensor) -> torch.Tensor:
+    if x.detach().mean() > 1e3:
+        self.level += 1
+    return x
+
+
+def levels_by_a_number(self: Any, x: torch.Tensor) -> torch.Tensor:
+    mean = x.detach().mean().item()
+    self.log.append(mean)
+    if mean > 1e3:
+        self.level += 1.0
+    return x
+
+
+def refuses(_: Any, x: torch.Tensor) -> torch.Tensor:
+    assert bool((x < 1e6).all()), "too large"
+    if x.max() > 1e6:
+        raise ValueError("too large")
+    return x
+
+
+def numpy_average(self: Any, x: torch.Tensor) -> torch.Tensor:
+    x = x - float(self.average)
+    self.average = 0.9 * self.average + 0.1 * x.detach().mean().numpy()
+    return x
+
+
+def average_in_a_dict(self: Any, x: torch.Tensor) -> torch.Tensor:
+    x = x - self.table[0]
+    self.table[0] = 0.9 * self.table[0] + 0.1 * float(x.detach().mean())
+    return x
+
+
+def classes_counted(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.counts[0] += len(x)
+    return x
+
+
+def grows(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.bank = torch.cat([self.bank, x.detach()])
+    return x
+
+
+def begins_from_zero(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return x - self.share * x.mean(0)
+
+
+def scaled_by_the_last(self: Any, x: torch.Tensor) -> torch.Tensor:
+    out = x / (1 + self.average)
+
+    def follow(gradient: torch.Tensor) -> None:
+        self.average = 0.9 * self.average + 0.1 * float(gradient.norm())
+
+    out.register_hook(follow)
+    return out
+
+
+def eighths(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.mean = x.detach().mean(0).to(torch.float8_e4m3fn)
+    return x
+
+
+def with_a_closure() -> nn.Module:
+    net, kept = Net(), {"mean": 0.0}
+
+    def hook(_: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        centred = output - kept["mean"]
+        kept["mean"] = 0.9 * kept["mean"] + 0.1 * float(output.detach().mean())
+        return centred
+
+    net.stem.register_forward_hook(hook)
+    return net
+
+
 BY_SAMPLES: dict[str, Callable[[], nn.Module]] = {
     "a net": Net,
     "calls": lambda: Changed(counts_calls, calls=0),
@@ -126,6 +230,9 @@ BY_SAMPLES: dict[str, Callable[[], nn.Module]] = {
     "chance": lambda: Changed(drops),
     "a reentrant checkpoint": lambda: Changed(recomputed),
     "batch norm": lambda: nn.Sequential(nn.BatchNorm1d(16), Net()),
+    "blocks that are left out": lambda: Changed(left_out_by_chance),
+    "a batch that is refused": lambda: Changed(refuses),
+    "eight bits": lambda: Changed(eighths, mean=torch.zeros(32).to(torch.float8_e4m3fn)),
     "layers of all kinds": lambda: nn.Sequential(
         nn.Unflatten(1, (4, 4)), nn.Conv1d(4, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.GELU(),
         nn.MaxPool1d(2), nn.Flatten(), nn.LayerNorm(16), nn.Dropout(0.5), Net(),
@@ -145,6 +252,60 @@ AS_A_WHOLE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     ),
     "an array": (lambda: Changed(in_an_array, table=np.zeros(16)), "model.table goes by all"),
     "a gradient": (lambda: Changed(scaled), "the gradient of stem.weight"),
+    "a mean, by chance": (lambda: Changed(by_chance), "depends on the samples beside it"),
+    "a mean, by a drawn number": (
+        lambda: Changed(by_a_number_of_chance),
+        "depends on the samples beside it",
+    ),
+    "samples mixed": (lambda: Changed(mixed), "depends on the samples beside it"),
+    "samples mixed by noise": (lambda: Changed(mixed_by_noise), "depends on the samples beside"),
+    "a norm that is far away": (
+        lambda: Changed(beyond(lambda x: x.norm().item() > 1e3)),
+        "reads a value of its data",
+    ),
+    "any that is far away": (
+        lambda: Changed(beyond(lambda x: (x > 1e3).any())),
+        "reads a value of its data",
+    ),
+    "a list of one": (
+        lambda: Changed(beyond(lambda x: x.detach().mean().tolist() > 1e3)),
+        "reads a value of its data",
+    ),
+    "equal": (
+        lambda: Changed(beyond(lambda x: torch.equal(x, x.round()))),
+        "reads a value of its data",
+    ),
+    "a gradient that is left out": (lambda: Changed(detached), "reads a value of its data"),
+    "a level": (lambda: Changed(levels, level=0), "reads a value of its data"),
+    "a level by a number": (
+        lambda: Changed(levels_by_a_number, level=0.0, log=[]),
+        "reads a value of its data",
+    ),
+    "an average of NumPy": (
+        lambda: Changed(numpy_average, average=np.float32(0)),
+        "a forward reads model.average",
+    ),
+    "an average in a large dict": (
+        lambda: Changed(average_in_a_dict, table=dict.fromkeys(range(100), 0.0)),
+        "a forward reads model.table[0]",
+    ),
+    "a long list of counts": (
+        lambda: Changed(classes_counted, counts=[0] * 1000),
+        "model.counts[-1000] goes by all samples",
+    ),
+    "a bank that grows": (
+        lambda: Changed(grows, bank=torch.zeros(0, 32)),
+        "model.bank goes by all samples",
+    ),
+    "a share of 0 as yet": (
+        lambda: Changed(begins_from_zero, share=0.0),
+        "depends on the samples beside it",
+    ),
+    "an average of gradients": (
+        lambda: Changed(scaled_by_the_last, average=0.0),
+        "a forward reads model.average",
+    ),
+    "a closure of a hook": (with_a_closure, "a forward reads what the forward before it has kept"),
     "batch norm of its own": (
         lambda: nn.Sequential(nn.BatchNorm1d(16, track_running_stats=False), Net()),
         "depends on the samples beside it",
@@ -177,6 +338,69 @@ def test_a_step_is_not(name: str, tmp_path: Path) -> None:
     model, words = AS_A_WHOLE[name]
     exp = experiment(tmp_path, model)
     assert words in by_samples(exp._training, exp._training.cursor.look(), 16).why
+    exp.close()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: int((x > 2).sum()) > 1000,
+        lambda x: x.detach().numpy().mean() > 1e3,
+        lambda x: sum(x.detach().mean(1).tolist()) > 1e3,
+    ],
+)
+def test_what_is_read_and_cannot_be_answered_otherwise_is_told(
+    read: Callable[[torch.Tensor], Any], tmp_path: Path
+) -> None:
+    exp = experiment(tmp_path, lambda: Changed(beyond(read)))
+    found = by_samples(exp._training, exp._training.cursor.look(), 16)
+    assert not found.why
+    assert "and may decide by it" in found.unknown
+    exp.close()
+
+
+class Annealed:
+    """A term of the loss whose weight is 0 as yet."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.weight = model, 0.0
+
+    def __call__(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits, labels) + self.weight * self.model.kl
+
+
+class Decayed(Annealed):
+    """Takes the weights, which are the same on all ranks."""
+
+    def __call__(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        decay = sum(one.square().sum() for one in self.model.parameters())
+        return F.cross_entropy(logits, labels) + 1e-4 * decay
+
+
+def keeps(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.kl = x.pow(2).sum()
+    return x
+
+
+@pytest.mark.parametrize(("loss", "reads"), [(Annealed, True), (Decayed, False)])
+def test_a_loss_that_goes_on_from_the_forward(loss: Any, reads: bool, tmp_path: Path) -> None:
+    model = Changed(keeps, kl=None)
+    exp = experiment(tmp_path, lambda: model, loss=loss(model))
+    found = by_samples(exp._training, exp._training.cursor.look(), 16)
+    assert ("reads what the model has kept" in found.why) == reads
+    exp.close()
+
+
+def test_what_cannot_be_compared_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise NotImplementedError("add_stub")
+
+    monkeypatch.setattr("workbench.parallel.by_samples.is_same", refuse)
+    exp = experiment(tmp_path, Net)
+    found = by_samples(exp._training, exp._training.cursor.look(), 16)
+    assert found == ("", "comparing raises NotImplementedError: add_stub")
     exp.close()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
 from torch import nn
 
@@ -24,7 +27,7 @@ def test_layers_and_elements_say_nothing_of_a_batch() -> None:
 
 def test_a_mean_does() -> None:
     x = plain()
-    assert ("SubBackward0", "MeanBackward1") in ways_of(x - x.mean(0))
+    assert ("SubBackward0", "MeanBackward1 0") in ways_of(x - x.mean(0))
 
 
 def test_the_first_step_is_known_and_every_way_is_new_once() -> None:
@@ -44,3 +47,39 @@ def test_what_another_stretch_knew_is_known() -> None:
     ways = Ways(before.known)
     assert not ways.new(x)
     assert not ways.new(x - x.mean(0))
+
+
+def test_over_another_dimension_it_is_another_way() -> None:
+    def normed(over: int) -> torch.Tensor:
+        x = plain()
+        return LAYER((x - x.mean(over, keepdim=True)) / x.var(over, keepdim=True))
+
+    ways = Ways(frozenset())
+    assert not ways.new(normed(-1))
+    assert not ways.new(normed(-1))
+    assert ways.new(normed(0))
+
+
+@pytest.mark.parametrize(
+    ("take", "is_new"),
+    [
+        (lambda x: x - x[0], True),
+        (lambda x: x[:, 1:], False),
+        (lambda x: x + x.flip(0), True),
+        (lambda x: x.unbind(1)[0], False),
+        (lambda x: x.split(2)[0], True),
+    ],
+)
+def test_what_takes_samples_by_their_place(
+    take: Callable[[torch.Tensor], torch.Tensor], is_new: bool
+) -> None:
+    ways = Ways(frozenset())
+    assert not ways.new(plain())
+    assert ways.new(take(plain())) == is_new
+
+
+def test_a_term_of_the_loss_is_looked_at_too() -> None:
+    x, ways = plain(), Ways(frozenset())
+    assert not ways.new(x, x.sum())
+    assert not ways.new(x, x.sum())
+    assert ways.new(x, x.sum() + x.std())

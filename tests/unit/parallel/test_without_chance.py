@@ -44,28 +44,34 @@ def test_every_element_gets_the_same(name: str) -> None:
     assert len(ALIKE[name]().unique()) > 1, "it draws otherwise"
 
 
-def test_an_order_is_that_of_numbers() -> None:
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda: torch.randperm(20),
+        lambda: torch.rand(20).argsort(),
+        lambda: torch.rand(20).topk(20).indices,
+    ],
+)
+def test_an_order_is_not_that_of_the_samples(order: Callable[[], torch.Tensor]) -> None:
     with WithoutChance():
-        assert torch.randperm(20).tolist() == list(range(20))
+        found = order().tolist()
+    assert found == list(range(19, -1, -1))
 
 
-def test_what_is_drawn_by_an_operation_of_its_own_kind_is_told() -> None:
-    with WithoutChance() as chance:
-        F.rrelu(torch.randn(20), training=True)
-    assert not chance.is_known
-
-
-def test_a_backward_goes_by_what_was_not_dropped() -> None:
-    x = torch.ones(50, requires_grad=True)
+def test_other_orders_are_their_own() -> None:
     with WithoutChance():
-        F.dropout(x, 0.5).sum().backward()
-    assert x.grad is not None
-    assert len(x.grad.unique()) == 1
+        torch.rand(3)
+        assert torch.tensor([3.0, 1.0, 2.0]).argsort().tolist() == [1, 2, 0]
 
 
-def test_layers_with_dropout_are_known() -> None:
-    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
-    x = torch.randn(3, 4, 8)
+def test_attention_drops_for_all_alike() -> None:
+    attention = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True)
+    x = torch.randn(3, 4, 8, requires_grad=True)
     with WithoutChance() as chance:
-        assert torch.equal(layer(x), layer(x))
+        whole = attention(x, x, x, need_weights=False)[0]
+        one = attention(x[:1], x[:1], x[:1], need_weights=False)[0]
+        (of_whole,) = torch.autograd.grad(whole.square().sum(), x)
+        (of_one,) = torch.autograd.grad(one.square().sum(), x)
     assert chance.is_known
+    torch.testing.assert_close(one, whole[:1])
+    torch.testing.assert_close(of_one[:1], of_whole[:1])
