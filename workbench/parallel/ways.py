@@ -24,7 +24,7 @@ import torch.distributed as dist
 from workbench.parallel.branches import nodes_below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
 Way = tuple[str, str]
@@ -57,10 +57,18 @@ def ways_of(*outputs: torch.Tensor) -> set[Way]:
         (names[node], names[after])
         for node in nodes
         if not names[node].startswith(_RANKS_OWN)
-        for after, _ in node.next_functions
-        if after is not None
+        for after in _next(node, names)
     }
     return {one for one in found if not all(map(_is_plain, one))}
+
+
+def _next(node: Any, names: dict[Any, str]) -> Iterator[Any]:
+    """What went into an operation, past what ranks have put between."""
+    for after, _ in node.next_functions:
+        if after is not None and names[after].startswith(_RANKS_OWN):
+            yield from _next(after, names)
+        elif after is not None:
+            yield after
 
 
 def _name(node: Any) -> str:
@@ -78,8 +86,6 @@ def _name(node: Any) -> str:
 
 def _is_plain(name: str) -> bool:
     """Whether an operation of this name goes element by element, or sample by sample."""
-    if name.startswith(_RANKS_OWN):
-        return True
     kind, _, dims = name.partition("Backward")
     if kind in _OF_PLACES and dims.partition(" ")[2] == "0":
         return False
