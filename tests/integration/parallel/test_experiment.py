@@ -258,6 +258,7 @@ class Branching(Net):
         return self.head(x)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("modes", ["", "compile+"])
 def test_ranks_may_branch_differently(tmp_path: Path, modes: str) -> None:
     found: list[torch.Tensor] = []
@@ -285,6 +286,7 @@ def test_closing_it_ends_its_ranks(tmp_path: Path) -> None:
     assert not left & {"payload.pkl", "start", "last"}, "a toggle leaves gigabytes behind"
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_ranks_tell_of_themselves(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, modes="fsdp:2")
     run = under_way(experiment, 80)

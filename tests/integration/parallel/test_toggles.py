@@ -27,6 +27,8 @@ STEPS_EACH = 6
 STEPS = 4_000
 """More than all toggles take; how many ranks do before they hear of the next one is up to them."""
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 
 class Digits(nn.Module):
     def __init__(self) -> None:
