@@ -33,6 +33,7 @@ from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import REST
 from workbench.parallel.object_state import Home, differing
 from workbench.parallel.payload import from_known, to_known
+from workbench.parallel.sentences import listed
 
 if TYPE_CHECKING:
     from workbench.experiment.schedules import Schedule
@@ -278,7 +279,11 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.random.load_state_dict(rest["random"])
     training.random.restore()
     for held, states in zip(_held(training), rest["held"], strict=True):
-        held.write(states)
+        if lost := held.write(states):
+            training.note(
+                f"{listed(lost)} changed on the ranks and could not come home: it is too large, or "
+                "holds what another process cannot have"
+            )
     training.measures.accuracy.load_state(rest["answers"])
     _take_hooks(training, *rest.get("hooks", (b"", [])))
     _take_trained(training, rest["trained"], rest["trained_at_start"])

@@ -13,6 +13,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, Dataset
 
 from tests.integration.parallel.support import EarlyExit, Net, losses, made, moments
+from workbench.experiment.value_copy import MOST_ELEMENTS
 from workbench.parallel.batches import RankSource
 from workbench.parallel.state import load, save
 
@@ -62,7 +63,7 @@ class Counted(Dataset[Any]):
     """It counts its samples, and makes a generator for the first one."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls, self.cache = 0, list[int]()
 
     def __len__(self) -> int:
         return 8
@@ -85,6 +86,14 @@ def test_what_a_data_set_keeps_comes_home_beside_a_generator_made_there(tmp_path
     save(there, tmp_path / "there")
     load(here, tmp_path / "there")
     assert here.cursor.source.loader.dataset.calls == 1
+    assert not any("come home" in note for note in here.board.notes)
+    data.cache.extend(range(MOST_ELEMENTS + 1))
+    save(there, tmp_path / "there")
+    load(here, tmp_path / "there")
+    assert any(
+        note.startswith("Counted.cache changed on the ranks and could not come home")
+        for note in here.board.notes
+    )
 
 
 def test_a_parameter_no_step_has_reached_has_no_moments_before_or_after(tmp_path: Path) -> None:
