@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from workbench.experiment.data import DataError, DataSource
-from workbench.experiment.data_generators import held_by, read, write
+from workbench.experiment.data_generators import held_by
 from workbench.experiment.host_random import HostRandom
 from workbench.experiment.rng import TorchState
 
@@ -260,11 +260,11 @@ class Cursor:
     def _data_undone(self) -> Generator[None]:
         """What making samples changes in a data set is put back."""
         held = held_by(self.source)
-        before = read(held)
+        before = held.read()
         try:
             yield
         finally:
-            write(held, before)
+            held.write(before)
 
     def next_epoch(self) -> None:
         """Begin the next epoch with its first batch."""

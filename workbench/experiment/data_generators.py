@@ -12,7 +12,7 @@ import pickle
 import random
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import cloudpickle
 import numpy as np
@@ -33,18 +33,38 @@ _VALUES = (torch.Tensor, np.ndarray)
 _TRUSTED = ("torch", "numpy", "random", "builtins", "cloudpickle")
 
 
-def held_by(source: DataSource | None) -> list[Any]:
-    """The generators that making samples of ``source`` may draw from, besides the process's.
+class Held(NamedTuple):
+    """What making samples goes by and changes, besides the generators of the process."""
 
-    The same ones in the same order wherever the data set is a copy of the same one. What it keeps
-    otherwise is the last of them (`workbench.experiment.data_state`).
-    """
-    kept = kept_by(source)
-    return [*drawn_by(source), *([] if kept is None else [kept])]
+    generators: list[Any]
+    """Those that samples may draw from; the same ones in the same order wherever the data set is a
+    copy of the same one, as long as none is made for a sample."""
+    kept: DataState | None = None
+    """What the data set keeps otherwise, where it may."""
+
+    def read(self) -> Any:
+        """What it is now, for `write`, here or of a copy in another process."""
+        return read(self.generators), None if self.kept is None else self.kept.get_state()
+
+    def write(self, state: Any) -> list[str]:
+        """Bring back what `read` gave; generators stay if one was made meanwhile.
+
+        Returns:
+            By name, what the data set keeps otherwise in another process and could not come.
+        """
+        states, kept = state
+        if len(states) == len(self.generators):
+            write(self.generators, states)
+        return [] if self.kept is None or kept is None else self.kept.set_state(kept)
+
+
+def held_by(source: DataSource | None) -> Held:
+    """What making samples of ``source`` goes by and changes."""
+    return Held(drawn_by(source), kept_by(source))
 
 
 def drawn_by(source: DataSource | None) -> list[Any]:
-    """Those of them that are generators."""
+    """The generators that making samples of ``source`` may draw from, besides the process's."""
     if not isinstance(source, LoaderSource):
         return []
     return found_in(source.loader.dataset, source.loader.collate_fn)
@@ -100,7 +120,7 @@ class Generators:
     """All that samples may draw from: the process's three generators, and those of a data set.
 
     Of torch's it is the CPU's; samples are made there. What a data set keeps from sample to sample
-    counts as one of its generators.
+    is read and written with them.
 
     Args:
         find: finds those of the data set.
@@ -109,35 +129,31 @@ class Generators:
 
     def __init__(self, find: Callable[[], list[Any]], kept: DataState | None = None) -> None:
         self._find = find
-        self._kept = kept
-        self.held: list[Any] = []
-        """Those of the data set."""
-        self._take(find())
+        self.held = Held(find(), kept)
+        """Those of the data set, and what it keeps otherwise."""
         self._host = HostRandom()
 
     def look_again(self) -> bool:
         """Find those of the data set anew, and say whether there are more: made for a sample."""
-        before = len(self.held)
-        self._take(self._find())
-        return len(self.held) != before
+        before = len(self.held.generators)
+        self.held = Held(self._find(), self.held.kept)
+        return len(self.held.generators) != before
 
     def changed(self) -> list[str]:
         """What the data set keeps otherwise than at first, by name."""
-        return [] if self._kept is None else self._kept.changed()
-
-    def _take(self, found: list[Any]) -> None:
-        self.held = [*found, *([] if self._kept is None else [self._kept])]
+        return [] if self.held.kept is None else self.held.kept.changed()
 
     def mark(self) -> bytes:
         """What is another one after any draw; some 20 us."""
         torchs = torch.default_generator.get_state().numpy().tobytes()
-        held = [one.mark() if isinstance(one, DataState) else _comparable(one) for one in self.held]
-        return torchs + pickle.dumps((self._host.read(), held))
+        drawn = [*map(_comparable, self.held.generators)]
+        kept = b"" if self.held.kept is None else self.held.kept.mark()
+        return torchs + pickle.dumps((self._host.read(), drawn)) + kept
 
     def state(self) -> Any:
         """What they are now, for `go_to`, here or in another process."""
         numpys: Any = np.random.get_state(legacy=False)
-        return torch.default_generator.get_state(), random.getstate(), numpys, read(self.held)
+        return torch.default_generator.get_state(), random.getstate(), numpys, self.held.read()
 
     def go_to(self, state: Any) -> None:
         """Go on from a `state`."""
@@ -145,8 +161,7 @@ class Generators:
         torch.default_generator.set_state(torchs)
         random.setstate(pythons)
         np.random.set_state(numpys)
-        if len(held) == len(self.held):  # else one was made meanwhile
-            write(self.held, held)
+        self.held.write(held)
 
 
 def _comparable(generator: Any) -> Any:

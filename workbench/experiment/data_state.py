@@ -6,14 +6,20 @@ it keeps is treated as the state of a generator is (`workbench.experiment.data_g
 put back where a batch is only looked at, and where making a sample changes it every rank makes
 whole batches, and it comes home.
 
-Looked at are objects of a person's own that a data set, a transform or a ``collate_fn`` consists
-of: numbers and strings in their attributes, small tensors and arrays, and containers of such. What
-is large (`MOST_ELEMENTS`, `MOST_BYTES`) is known by its length alone, and stays where it is.
+Looked at are the attributes of objects of a person's own that a data set, a transform or a
+``collate_fn`` consists of: numbers and strings, small tensors and arrays, and containers of such,
+inside each other too (`workbench.experiment.value_copy`). A container of other objects, and a large
+one, is known by its length alone; a large tensor and an object of another library are not known.
+What is not known stays on its rank.
+
+In the same process the very objects are put back, with their contents as far as those are known.
+What was made where nothing was, or None, stays if it is not known: a first sample has opened a
+file. In another process values are found by the way to them.
 """
 
 from __future__ import annotations
 
-import operator
+import pickle
 from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -25,35 +31,60 @@ from torch.utils.data import DataLoader
 from workbench.experiment.module_containers import CONTAINERS, contents_of, refill
 from workbench.experiment.object_copy import attributes, never_changes
 from workbench.experiment.schedule_copy import is_users
+from workbench.experiment.value_copy import (
+    MOST_ELEMENTS,
+    CannotRestoreError,
+    Copy,
+    encoded,
+    keep,
+    restored,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_ELEMENTS = 4_096
-"""Of a container whose contents are kept, and come home."""
-MOST_BYTES = 64 * 2**10
-"""Of a tensor or an array."""
 _MOST_SMALL = 64
-"""Elements that are compared, and looked into."""
+"""Elements of a container in which objects are looked for."""
 _MOST_OBJECTS = 1_000
-_PLAIN = (bool, int, float, complex, str, bytes)
+_DATA = (torch.Tensor, np.ndarray, *CONTAINERS, tuple, frozenset, str, bytes)
+"""What is put back though it is not known; a file may be closed when another takes its place."""
 
 
-class _Gone(Enum):
-    """Picklable, and the same one in each process."""
+class _Missing(Enum):
+    """Picklable, and the same ones in each process."""
 
     GONE = 0
-
-
-_GONE = _Gone.GONE
+    """There is no such attribute."""
+    UNKNOWN = 1
+    """There is one, and it stays as it is."""
 
 
 class _Place(NamedTuple):
-    """Where a value is: its owner's attribute."""
+    """An attribute."""
 
     owner: Any
     name: str
     value: Any
+    content: bytes
+    """What tells the value from others."""
+    is_known: bool
+    """Whether all of it does."""
+
+
+class _Found(NamedTuple):
+    places: dict[str, _Place]
+    """By the way to them."""
+    owners: dict[str, Any]
+    """Objects of a person's own, in the same way."""
+
+
+class _Kept(NamedTuple):
+    content: bytes
+    value: Any
+    """What `keep` gave, or that it is unknown."""
+
+
+_NOTHING = _Kept(b"", _Missing.GONE)
 
 
 class DataState:
@@ -65,64 +96,95 @@ class DataState:
 
     def __init__(self, *roots: Any) -> None:
         self._roots = roots
-        self._owners: dict[str, Any] = {}
-        self._begun = self._now()
+        found = self._look()
+        self._begun: dict[str, _Kept] = {}
+        self._begun = self._latest = self._copied(found)
+        self._kinds = {path: type(owner) for path, owner in found.owners.items()}
 
     @property
     def is_any(self) -> bool:
         """Whether there is an object of a person's own."""
-        return bool(self._owners)
+        return bool(self._kinds)
 
     def mark(self) -> bytes:
         """The same, in any process, wherever the same is kept."""
-        # as text: a pickle tells which of equal values are one object
-        found = sorted((path, _told(one.value)) for path, one in self._look().items())
-        return repr(found).encode(errors="surrogatepass")
+        places = self._look().places
+        known = [(path, places[path].content) for path in sorted(places) if places[path].content]
+        # bytes as they are: as text they would be several times as long
+        text = repr([(path, len(content)) for path, content in known])
+        return b"".join((text.encode(), *(content for _, content in known)))
 
     def changed(self) -> list[str]:
         """By name, what is not as it was at first."""
-        return list(self.get_state())
+        return list(self.get_state().changed)
 
-    def get_state(self) -> dict[str, Any]:
-        """What is not as it was at first, for `set_state`, here or of a copy in another process."""
-        now = self._now()
-        begun = self._begun
-        found = {path: one for path, one in now.items() if not _same(one, begun.get(path, _GONE))}
-        return found | {path: _GONE for path in self._begun if path not in now}
+    def get_state(self) -> State:
+        """What they keep now, for `set_state`, here or of a copy in another process."""
+        found = self._look()
+        self._latest = kept = self._copied(found)
+        changed = {
+            path: one.value
+            for path, one in kept.items()
+            if one.content != self._begun.get(path, _NOTHING).content
+        }
+        for path, one in self._begun.items():
+            if one.content and path not in kept and self._is_begun(path, found):
+                changed[path] = _Missing.GONE
+        return State(self, found, kept, changed)
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Have the objects keep what was kept when `get_state` was asked."""
-        places = self._look()
-        for path in {**self._begun, **places, **state}:
-            self._put(path, state.get(path, self._begun.get(path, _GONE)), places)
+    def set_state(self, state: State | dict[str, Any]) -> list[str]:
+        """Have the objects keep what was kept when `get_state` was asked.
 
-    def _put(self, path: str, wanted: Any, places: dict[str, _Place]) -> None:
-        place = places.get(path) or self._new_place(path)
-        if place is None or _same(_copied(place.value), wanted):
-            return
-        own = vars(place.owner)
-        if wanted is _GONE:
-            own.pop(place.name, None)
-        elif not isinstance(wanted, _Contents):
-            own[place.name] = _copied(wanted)
-        elif wanted.elements is not None:
-            if type(place.value) is not wanted.kind:
-                own[place.name] = wanted.kind()
-            refill(own[place.name], list(wanted.elements))
+        Returns:
+            By name, what had changed in another process and is not in the state that came of it.
+        """
+        if isinstance(state, State):
+            if state.of is self:
+                state.put_back()
+                return []
+            state = state.portable()
+        found = self._look()
+        for path in {**self._begun, **found.places, **state}:
+            wanted = state.get(path, self._begun.get(path, _NOTHING).value)
+            owner = found.owners.get(_owner_of(path))
+            if wanted is not _Missing.UNKNOWN and owner is not None:
+                self._put(path, owner, wanted, found)
+        return [path for path, one in state.items() if one is _Missing.UNKNOWN]
 
-    def _new_place(self, path: str) -> _Place | None:
-        """Of what was made on a rank, and is not here yet."""
-        above, _, name = path.rpartition(".")
-        owner = self._owners.get(above)
-        return None if owner is None else _Place(owner, name, _GONE)
+    def _put(self, path: str, owner: Any, wanted: Any, found: _Found) -> None:
+        own, name = vars(owner), path.rpartition(".")[2]
+        place = found.places.get(path)
+        if wanted is _Missing.GONE:
+            if place is not None and place.content and self._is_begun(path, found):
+                own.pop(name, None)
+        elif wanted is not None or place is None or place.content:
+            try:
+                own[name] = restored(wanted, own.get(name))
+            except CannotRestoreError:
+                return
 
-    def _now(self) -> dict[str, Any]:
-        return {path: _copied(place.value) for path, place in self._look().items()}
+    def _is_begun(self, path: str, found: _Found) -> bool:
+        """Whether the owner of an attribute is there, and was at first."""
+        above = _owner_of(path)
+        return above in found.owners and type(found.owners[above]) is self._kinds.get(above)
 
-    def _look(self) -> dict[str, _Place]:
-        """Every value that may change, by the way to it."""
-        found: dict[str, _Place] = {}
-        self._owners = {}
+    def _copied(self, found: _Found) -> dict[str, _Kept]:
+        return {path: self._kept(path, place) for path, place in found.places.items()}
+
+    def _kept(self, path: str, place: _Place) -> _Kept:
+        if not place.is_known:
+            return _Kept(place.content, _Missing.UNKNOWN)
+        before = self._latest.get(path) if self._begun else None
+        if before is not None and before.content == place.content:
+            last = before.value
+            if not isinstance(last, Copy) or last.source is place.value:
+                return before
+        first = self._begun.get(path, _NOTHING).value
+        return _Kept(place.content, keep(place.value, first))
+
+    def _look(self) -> _Found:
+        """Every attribute that may change, and whose they are."""
+        found = _Found({}, {})
         seen: set[int] = set()
         waiting = deque((type(root).__name__, root) for root in self._roots)
         while waiting and len(seen) < _MOST_OBJECTS:
@@ -133,114 +195,120 @@ class DataState:
             if isinstance(owner, (*CONTAINERS, tuple)):
                 waiting.extend((f"{path}[{at}]", one) for at, one in _objects_in(owner))
                 continue
-            is_own = is_users(type(owner).__module__)
+            own: Any = getattr(owner, "__dict__", None)
+            is_own = isinstance(own, dict) and _is_own(owner)
             if is_own:
-                self._owners[path] = owner
+                found.owners[path] = owner
             for name, value in attributes(owner).items():
-                at = f"{path}.{name}"
-                if is_own and _may_change(value) and name in getattr(owner, "__dict__", ()):
-                    found[at] = _Place(owner, name, value)
-                elif not never_changes(value) and not isinstance(value, (torch.Tensor, np.ndarray)):
+                at, is_known = f"{path}.{name}", False
+                if is_own and name in own:
+                    content, is_known = encoded(value)
+                    found.places[at] = _Place(owner, name, value, content, is_known)
+                if not is_known and _may_hold(value):
                     waiting.append((at, value))
         return found
 
 
-class _Contents:
-    """Of a container.
+class State:
+    """What objects keep at one time; pickled, what is not as it was at first.
 
     Args:
-        value: the container.
+        of: whose it is.
+        found: their attributes.
+        kept: copies of those that are known.
+        changed: those that are not as at first.
+    """
+
+    def __init__(
+        self, of: DataState, found: _Found, kept: dict[str, _Kept], changed: dict[str, Any]
+    ) -> None:
+        self.of, self.changed = of, changed
+        self._owners = [*found.owners.values()]
+        self._names: dict[int, dict[str, Any]] = {id(owner): {} for owner in self._owners}
+        for path, place in found.places.items():
+            one = kept[path].value if place.is_known else _Unknown(place.value)
+            self._names[id(place.owner)][place.name] = one
+
+    def __reduce__(self) -> Any:
+        return dict, (self.portable(),)
+
+    def portable(self) -> dict[str, Any]:
+        """What is not as it was at first; what cannot be pickled counts as unknown."""
+        return {
+            path: one if _is_picklable(one) else _Missing.UNKNOWN
+            for path, one in self.changed.items()
+        }
+
+    def put_back(self) -> None:
+        """Have the same objects, in this process, keep it again."""
+        for owner in self._owners:
+            own, names = vars(owner), self._names[id(owner)]
+            for name in attributes(owner).keys() & own.keys() - names.keys():
+                if _is_seen(own[name]):
+                    del own[name]
+            for name, kept in names.items():
+                if isinstance(kept, _Unknown):
+                    kept.put_back(own, name)
+                elif kept is not None or name not in own or _is_seen(own[name]):
+                    own[name] = restored(kept, exactly=True)
+
+
+class _Unknown:
+    """A value that is not known; of a container it is known which objects it held.
+
+    Args:
+        value: it.
     """
 
     def __init__(self, value: Any) -> None:
-        self.kind = type(value)
-        self.length = len(value)
-        self.elements: list[Any] | None = None
-        """None where there are too many."""
-        if self.length <= MOST_ELEMENTS:
-            self.elements = contents_of(value)
+        self._value = value
+        is_short = isinstance(value, CONTAINERS) and len(value) <= MOST_ELEMENTS
+        self._contents = contents_of(value) if is_short else None
 
-    def is_as(self, other: _Contents) -> bool:
-        """Whether it has the same elements, as far as they are known."""
-        if (self.kind, self.length) != (other.kind, other.length):
-            return False
-        if self.elements is None or other.elements is None:
-            return True
-        if all(map(operator.is_, self.elements, other.elements)):
-            return True
-        return all(map(_same_element, self.elements, other.elements))
+    def put_back(self, own: dict[str, Any], name: str) -> None:
+        is_whole = isinstance(self._value, _DATA) or _is_own(self._value)
+        if is_whole or name not in own:
+            own[name] = self._value
+        if self._contents is not None:
+            refill(self._value, self._contents)
+
+
+def _is_own(value: Any) -> bool:
+    """Whether it is an object of a person's own, whose attributes are looked at."""
+    return is_users(type(value).__module__)
+
+
+def _is_seen(value: Any) -> bool:
+    """Whether anything of it is known."""
+    return _is_own(value) or bool(encoded(value).content)
+
+
+def _owner_of(path: str) -> str:
+    return path.rpartition(".")[0]
 
 
 def _objects_in(container: Any) -> Iterator[tuple[Any, Any]]:
-    if len(container) > _MOST_SMALL:
+    """What may be looked into; not in sets, whose order is another one in each process."""
+    if len(container) > _MOST_SMALL or isinstance(container, set):
         return
     pairs = container.items() if isinstance(container, dict) else enumerate(container)
-    for at, one in cast("Any", pairs):
-        if not never_changes(one) and not isinstance(one, (torch.Tensor, np.ndarray)):
-            yield at, one
+    for place, (key, one) in enumerate(cast("Any", pairs)):
+        if _may_hold(one):
+            yield key if isinstance(key, (str, int)) else place, one
 
 
-def _may_change(value: Any) -> bool:
-    if isinstance(value, _PLAIN):
-        return True
-    if isinstance(value, torch.Tensor):
-        return value.layout is torch.strided and value.nbytes <= MOST_BYTES
-    if isinstance(value, np.ndarray):
-        return cast("Any", value).nbytes <= MOST_BYTES
-    if not isinstance(value, CONTAINERS):
+def _may_hold(value: Any) -> bool:
+    """Whether objects may be found in it."""
+    return not never_changes(value) and not isinstance(value, (torch.Tensor, np.ndarray))
+
+
+def _is_picklable(value: Any) -> bool:
+    """Whether another process can have it: not where a class in it is a cell's."""
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - what a class of the user's raises
         return False
-    items = cast("Any", value.values() if isinstance(value, dict) else value)
-    return len(items) > _MOST_SMALL or all(map(_is_element, items))
-
-
-def _is_element(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_element, cast("tuple[Any, ...]", value)))
-    return value is None or isinstance(value, (*_PLAIN, torch.Tensor, np.ndarray, np.generic))
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, np.ndarray):
-        return cast("Any", value).copy()
-    return _Contents(value) if isinstance(value, CONTAINERS) else value
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, _Contents) and isinstance(other, _Contents):
-        return one.is_as(other)
-    return _same_element(one, other)
-
-
-def _same_element(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, torch.Tensor):
-        return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, np.ndarray):
-        alike = (one.shape, one.dtype) == (other.shape, other.dtype)
-        return alike and one.tobytes() == other.tobytes()
-    if isinstance(one, tuple):
-        items = cast("tuple[Any, ...]", one)
-        return len(items) == len(other) and all(map(_same_element, items, other))
-    return isinstance(one, (*_PLAIN, np.generic)) and bool(one == other)
-
-
-def _told(value: Any) -> Any:
-    """What tells it apart, the same in any process."""
-    if isinstance(value, torch.Tensor):
-        plain = value.detach().cpu().contiguous().reshape(-1)
-        return tuple(value.shape), plain.view(torch.uint8).numpy().tobytes()
-    if isinstance(value, np.ndarray):
-        return cast("Any", value).shape, value.tobytes()
-    if isinstance(value, CONTAINERS):
-        items = cast("Any", value.values() if isinstance(value, dict) else value)
-        small = len(items) <= _MOST_SMALL and not isinstance(value, set)
-        return len(items), [one for one in items if isinstance(one, _PLAIN)] if small else None
-    return value
+    return True
 
 
 def data_state_of(loader: DataLoader[Any]) -> DataState | None:

@@ -27,12 +27,13 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from workbench.experiment import data_generators as generators
+from workbench.experiment.data_generators import Held, held_by
 from workbench.modes.layout import reshard
 from workbench.parallel.batches import RankSource
 from workbench.parallel.folder import REST
 from workbench.parallel.object_state import Home, differing
 from workbench.parallel.payload import from_known, to_known
+from workbench.parallel.sentences import listed
 
 if TYPE_CHECKING:
     from workbench.experiment.schedules import Schedule
@@ -217,7 +218,7 @@ def _rest(training: Training) -> dict[str, Any]:
         "step": training.step_count,
         "position": cursor.position(),
         "random": training.random.state_dict(),
-        "held": [generators.read(held) for held in _held(training)],
+        "held": [held.read() for held in _held(training)],
         "train_mode": training.train_mode.state(),
         "trained": trained,
         "trained_at_start": training.trained_at_start or trained,
@@ -278,8 +279,11 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     training.random.load_state_dict(rest["random"])
     training.random.restore()
     for held, states in zip(_held(training), rest["held"], strict=True):
-        if len(held) == len(states):  # else one was made there, for a first sample
-            generators.write(held, states)
+        if lost := held.write(states):
+            training.note(
+                f"{listed(lost)} changed on the ranks and could not come home: it is too large, or "
+                "holds what another process cannot have"
+            )
     training.measures.accuracy.load_state(rest["answers"])
     _take_hooks(training, *rest.get("hooks", (b"", [])))
     _take_trained(training, rest["trained"], rest["trained_at_start"])
@@ -298,13 +302,10 @@ def _take_trained(training: Training, now: dict[str, bool], begun: dict[str, boo
         training.trained_at_start = now
 
 
-def _held(training: Training) -> list[list[Any]]:
-    """Generators that the data sets of training and of validation hold."""
+def _held(training: Training) -> list[Held]:
+    """What the data sets of training and of validation hold and keep."""
     sources: tuple[DataSource | None, ...] = training.cursor.source, training.val
-    return [
-        one.drawn_from.held if isinstance(one, RankSource) else generators.held_by(one)
-        for one in sources
-    ]
+    return [one.drawn_from.held if isinstance(one, RankSource) else held_by(one) for one in sources]
 
 
 def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:

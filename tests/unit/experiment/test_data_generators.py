@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import Any
 
@@ -16,6 +17,7 @@ from workbench.experiment.data_generators import (
     drawn_by,
     found_in,
     held_by,
+    kept_by,
     move_apart,
     read,
     write,
@@ -59,8 +61,8 @@ def test_all_that_a_data_set_reaches_are_found() -> None:
     expected = [crop.rng, IN_A_MODULE, data.old, data.pythons, data.torchs]
     assert {id(one) for one in found} == {id(one) for one in expected}
     source = data_source(DataLoader(data, 2), batch_size=2, seed=0, shuffle=False)
-    assert len(drawn_by(source)) == len(expected) == len(held_by(source)) - 1
-    assert held_by(None) == []
+    assert len(drawn_by(source)) == len(expected) == len(held_by(source).generators)
+    assert held_by(None) == ([], None)
 
 
 def draw(one: Any) -> float:
@@ -126,3 +128,35 @@ def test_a_mark_is_the_same_while_nothing_draws() -> None:
     for _ in range(50):
         kept.append(generators.state())  # takes the place where the last state was
         assert generators.mark() == mark
+
+
+class Counting(Data):
+    """It counts its samples, and makes a generator for the first one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __getitem__(self, row: int) -> Any:
+        if self.calls == 0:
+            self.late = np.random.default_rng(0)
+        self.calls += 1
+        return super().__getitem__(row)
+
+
+def test_what_a_data_set_keeps_goes_apart_from_a_generator_that_is_made_late() -> None:
+    there, here = Counting(), Counting()
+    source, other = (
+        data_source(DataLoader(data, 2), batch_size=2, seed=0, shuffle=False)
+        for data in (there, here)
+    )
+    generators = Generators(lambda: drawn_by(source), kept_by(source))
+    state, at_home = generators.state(), held_by(other)
+    there[0]
+    assert generators.look_again()
+    changed = generators.held.read()
+    at_home.write(pickle.loads(pickle.dumps(changed)))
+    assert here.calls == 1
+    generators.go_to(state)
+    assert there.calls == 0
+    assert generators.changed() == []

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
+import timeit
+from collections import defaultdict, deque
 from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +19,8 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
-from workbench.experiment.data_state import MOST_ELEMENTS, DataState, data_state_of
+from workbench.experiment.data_state import DataState, data_state_of
+from workbench.experiment.value_copy import MOST_BYTES, MOST_ELEMENTS
 
 
 class Harder:
@@ -143,3 +151,292 @@ def test_of_a_large_container_the_length_is_known() -> None:
     assert kept.mark() != mark
     kept.set_state(kept.get_state())
     assert len(data.cache) == MOST_ELEMENTS + 1
+
+
+class Level(Enum):
+    EASY = 0
+    HARD = 1
+
+
+class Kept(Dataset[Any]):
+    """A data set with one attribute that a sample changes."""
+
+    def __init__(self, value: Any) -> None:
+        self.rows = torch.arange(40.0).reshape(10, 4)
+        self.kept = value
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, row: int) -> Any:
+        return self.rows[row], row
+
+
+def sets(value: Any) -> Callable[[Any], None]:
+    return lambda data: setattr(data, "kept", value)
+
+
+def grows(data: Any) -> None:
+    data.kept = torch.cat([data.kept, torch.zeros(MOST_BYTES)])
+
+
+TO_THE_UNKNOWN: dict[str, tuple[Any, Callable[[Any], None]]] = {
+    "a tensor that grows": (torch.ones(3), grows),
+    "a list of others": ([1], lambda data: data.kept.append(object())),
+    "too many": ([1], lambda data: data.kept.extend(range(MOST_ELEMENTS))),
+    "a file": (3, sets(object())),
+    "a list in itself": ([1], lambda data: data.kept.append(data.kept)),
+    "a class of one's own": ({"a": 1}, lambda data: data.kept.update(b=Harder())),
+}
+KNOWN: dict[str, tuple[Any, Callable[[Any], None]]] = {
+    "a number from None": (None, sets(3)),
+    "None from a number": (3, sets(None)),
+    "a list in a dictionary": ({}, lambda data: data.kept.update(k=[1])),
+    "a default": (defaultdict(list), lambda data: data.kept["k"].append(1)),
+    "a default in one": ({"a": defaultdict(int)}, lambda data: data.kept["a"].update(b=1)),
+    "500 counters": ([0] * 500, lambda data: data.kept.__setitem__(400, 1)),
+    "pairs": ([(0, 1)] * 5, lambda data: data.kept.__setitem__(4, (0, 2))),
+    "tensors": ([torch.zeros(2) for _ in range(5)], lambda data: data.kept[3].add_(1)),
+    "tensors of lengths": ([torch.zeros(n) for n in range(5)], lambda data: data.kept[3].add_(1)),
+    "tensors of dtypes": (
+        [torch.zeros(2), torch.zeros(2, 2, dtype=torch.bfloat16)],
+        lambda data: data.kept[1].add_(1),
+    ),
+    "arrays": ({"a": np.zeros(3)}, lambda data: data.kept["a"].fill(1)),
+    "a table": ([[0, 0], [0, 0]], lambda data: data.kept[1].__setitem__(0, 1)),
+    "lists in a pair": (([0], [1]), lambda data: data.kept[1].append(2)),
+    "keys": ({1: 0}, lambda data: (data.kept.clear(), data.kept.update({2: 0}))[0]),
+    "keys of pairs": ({(1, "a"): 0}, lambda data: data.kept.update({(2, "a"): 0})),
+    "an order of keys": ({1: 0, 2: 0}, lambda data: data.kept.update({1: data.kept.pop(1)})),
+    "a queue": (deque([1, 2], maxlen=2), lambda data: data.kept.append(3)),
+    "a set": ({"a", "b"}, lambda data: data.kept.add("c")),
+    "a pair": ((0, 0), sets((0, 1))),
+    "a number of NumPy": (np.int64(1), sets(np.int64(2))),
+    "another dtype": (torch.zeros(2), sets(torch.zeros(2, dtype=torch.int32))),
+    "a choice": (Level.EASY, sets(Level.HARD)),
+    "a path": (Path("a"), sets(Path("b"))),
+}
+
+
+def spelled(value: Any) -> str:
+    """All of it, and what makes more of it."""
+    rest = getattr(value, "default_factory", None), getattr(value, "maxlen", None)
+    return f"{type(value)} {sorted(value) if isinstance(value, set) else value} {rest}"
+
+
+@pytest.mark.parametrize("name", KNOWN | TO_THE_UNKNOWN)
+def test_what_a_sample_makes_of_a_value_is_seen_and_undone(name: str) -> None:
+    value, change = copy.deepcopy((KNOWN | TO_THE_UNKNOWN)[name])
+    data: Any = Kept(value)
+    kept, before = DataState(data), spelled(value)
+    mark, state = kept.mark(), kept.get_state()
+    for _ in range(2):
+        change(data)
+        after, here = spelled(data.kept), data.kept
+        assert after != before
+        assert kept.mark() != mark
+        assert kept.changed()[0] == "Kept.kept"
+        changed = kept.get_state()
+        kept.set_state(state)
+        assert spelled(data.kept) == before
+        assert data.kept is value, "whoever has it sees it"
+        assert kept.mark() == mark
+        kept.set_state(changed)
+        if name not in ("a file", "too many"):
+            assert spelled(data.kept) == after
+            assert data.kept is here
+        kept.set_state(state)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_a_sample_makes_of_a_value_comes_home(name: str) -> None:
+    value, change = copy.deepcopy(KNOWN[name])
+    there: Any = Kept(value)
+    here: Any = copy.deepcopy(there)
+    at_home, kept, now = DataState(here), DataState(there), here.kept
+    change(there)
+    at_home.set_state(pickle.loads(pickle.dumps(kept.get_state())))
+    assert spelled(here.kept) == spelled(there.kept)
+    assert at_home.mark() == kept.mark()
+    if there.kept is value:
+        assert here.kept is now, "the very one that was there"
+
+
+@pytest.mark.parametrize("name", TO_THE_UNKNOWN)
+def test_what_is_no_longer_known_stays_as_it_is_at_home(name: str) -> None:
+    value, change = copy.deepcopy(TO_THE_UNKNOWN[name])
+    there: Any = Kept(value)
+    here: Any = copy.deepcopy(there)
+    at_home, kept, before = DataState(here), DataState(there), spelled(value)
+    change(there)
+    at_home.set_state(pickle.loads(pickle.dumps(kept.get_state())))
+    assert spelled(here.kept) == before
+    after = spelled(there.kept)
+    kept.set_state(pickle.loads(pickle.dumps(kept.get_state())))
+    assert spelled(there.kept) == after
+
+
+def test_containers_that_ranks_make_keep_what_makes_more_of_them() -> None:
+    there, here = Kept(None), Kept(None)
+    at_home, kept = DataState(here), DataState(there)
+    there.kept = {"a": defaultdict(list), "b": deque([1, 2], maxlen=2)}
+    there.late = defaultdict(lambda: 0)  # type: ignore[attr-defined]
+    at_home.set_state(pickle.loads(pickle.dumps(kept.get_state())))
+    here.kept["a"]["k"].append(1)
+    here.kept["b"].append(3)
+    assert here.kept == {"a": {"k": [1]}, "b": deque([2, 3])}
+    assert not hasattr(here, "late"), "nobody there finds the function that it is made with"
+    there.kept["a"]["k"].append(1)
+    at_home.set_state(pickle.loads(pickle.dumps(kept.get_state())))
+    assert here.kept["a"]["k"] == [1]
+
+
+def test_what_is_opened_later_stays_open() -> None:
+    data: Any = Kept(None)
+    kept = DataState(data)
+    mark, state = kept.mark(), kept.get_state()
+    data.kept = data.other = file = object()
+    assert kept.mark() == mark
+    kept.set_state(state)
+    kept.set_state(pickle.loads(pickle.dumps(state)))
+    assert data.kept is data.other is file
+
+
+def test_what_another_holds_is_written_by_nobody() -> None:
+    data: Any = Kept(None)
+    data.table = [[at] * 3 for at in range(3)]
+    data.kept, data.row = data.table[0], data.rows[0]
+    there = copy.deepcopy(data)
+    kept, at_there = DataState(data), DataState(there)
+    state = kept.get_state()
+    table, rows = copy.deepcopy((data.table, data.rows))
+    for one in data, there:
+        one.kept, one.row = one.table[2], one.rows[2]
+    changed = pickle.loads(pickle.dumps(at_there.get_state()))
+    kept.set_state(state)
+    assert data.kept is data.table[0]
+    assert (data.table, data.rows.tolist()) == (table, rows.tolist())
+    kept.set_state(changed)
+    assert (data.table, data.rows.tolist()) == (table, rows.tolist())
+    assert (data.kept, data.row.tolist()) == (table[2], rows[2].tolist())
+
+
+def test_objects_of_ones_own_are_put_back_whole() -> None:
+    data: Any = Kept([Harder(), Harder()])
+    data.last = Harder()
+    first, second = data.kept
+    last, kept = data.last, DataState(data)
+    mark, state = kept.mark(), kept.get_state()
+    data.kept.reverse()
+    data.kept.append(Harder())
+    first.level, second.level = 1.0, 2.0
+    data.last = new = Harder()
+    new.level = 3.0
+    assert kept.mark() != mark
+    kept.set_state(state)
+    assert data.kept[0] is first
+    assert data.kept[1] is second
+    assert data.last is last
+    assert (len(data.kept), first.level, second.level, last.level) == (2, 0.0, 0.0, 0.0)
+    assert new.level == 3.0
+    kept.set_state({})  # from another process, which knows of no change
+    assert new.level == 3.0
+
+
+class Slotted:
+    __slots__ = ("inside",)
+
+    def __init__(self) -> None:
+        self.inside = Harder()
+
+
+def test_objects_without_a_dictionary_are_looked_through() -> None:
+    data: Any = Kept(Slotted())
+    kept = DataState(data)
+    mark, state = kept.mark(), kept.get_state()
+    data.kept.inside.level = 1.0
+    assert kept.mark() != mark
+    kept.set_state(state)
+    assert data.kept.inside.level == 0.0
+
+
+def test_of_large_ones_and_of_those_of_others_the_length_is_seen() -> None:
+    for value in ([object()], [0] * MOST_ELEMENTS, [torch.zeros(MOST_BYTES)]):
+        data: Any = Kept(value)
+        kept, before = DataState(data), list(value)
+        mark, state = kept.mark(), kept.get_state()
+        value.append(object())
+        assert kept.mark() != mark
+        kept.set_state(state)
+        assert data.kept is value
+        assert all(one is other for one, other in zip(value, before, strict=True))
+
+
+def test_a_mark_is_the_same_in_any_process() -> None:
+    code = (
+        "import sys, hashlib; from tests.unit.experiment import test_data_state as tests;"
+        "print(hashlib.sha256(tests.in_any_process()).hexdigest())"
+    )
+    marks = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "12"
+    }
+    assert len(marks) == 1
+
+
+def in_any_process() -> bytes:
+    words = {f"word {at}" for at in range(50)}
+    data: Any = Kept([words, frozenset(words), {(1, frozenset(words)), (2, frozenset())}])
+    data.objects = {Harder(): Harder()}
+    data.of_all = {one: one for one in (Harder(), "a", Level.EASY)}
+    data.torchs = {"a": [torch.ones(2), torch.ones(2, dtype=torch.bfloat16)], None: Level.HARD}
+    for name, (value, _) in (KNOWN | TO_THE_UNKNOWN).items():
+        setattr(data, name, value)
+    return DataState(data).mark()
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of kinds of tensors that may yet change
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: torch.zeros(3).to_sparse(),
+        lambda: torch.zeros(3, device="meta"),
+        lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+        lambda: torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8),
+        lambda: np.array([object()]),
+    ],
+)
+def test_what_has_no_values_to_be_looked_at_is_not_known(made: Callable[[], Any]) -> None:
+    value = made()
+    for kept in (value, [value], [value, value], {"a": (value, torch.zeros(2))}):
+        data: Any = Kept(kept)
+        before = DataState(data)
+        state = before.get_state()
+        assert before.mark() == DataState(data).mark()
+        data.kept = None
+        before.set_state(state)
+        assert data.kept is kept
+
+
+@pytest.mark.parametrize(
+    ("value", "most_s"),
+    [
+        (None, 2e-4),
+        (list(range(MOST_ELEMENTS)), 1e-3),
+        ([float(at) for at in range(MOST_ELEMENTS)], 1e-3),
+        ([torch.zeros(784) for _ in range(MOST_ELEMENTS)], 4e-3),
+        ([(torch.zeros(4), at) for at in range(MOST_ELEMENTS // 4)], 4e-3),
+    ],
+)
+def test_a_look_costs_little(value: Any, most_s: float) -> None:
+    data = Kept(value)
+    data.rows = torch.zeros(100_000, 10)
+    kept = DataState(data)
+    took = min(timeit.repeat(kept.mark, number=1, repeat=20))
+    assert took < 5 * most_s, "of a machine that others use too"

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, Dataset
 
 from tests.integration.parallel.support import EarlyExit, Net, losses, made, moments
+from workbench.experiment.value_copy import MOST_ELEMENTS
+from workbench.parallel.batches import RankSource
 from workbench.parallel.state import load, save
 
 
@@ -54,6 +57,43 @@ def test_random_states_come_back(tmp_path: Path) -> None:
     drawn = random.random(), np.random.rand(), torch.rand(())
     load(training, tmp_path / "there")
     assert (random.random(), np.random.rand(), torch.rand(())) == drawn
+
+
+class Counted(Dataset[Any]):
+    """It counts its samples, and makes a generator for the first one."""
+
+    def __init__(self) -> None:
+        self.calls, self.cache = 0, list[int]()
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, row: int) -> Any:
+        if self.calls == 0:
+            self.random = np.random.default_rng(0)
+        self.calls += 1
+        return torch.randn(16), row % 4
+
+
+def test_what_a_data_set_keeps_comes_home_beside_a_generator_made_there(tmp_path: Path) -> None:
+    there, here = (
+        resting(made(tmp_path / "runs", data=DataLoader(Counted(), 4))) for _ in range(2)
+    )
+    source = there.cursor.source = RankSource(there.cursor.source, 0, 1)
+    data = source.whole.loader.dataset
+    data[0]
+    source.drawn_from.look_again()
+    save(there, tmp_path / "there")
+    load(here, tmp_path / "there")
+    assert here.cursor.source.loader.dataset.calls == 1
+    assert not any("come home" in note for note in here.board.notes)
+    data.cache.extend(range(MOST_ELEMENTS + 1))
+    save(there, tmp_path / "there")
+    load(here, tmp_path / "there")
+    assert any(
+        note.startswith("Counted.cache changed on the ranks and could not come home")
+        for note in here.board.notes
+    )
 
 
 def test_a_parameter_no_step_has_reached_has_no_moments_before_or_after(tmp_path: Path) -> None:
