@@ -127,9 +127,7 @@ def made(
 ) -> Experiment:
     torch.manual_seed(0)
     given = {"batch_size": 16, "optimizer": "sgd", "device": "cpu", "runs": runs, **settings}
-    net, optimizer = model(), given["optimizer"]
-    given["optimizer"] = optimizer(net) if callable(optimizer) else optimizer
-    return Experiment(net, rows() if data is None else data, **given)
+    return Experiment(model(), rows() if data is None else data, **given)
 
 
 def prepare(experiment: Experiment, folder: Folder, layout: str, until_step: int) -> None:

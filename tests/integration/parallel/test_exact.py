@@ -54,12 +54,12 @@ def one_cycle(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
     return lr_scheduler.OneCycleLR(optimizer, max_lr=0.05, total_steps=60)
 
 
-def at_once(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), foreach=True)
+def at_once(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, foreach=True)
 
 
-def fused(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), fused=True)
+def fused(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, fused=True)
 
 
 def shuffled() -> DataLoader[Any]:
