@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-import zlib
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,7 +37,7 @@ from workbench.parallel.gradients import Gradients
 from workbench.parallel.parameter_hooks import ParameterHooks
 from workbench.parallel.parameter_use import refuse_late_writes
 from workbench.parallel.ranks import Reporter
-from workbench.parallel.sentences import listed
+from workbench.parallel.replicas import compare
 from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
@@ -354,13 +353,18 @@ class Rank:
             training.scalars.add("train/learning_rate", step, training.learning_rate)
 
     def _end_epoch(self) -> None:
-        _same_buffers(self.training)
+        self._meet()
         with self._teller.at_work("ends an epoch"):
             self.training.end_epoch()
         self._teller.position(self._commands.count)
         # asked of rank 0's clock: all save or none does
         if _agreed(self._time_to_save):
             self._try_to_save()
+
+    def _meet(self) -> None:
+        """Compare what all ranks hold, and have the same buffers on all of them."""
+        compare(self.training, {} if self._whole is None else self._whole.updated())
+        _same_buffers(self.training)
 
     @property
     def _time_to_save(self) -> bool:
@@ -382,11 +386,12 @@ class Rank:
         begun = time.monotonic()
         try:
             with self._teller.at_work("saves a checkpoint"):
-                _same_buffers(self.training)
+                self._meet()
                 save(self.training, self.folder.last)
         finally:
             self._saved = time.monotonic()
             self._save_took = self._saved - begun
+        self._teller.notes()
         self._teller.tell("saved", step=self.training.step_count)
 
     # -- commands ---------------------------------------------------------------------------
@@ -451,42 +456,11 @@ def refuses_one_row(model: nn.Module) -> bool:
 
 def _same_buffers(training: Training) -> None:
     """Every rank has seen its own samples; what it counts of them is rank 0's, as under DDP."""
-    apart = _buffers_apart(training)
     for buffer in training.model.buffers():
         sent = buffer.detach().contiguous().clone()
         # as bytes: gloo knows no 16-bit integers and no 8-bit floats
         dist.broadcast(sent.reshape(-1).view(torch.uint8), 0)
         buffer.copy_(sent)
-    if apart:
-        verb = "are" if len(apart) > 1 else "is"
-        training.note(
-            f"{listed(apart)} {verb} not the same on all ranks, as each sees its own rows; the "
-            "first rank's is what all have after an epoch, and what comes home"
-        )
-
-
-def _buffers_apart(training: Training) -> list[str]:
-    """Names of buffers that ranks have other values of, but for those of batch norm."""
-    of_norms = {
-        id(buffer)
-        for module in training.model.modules()
-        if isinstance(module, BATCH_NORMS)
-        for buffer in module.buffers(recurse=False)
-    }
-    found = [(n, b) for n, b in training.model.named_buffers() if id(b) not in of_norms]
-    if not found:
-        return []
-    checksums = [zlib.crc32(_bytes_of(buffer)) for _, buffer in found]
-    own = torch.tensor(checksums, device="cpu", dtype=torch.int64)
-    largest = torch.stack([own, -own]).to(training.device)
-    dist.all_reduce(largest, dist.ReduceOp.MAX)
-    differ = (largest[0] != -largest[1]).tolist()
-    return [name for (name, _), is_apart in zip(found, differ, strict=True) if is_apart]
-
-
-def _bytes_of(buffer: torch.Tensor) -> bytes:
-    plain = buffer.detach().cpu().contiguous().reshape(-1)
-    return plain.view(torch.uint8).numpy().tobytes()
 
 
 def _agreed(mine: bool) -> bool:
