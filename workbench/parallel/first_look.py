@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch.utils import _pytree as pytree
 
-from workbench.experiment.data import split, to_device
+from workbench.experiment.data import copied, split, to_device
 from workbench.experiment.failure import words_of
 from workbench.experiment.host_random import HostRandom
 from workbench.experiment.losses import logits_of
@@ -190,7 +189,7 @@ class FirstLook:
         training.model.eval()
         try:
             with torch.no_grad(), use:
-                self._forward(pytree.tree_map(_copy, part.batch))
+                self._forward(copied(part.batch))
         except Exception:  # noqa: BLE001, S110 - the validation raises it again
             pass
         finally:
@@ -254,7 +253,7 @@ class FirstLook:
 
     def _watched(self, batch: Any) -> torch.Tensor:
         """Logits of a batch, which is not touched; the loss reads parameters too, maybe."""
-        training, batch = self._training, pytree.tree_map(_copy, batch)
+        training, batch = self._training, copied(batch)
         with _loss_undone(training), self._use or nullcontext(), self._asks:
             logits = self._forward(batch)
             if not self._sharded:
@@ -318,7 +317,3 @@ def _loss_undone(training: Training) -> Generator[None]:
     finally:
         if kept is not None:
             kept.restore()
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
