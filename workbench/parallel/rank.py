@@ -102,6 +102,8 @@ class Rank:
             before_look = Structure(training)
             self._look = look = self._looked()
             before_look.restore()
+        if look.undivided:
+            count_alone(training.model)
         self._gradients = Gradients(
             training, self.layout, self._shard, average=bool(look.undivided)
         )
@@ -209,8 +211,8 @@ class Rank:
         ]
         if self._look.undivided:
             notes.append(f"{self._look.undivided}: {UNDIVIDED}")
-        elif self._look.depends:
-            notes.append(DEPENDS)
+        elif ranks > 1 and normalises_parts(self.training.model):
+            notes.append(NORMALISES)
         if self._look.unknown and not self._look.undivided and ranks > 1:
             notes.append(f"whether steps can be divided could not be told: {self._look.unknown}")
         if self.training.new_ways == MOST and not self._look.undivided:
@@ -428,9 +430,9 @@ class Rank:
 COMMANDS = ("learning_rate", "constant", "plan", "home")
 
 
-DEPENDS = (
-    "what the model returns for a sample depends on the samples beside it (batch norm in train "
-    "mode, or a mean of its own over the batch): each rank has its part of a batch alone"
+NORMALISES = (
+    "batch norm in train mode normalises by the rows of each rank's part of a batch, as under "
+    "DistributedDataParallel; running statistics that come home are the first rank's"
 )
 UNDIVIDED = (
     "every rank computes whole batches, as one process does, and steps get no faster by ranks"
@@ -452,6 +454,32 @@ def refuses_one_row(model: nn.Module) -> bool:
         isinstance(module, BATCH_NORMS) and (module.training or not module.track_running_stats)
         for module in model.modules()
     )
+
+
+def normalises_parts(model: nn.Module) -> bool:
+    """Whether it has batch norm that goes by the rows of one rank, where steps are divided.
+
+    `torch.nn.SyncBatchNorm` goes by those of all.
+    """
+    return any(
+        isinstance(module, BATCH_NORMS)
+        and not isinstance(module, nn.SyncBatchNorm)
+        and (module.training and module.track_running_stats)
+        for module in model.modules()
+    )
+
+
+def count_alone(model: nn.Module) -> None:
+    """Have `torch.nn.SyncBatchNorm` count the rows of this rank, which has the whole batch.
+
+    Over all ranks each row would count once a rank, and the variance that is kept would have
+    another factor: of twice as many rows. All ranks call it together.
+    """
+    norms = [module for module in model.modules() if isinstance(module, nn.SyncBatchNorm)]
+    if norms:
+        alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+        for norm in norms:
+            norm.process_group = alone[dist.get_rank()]
 
 
 def _same_buffers(training: Training) -> None:
