@@ -260,23 +260,23 @@ class RankBatches(RankSource):
     """One rank's share of whole batches: every second of them, where there are two ranks.
 
     For validation, where a mean over a batch has to be that of a single process. All ranks have
-    equally many: one that is left without gets another's, as a stand-in.
+    equally many: one that is left without gets another's, as a stand-in. Undivided, every rank has
+    all of them, which are the first rank's.
 
     Raises:
         DataError: as `RankSource`.
     """
 
-    is_of_first = False
-    """Whether the first rank has every batch and the others the same as stand-ins: its model alone
-    is looked at."""
+    leaves_no_trace = False
+    """Whether a batch was evaluated to see what it changes, and changed nothing."""
     _draws: bool | None = None
     """Whether samples draw random numbers here; None before the first batch."""
 
     def _parts(self, epoch: int, begin: int) -> Iterator[_Rows]:
         batches = list(self._whole_batches(epoch, begin))
-        if self.is_of_first:
+        if self.is_undivided:
             for rows in batches:
-                yield _Rows(rows, 0 if self._rank else len(rows), len(rows))
+                yield _Rows(rows, self._weight(len(rows)), len(rows))
             return
         for first in range(0, len(batches), self._world):
             at = first + self._rank
@@ -294,7 +294,7 @@ class RankBatches(RankSource):
 
         def rows() -> Iterator[list[int]]:
             for at in range(len(batches)):
-                is_wanted = self.is_of_first or at % self._world == self._rank or at == stand_in
+                is_wanted = self.is_undivided or at % self._world == self._rank or at == stand_in
                 if self._draws is not False or is_wanted:
                     making[:] = [at]
                     yield batches[at]
@@ -304,9 +304,10 @@ class RankBatches(RankSource):
             if self._draws is None:
                 self._draws = self.drawn_from.mark() != before or self.drawn_from.look_again()
             (at,) = making
-            if self.is_of_first:
-                yield Part(batch, 0 if self._rank else len(batches[at]), len(batches[at]))
+            size = len(batches[at])
+            if self.is_undivided:
+                yield Part(batch, self._weight(size), size)
             elif at % self._world == self._rank:
-                yield Part(batch, len(batches[at]), len(batches[at]))
+                yield Part(batch, size, size)
             elif at == stand_in:
-                yield Part(batch, 0, len(batches[at]))
+                yield Part(batch, 0, size)

@@ -4,10 +4,10 @@ Before, every rank has the whole model. What its logits are, whether it asks its
 any rank (`workbench.parallel.branches`), whether it refuses a single row, and what it does with its
 parameters that `fully_shard` could not let it do (`workbench.parallel.parameter_use`) is found with
 one forward and one loss; where the samples are in logits and labels (`workbench.parallel.rows`),
-whether it draws more numbers for more rows (`workbench.parallel.draws`) and whether a row's outputs
-depend on the rows beside it, with a second forward of its first rows; and where there is validation
-parameters are watched in another one in eval mode. After, the first step's logits say by how much
-laying it out has changed them.
+and whether it draws more numbers for more rows (`workbench.parallel.draws`), with a second forward
+of its first rows; and where there is validation parameters are watched in another one in eval mode.
+Whether a step can be divided at all is found by `workbench.parallel.by_samples`. After, the first
+step's logits say by how much laying it out has changed them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch.utils import _pytree as pytree
 
-from workbench.experiment.data import split, to_device
+from workbench.experiment.data import copied, split, to_device
 from workbench.experiment.failure import words_of
 from workbench.experiment.host_random import HostRandom
 from workbench.experiment.losses import logits_of
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
     from workbench.modes.layout import Layout
     from workbench.parallel.batches import Part
-
-_CLOSE = 1e-3
-"""Of outputs, by their largest: a kernel may add up another number of rows in another order."""
 
 
 class FirstLook:
@@ -82,7 +78,7 @@ class FirstLook:
         self._logits: torch.Tensor | None = None
         self._asks = AsksItsData()
         self._use = ParameterUse(training.model, self._units) if self._sharded else None
-        self._refuses_one = self._depends = False
+        self._refuses_one = False
         self._draws_torch = self._draws_host = False
         self._torch_by_rows = self._host_by_rows = False
         self.logit_rows: Rows = 0
@@ -108,7 +104,7 @@ class FirstLook:
         self.unknown = first_said(found_out.unknown)
         """Why it cannot be told whether a step can be divided."""
         found = [
-            *(self._asks.found, self._refuses_one, self._depends),
+            *(self._asks.found, self._refuses_one),
             *(self._draws_torch, self._torch_by_rows, self._draws_host, self._host_by_rows),
             self._has_compared,
         ]
@@ -120,10 +116,10 @@ class FirstLook:
         places = [(self.logit_rows, self.target_rows, self.not_found)]
         dist.broadcast_object_list(places, 0)  # the first rank has most rows to compare
         self.logit_rows, self.target_rows, self.not_found = places[0]
-        self.branches, self.refuses_one, self.depends = any_of[:3]
+        self.branches, self.refuses_one = any_of[:2]
         """Whether the model asks its data on any rank, so that they may branch differently; whether
-        it refuses a part of one row; whether a row's outputs depend on the rows beside it."""
-        torchs, torch_by_rows, host, host_by_rows, self.has_compared = any_of[3:]
+        it refuses a part of one row."""
+        torchs, torch_by_rows, host, host_by_rows, self.has_compared = any_of[2:]
         """And whether any rank had two samples, to tell whether a step is the sum over them."""
         is_divided = not self.undivided
         own_torch = torch_by_rows or not torchs or training.device.type != "cpu"
@@ -190,7 +186,7 @@ class FirstLook:
         training.model.eval()
         try:
             with torch.no_grad(), use:
-                self._forward(pytree.tree_map(_copy, part.batch))
+                self._forward(copied(part.batch))
         except Exception:  # noqa: BLE001, S110 - the validation raises it again
             pass
         finally:
@@ -245,6 +241,7 @@ class FirstLook:
             self._compare(part, logits, after)
         except Exception as error:  # noqa: BLE001 - see the class
             self._refuses_one = BATCH_NORM in words_of(error)
+            self._torch_by_rows = self._draws_torch  # one row of two was refused: as with one alone
         finally:
             training.guard.restore()
         if self._use is not None and training.val is not None:
@@ -254,7 +251,7 @@ class FirstLook:
 
     def _watched(self, batch: Any) -> torch.Tensor:
         """Logits of a batch, which is not touched; the loss reads parameters too, maybe."""
-        training, batch = self._training, pytree.tree_map(_copy, batch)
+        training, batch = self._training, copied(batch)
         with _loss_undone(training), self._use or nullcontext(), self._asks:
             logits = self._forward(batch)
             if not self._sharded:
@@ -293,11 +290,6 @@ class FirstLook:
             self.target_rows = find_rows(targets, split(batch)[1], rows, few)
         except RowsError as error:
             self.not_found = str(error)
-            return
-        if not (self._draws_torch or self._draws_host) and isinstance(self.logit_rows, int):
-            same = cut(logits, self.logit_rows, 0, few, rows)
-            off = (same.float() - less.float()).abs().max()
-            self._depends = bool(off > _CLOSE * logits.float().abs().max())
 
 
 def _first_of(batch: Any, rows: int) -> tuple[Any, int] | None:
@@ -318,7 +310,3 @@ def _loss_undone(training: Training) -> Generator[None]:
     finally:
         if kept is not None:
             kept.restore()
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value

@@ -249,7 +249,7 @@ class ObjectState:
             )
 
 
-def differing(digests: Iterable[dict[str, bytes]]) -> list[str]:
+def differing(digests: Iterable[Mapping[str, Any]]) -> list[str]:
     """What is not the same on all ranks, of the digests of each; some may know more."""
     first, *others = digests
     names = dict.fromkeys(name for one in (first, *others) for name in one)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-import zlib
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,7 +37,7 @@ from workbench.parallel.gradients import Gradients
 from workbench.parallel.parameter_hooks import ParameterHooks
 from workbench.parallel.parameter_use import refuse_late_writes
 from workbench.parallel.ranks import Reporter
-from workbench.parallel.sentences import listed
+from workbench.parallel.replicas import compare
 from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
 from workbench.parallel.stream import Follower, Message
@@ -103,6 +102,8 @@ class Rank:
             before_look = Structure(training)
             self._look = look = self._looked()
             before_look.restore()
+        if look.undivided:
+            count_alone(training.model)
         self._gradients = Gradients(
             training, self.layout, self._shard, average=bool(look.undivided)
         )
@@ -210,8 +211,8 @@ class Rank:
         ]
         if self._look.undivided:
             notes.append(f"{self._look.undivided}: {UNDIVIDED}")
-        elif self._look.depends:
-            notes.append(DEPENDS)
+        elif ranks > 1 and normalises_parts(self.training.model):
+            notes.append(NORMALISES)
         if self._look.unknown and not self._look.undivided and ranks > 1:
             notes.append(f"whether steps can be divided could not be told: {self._look.unknown}")
         if self.training.new_ways == MOST and not self._look.undivided:
@@ -354,13 +355,18 @@ class Rank:
             training.scalars.add("train/learning_rate", step, training.learning_rate)
 
     def _end_epoch(self) -> None:
-        _same_buffers(self.training)
+        self._meet()
         with self._teller.at_work("ends an epoch"):
             self.training.end_epoch()
         self._teller.position(self._commands.count)
         # asked of rank 0's clock: all save or none does
         if _agreed(self._time_to_save):
             self._try_to_save()
+
+    def _meet(self) -> None:
+        """Compare what all ranks hold, and have the same buffers on all of them."""
+        compare(self.training, {} if self._whole is None else self._whole.updated())
+        _same_buffers(self.training)
 
     @property
     def _time_to_save(self) -> bool:
@@ -382,11 +388,12 @@ class Rank:
         begun = time.monotonic()
         try:
             with self._teller.at_work("saves a checkpoint"):
-                _same_buffers(self.training)
+                self._meet()
                 save(self.training, self.folder.last)
         finally:
             self._saved = time.monotonic()
             self._save_took = self._saved - begun
+        self._teller.notes()
         self._teller.tell("saved", step=self.training.step_count)
 
     # -- commands ---------------------------------------------------------------------------
@@ -423,9 +430,9 @@ class Rank:
 COMMANDS = ("learning_rate", "constant", "plan", "home")
 
 
-DEPENDS = (
-    "what the model returns for a sample depends on the samples beside it (batch norm in train "
-    "mode, or a mean of its own over the batch): each rank has its part of a batch alone"
+NORMALISES = (
+    "batch norm in train mode normalises by the rows of each rank's part of a batch, as under "
+    "DistributedDataParallel; running statistics that come home are the first rank's"
 )
 UNDIVIDED = (
     "every rank computes whole batches, as one process does, and steps get no faster by ranks"
@@ -449,44 +456,39 @@ def refuses_one_row(model: nn.Module) -> bool:
     )
 
 
+def normalises_parts(model: nn.Module) -> bool:
+    """Whether it has batch norm that goes by the rows of one rank, where steps are divided.
+
+    `torch.nn.SyncBatchNorm` goes by those of all.
+    """
+    return any(
+        isinstance(module, BATCH_NORMS)
+        and not isinstance(module, nn.SyncBatchNorm)
+        and (module.training and module.track_running_stats)
+        for module in model.modules()
+    )
+
+
+def count_alone(model: nn.Module) -> None:
+    """Have `torch.nn.SyncBatchNorm` count the rows of this rank, which has the whole batch.
+
+    Over all ranks each row would count once a rank, and the variance that is kept would have
+    another factor: of twice as many rows. All ranks call it together.
+    """
+    norms = [module for module in model.modules() if isinstance(module, nn.SyncBatchNorm)]
+    if norms:
+        alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+        for norm in norms:
+            norm.process_group = alone[dist.get_rank()]
+
+
 def _same_buffers(training: Training) -> None:
     """Every rank has seen its own samples; what it counts of them is rank 0's, as under DDP."""
-    apart = _buffers_apart(training)
     for buffer in training.model.buffers():
         sent = buffer.detach().contiguous().clone()
         # as bytes: gloo knows no 16-bit integers and no 8-bit floats
         dist.broadcast(sent.reshape(-1).view(torch.uint8), 0)
         buffer.copy_(sent)
-    if apart:
-        verb = "are" if len(apart) > 1 else "is"
-        training.note(
-            f"{listed(apart)} {verb} not the same on all ranks, as each sees its own rows; the "
-            "first rank's is what all have after an epoch, and what comes home"
-        )
-
-
-def _buffers_apart(training: Training) -> list[str]:
-    """Names of buffers that ranks have other values of, but for those of batch norm."""
-    of_norms = {
-        id(buffer)
-        for module in training.model.modules()
-        if isinstance(module, BATCH_NORMS)
-        for buffer in module.buffers(recurse=False)
-    }
-    found = [(n, b) for n, b in training.model.named_buffers() if id(b) not in of_norms]
-    if not found:
-        return []
-    checksums = [zlib.crc32(_bytes_of(buffer)) for _, buffer in found]
-    own = torch.tensor(checksums, device="cpu", dtype=torch.int64)
-    largest = torch.stack([own, -own]).to(training.device)
-    dist.all_reduce(largest, dist.ReduceOp.MAX)
-    differ = (largest[0] != -largest[1]).tolist()
-    return [name for (name, _), is_apart in zip(found, differ, strict=True) if is_apart]
-
-
-def _bytes_of(buffer: torch.Tensor) -> bytes:
-    plain = buffer.detach().cpu().contiguous().reshape(-1)
-    return plain.view(torch.uint8).numpy().tobytes()
 
 
 def _agreed(mine: bool) -> bool:

@@ -81,6 +81,13 @@ class Teller:
         if time.monotonic() - self._told > _EVERY_S:
             self.position(obeyed)
 
+    def notes(self) -> None:
+        """Tell the notes that are new."""
+        notes = self._training.board.notes
+        if self._events is not None and (new := notes[self._num_notes :]):
+            self._num_notes = len(notes)
+            self.tell("notes", notes=new)
+
     def position(self, obeyed: int) -> None:
         """Tell where the training is; ``obeyed`` is how many commands were carried out."""
         if self._events is None:
@@ -90,10 +97,7 @@ class Teller:
         self._told = time.monotonic()
         measures.measure_speed(time.perf_counter())
         steps, self._steps = self._steps, []
-        notes = training.board.notes
-        if new := notes[self._num_notes :]:
-            self._num_notes = len(notes)
-            self.tell("notes", notes=new)
+        self.notes()
         if training.scaler is not None:
             for name, value in training.scaler.scalars().items():
                 training.scalars.add(name, training.step_count, value)

@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from workbench.modes.layout import reshard
 from workbench.parallel.parameter_use import own_parameters, set_parameter
+from workbench.parallel.replicas import Checksum, checksums
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -59,12 +60,19 @@ class WholeStep:
         for pair in self._pairs:
             _empty(pair.own)
         self._is_gathered = False
+        self._updated: dict[str, Checksum] | None = None
+        """None: the next update is to be compared with that of other ranks."""
         training.stand_ins = {pair.own: pair.name for pair in self._pairs}
 
     @property
     def parameters(self) -> list[nn.Parameter]:
         """Those of the optimizer: there are values between `gather` and `scatter` alone."""
         return [pair.own for pair in self._pairs]
+
+    def updated(self) -> dict[str, Checksum]:
+        """Of the parameters after the first update since it was asked for last."""
+        found, self._updated = self._updated, None
+        return found or {}
 
     @torch.no_grad()
     def gather(self) -> None:
@@ -86,6 +94,8 @@ class WholeStep:
         if not self._is_gathered:
             return
         self._is_gathered = False
+        if self._updated is None:
+            self._updated = checksums((pair.name, pair.own) for pair in self._pairs)
         for pair in self._pairs:
             for module, name in pair.places:
                 set_parameter(module, name, pair.sharded)

@@ -44,6 +44,8 @@ class Case:
     """Whether the loss is made of the model."""
     in_order: bool = False
     """Whether its loader does not shuffle."""
+    val: Callable[[], tuple[torch.Tensor, torch.Tensor]] | None = None
+    """What is validated on when an epoch ends."""
 
 
 class Trained(NamedTuple):
@@ -54,6 +56,17 @@ class Trained(NamedTuple):
     draws: tuple[float, ...]
     """What the generators give next at home: Python's, NumPy's, torch's."""
     home: Experiment
+    validations: list[float]
+    """Losses."""
+
+
+class Plain(NamedTuple):
+    """What a plain loop has made of it."""
+
+    losses: list[float]
+    model: nn.Module
+    loss: Any
+    validations: list[float]
 
 
 def experiment(case: Case, runs: Path) -> Experiment:
@@ -61,7 +74,8 @@ def experiment(case: Case, runs: Path) -> Experiment:
     model = case.model()
     loss = case.loss(model) if case.of_model else copy.deepcopy(case.loss)
     seed()
-    given = {"batch_size": case.batch_size, "loss": loss, **case.settings}
+    val = None if case.val is None else case.val()
+    given = {"batch_size": case.batch_size, "loss": loss, "val": val, **case.settings}
     return made(runs, lambda: model, case.data(), optimizer=plain_descent, **given)
 
 
@@ -75,7 +89,7 @@ def seed() -> None:
     np.random.seed(5)
 
 
-def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
+def plain_loop(case: Case) -> Plain:
     """The same training without Workbench."""
     seed()
     torch.manual_seed(0)
@@ -93,6 +107,7 @@ def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
     optimizer = plain_descent(model.parameters())
     torch.manual_seed(0)
     losses: list[float] = []
+    validations: list[float] = []
     epoch = 0
     while len(losses) < STEPS:
         sampler.set_epoch(epoch)
@@ -114,8 +129,23 @@ def plain_loop(case: Case) -> tuple[list[float], nn.Module]:
             losses.append(loss.item())
             if len(losses) == STEPS:  # what comes after it is drawn by nobody
                 break
+        else:
+            if case.val is not None:
+                validations.append(_validated(case, model, loss_of))
         epoch += 1
-    return losses, model
+    return Plain(losses, model, loss_of, validations)
+
+
+@torch.no_grad()
+def _validated(case: Case, model: nn.Module, loss_of: Any) -> float:
+    assert case.val is not None
+    inputs, labels = case.val()
+    found = 0.0
+    model.eval()
+    for x, y in zip(inputs.split(case.batch_size), labels.split(case.batch_size), strict=True):
+        found += loss_of(model(x), y).item() * len(y)
+    model.train()
+    return found / len(labels)
 
 
 def trained(cases: dict[str, Case], root: Path) -> dict[str, Trained]:
@@ -137,16 +167,17 @@ def trained(cases: dict[str, Case], root: Path) -> dict[str, Trained]:
     for name, one in found.items():
         load(one._training, folders[name].last)
         here = random.random(), float(np.random.rand()), float(torch.rand(()))
-        done[name] = Trained(*_told(folders[name]), here, one)
+        losses, notes, validations = _told(folders[name])
+        done[name] = Trained(losses, notes, here, one, validations)
     return done
 
 
-def _told(folder: Folder) -> tuple[list[float], list[str]]:
-    """Losses and notes."""
-    losses: list[float] = []
+def _told(folder: Folder) -> tuple[list[float], list[str], list[float]]:
+    """Losses, notes and losses of validations."""
+    told: dict[str, list[float]] = {"train/loss": [], "val/loss": []}
     notes: list[str] = []
     for message in Follower(folder.events).new():
         notes += message.get("notes", ())
         for name, _, values in message.get("series", ()):
-            losses += values if name == "train/loss" else []
-    return losses, notes
+            told.setdefault(name, []).extend(values)
+    return told["train/loss"], notes, told["val/loss"]

@@ -5,6 +5,7 @@ The judge is a plain loop over the same batches. All train in one start of two r
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from tests.equivalence.ranks.models import ByNorm
 from tests.integration.parallel.one_start import BATCH, Case, Trained, plain_loop, trained
 from tests.integration.parallel.support import SAMPLES, Net, made, rows
-from workbench.parallel.rank import UNDIVIDED
+from workbench.parallel.rank import DRAWS_APART, NORMALISES, UNDIVIDED
 
 
 class ByCount(ByNorm):
@@ -52,7 +53,7 @@ def with_stem(
             if isinstance(value, torch.Tensor):
                 net.stem.register_buffer(name, value.clone())
             else:
-                setattr(net.stem, name, value)
+                setattr(net.stem, name, copy.copy(value))
         return net
 
     return make
@@ -195,6 +196,17 @@ def few() -> tuple[torch.Tensor, torch.Tensor]:
     return inputs[:60], targets[:60]
 
 
+def normed(norm: nn.Module, make: Callable[[], nn.Module] = Net) -> Callable[[], nn.Module]:
+    """A net with ``norm`` behind its stem."""
+
+    def made() -> nn.Module:
+        net: Any = make()
+        net.stem = nn.Sequential(net.stem, copy.deepcopy(norm))
+        return net
+
+    return made
+
+
 CODES = torch.randn(6, 32, generator=torch.Generator().manual_seed(7))
 WHOLE: dict[str, Case] = {
     "a backward by the norm": Case(model=with_stem(lambda _, x: ByNorm.apply(x))),
@@ -215,6 +227,7 @@ WHOLE: dict[str, Case] = {
     "a term of the model": Case(model=with_stem(with_term), loss=Term, of_model=True),
     "features of a hook": Case("fsdp:2", with_stem(plainly), loss=Features, of_model=True),
     "two samples": Case(model=with_stem(without_mean), data=few, batch_size=2),
+    "batch norm of whole batches": Case(model=normed(nn.BatchNorm1d(32), with_stem(without_mean))),
 }
 """Every rank computes whole batches."""
 KEEPING: dict[str, Case] = {
@@ -229,21 +242,31 @@ DIVIDED: dict[str, Case] = {
     "two samples, alone": Case(data=few, batch_size=2),
 }
 EVERY = {**WHOLE, **KEEPING, **DIVIDED}
+NORMS: dict[str, Case] = {
+    "batch norm": Case(model=normed(nn.BatchNorm1d(32))),
+    "batch norm, sharded": Case("fsdp:2", normed(nn.BatchNorm1d(32))),
+    "batch norm beside dropout": Case(
+        model=normed(nn.Sequential(nn.BatchNorm1d(32), nn.Dropout(0.2)))
+    ),
+    "batch norm of two rows": Case(
+        model=normed(nn.Sequential(nn.BatchNorm1d(32), nn.Dropout(0.2))), data=few, batch_size=4
+    ),
+}
+"""The exception: each rank's normalises by its own rows."""
 
 
 @pytest.fixture(scope="module")
 def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
-    return trained(EVERY, tmp_path_factory.mktemp("away"))
+    return trained({**EVERY, **NORMS}, tmp_path_factory.mktemp("away"))
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_ranks_train_as_a_plain_loop(name: str, away: dict[str, Trained]) -> None:
-    losses, model = plain_loop(EVERY[name])
-    told, _, _, home = away[name]
-    assert told == pytest.approx(losses, rel=1e-6, abs=1e-7)
-    ours = home.model.state_dict()
-    assert list(ours) == list(model.state_dict())
-    for path, plain in model.state_dict().items():
+    alone, ranks = plain_loop(EVERY[name]), away[name]
+    assert ranks.losses == pytest.approx(alone.losses, rel=1e-6, abs=1e-7)
+    ours = ranks.home.model.state_dict()
+    assert list(ours) == list(alone.model.state_dict())
+    for path, plain in alone.model.state_dict().items():
         torch.testing.assert_close(ours[path], plain, rtol=1e-5, atol=1e-6, msg=path)
 
 
@@ -253,6 +276,14 @@ def test_what_ranks_divide_is_said(name: str, away: dict[str, Trained]) -> None:
     assert len(found) == (name in WHOLE)
 
 
+@pytest.mark.parametrize("name", {**EVERY, **NORMS})
+def test_batch_norm_that_sees_parts_is_said(name: str, away: dict[str, Trained]) -> None:
+    notes = away[name].notes
+    assert (NORMALISES in notes) == (name in NORMS)
+    if name == "batch norm of two rows":
+        assert DRAWS_APART in notes
+
+
 def test_numbers_of_modules_come_home(away: dict[str, Trained]) -> None:
     for name, kept in (
         ("samples that are counted", "seen"),
@@ -260,8 +291,8 @@ def test_numbers_of_modules_come_home(away: dict[str, Trained]) -> None:
         ("the last mean", "last"),
         ("an average from the first on", "mean"),
     ):
-        _, model = plain_loop(EVERY[name])
-        ours, plain = (getattr(one.stem, kept) for one in (away[name].home.model, model))
+        models = away[name].home.model, plain_loop(EVERY[name]).model
+        ours, plain = (getattr(one.stem, kept) for one in models)
         assert ours == pytest.approx(plain, rel=1e-5), name
 
 

@@ -453,13 +453,13 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_ranks_train_as_a_plain_loop(name: str, away: dict[str, Trained]) -> None:
-    losses, model = plain_loop(CASES[name])
+    alone, ranks = plain_loop(CASES[name]), away[name]
     here = random.random(), float(np.random.rand()), float(torch.rand(()))
-    told, _, draws, home = away[name]
-    assert told == pytest.approx(losses, rel=1e-6, abs=1e-7)
-    assert draws == here, "generators come home as the loop leaves them"
-    for (path, ours), plain in zip(home.model.named_parameters(), model.parameters(), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-6, msg=path)
+    assert ranks.losses == pytest.approx(alone.losses, rel=1e-6, abs=1e-7)
+    assert ranks.draws == here, "generators come home as the loop leaves them"
+    plain = dict(alone.model.named_parameters())
+    for path, ours in ranks.home.model.named_parameters():
+        torch.testing.assert_close(ours, plain[path], rtol=1e-5, atol=1e-6, msg=path)
 
 
 @pytest.mark.parametrize("name", DRAWS)

@@ -95,13 +95,20 @@ def test_an_order_of_its_own_is_refused() -> None:
     batch_size=st.integers(1, 12),
     world_size=st.integers(1, 6),
     kind=st.sampled_from(["arrays", "a loader"]),
+    undivided=st.booleans(),
 )
 def test_whole_batches_are_shared_out_and_none_is_counted_twice(
-    num_samples: int, batch_size: int, world_size: int, kind: str
+    num_samples: int, batch_size: int, world_size: int, kind: str, *, undivided: bool
 ) -> None:
     whole = source(num_samples, batch_size, kind)
-    ranks = [list(RankBatches(whole, rank, world_size).batches(0)) for rank in range(world_size)]
+    ranks: list[list[Part]] = []
+    for rank in range(world_size):
+        batches = RankBatches(whole, rank, world_size)
+        batches.undivided(yes=undivided)
+        ranks.append(list(batches.batches(0)))
     assert len({len(parts) for parts in ranks}) == 1, "a rank would wait for the others"
+    if undivided:
+        assert len(ranks[0]) == len(list(whole.batches(0)))
     rounds = zip(*ranks, strict=True)
     counted = [part.batch[1] for parts in rounds for part in parts if part.num_samples]
     expected = [targets for _, targets in whole.batches(0)]
