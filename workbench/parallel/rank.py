@@ -124,7 +124,8 @@ class Rank:
             objects.begin(changed)
         training.guard = RankGuard(training, self._whole)
         self._structure = Structure(training)
-        watches = not look.undivided and training.new_ways < MOST
+        is_compiled = training.modeset.compiled  # what is compiled no more has other operations
+        watches = not (look.undivided or is_compiled) and training.new_ways < MOST
         self._ways = Ways(training.ways) if watches else None
         """Through the model; None where a new one would change nothing, or there were many."""
         self._before_fetch: Any = None

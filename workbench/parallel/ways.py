@@ -10,8 +10,8 @@ a whole and in parts, and new ranks start with what was found.
 dimensions is another operation, and so is what takes samples by their place. Pairs of operations
 that go element by element, or by layers that go sample by sample, say nothing of a batch and do not
 count: a model that leaves layers out, or repeats some, comes to no others. Each pair is looked at
-once, and no more than `MOST` times in all. Nothing is seen of compiled code, which is one operation
-here, nor of what is computed without a graph.
+once, and no more than `MOST` times in all. Nothing is seen under compile, where a region is one
+operation until Dynamo gives it up, nor of what is computed without a graph.
 """
 
 from __future__ import annotations

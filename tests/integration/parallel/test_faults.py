@@ -55,8 +55,9 @@ class NotFinite(Net):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
-        out = super().forward(x)
-        return out * float("nan") if self.calls == 5 and os.environ.get("RANK") == "1" else out
+        if self.calls == 5 and os.environ.get("RANK") == "1":
+            x = x * float("nan")  # of the data: the graph of the step stays the same
+        return super().forward(x)
 
 
 def sent(
