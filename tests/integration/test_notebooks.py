@@ -148,10 +148,16 @@ def test_the_third_notebook_gets_its_answers_headless(tmp_path: Path) -> None:
 
 
 ROUNDS_ALONE = """
+from dataclasses import replace
 from workbench.compare.measure import Session
 Session._undecided = lambda self: []
+begun = Session.__init__
+Session.__init__ = lambda self, model, shared, arms, plan, say: begun(
+    self, model, shared, arms, replace(plan, fresh_cache=False), say
+)
 """
-"""Arms that the rounds leave undecided are not measured again: `test_compare.py` does that."""
+"""Arms that the rounds leave undecided are not measured again, and what the cells before compiled
+is not compiled anew: `test_compare.py` does both."""
 
 
 def test_the_fourth_notebook_goes_through_the_modes_headless(tmp_path: Path) -> None:

@@ -189,9 +189,7 @@ def record_of_failure(exp: Experiment) -> MemoryRecord:
 
 
 @pytest.mark.parametrize("words", ["", ", expandable_segments:True", ", max_split_size_mb:20"])
-@pytest.mark.parametrize(
-    ("batch", "usable"), [(1024, 4), (1024, 15), (2048, 12), (2048, 40), (4096, 60)]
-)
+@pytest.mark.parametrize(("batch", "usable"), [(1024, 4), (1024, 15), (2048, 12)])
 def test_the_record_of_a_failed_step_is_what_the_card_did(
     tmp_path: Path, batch: int, usable: int, words: str
 ) -> None:
@@ -244,8 +242,8 @@ class AllocatesAtItsEnd(StepProbe):
 
 
 def test_what_other_probes_allocate_after_a_refusal_does_not_hide_it(tmp_path: Path) -> None:
-    exp = experiment(tmp_path, batch_size=4096)
-    exp.card = f"{512 + 60} MiB"
+    exp = experiment(tmp_path, batch_size=1024)
+    exp.card = f"{512 + 15} MiB"
     exp.capture(AllocatesAtItsEnd())
     exp.capture(MemoryProbe())
     with pytest.raises(torch.OutOfMemoryError):
@@ -278,15 +276,15 @@ def test_what_cannot_be_named_does_not_end_a_step_on_a_card(tmp_path: Path) -> N
 
 def test_a_failed_step_is_let_go_of_while_its_error_is_held(tmp_path: Path) -> None:
     """Also what a capture of the graph keeps from the traceback, and module calls with hooks."""
-    exp = experiment(tmp_path, batch_size=4096)
-    exp.card = f"{512 + 60} MiB"
+    exp = experiment(tmp_path, batch_size=1024)
+    exp.card = f"{512 + 15} MiB"
     exp.capture(GraphProbe())
     with pytest.raises(torch.OutOfMemoryError) as raised:
         exp.run(steps=4, wait=True)
     gc.collect()
     assert raised.value.__traceback__ is not None
     tensors = [one for one in gc.get_objects() if type(one) is torch.Tensor]
-    step = [one for one in tensors if one.grad_fn is not None and one.shape[:1] == (4096,)]
+    step = [one for one in tensors if one.grad_fn is not None and one.shape[:1] == (1024,)]
     assert step == []
     state = sum(p.nbytes for p in exp.model.parameters())
     assert player(exp).ledger.allocated < 5 * state
