@@ -11,6 +11,7 @@ right answers and the command to obey next are summed in one small collective.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
     from workbench.parallel.whole_step import WholeStep
 
 
-_FLAGS = 12
-"""Numbers in a step's collective before those of single parameters."""
-
-
 class Summed(NamedTuple):
     """What is known of a step once all ranks have said their part."""
 
@@ -70,6 +67,28 @@ class Summed(NamedTuple):
     """Whether ranks have drawn different numbers where they were to draw the same."""
     drew_late: bool
     """Whether samples of some rank drew random numbers, and none of the first batch did."""
+
+
+class _Told(NamedTuple):
+    """What each rank says of its part, and what that is summed over all ranks."""
+
+    loss: float
+    """This rank's part of the sum of losses."""
+    weight: float
+    """And of what that is divided by."""
+    right: float
+    answers: float
+    obey: float
+    """Of the first rank alone, as the next."""
+    save: float
+    samples: float
+    drew_late: float
+    drawn: float
+    """`Draws.digest`: of the random numbers of its forward."""
+    drawn_squared: float
+    has_changed: float
+    """Its parameters are not those that were laid over the ranks."""
+    is_new_way: float
 
 
 def rank_step(
@@ -117,19 +136,26 @@ def rank_step(
     model = cast("nn.Module", draws.in_forward(gradients.called))
     logits, targets, loss = forward(training, model, inputs, targets)
     weight = _averaged_over(loss_of, logits, targets, part)
-    own = [*_share(loss_of, loss, weight), *_right(training, logits, targets, part)]
     first = dist.get_rank() == 0
-    told = [float(obey), float(save)] if first else [0.0, 0.0]
     changed = structure.has_changed()
     here = _reached(training, loss, structure, changed=changed) if fill else []
-    own += [*told, float(part.num_samples), float(drew_late), *draws.digest()]
     is_new = ways is not None and bool(part.num_samples) and ways.new(logits, loss)
-    own += [float(changed), float(is_new)]
-    sums = _summed([*own, *map(float, here)], training.device)
+    own = _Told(
+        *_share(loss_of, loss, weight),
+        *_right(training, logits, targets, part),
+        float(obey if first else 0),
+        float(save if first else 0),
+        float(part.num_samples),
+        float(drew_late),
+        *draws.digest(),
+        float(changed),
+        float(is_new),
+    )
+    sums, ranks = _summed(own, here, training.device)
     value, factor = _mean(loss_of, sums, weight)
     loss = loss if factor is None else loss * factor
     if fill:
-        others = [bool(ranks) and not mine for ranks, mine in zip(sums[_FLAGS:], here, strict=True)]
+        others = [bool(any_) and not mine for any_, mine in zip(ranks, here, strict=True)]
         zero = zero_for(training.model, others)
         loss = loss if zero is None else loss + zero
     gradients.look(logits, loss)
@@ -156,11 +182,18 @@ def rank_step(
         norm = _norm_if_logged(training)
     if whole is not None:
         whole.scatter()
-    obeyed, saves, samples = int(sums[4]), bool(sums[5]), int(sums[6])
-    apart, late = are_apart(sums[8], sums[9]), bool(sums[7])
-    right, answers = sums[2], sums[3]
     return Summed(
-        value, right, answers, norm, obeyed, saves, applied, samples, logits.detach(), apart, late
+        loss=value,
+        right=sums.right,
+        answers=sums.answers,
+        gradient_norm=norm,
+        obey=int(sums.obey),
+        save=bool(sums.save),
+        applied=applied,
+        samples=int(sums.samples),
+        logits=logits.detach(),
+        is_apart=are_apart(sums.drawn, sums.drawn_squared),
+        drew_late=bool(sums.drew_late),
     )
 
 
@@ -239,7 +272,7 @@ def _share(loss_of: RankLoss, loss: torch.Tensor, weight: float) -> tuple[float,
     return loss.item() * weight, weight
 
 
-def _mean(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, float | None]:
+def _mean(loss: RankLoss, sums: _Told, weight: float) -> tuple[float, float | None]:
     """Loss of the whole batch, and what makes this rank's a part of it; None: it is one.
 
     Raises:
@@ -247,9 +280,9 @@ def _mean(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, floa
         NewWayError: a rank has gone through the model as in no step before.
         NonFiniteError: the loss is not finite.
     """
-    if sums[10]:
+    if sums.has_changed:
         raise StructureChangedError
-    if sums[11]:
+    if sums.is_new_way:
         raise NewWayError
     value, factor = _mean_of(loss, sums, weight)
     if not math.isfinite(value):
@@ -257,16 +290,14 @@ def _mean(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, floa
     return value, factor
 
 
-def _mean_of(loss: RankLoss, sums: list[float], weight: float) -> tuple[float, float | None]:
-    if not loss.is_known:
-        return sums[0], None
-    if loss.is_undivided:
-        return sums[0], None
+def _mean_of(loss: RankLoss, sums: _Told, weight: float) -> tuple[float, float | None]:
+    if not loss.is_known or loss.is_undivided:
+        return sums.loss, None
     if loss.sums:
-        return sums[0], weight
-    if not sums[1]:
+        return sums.loss, weight
+    if not sums.weight:
         return math.nan, 0.0  # as a mean over no label is in a single process
-    return sums[0] / sums[1], weight / sums[1]
+    return sums.loss / sums.weight, weight / sums.weight
 
 
 def _right(
@@ -280,11 +311,12 @@ def _right(
     return float(right), float(answers)
 
 
-def _summed(own: list[float], device: torch.device) -> list[float]:
-    """The sum over all ranks, number by number."""
-    sums = torch.tensor(own, dtype=torch.float64, device=device)
+def _summed(own: _Told, reached: list[bool], device: torch.device) -> tuple[_Told, Sequence[float]]:
+    """The sum over all ranks, number by number, in one collective."""
+    sums = torch.tensor([*own, *map(float, reached)], dtype=torch.float64, device=device)
     dist.all_reduce(sums)
-    return cast("list[float]", sums.tolist())
+    found: list[float] = sums.tolist()
+    return _Told(*found[: len(own)]), found[len(own) :]
 
 
 def _clipped(training: Training) -> float | None:
