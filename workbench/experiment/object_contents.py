@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from workbench.experiment.hook_reach import bound_by
+from workbench.experiment.host_bytes import host_bytes
 from workbench.experiment.module_containers import CONTAINERS, contents_of
 from workbench.experiment.object_change import Change, generator_state
 from workbench.experiment.object_copy import every_attribute
@@ -69,10 +70,9 @@ def _checksum(values: Any) -> int | None:
     if isinstance(values, torch.Tensor):
         if values.device.type != "cpu" or values.layout is not torch.strided or values.is_quantized:
             return None
-        plain = values.detach().resolve_conj().resolve_neg().contiguous()
         try:
-            array = plain.reshape(-1).view(torch.uint8).numpy()
-        except (RuntimeError, TypeError):  # of a class of its own
+            array = host_bytes(values)
+        except RuntimeError:  # of a class of its own
             return None
     elif array.dtype.hasobject:
         return None

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import torch
 
+from workbench.experiment.host_bytes import host_bytes
 from workbench.experiment.module_containers import CONTAINERS, refill
 
 if TYPE_CHECKING:
@@ -366,11 +367,7 @@ def _contents_of_tensors(tensors: list[torch.Tensor]) -> list[Any]:
 def _bytes_of(tensor: torch.Tensor) -> bytes:
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise RuntimeError
-    try:
-        return tensor.numpy(force=True).tobytes()
-    except TypeError:  # NumPy has no such dtype
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
-        return plain.view(torch.uint8).numpy().tobytes()
+    return host_bytes(tensor).tobytes()
 
 
 def _printed(value: Any) -> str:

@@ -34,6 +34,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from workbench.experiment import attachments
+from workbench.experiment.host_bytes import host_bytes
 from workbench.experiment.process_settings import ProcessSettings
 from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.training import Training
@@ -405,8 +406,7 @@ class _Pickler(cloudpickle.Pickler):
             own_class = type(obj).__bases__[0]
             return _bare, (own_class,), state, None, None, _parametrize_again
         if self.is_to_compare and isinstance(obj, torch.Tensor) and obj.layout is torch.strided:
-            plain = obj.detach().cpu().contiguous().flatten().view(torch.uint8)
-            return bytes, (plain.numpy().tobytes(),)
+            return bytes, (host_bytes(obj).tobytes(),)
         if (found := torch_objects.reduced(obj)) is not None:
             return found
         if isinstance(obj, torch.optim.Optimizer) and _is_pickled_by_torch(type(obj)):
@@ -418,8 +418,7 @@ class _Pickler(cloudpickle.Pickler):
         if id(tensor) not in self._files:
             number = len(self._files)
             self._files[id(tensor)] = number, tensor
-            plain = tensor.detach().contiguous().flatten().view(torch.uint8)
-            plain.numpy().tofile(folder / f"{ARRAY}{number}")
+            host_bytes(tensor).tofile(folder / f"{ARRAY}{number}")
         number = self._files[id(tensor)][0]
         return "file", number, tuple(tensor.shape), None, tensor.dtype, False
 

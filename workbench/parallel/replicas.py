@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.nn.parameter import is_lazy
 
+from workbench.experiment.host_bytes import host_bytes
 from workbench.parallel.by_samples import BATCH_NORMS
 from workbench.parallel.object_state import differing
 from workbench.parallel.sentences import listed
@@ -92,10 +93,10 @@ def checksums(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Checksum
 
 @torch.no_grad()
 def _checksum(tensor: torch.Tensor) -> int:
-    data = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
-    if data.device.type == "cpu":
-        return zlib.crc32(cast("Any", data.numpy()))
-    return _sum_of_words(data)
+    if tensor.device.type == "cpu":
+        return zlib.crc32(host_bytes(tensor).data)
+    plain = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return _sum_of_words(plain.view(torch.uint8))
 
 
 def _sum_of_words(data: torch.Tensor) -> int:
