@@ -144,12 +144,17 @@ class DataState:
                 return []
             state = state.portable()
         found = self._look()
+        lost = [path for path, one in state.items() if one is _Missing.UNKNOWN]
         for path in {**self._begun, **found.places, **state}:
             wanted = state.get(path, self._begun.get(path, _NOTHING).value)
             owner = found.owners.get(_owner_of(path))
-            if wanted is not _Missing.UNKNOWN and owner is not None:
+            if wanted is _Missing.UNKNOWN or owner is None:
+                continue
+            try:
                 self._put(path, owner, wanted, found)
-        return [path for path, one in state.items() if one is _Missing.UNKNOWN]
+            except CannotRestoreError:
+                lost += [path] if path in state else []
+        return lost
 
     def _put(self, path: str, owner: Any, wanted: Any, found: _Found) -> None:
         own, name = vars(owner), path.rpartition(".")[2]
@@ -158,10 +163,7 @@ class DataState:
             if place is not None and place.content and self._is_begun(path, found):
                 own.pop(name, None)
         elif wanted is not None or place is None or place.content:
-            try:
-                own[name] = restored(wanted, own.get(name))
-            except CannotRestoreError:
-                return
+            own[name] = restored(wanted, own.get(name))
 
     def _is_begun(self, path: str, found: _Found) -> bool:
         """Whether the owner of an attribute is there, and was at first."""

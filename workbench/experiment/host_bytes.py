@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.nn.parameter import is_lazy
 
 
 def host_bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
@@ -27,6 +28,8 @@ def host_bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
     kind, plain_kind = cast("tuple[Any, Any]", (type(tensor), torch.Tensor))
     if kind.__torch_dispatch__ is not plain_kind.__torch_dispatch__:
         raise RuntimeError(f"a {kind.__name__} keeps its values in another way")
+    if is_lazy(tensor):
+        raise RuntimeError("it has no values yet")
     plain: Any = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
     found: Any = np.from_dlpack(plain.view(torch.uint8))
     return found

@@ -80,9 +80,17 @@ def encoded(value: Any) -> Encoded:
         return Encoded(b"", is_known=True)
     try:
         return Encoded(_encoded(value), is_known=True)
-    except _UnknownError:
-        sized = (type(value).__qualname__, len(value)) if isinstance(value, _SIZED) else None
-        return Encoded(_dumped(sized) if sized else b"", is_known=False)
+    except Exception:  # noqa: BLE001 - of a class of its own anything may come
+        return Encoded(_kind_and_length(value), is_known=False)
+
+
+def _kind_and_length(value: Any) -> bytes:
+    if not isinstance(value, _SIZED):
+        return b""
+    try:
+        return _dumped((type(value).__qualname__, len(value)))
+    except Exception:  # noqa: BLE001 - as above
+        return b""
 
 
 def keep(value: Any, first: Any = None) -> Any:
@@ -321,7 +329,8 @@ class _Encoder:
         if any(one.dtype.hasobject for one in arrays):
             raise _UnknownError
         self._charge([one.nbytes for one in arrays])
-        if issubclass(kind, (np.number, np.bool_)):
+        # of time spans each may have a unit of its own
+        if issubclass(kind, (np.number, np.bool_)) and not issubclass(kind, np.timedelta64):
             self._add(np.array(arrays, kind).tobytes())
         else:
             self._add([(one.dtype.str, one.shape, one.tobytes()) for one in arrays])

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
@@ -499,12 +500,12 @@ class ParameterValues:
     A guard knows those alone that a step has written before.
 
     Args:
-        model: whole on this rank.
+        model: on this rank; of parameters that are sharded it is the shards.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        found = [one for one in model.parameters() if not is_lazy(one)]
-        self._values = [(one, one.detach().clone()) for one in found]
+        found = [_local(one) for one in model.parameters() if not is_lazy(one)]
+        self._values = [(one, one.clone()) for one in found]
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -512,6 +513,11 @@ class ParameterValues:
         for parameter, value in self._values:
             if not torch.equal(parameter, value):
                 parameter.data.copy_(value)
+
+
+def _local(parameter: torch.Tensor) -> torch.Tensor:
+    whole = parameter.detach()
+    return whole.to_local() if isinstance(whole, DTensor) else whole
 
 
 @contextmanager

@@ -5,8 +5,9 @@ calls, a centre that follows each batch, a list), and after a share of the batch
 what one process has: neither what comes home, nor what trains on. Nothing is known of a model by
 its names. So the first batch that a rank validates is evaluated once before, all that the training
 keeps is compared with what it was, and the batch is undone. Where anything has changed on any rank,
-every rank evaluates all batches, as one process does, and replicas stay the same. What changes with
-a later batch alone is seen at the end: then it is too late for this validation, which is said.
+or numbers were drawn, every rank evaluates all batches, as one process does, and replicas stay the
+same. What changes with a later batch alone is seen at the end: then it is too late for this
+validation, which is said.
 
 Two kinds of models are validated by every rank in any case: those whose steps cannot be divided
 (`workbench.parallel.by_samples`), and those that keep something in Python that is not the same on
@@ -24,10 +25,13 @@ import torch
 import torch.distributed as dist
 
 from workbench.experiment.data import DataError, DataSource, copied
+from workbench.experiment.host_random import HostRandom
 from workbench.experiment.rehearsal import forward_undone
+from workbench.experiment.rng import TorchState
 from workbench.experiment.validation import Tally, Validation, evaluate
 from workbench.modes.layout import reshard
 from workbench.parallel.batches import Part, RankBatches
+from workbench.parallel.by_samples import ParameterValues
 from workbench.parallel.object_state import differing
 from workbench.parallel.replicas import Checksum, checksums, of_all_ranks
 from workbench.parallel.sentences import listed
@@ -98,10 +102,26 @@ def _begun(training: Training, source: RankBatches) -> tuple[Iterable[Part], _Ke
 def _changed_by(training: Training, part: Part | None, before: _Kept) -> list[str]:
     """What evaluating this rank's part changes, on any rank; it is undone."""
     objects: Any = training.object_state
-    with nullcontext() if objects is None else objects.undone(), forward_undone(training):
-        if part is not None:
-            evaluate(training, copied(part.batch), Tally(training))
-        return before.changed(training)
+    weights = ParameterValues(training.model)
+    generators = TorchState(training.device), HostRandom()
+    for one in generators:
+        one.save()
+    try:
+        with nullcontext() if objects is None else objects.undone(), forward_undone(training):
+            if part is not None:
+                evaluate(training, copied(part.batch), Tally(training))
+            drew = any(one.moved() for one in generators)
+            changed = before.changed(training, [_NUMBERS] if drew else [])
+    finally:
+        weights.restore()
+        for one in generators:
+            one.restore()
+    if changed and (stays := before.changed(training)):
+        training.note(
+            f"{listed(stays, 4)} could not be put back after a batch was looked at before the "
+            "first validation: it has seen one batch more than in one process"
+        )
+    return changed
 
 
 class _Kept(NamedTuple):
@@ -121,13 +141,20 @@ class _Kept(NamedTuple):
         tensors = (*model.named_parameters(), *model.named_buffers())
         return cls(digests, checksums((f"model.{name}", one) for name, one in tensors))
 
-    def changed(self, training: Training) -> list[str]:
-        """What is not the same any more, on any rank; all call it together."""
+    def changed(self, training: Training, beside: Iterable[str] = ()) -> list[str]:
+        """What is not the same any more, on any rank; all call it together.
+
+        Args:
+            training: of this rank.
+            beside: what else has changed on it.
+        """
         now = _Kept.of(training)
         own = [name for pair in zip(self, now, strict=True) for name in differing(pair)]
+        own += beside
         return list(dict.fromkeys(chain.from_iterable(of_all_ranks(own))))
 
 
+_NUMBERS = "the state of a generator of random numbers"
 _ALL = (
     "every rank validates on all batches, as one process does, and validations get no faster by "
     "ranks"

@@ -66,6 +66,19 @@ def listed_in_eval(self: Any, x: torch.Tensor) -> torch.Tensor:
     return x * (1 + len(self.means) / 100)
 
 
+def decays_in_eval(self: Any, x: torch.Tensor) -> torch.Tensor:
+    """A weight that nothing but a validation writes."""
+    if not self.training:
+        with torch.no_grad():
+            self.weight.mul_(0.9)
+    return x
+
+
+def drawing_in_eval(self: Any, x: torch.Tensor) -> torch.Tensor:
+    """As Monte Carlo dropout does."""
+    return x if self.training else x + torch.randn_like(x)
+
+
 def late(self: Any, x: torch.Tensor) -> torch.Tensor:
     """Counts no first batch."""
     if not self.training:
@@ -97,6 +110,10 @@ CHANGING: dict[str, Case] = {
     "a list": Case(model=with_stem(listed_in_eval, means=[]), val=three),
     "a weight that decays": Case(model=with_stem(decays), val=four),
     "a weight that decays, sharded": Case("fsdp:2", with_stem(decays), val=three),
+    "a weight that eval mode writes": Case(model=with_stem(decays_in_eval), val=four),
+    "a weight that eval mode writes, sharded": Case("fsdp:2", with_stem(decays_in_eval), val=four),
+    "noise": Case(model=with_stem(drawing_in_eval), val=four),
+    "noise, sharded": Case("fsdp:2", with_stem(drawing_in_eval), val=three),
     "a loss that counts": Case(loss=Counted(), val=four),
 }
 """Steps are divided, validations are not."""

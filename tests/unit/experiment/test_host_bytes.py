@@ -49,7 +49,13 @@ def _fake() -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "tensor", [torch.randn(3).to_sparse(), torch.zeros(3, device="meta"), _fake()]
+    "tensor",
+    [
+        torch.randn(3).to_sparse(),
+        torch.zeros(3, device="meta"),
+        nn.UninitializedBuffer(),
+        _fake(),
+    ],
 )
 def test_of_others_there_are_none(tensor: torch.Tensor) -> None:
     with pytest.raises(RuntimeError):
