@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -87,6 +88,10 @@ class Guard:
         self._host_random.find()
         self._modules.look_again()
         self._writes.look_again()
+
+    def of_others(self) -> AbstractContextManager[None]:
+        """Parameters that are written inside, in a step, are not written by its forward."""
+        return self._writes.of_others()
 
     def before_update(self) -> None:
         """Right before the update is applied: see what the forward has written of parameters."""

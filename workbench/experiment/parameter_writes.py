@@ -13,7 +13,8 @@ a forward may thaw what was frozen.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -79,6 +80,17 @@ class ParameterWrites:
             others = [p for p in self._frozen if id(p) not in known]
             if sum(p.nbytes for p in others) <= _FIRST_BYTES:
                 self._copy(others, is_bounded=False)
+
+    @contextmanager
+    def of_others(self) -> Generator[None]:
+        """What is written inside, in a step, is written by no forward."""
+        before = versions(self._listed)
+        yield
+        now = versions(self._listed)
+        self._versions = [
+            remembered + new - old
+            for remembered, old, new in zip(self._versions, before, now, strict=True)
+        ]
 
     def before_update(self) -> None:
         """After the backward of a step that is about to be applied: see what was written.

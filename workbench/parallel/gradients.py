@@ -121,9 +121,10 @@ class Gradients:
     def _take_ddp(self) -> None:
         self._after = self._is_open = False
         training = self._training
-        self.called = lay_out(
-            training.model, self._layout, training.device, read=logits_of, average=self._average
-        )
+        with training.guard.of_others():  # it gives all ranks the first one's weights
+            self.called = lay_out(
+                training.model, self._layout, training.device, read=logits_of, average=self._average
+            )
 
 
 def _not_for_ddp(model: nn.Module, logits: torch.Tensor, loss: torch.Tensor) -> str:

@@ -138,3 +138,20 @@ def test_parameters_of_inference_mode_are_no_obstacle() -> None:
         step(writes, trained)
     writes.remember(exactly=False)
     assert writes.restore() == []
+
+
+def test_what_others_write_in_a_step_is_not_taken_for_a_forwards() -> None:
+    trained, frozen, writes = made()
+    for _ in range(3):
+        writes.remember(exactly=True)
+        assert writes.copies == [] or all(one is frozen for one, _ in writes.copies)
+        with writes.of_others():
+            in_place(trained)
+        writes.before_update()
+    writes.remember(exactly=True)
+    in_place(trained)  # and by one it still is
+    with writes.of_others():
+        in_place(trained)
+    writes.before_update()
+    writes.remember(exactly=True)
+    assert any(one is trained for one, _ in writes.copies)
