@@ -10,7 +10,8 @@ what it leaves to us is done here. A forward that changes buffers (batch norm's 
 spectral norm's vectors) would change them twice: the second one works on copies of what they were
 before the first, and so does a third where a second backward goes through the block (a gradient
 penalty, two losses). And a kernel chosen for forward (`workbench.modes.attention`) is chosen again.
-What a forward changes in Python objects of its own is changed once more each time.
+So it is with numbers and containers that modules keep (`workbench.modes.plain_attributes`); what a
+forward changes in objects of other kinds is changed once more each time.
 
 A block is given a ``forward`` of its own, nothing is wrapped: names in ``state_dict`` do not
 change, removing it undoes it exactly, and a copy or a pickle of the model works alone.
@@ -34,6 +35,7 @@ from torch.utils.checkpoint import checkpoint
 
 from workbench.modes.base import Mode
 from workbench.modes.blocks import blocks_in, find_blocks
+from workbench.modes.plain_attributes import PlainAttributes
 from workbench.records import ModeChoice
 
 SMALL_BUFFER_BYTES = 64 * 2**10
@@ -189,11 +191,13 @@ def _has_forward_of_its_own(module: nn.Module) -> bool:
 def _contexts(
     module: nn.Module, again: Contexts
 ) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """What the first forward runs in, and what each later one: with buffers as they were before."""
-    before = _copies(module)
+    """What the first forward runs in, and what each later one: with all as it was before."""
+    before, attributes = _copies(module), PlainAttributes(module)
     has_large = any(one.is_large for one in before)
     first = _dropping_unchanged(before) if has_large else nullcontext()
-    return first, _AsBefore(before, again) if before or again else nullcontext()
+    if not (before or again or attributes.is_any):
+        return first, nullcontext()
+    return first, _AsBefore(before, attributes, again)
 
 
 class _Copy(NamedTuple):
@@ -279,14 +283,15 @@ def _with_equal_values(copies: list[_Copy]) -> set[int]:
 
 
 class _AsBefore:
-    """Buffers are as they were before the first forward, and `again` is entered.
+    """Buffers and attributes are as they were before the first forward, and `again` is entered.
 
     Torch enters one and the same object once for every backward that goes through the block: two
     losses, a gradient penalty. Each works on copies of its own, as it changes them.
     """
 
-    def __init__(self, before: list[_Copy], again: Contexts) -> None:
+    def __init__(self, before: list[_Copy], attributes: PlainAttributes, again: Contexts) -> None:
         self._before = before
+        self._attributes = attributes
         self._again = again
         self._entered: list[ExitStack] = []
 
@@ -301,6 +306,7 @@ class _AsBefore:
                 buffers = _buffers_of(one.part)
                 stack.callback(buffers.__setitem__, one.name, buffers.get(one.name))
                 buffers[one.name] = copied[id(one.values)]
+            stack.enter_context(self._attributes.restored())
             self._entered.append(stack.pop_all())
 
     def __exit__(
