@@ -26,6 +26,7 @@ from tests.equivalence.ranks.attached import ATTACHED, Held
 from tests.equivalence.ranks.models import MODELS
 from tests.equivalence.ranks.optimizers import ALL_SCHEDULES, make_optimizer
 from tests.equivalence.ranks.recipes import (
+    SHARED,
     SWITCH,
     RankRecipe,
     arrays,
@@ -275,7 +276,9 @@ class _Loop:
         recipe, trace, step = self.recipe, self.trace, len(self.trace.losses)
         _same_buffers(self.model, self.others)
         if recipe.validates:
-            precision = _precision(precision_of(self.stays.at(max(0, step - 1))), recipe.device)
+            # where only the next batch tells that an epoch is over, a switch may come first
+            last = max(0, step - 1) if recipe.source in SHARED else step
+            precision = _precision(precision_of(self.stays.at(last)), recipe.device)
             found = plain.validated(recipe, self.model, self.function, to_validate, precision)
             trace.validations.append((step, *found))
             plain.train_mode(self.model, self.frozen)
