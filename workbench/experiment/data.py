@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
+from torch.utils._pytree import tree_map_only
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -144,7 +144,7 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 def copied(batch: Any) -> Any:
     """``batch`` with tensors of its own: who is given it to look at it may write into them."""
-    return pytree.tree_map(_clone, batch)
+    return tree_map_only(torch.Tensor, torch.clone, batch)
 
 
 def batch_size_of(inputs: Any, targets: Any) -> int:
@@ -321,10 +321,6 @@ def _is_map_style(data: Any) -> bool:
 
 def _is_hugging_face(data: Any) -> bool:
     return type(data).__module__.startswith("datasets.") and hasattr(data, "with_format")
-
-
-def _clone(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

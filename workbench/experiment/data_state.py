@@ -28,7 +28,6 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from workbench.experiment.module_containers import CONTAINERS, contents_of, refill
 from workbench.experiment.object_copy import attributes, never_changes
 from workbench.experiment.schedule_copy import is_users
 from workbench.experiment.value_copy import (
@@ -39,6 +38,7 @@ from workbench.experiment.value_copy import (
     keep,
     restored,
 )
+from workbench.modes.containers import CONTAINERS, contents_of, refill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

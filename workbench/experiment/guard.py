@@ -89,9 +89,9 @@ class Guard:
         self._modules.look_again()
         self._writes.look_again()
 
-    def of_others(self) -> AbstractContextManager[None]:
+    def written_by_others(self) -> AbstractContextManager[None]:
         """Parameters that are written inside, in a step, are not written by its forward."""
-        return self._writes.of_others()
+        return self._writes.written_by_others()
 
     def before_update(self) -> None:
         """Right before the update is applied: see what the forward has written of parameters."""

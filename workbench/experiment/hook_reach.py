@@ -27,10 +27,10 @@ from torch.utils._device import DeviceContext
 from torch.utils.hooks import RemovableHandle
 
 from workbench.experiment import attachments
-from workbench.experiment.module_containers import CONTAINERS
 from workbench.experiment.object_change import generator_state
 from workbench.experiment.object_copy import every_attribute
 from workbench.experiment.schedule_copy import is_users
+from workbench.modes.containers import CONTAINERS
 
 if TYPE_CHECKING:
     from workbench.experiment.thread_state import ThreadState

@@ -37,7 +37,7 @@ def let_go_of(error: BaseException) -> None:
 
 
 @contextmanager
-def of_what_is_new() -> Generator[None]:
+def collecting_only_new() -> Generator[None]:
     """While this is open, garbage is looked for among objects that were made since, and no others.
 
     A process with torch in it has a million of them, and a look at them all stops every thread for

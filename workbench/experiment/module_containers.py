@@ -21,6 +21,8 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from workbench.modes.containers import CONTAINERS, contents_of, refill
+
 MOST_COPIED = 64
 """Elements of a container that is copied before every step."""
 _MOST_IN_QUEUE = 1_000
@@ -29,7 +31,6 @@ _MOST_INSIDE = 1_000
 """Containers that are looked at in one attribute."""
 _MOST_BYTES = 4 * 2**20
 """Of a tensor in a container that is copied."""
-CONTAINERS = (list, dict, set, deque)
 
 
 class ModuleContainers:
@@ -163,33 +164,6 @@ def containers_in(values: Iterable[Any], most: int, largest: float = math.inf) -
             continue
         inside: Any = one.values() if isinstance(one, dict) else one
         waiting += (value for value in inside if isinstance(value, CONTAINERS))
-
-
-def contents_of(one: Any) -> list[Any]:
-    """What is in a container; of a dictionary pairs."""
-    return list(cast("dict[Any, Any]", one).items() if isinstance(one, dict) else one)
-
-
-def refill(one: Any, contents: list[Any]) -> None:
-    """Give a container what it held, where it holds anything else now."""
-    now = contents_of(one)
-    if len(now) == len(contents) and all(map(_is_same, now, contents)):
-        return
-    one.clear()
-    if isinstance(one, dict):
-        for key, value in contents:
-            one[key] = value
-    else:
-        (one.update if isinstance(one, set) else one.extend)(contents)
-
-
-def _is_same(now: Any, before: Any) -> bool:
-    """Whether it is the very same element; pairs of a dictionary are made anew each time."""
-    if now is before:
-        return True
-    if type(now) is tuple and type(before) is tuple and len(now) == len(before) == 2:
-        return now[0] is before[0] and now[1] is before[1]
-    return False
 
 
 def _is_bounded(one: Any) -> bool:

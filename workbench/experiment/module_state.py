@@ -34,12 +34,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from workbench.experiment.module_containers import (
-    ModuleContainers,
-    containers_in,
-    contents_of,
-    refill,
-)
+from workbench.experiment.module_containers import ModuleContainers, containers_in
+from workbench.modes.containers import contents_of, refill
 
 MAX_BYTES = 4 * 2**20
 """Of a tensor whose values are copied before every step."""

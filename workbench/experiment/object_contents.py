@@ -15,9 +15,9 @@ import torch
 
 from workbench.experiment.hook_reach import bound_by
 from workbench.experiment.host_bytes import host_bytes
-from workbench.experiment.module_containers import CONTAINERS, contents_of
 from workbench.experiment.object_change import Change, generator_state
 from workbench.experiment.object_copy import every_attribute
+from workbench.modes.containers import CONTAINERS, contents_of
 
 _MISSING = object()
 

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from workbench.experiment.module_containers import CONTAINERS, contents_of, refill
 from workbench.experiment.module_state import NOT_ITS_OWN
+from workbench.modes.containers import CONTAINERS, contents_of, refill
 
 _PLAIN = (
     bool, int, float, complex, str, bytes, range, slice, type(None), torch.dtype, torch.device,

@@ -82,7 +82,7 @@ class ParameterWrites:
                 self._copy(others, is_bounded=False)
 
     @contextmanager
-    def of_others(self) -> Generator[None]:
+    def written_by_others(self) -> Generator[None]:
         """What is written inside, in a step, is written by no forward."""
         before = versions(self._listed)
         yield

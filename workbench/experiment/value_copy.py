@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from workbench.experiment.host_bytes import host_bytes
-from workbench.experiment.module_containers import CONTAINERS, refill
+from workbench.modes.containers import CONTAINERS, refill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,16 +80,17 @@ def encoded(value: Any) -> Encoded:
         return Encoded(b"", is_known=True)
     try:
         return Encoded(_encoded(value), is_known=True)
-    except Exception:  # noqa: BLE001 - of a class of its own anything may come
+    except Exception:  # noqa: BLE001 - methods of the user's are called, which may raise anything
         return Encoded(_kind_and_length(value), is_known=False)
 
 
 def _kind_and_length(value: Any) -> bytes:
+    """``b""`` where it has no length."""
     if not isinstance(value, _SIZED):
         return b""
     try:
         return _dumped((type(value).__qualname__, len(value)))
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:  # noqa: BLE001 - and so may their ``__len__``
         return b""
 
 

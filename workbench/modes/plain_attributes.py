@@ -1,4 +1,4 @@
-"""What modules keep in plain Python: numbers, text, and containers of such, to be put back.
+"""What modules keep in plain Python, numbers, text and containers, to be put back.
 
 A block that is computed again in backward would count its calls twice, or compute something else
 the second time (a temperature that falls with a count). So it sees what it saw the first time, and
@@ -8,15 +8,15 @@ keep is changed once more.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from torch import nn
 
-_NUMBERS = (bool, int, float, complex, str, bytes, tuple, type(None))
-_CONTAINERS = (list, dict, set, deque)
+from workbench.modes.containers import CONTAINERS, contents_of, refill
+
+_UNCHANGING = (bool, int, float, complex, str, bytes, tuple, type(None))
 _OF_TORCH = frozenset(vars(nn.Module()))
 _MOST = 4096
 """Elements of a container: a longer one is a record, which nobody computes by."""
@@ -66,10 +66,10 @@ def _kept_in(part: nn.Module, *, every: bool = False) -> dict[str, _Kept]:
     for name, value in vars(part).items():
         if name in _OF_TORCH:
             continue
-        if type(value) in _NUMBERS:
+        if type(value) in _UNCHANGING:
             found[name] = _Kept(value)
-        elif type(value) in _CONTAINERS and len(value) <= _MOST:
-            found[name] = _Kept(value, value.copy())
+        elif type(value) in CONTAINERS and len(value) <= _MOST:
+            found[name] = _Kept(value, contents_of(value))
         elif every:
             found[name] = _Kept(value, is_plain=False)
     return found
@@ -82,12 +82,4 @@ def _put(part: nn.Module, kept: dict[str, _Kept], gone: Iterable[str]) -> None:
     for name, one in kept.items():
         own[name] = one.value
         if one.contents is not None:
-            _fill(one.value, one.contents)
-
-
-def _fill(container: Any, contents: Any) -> None:
-    if isinstance(container, list):
-        cast("list[Any]", container)[:] = contents
-        return
-    container.clear()
-    (container.extend if isinstance(container, deque) else container.update)(contents)
+            refill(one.value, one.contents)

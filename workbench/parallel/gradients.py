@@ -121,7 +121,7 @@ class Gradients:
     def _take_ddp(self) -> None:
         self._after = self._is_open = False
         training = self._training
-        with training.guard.of_others():  # it gives all ranks the first one's weights
+        with training.guard.written_by_others():  # it gives all ranks the first one's weights
             self.called = lay_out(
                 training.model, self._layout, training.device, read=logits_of, average=self._average
             )

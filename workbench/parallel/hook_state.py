@@ -32,9 +32,9 @@ from workbench.experiment.hook_reach import (
     module_hooks,
     reached,
 )
-from workbench.experiment.module_containers import CONTAINERS
 from workbench.experiment.object_change import fill
 from workbench.experiment.object_contents import Contents
+from workbench.modes.containers import CONTAINERS
 
 if TYPE_CHECKING:
     from workbench.experiment.thread_state import ThreadState

@@ -111,7 +111,7 @@ def _changed_by(training: Training, part: Part | None, before: _Kept) -> list[st
             if part is not None:
                 evaluate(training, copied(part.batch), Tally(training))
             drew = any(one.moved() for one in generators)
-            changed = before.changed(training, [_NUMBERS] if drew else [])
+            changed = before.changed(training, [_GENERATORS] if drew else [])
     finally:
         weights.restore()
         for one in generators:
@@ -154,7 +154,7 @@ class _Kept(NamedTuple):
         return list(dict.fromkeys(chain.from_iterable(of_all_ranks(own))))
 
 
-_NUMBERS = "the state of a generator of random numbers"
+_GENERATORS = "the state of a generator of random numbers"
 _ALL = (
     "every rank validates on all batches, as one process does, and validations get no faster by "
     "ranks"

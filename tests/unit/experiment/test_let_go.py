@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workbench.experiment.let_go import of_what_is_new
+from workbench.experiment.let_go import collecting_only_new
 
 
 class Cycle:
@@ -26,7 +26,7 @@ def _no_collection_by_itself() -> Iterator[None]:
 
 def test_only_what_was_made_since_is_collected_and_the_rest_afterwards() -> None:
     old = weakref.ref(Cycle())
-    with of_what_is_new():
+    with collecting_only_new():
         new = weakref.ref(Cycle())
         gc.collect()
         assert new() is None
@@ -39,7 +39,7 @@ def test_only_what_was_made_since_is_collected_and_the_rest_afterwards() -> None
 def test_what_somebody_froze_stays_so() -> None:
     old = weakref.ref(Cycle())
     gc.freeze()
-    with of_what_is_new():
+    with collecting_only_new():
         pass
     gc.collect()
     assert old() is not None
@@ -49,6 +49,6 @@ def test_what_somebody_froze_stays_so() -> None:
 
 
 def test_an_error_ends_it_too() -> None:
-    with pytest.raises(ValueError, match="inside"), of_what_is_new():
+    with pytest.raises(ValueError, match="inside"), collecting_only_new():
         raise ValueError("inside")
     assert gc.get_freeze_count() == 0

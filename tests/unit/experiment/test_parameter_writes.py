@@ -145,12 +145,12 @@ def test_what_others_write_in_a_step_is_not_taken_for_a_forwards() -> None:
     for _ in range(3):
         writes.remember(exactly=True)
         assert writes.copies == [] or all(one is frozen for one, _ in writes.copies)
-        with writes.of_others():
+        with writes.written_by_others():
             in_place(trained)
         writes.before_update()
     writes.remember(exactly=True)
     in_place(trained)  # and by one it still is
-    with writes.of_others():
+    with writes.written_by_others():
         in_place(trained)
     writes.before_update()
     writes.remember(exactly=True)

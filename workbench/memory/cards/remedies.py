@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench.experiment.changes import Change
-from workbench.experiment.let_go import of_what_is_new
+from workbench.experiment.let_go import collecting_only_new
 from workbench.experiment.out_of_memory import Remedied, Trials, conditions
 from workbench.memory.cards.candidates import KINDS, Candidate, candidates
 from workbench.memory.cards.trial import NUM_STEPS, Trial, tried
@@ -54,7 +54,7 @@ class Search:
 
     def run(self) -> None:
         """Try everything there is time for."""
-        with of_what_is_new():
+        with collecting_only_new():
             self._run()
 
     def _run(self) -> None:

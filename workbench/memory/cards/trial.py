@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 
+from workbench.experiment.data import copied
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.let_go import let_go_of
 from workbench.experiment.rehearsal import undone
@@ -96,7 +96,7 @@ def _ran(training: Training, card: PlayedCard, change: Change) -> Trial:
     batch, seconds = _batch(training, change), 0.0
     for step in range(NUM_STEPS):
         if step:  # another one in other memory, as the next would be
-            batch = tree_map_only(torch.Tensor, torch.clone, batch)
+            batch = copied(batch)
         started = time.perf_counter()
         training.run_step(batch)
         seconds = time.perf_counter() - started
