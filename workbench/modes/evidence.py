@@ -84,7 +84,7 @@ def _is_sdpa(value: Any, seen: set[types.CodeType], depth: int) -> bool:
         return True
     if depth == 0 or not isinstance(value, types.FunctionType) or value.__code__ in seen:
         return False
-    if value.__module__.startswith("torch."):
+    if (value.__module__ or "").startswith("torch."):  # none of code that was run in a bare dict
         return value is functional.multi_head_attention_forward
     return _reaches(value, seen, depth - 1)
 

@@ -148,7 +148,7 @@ def _kept_in_a_module(hook: Any) -> str | None:
     function: Any = getattr(hook, "__func__", hook)
     if not isinstance(function, types.FunctionType) or is_by_value(function):
         return None
-    if function.__module__.partition(".")[0] in ("torch", "workbench"):
+    if (function.__module__ or "").partition(".")[0] in ("torch", "workbench"):
         return None
     stored = {one.argval for one in dis.get_instructions(function) if one.opname == "STORE_GLOBAL"}
     for (kind, name), value in bindings(function).items():
