@@ -8,6 +8,7 @@ scripts/run_tests.py sum quick rest`` adds up what was counted before, in pytest
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -17,8 +18,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from pathlib import Path
+from typing import BinaryIO
 from xml.etree import ElementTree as ET
 
 from chromium import find_or_install
@@ -35,10 +39,10 @@ STAGES = {
     "style": "ruff: lint rules and formatting",
     "types": "pyright, strict",
     "frontend": "types, style and unit tests of the TypeScript",
-    "python": "Python tests that need no second process of long life, and the first notebook",
-    "journey": "one person's way through JupyterLab, in Chromium",
-    "python-rest": "Python tests with kernels, servers, ranks, compilers; the other notebooks",
-    "browser": "everything else a person does in JupyterLab, in Chromium",
+    "python": "Python tests that need no second process of long life",
+    "journey": "one person's way through JupyterLab, and the first notebook, in Chromium",
+    "python-rest": "Python tests with kernels, servers, ranks, compilers",
+    "browser": "everything else a person does in JupyterLab, the other notebooks, in Chromium",
     "pytest": "all Python tests, or those that PYTEST_ARGS names",
     "ui": "all browser tests, or those that UI_ARGS names",
 }
@@ -48,6 +52,8 @@ _BROWSER = {"journey", "browser", "ui", "python-rest", "pytest"}
 _NEVER = "not benchmark and not fuzz"
 _SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 """Most tests wait for a kernel, a server or a compiler: two files at a time take half the time."""
+_BESIDE = {"types": "frontend"}
+"""A stage that needs one core, and what runs after it that does not always need two."""
 _LINES_OF_A_FAILURE = 60
 _OF_PLAYWRIGHT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) flaky")
 _OF_VITEST = re.compile(r"^\s*Tests\s+(?:(\d+) failed \| )?(\d+) passed")
@@ -94,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
         chromium, sentence = find_or_install()
         print(sentence, flush=True)
         env["CHROMIUM"] = chromium
-    done = [run_stage(name, env, extra) for name in wanted]
+    done = run_stages(wanted, env, extra)
     for name in names:
         keep(name, [stage for stage in done if stage.name in known[name]])
     print(report(done, time.monotonic() - started, left_out=_left_out(names)), flush=True)
@@ -111,12 +117,39 @@ def _environment() -> dict[str, str]:
 # --- stages -------------------------------------------------------------------------------------
 
 
-def run_stage(name: str, env: dict[str, str], extra: Sequence[str] = ()) -> Stage:
-    """Run each command of a stage, to the end, whatever one of them comes to."""
-    print(f"\n=== {name}: {STAGES[name]}", flush=True)
+def run_stages(names: Sequence[str], env: dict[str, str], extra: Sequence[str] = ()) -> list[Stage]:
+    """Run stages in their order, two at a time where `_BESIDE` says so: each prints as a whole."""
+    done: list[Stage] = []
+    with ThreadPoolExecutor(1) as pool:
+        beside: tuple[Future[Stage], io.BytesIO] | None = None
+        for name, following in zip_longest(names, names[1:]):
+            if following is not None and _BESIDE.get(name) == following:
+                said = io.BytesIO()
+                beside = pool.submit(run_stage, name, env, extra, said), said
+                continue
+            stage = run_stage(name, env, extra)
+            if beside is not None:
+                future, said = beside
+                done.append(future.result())
+                sys.stdout.buffer.write(said.getvalue())
+                sys.stdout.buffer.flush()
+                beside = None
+            done.append(stage)
+    return done
+
+
+def run_stage(
+    name: str, env: dict[str, str], extra: Sequence[str] = (), out: BinaryIO | None = None
+) -> Stage:
+    """Run each command of a stage, to the end, whatever one of them comes to.
+
+    What it prints goes to ``out``, or to the standard output as it comes.
+    """
+    shown = out or sys.stdout.buffer
+    _say(shown, f"\n=== {name}: {STAGES[name]}")
     stage, started = Stage(name), time.monotonic()
     for command, folder in commands(name, extra):
-        status, lines = _run(command, folder, env)
+        status, lines = _run(command, folder, env, shown)
         _count(stage, lines)
         if status:
             stage.failed = True
@@ -125,8 +158,13 @@ def run_stage(name: str, env: dict[str, str], extra: Sequence[str] = ()) -> Stag
         _read_junit(stage, found)
     stage.seconds = time.monotonic() - started
     outcome = "FAILED" if stage.failed else "passed"
-    print(f"=== {name} {outcome} in {_time(stage.seconds)}", flush=True)
+    _say(shown, f"=== {name} {outcome} in {_time(stage.seconds)}")
     return stage
+
+
+def _say(shown: BinaryIO, line: str) -> None:
+    shown.write(f"{line}\n".encode())
+    shown.flush()
 
 
 def commands(name: str, extra: Sequence[str] = ()) -> list[tuple[list[str], Path]]:
@@ -151,7 +189,9 @@ def commands(name: str, extra: Sequence[str] = ()) -> list[tuple[list[str], Path
     return [([PYTHON, "-m", "pytest", "-q", f"--junitxml={_junit(name)}", *chosen, *extra], ROOT)]
 
 
-def _run(command: list[str], folder: Path, env: dict[str, str]) -> tuple[int, list[str]]:
+def _run(
+    command: list[str], folder: Path, env: dict[str, str], shown: BinaryIO
+) -> tuple[int, list[str]]:
     """Run one command, showing what it prints: its exit status and its lines."""
     for option in command:
         if option.startswith("--junitxml="):
@@ -163,8 +203,8 @@ def _run(command: list[str], folder: Path, env: dict[str, str]) -> tuple[int, li
         # as it comes: a line of dots is whole only once there are eighty of them
         while process.stdout is not None and (part := os.read(process.stdout.fileno(), 65536)):
             said += part
-            sys.stdout.buffer.write(part)
-            sys.stdout.buffer.flush()
+            shown.write(part)
+            shown.flush()
     return process.returncode, said.decode("utf-8", "replace").splitlines(keepends=True)
 
 

@@ -143,17 +143,26 @@ interface Panel {
 
 interface CellContent {
   execution_count: number | null;
-  outputs: { output_type: string; evalue?: string }[];
+  outputs: {
+    output_type: string;
+    evalue?: string;
+    text?: string | string[];
+    data?: Record<string, string | string[]>;
+  }[];
 }
 
 async function contents(page: IJupyterLabPageFixture): Promise<CellContent[]> {
   return page.evaluate(() => {
-    const panel = window.jupyterapp.shell.currentWidget as unknown as Panel;
+    const { shell } = window.jupyterapp;
+    const panel = [shell.currentWidget, ...shell.widgets('main')]
+      .map((widget) => widget as unknown as Partial<Panel> | null)
+      .find((widget): widget is Panel => widget?.content?.model?.cells !== undefined);
+    if (panel === undefined) throw new Error('no notebook is open');
     return [...panel.content.model.cells].map((cell) => cell.sharedModel.toJSON());
   });
 }
 
-/** How many cells of the notebook in front have run. */
+/** How many cells of the notebook in front, or behind another tab, have run. */
 export async function executed(page: IJupyterLabPageFixture): Promise<number> {
   return (await contents(page)).filter((cell) => cell.execution_count !== null).length;
 }
@@ -161,6 +170,20 @@ export async function executed(page: IJupyterLabPageFixture): Promise<number> {
 export async function errors(page: IJupyterLabPageFixture): Promise<unknown[]> {
   const outputs = (await contents(page)).flatMap((cell) => cell.outputs);
   return outputs.filter((output) => output.output_type === 'error').map(({ evalue }) => evalue);
+}
+
+/** What the cells of the notebook in front wrote, and the text beside every picture. */
+export async function printed(page: IJupyterLabPageFixture): Promise<string> {
+  const outputs = (await contents(page)).flatMap((cell) => cell.outputs);
+  return outputs.flatMap((output) => output.text ?? output.data?.['text/plain'] ?? []).join('');
+}
+
+/** How many outputs of the notebook in front hold a drawing that is there without a kernel, too. */
+export async function drawings(page: IJupyterLabPageFixture): Promise<number> {
+  const outputs = (await contents(page)).flatMap((cell) => cell.outputs);
+  return outputs.filter((output) =>
+    String(output.data?.['text/html']).includes('data:image/svg+xml;base64,'),
+  ).length;
 }
 
 /** A cell of the notebook in front, brought into view: JupyterLab has only those in the page. */

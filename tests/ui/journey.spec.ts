@@ -2,6 +2,7 @@ import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, galata, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
+import { drawings } from './graph-view';
 import {
   COMPILING,
   execute,
@@ -151,6 +152,12 @@ test.describe('The first classifier', { tag: '@journey' }, () => {
       /best validation accuracy (9[7-9]|100)\.\d%/,
     );
     await expect(page.locator('.jp-Notebook .jp-mod-error, .jp-OutputArea-error')).toHaveCount(0);
+    expect(await drawings(page)).toBeGreaterThanOrEqual(3);
+    const run = `${tmpPath}/runs/early-exit`;
+    expect(JSON.parse(await read(page, `${run}/run.json`))).toMatchObject({ status: 'finished' });
+    expect(await names(page, run)).toContainEqual(
+      expect.stringMatching(/^events\.out\.tfevents\./),
+    );
     await seeChart(page);
     await page.screenshot({ path: picture('journey-stored.png') });
   });
@@ -183,6 +190,22 @@ async function openCells(
   await execute(page, 'docmanager:open', { path: file, factory: 'Notebook' });
   await page.sidebar.close('left');
   await runAll(page, file);
+}
+
+/** A file, as the server has it. */
+async function read(page: IJupyterLabPageFixture, file: string): Promise<string> {
+  return page.evaluate(async (wanted) => {
+    const { contents } = window.jupyterapp.serviceManager;
+    return (await contents.get(wanted, { type: 'file', format: 'text' })).content as string;
+  }, file);
+}
+
+/** What lies in a folder. */
+async function names(page: IJupyterLabPageFixture, folder: string): Promise<string[]> {
+  return page.evaluate(async (wanted) => {
+    const found = await window.jupyterapp.serviceManager.contents.get(wanted);
+    return (found.content as { name: string }[]).map(({ name }) => name);
+  }, folder);
 }
 
 function panelOf(page: IJupyterLabPageFixture): Locator {

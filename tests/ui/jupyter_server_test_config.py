@@ -36,6 +36,10 @@ c.ServerApp.allow_root = True
 python_path = [str(checkout), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, python_path))
 
+# Kernels find compiled what an earlier one compiled, and start no processes to compile in.
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(checkout / ".cache/inductor"))
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 from warm_kernels import use_warm_kernels  # noqa: E402 - needs the path set above
 
 use_warm_kernels()

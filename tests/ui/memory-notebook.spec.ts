@@ -1,7 +1,15 @@
 import { copyFileSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from '@jupyterlab/galata';
-import { activeCell, cursorLine, errors, executed, scrolledTo } from './graph-view';
+import {
+  activeCell,
+  cursorLine,
+  drawings,
+  errors,
+  executed,
+  printed,
+  scrolledTo,
+} from './graph-view';
 import { picture, runNotebook, setTheme, PATIENT } from './helpers';
 
 const stored = JSON.parse(
@@ -11,6 +19,22 @@ const stored = JSON.parse(
 const cells = stored.cells
   .filter(({ cell_type: type }) => type === 'code')
   .map(({ source }) => [source].flat().join(''));
+
+const answers = [
+  '48.0 MiB  weights = self.dropout(scores.softmax(-1))', // the line that leads the peak
+  "B's peak is 50.8 MiB lower", // a fused attention
+  "B's peak is 376 MiB lower", // a leak stopped
+  'memory/resident',
+  'default: peak reserved memory 730 MiB', // shortest batches first
+  'default: peak reserved memory 602 MiB', // longest first
+  'Out of memory: 4.0 MiB asked for in blocks.3 (forward), step 1, on a 640 MiB card',
+  'Free on the card  18.0 MiB',
+  'what helps, as tried:',
+  'Experiment small: finished',
+  'predicted peak 3.6 GiB', // on a T4
+  'it asks for the Python object builtins.print',
+  '1 of 2 addresses; event 2: 8,388,608 B at 0x7f0000400000, not at 0x7f0000600000',
+];
 
 function indexOf(lastLine: string): number {
   const found = cells.findIndex((cell) => cell.endsWith(`\n${lastLine}`));
@@ -23,6 +47,10 @@ test('the notebook about memory is live from top to bottom', async ({ page, tmpP
   await runNotebook(page, `${tmpPath}/03_memory.ipynb`, cells);
   await expect.poll(() => executed(page), { timeout: 800_000 }).toBe(cells.length);
   expect(await errors(page)).toEqual([]);
+  const said = await printed(page);
+  for (const answer of answers) expect(said).toContain(answer);
+  expect(said).not.toContain('this ran on your machine');
+  expect(await drawings(page)).toBe(7);
 
   const view = (await scrolledTo(page, indexOf('textbook'))).locator('.wv-memory');
   await view.locator('input[type=search]').fill('softmax');

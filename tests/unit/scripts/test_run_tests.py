@@ -167,3 +167,31 @@ def test_together_the_two_commands_run_every_test_once() -> None:
     assert run_tests.JOURNEY in commands("journey")[0][0]
     assert commands("browser")[0][0][-2:] == ["--grep-invert", "@journey"]
     assert set(GROUPS["all"]) == set(STAGES) - {"pytest", "ui"}
+
+
+def test_types_are_checked_beside_the_front_end_and_say_what_they_say_as_a_whole(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    met, waits = tree / "met", "import pathlib, sys, time; met = pathlib.Path(sys.argv[1]);"
+    code = {  # each waits for the other: one after the other they would for ever
+        "types": f"{waits} print('types 1'); (met / 't').touch()\n"
+        "while not (met / 'f').exists(): time.sleep(0.01)\nprint('types 2')",
+        "frontend": f"{waits} print('front 1'); (met / 'f').touch()\n"
+        "while not (met / 't').exists(): time.sleep(0.01)\nprint('front 2'); sys.exit(3)",
+        "style": f"{waits} print('style')",
+    }
+    met.mkdir()
+    monkeypatch.setattr(
+        run_tests,
+        "commands",
+        lambda name, extra: [([sys.executable, "-u", "-c", code[name], str(met)], tree)],
+    )
+    done = run_tests.run_stages(["style", "types", "frontend"], {**os.environ})
+    assert [(stage.name, stage.failed) for stage in done] == [
+        ("style", False), ("types", False), ("frontend", True)
+    ]  # fmt: skip
+    said = capfdbinary.readouterr().out.decode().split("\n")
+    words = [line for line in said if line and "===" not in line]
+    assert words == ["style", "front 1", "front 2", "types 1", "types 2"]
+    # a stage that is named alone has nothing beside it
+    assert [one.name for one in run_tests.run_stages(["types"], {**os.environ})] == ["types"]
