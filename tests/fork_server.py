@@ -1,4 +1,4 @@
-"""Ranks that start in a twentieth of a second: real processes, forked from one that has imported.
+"""Ranks and scripts that start in a twentieth of a second: forked from a process that has imported.
 
 Starting two ranks takes some seconds, of which nearly all is the import of torch; a test of 500
 recipes starts more than a thousand pairs. So one process imports what a rank imports, computes
@@ -12,10 +12,14 @@ variable changes *at import* is as it was when the server began (the number of O
 looked at); ``torch.distributed.run`` is replaced by a launcher of thirty lines, which ends the
 other ranks when one fails, as it does, and prints no table of them; a rank ends without Python's
 own finalization. Rows of `tests.equivalence.ranks.test_ranks` go the real way too.
+
+A script is run in the same way as ``__main__``, and ends as a script does: with Python's own
+finalization, in its main thread. It is a child of the server, which says its exit status.
 """
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import json
 import os
@@ -26,6 +30,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -35,11 +40,16 @@ from tests.waiting import DEADLINE_S
 
 PLANT = "WORKBENCH_TEST_PLANT"
 """The environment's name for a fault that ranks are given: ``module:function``."""
+_ROOT = Path(__file__).parents[1]
 _LONGEST_S = 240
 """Of a job: ranks that wait for each other for good are ended, which the experiment reports."""
 _GRACE_S = 5
 _AT_IMPORT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _IMPORTED = (
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
+    "psutil",
+    "tensorboard.backend.event_processing.event_accumulator",
     "torch",
     "torch._dynamo",
     "torch.distributed.checkpoint",
@@ -48,6 +58,7 @@ _IMPORTED = (
     "torch.distributed.tensor",
     "torch.nn.utils.parametrizations",
     "torch.utils.checkpoint",
+    "torch.utils.tensorboard",
     "workbench.parallel.worker",
 )
 
@@ -55,30 +66,68 @@ _IMPORTED = (
 # -- the server -----------------------------------------------------------------------------
 
 
-def serve() -> None:
-    """Answer requests, one a line: start a launcher, or say what has become of one."""
+def serve() -> Callable[[], None] | None:
+    """Answer requests, one a line: start a launcher or a script, or say what has become of one.
+
+    In the process of a script it gives what is left to do there, once the server is unwound.
+    """
     for name in _IMPORTED:
         import_module(name)
     answers = os.fdopen(os.dup(1), "w")
     print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
-        answer = _start(request) if "start" in request else _status_of(request["status"])
+        if "status" in request:
+            answer = _status_of(request["status"])
+        elif problem := _unlike(request):
+            answer = {"error": problem}
+        elif pid := os.fork():
+            answer = {"pid": pid}
+        elif "script" in request:
+            return lambda: _script(request)
+        else:
+            _in_child(lambda request=request: _launch(request))
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)  # taking torch down takes longer than a recipe
 
 
-def _start(request: dict[str, Any]) -> dict[str, Any]:
+def _unlike(request: dict[str, Any]) -> str:
+    """Why a fork would not be what a process of its own is, if it would not."""
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
-        return {"error": f"the fork server has {threads} threads: a child would lack them"}
+        return f"the fork server has {threads} threads: a child would lack them"
     different = [name for name in _AT_IMPORT if os.environ.get(name) != request["env"].get(name)]
     if different:
-        return {"error": f"the fork server has imported with another {', '.join(different)}"}
-    pid = os.fork()
-    if not pid:
-        _in_child(lambda: _launch(request))
-    return {"pid": pid}
+        return f"the fork server has imported with another {', '.join(different)}"
+    return ""
+
+
+def _script(request: dict[str, Any]) -> None:
+    """Be ``python script.py ...``; what follows is the interpreter's own end."""
+    _become(request["env"], os.devnull, request["stdout"], request["stderr"])
+    path, main = request["script"], sys.modules["__main__"].__dict__
+    sys.argv = [path, *request["arguments"]]
+    sys.path[0] = str(Path(path).parent)
+    code = compile(Path(path).read_text(), path, "exec")
+    names = {"__name__": "__main__", "__file__": path, "__builtins__": builtins, "__spec__": None}
+    # what ends with the process that imported it is to end with this one: imported anew
+    for name in [one for one in sys.modules if one.partition(".")[0] == "workbench"]:
+        del sys.modules[name]
+    main.clear()  # all that is global here
+    main.update(names)
+    exec(code, main)
+
+
+def _become(env: dict[str, str], *files: str) -> None:
+    """Take over an environment, a process group, and what to read from and write to."""
+    os.setsid()
+    for number, name in enumerate(files):
+        how = os.O_WRONLY | os.O_APPEND | os.O_CREAT if number else os.O_RDONLY
+        opened = os.open(name, how, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.environ.clear()
+    os.environ.update(env)
 
 
 def _status_of(pid: int) -> dict[str, Any]:
@@ -104,13 +153,7 @@ def _in_child(work: Any) -> None:
 
 def _launch(request: dict[str, Any]) -> int:
     """Fork the ranks and wait for them; where one fails, the others are ended."""
-    os.setsid()
-    log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for own, given in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(own, given)
-    os.environ.clear()
-    os.environ.update(request["env"])
+    _become(request["env"], os.devnull, request["log"], request["log"])
     ranks: dict[int, int] = {}
     asked_to_end = False
 
@@ -171,13 +214,14 @@ class ForkServer:
     """
 
     def __init__(self, environment: dict[str, str]) -> None:
+        self._env = environment
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
             text=True,
-            cwd=Path(__file__).parents[1],
+            cwd=_ROOT,
         )
         self._turn = threading.Lock()
         self.started = 0
@@ -204,6 +248,18 @@ class ForkServer:
             }
         )
         return Forked(self, answer["pid"], command)
+
+    def script(self, path: Path, *arguments: str, stdout: Path, stderr: Path) -> Forked:
+        """``python path arguments...``, begun; ``stdout`` and ``stderr`` are appended to."""
+        env = {**os.environ, "PYTHONPATH": str(_ROOT)}
+        for name in _AT_IMPORT:
+            env.pop(name, None)
+        env |= {name: self._env[name] for name in _AT_IMPORT if name in self._env}
+        request = {
+            "script": str(path), "arguments": arguments, "env": env,
+            "stdout": str(stdout), "stderr": str(stderr),
+        }  # fmt: skip
+        return Forked(self, self.ask(request)["pid"], [sys.executable, str(path), *arguments])
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Its answer."""
@@ -249,6 +305,9 @@ class Forked:
         assert self.returncode is not None
         return self.returncode
 
+    def send_signal(self, number: int) -> None:
+        self._send(number)
+
     def terminate(self) -> None:
         self._send(signal.SIGTERM)
 
@@ -261,4 +320,5 @@ class Forked:
 
 
 if __name__ == "__main__":
-    serve()
+    if (in_script := serve()) is not None:
+        in_script()

@@ -1,4 +1,4 @@
-"""An experiment of a moment, for the runner's tests."""
+"""An experiment of a moment, and processes that start at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.fork_server import ForkServer
 from tests.integration.support import batchless, net
 from workbench.experiment import (
     Experiment,
 )
+from workbench.parallel import launch
 
 
 @pytest.fixture
@@ -18,3 +21,13 @@ def exp(tmp_path: Path) -> Iterator[Experiment]:
     experiment = Experiment(net(), batchless(), batch_size=16, runs=tmp_path, device="cpu")
     yield experiment
     experiment.close()
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # ranks share them
+    server = ForkServer(launch._environment(2))
+    torch.set_num_threads(before)
+    yield server
+    server.close()

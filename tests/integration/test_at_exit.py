@@ -5,22 +5,16 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
-import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.fork_server import ForkServer
+from tests.integration.scripts import DEADLINE_S, ROOT, Scripts
 from tests.processes import children_running
 from tests.waiting import wait_until
-
-ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 300
 
 BEGINNING = """
 import os, sys, threading, time
@@ -45,33 +39,9 @@ def until(condition):
 """
 
 
-def script(tmp_path: Path, text: str) -> list[str]:
-    path = tmp_path / "script.py"
-    path.write_text(BEGINNING + textwrap.dedent(text))
-    return [sys.executable, str(path), str(tmp_path / "runs")]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def ended(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        script(tmp_path, text), capture_output=True, text=True, timeout=DEADLINE_S,
-        env=environment(),
-    )  # fmt: skip
-
-
-@contextmanager
-def running(tmp_path: Path, text: str) -> Iterator[subprocess.Popen[str]]:
-    """The script, at work; killed where a test fails before it has ended."""
-    with subprocess.Popen(
-        script(tmp_path, text), env=environment(), text=True, stderr=subprocess.PIPE
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+@pytest.fixture
+def scripts(tmp_path: Path, fork_server: ForkServer) -> Scripts:
+    return Scripts(tmp_path, fork_server, BEGINNING)
 
 
 def steps_on_disk(tmp_path: Path) -> list[int]:
@@ -86,14 +56,14 @@ def said_step(text: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-def test_a_script_may_end_while_a_run_trains(tmp_path: Path) -> None:
-    done = ended(
-        tmp_path,
+def test_a_script_may_end_while_a_run_trains(scripts: Scripts, tmp_path: Path) -> None:
+    done = scripts.ended(
         """
         exp = made(val=(x, y))
         exp.run(epochs=1_000_000)
         until(lambda: exp.epoch > 3)
         """,
+        forked=False,
     )
     assert done.returncode == 0, done.stderr
     assert steps_on_disk(tmp_path) == list(range(1, said_step(done.stderr) + 1))
@@ -104,22 +74,21 @@ def test_a_script_may_end_while_a_run_trains(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "status"), [("sys.exit(3)", 3), ("raise ValueError('mine')", 1), ("os._exit(4)", 4)]
 )
-def test_the_exit_status_is_the_scripts(tmp_path: Path, how: str, status: int) -> None:
-    done = ended(
-        tmp_path,
+def test_the_exit_status_is_the_scripts(scripts: Scripts, how: str, status: int) -> None:
+    done = scripts.ended(
         f"""
         exp = made()
         exp.run(epochs=1_000_000)
         until(lambda: exp.step_count > 3)
         {how}
         """,
+        forked=status != 3,
     )
     assert done.returncode == status, done.stderr
 
 
-def test_every_step_is_on_disk_once_a_wait_or_close_returns(tmp_path: Path) -> None:
-    done = ended(
-        tmp_path,
+def test_every_step_is_on_disk_once_a_wait_or_close_returns(scripts: Scripts) -> None:
+    done = scripts.ended(
         """
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -148,10 +117,9 @@ def test_every_step_is_on_disk_once_a_wait_or_close_returns(tmp_path: Path) -> N
 
 
 def test_a_thread_of_the_scripts_own_may_wait_for_a_run_and_use_what_it_trained(
-    tmp_path: Path,
+    scripts: Scripts,
 ) -> None:
-    done = ended(
-        tmp_path,
+    done = scripts.ended(
         """
         exp = made()
 
@@ -165,9 +133,8 @@ def test_a_thread_of_the_scripts_own_may_wait_for_a_run_and_use_what_it_trained(
     assert (done.returncode, done.stdout) == (0, "finished 24\n"), done.stderr
 
 
-def test_workers_of_a_loader_end_with_the_script(tmp_path: Path) -> None:
-    done = ended(
-        tmp_path,
+def test_workers_of_a_loader_end_with_the_script(scripts: Scripts) -> None:
+    done = scripts.ended(
         """
         loader = DataLoader(TensorDataset(x, y), batch_size=32, num_workers=2)
         exp = made(loader)
@@ -197,7 +164,7 @@ SLOW_CAPTURE = """
 
 
 @pytest.mark.parametrize("work", ["compile", "ahead", "ddp:2", "capture"])
-def test_whatever_is_under_way_ends_with_the_script(tmp_path: Path, work: str) -> None:
+def test_whatever_is_under_way_ends_with_the_script(scripts: Scripts, work: str) -> None:
     begin = {
         "compile": "exp.modes = 'compile'; exp.run(epochs=1_000_000)",
         "ahead": "exp.run(epochs=1_000_000); wb.compile_ahead(exp)",
@@ -210,8 +177,7 @@ def test_whatever_is_under_way_ends_with_the_script(tmp_path: Path, work: str) -
         "ddp:2": "exp.step_count > 3",
         "capture": "computed",
     }[work]
-    done = ended(
-        tmp_path,
+    done = scripts.ended(
         f"""
         import psutil
         children = lambda: psutil.Process().children(recursive=True)
@@ -243,29 +209,26 @@ until(lambda: stuck)
 """
 
 
-def test_the_step_under_way_is_waited_for_and_said_so(tmp_path: Path) -> None:
-    with running(tmp_path, STUCK) as process:
-        assert process.stderr is not None
-        assert "waiting for step 5 of run to end" in process.stderr.readline()
+def test_the_step_under_way_is_waited_for_and_said_so(scripts: Scripts, tmp_path: Path) -> None:
+    with scripts.running(STUCK) as (process, stderr):
+        assert "waiting for step 5 of run to end" in stderr.readline()
         assert process.poll() is None
         (tmp_path / "runs" / "go").touch()
-        assert said_step(process.stderr.read()) == 5
+        assert said_step(stderr.read()) == 5
         assert process.wait(DEADLINE_S) == 0
 
 
-def test_an_interrupt_ends_without_the_step_under_way(tmp_path: Path) -> None:
-    with running(tmp_path, STUCK) as process:
-        assert process.stderr is not None
-        assert "an interrupt ends without it" in process.stderr.readline()
+def test_an_interrupt_ends_without_the_step_under_way(scripts: Scripts) -> None:
+    with scripts.running(STUCK) as (process, stderr):
+        assert "an interrupt ends without it" in stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 128 + signal.SIGINT
-        assert "terminate called" not in process.stderr.read()
+        assert "terminate called" not in stderr.read()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
-def test_a_fork_ends_without_the_threads_it_does_not_have(tmp_path: Path) -> None:
-    done = ended(
-        tmp_path,
+def test_a_fork_ends_without_the_threads_it_does_not_have(scripts: Scripts) -> None:
+    done = scripts.ended(
         """
         exp = made()
         exp.run(epochs=1_000_000)
@@ -279,10 +242,11 @@ def test_a_fork_ends_without_the_threads_it_does_not_have(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
 
 
-def test_a_process_that_starts_no_thread_any_more_writes_all_the_same(tmp_path: Path) -> None:
+def test_a_process_that_starts_no_thread_any_more_writes_all_the_same(
+    scripts: Scripts, tmp_path: Path
+) -> None:
     """Python 3.12 and newer refuse threads while they end; older ones are made to."""
-    done = ended(
-        tmp_path,
+    done = scripts.ended(
         """
         import atexit
         from workbench.metrics.writer import EventWriter
@@ -305,10 +269,11 @@ def test_a_process_that_starts_no_thread_any_more_writes_all_the_same(tmp_path: 
     assert (tmp_path / "runs" / "run" / "checkpoints" / "last.pt").exists()
 
 
-def test_a_run_that_begins_as_the_process_ends_is_ended_too(tmp_path: Path) -> None:
+def test_a_run_that_begins_as_the_process_ends_is_ended_too(
+    scripts: Scripts, tmp_path: Path
+) -> None:
     """Its first thread has begun, and gets no second one (Python >= 3.12)."""
-    done = ended(
-        tmp_path,
+    done = scripts.ended(
         """
         exp = made()
         start = threading.Thread.start
@@ -328,10 +293,9 @@ def test_a_run_that_begins_as_the_process_ends_is_ended_too(tmp_path: Path) -> N
 
 
 def test_a_run_whose_thread_cannot_be_started_is_refused_and_nothing_waits_for_it(
-    tmp_path: Path,
+    scripts: Scripts,
 ) -> None:
-    done = ended(
-        tmp_path,
+    done = scripts.ended(
         """
         exp = made()
         start = threading.Thread.start
@@ -359,10 +323,9 @@ def test_a_run_whose_thread_cannot_be_started_is_refused_and_nothing_waits_for_i
     assert statuses == ["idle", "finished"]
 
 
-def test_no_run_begins_once_the_program_ends(tmp_path: Path) -> None:
+def test_no_run_begins_once_the_program_ends(scripts: Scripts) -> None:
     """A daemon thread that runs one epoch after the other would keep the program going."""
-    done = ended(
-        tmp_path,
+    done = scripts.ended(
         """
         exps = [made(), wb.Experiment(nn.Linear(8, 2), (x, y), batch_size=1, runs=folder)]
         refused = []
@@ -390,9 +353,10 @@ def test_no_run_begins_once_the_program_ends(tmp_path: Path) -> None:
     assert done.stdout == "the program ends: no run begins any more\n", done.stderr
 
 
-def test_data_that_is_read_by_an_executor_is_read_until_the_run_has_ended(tmp_path: Path) -> None:
-    done = ended(
-        tmp_path,
+def test_data_that_is_read_by_an_executor_is_read_until_the_run_has_ended(
+    scripts: Scripts, tmp_path: Path
+) -> None:
+    done = scripts.ended(
         """
         from concurrent.futures import ThreadPoolExecutor
         pool = ThreadPoolExecutor(1)
@@ -415,9 +379,8 @@ def test_data_that_is_read_by_an_executor_is_read_until_the_run_has_ended(tmp_pa
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_an_impatient_interrupt_leaves_no_ranks(tmp_path: Path) -> None:
-    with running(
-        tmp_path,
+def test_an_impatient_interrupt_leaves_no_ranks(scripts: Scripts) -> None:
+    with scripts.running(
         """
         exp = made(modes="ddp:2")
         exp.run(epochs=1_000_000)
@@ -430,10 +393,9 @@ def test_an_impatient_interrupt_leaves_no_ranks(tmp_path: Path) -> None:
         interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)
         at_exit.register(at_exit.Phase.PREPARATIONS, interrupt)
         """,
-    ) as process:
+    ) as (process, stderr):
         assert process.wait(DEADLINE_S) == 128 + signal.SIGINT
-        assert process.stderr is not None
-        pids = [int(line) for line in process.stderr.read().split() if line.isdigit()]
+        pids = [int(line) for line in stderr.read().split() if line.isdigit()]
         assert len(pids) >= 3
         wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the end of the ranks")
 
@@ -445,7 +407,9 @@ def test_the_ranks_of_a_kernel_that_is_shut_down_go_on(tmp_path: Path) -> None:
     from tests.integration.cells import run
     from workbench.parallel.attach import attach
 
-    manager, client = start_new_kernel(extra_arguments=[], env=environment())
+    manager, client = start_new_kernel(
+        extra_arguments=[], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     try:
         text = f"import sys; sys.argv = ['kernel', {str(tmp_path / 'runs')!r}]\n{BEGINNING}"
         run(client, text + "exp = made(modes='ddp:2'); exp.run(epochs=1_000_000)")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.fork_server import ForkServer
+from tests.integration.scripts import Scripts
 
 BEGINNING = """
 import os, signal, sys
@@ -84,14 +81,9 @@ def afterwards():
 )
 @pytest.mark.parametrize("wait", [True, False])
 def test_a_run_that_was_interrupted_as_it_began_can_be_begun_again(
-    tmp_path: Path, where: str, status: str, wait: bool
+    tmp_path: Path, fork_server: ForkServer, where: str, status: str, wait: bool
 ) -> None:
-    path = tmp_path / "script.py"
-    ending = f"{where}\nbegun(wait={wait})\nafterwards()\n"
-    path.write_text(textwrap.dedent(BEGINNING) + ending)
-    done = subprocess.run(
-        [sys.executable, str(path), str(tmp_path / "runs")], capture_output=True, text=True,
-        timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    scripts = Scripts(tmp_path, fork_server, BEGINNING)
+    done = scripts.ended(f"{where}\nbegun(wait={wait})\nafterwards()\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [status, "2", "3", "True"], done.stderr

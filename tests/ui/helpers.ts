@@ -27,6 +27,14 @@ export async function setTheme(page: IJupyterLabPageFixture, theme: string): Pro
   await page.theme.setTheme(theme);
 }
 
+/** Takes a picture of what stands there, in either theme; the light one is on afterwards. */
+export async function pictures(page: IJupyterLabPageFixture, name: string): Promise<void> {
+  for (const theme of ['Dark', 'Light']) {
+    await setTheme(page, `JupyterLab ${theme}`);
+    await page.screenshot({ path: picture(`${name}-${theme.toLowerCase()}.png`) });
+  }
+}
+
 /** How bright a drawing's empty corner is, from 0 (black) to 255 (white). */
 export async function backdrop(canvas: Locator): Promise<number> {
   return canvas.evaluate((node) => {

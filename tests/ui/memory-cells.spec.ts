@@ -1,7 +1,7 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 
-import { picture, runNotebook, setTheme, PATIENT } from './helpers';
+import { pictures, runNotebook, PATIENT } from './helpers';
 
 /** A step that is recorded, the same predicted, and one that a card refuses. */
 const MODEL = `import torch, workbench as wb
@@ -45,81 +45,65 @@ async function shown(
   return view;
 }
 
-for (const theme of ['JupyterLab Light', 'JupyterLab Dark']) {
-  const word = theme.split(' ').at(-1)?.toLowerCase() ?? '';
+test('a recording in a cell is asked what if, by module and by size', async ({ page, tmpPath }) => {
+  const view = await shown(page, tmpPath, RECORDED);
+  const row = view.getByRole('region', { name: 'What if?' });
+  await row.getByRole('button', { name: 'What if?' }).click();
+  const said = row.locator('.wv-wi-said');
+  await expect(said).toContainText(/peak .*fits/, PATIENT);
+  const before = await said.textContent();
+  const batch = row.getByRole('slider');
+  await batch.focus();
+  for (let press = 0; press < 4; press += 1) await page.keyboard.press('ArrowRight');
+  await expect(batch).toHaveAttribute('aria-valuetext', '1,024 samples');
+  await expect(row.getByRole('row', { name: /^Batch 1,024/ })).toBeVisible(PATIENT);
+  await expect(said).not.toHaveText(before ?? '');
+  await expect(row).toBeInViewport({ ratio: 0.5 });
+  await pictures(page, 'memory-what-if-cell');
+  await row.getByRole('button', { name: 'What if?' }).click();
 
-  test(`a recording in a cell is asked what if, by module and by size, ${word}`, async ({
-    page,
-    tmpPath,
-  }) => {
-    await setTheme(page, theme);
-    const view = await shown(page, tmpPath, RECORDED);
-    const row = view.getByRole('region', { name: 'What if?' });
-    await row.getByRole('button', { name: 'What if?' }).click();
-    const said = row.locator('.wv-wi-said');
-    await expect(said).toContainText(/peak .*fits/, PATIENT);
-    const before = await said.textContent();
-    const batch = row.getByRole('slider');
-    await batch.focus();
-    for (let press = 0; press < 4; press += 1) await page.keyboard.press('ArrowRight');
-    await expect(batch).toHaveAttribute('aria-valuetext', '1,024 samples');
-    await expect(row.getByRole('row', { name: /^Batch 1,024/ })).toBeVisible(PATIENT);
-    await expect(said).not.toHaveText(before ?? '');
-    await expect(row).toBeInViewport({ ratio: 0.5 });
-    await page.screenshot({ path: picture(`memory-what-if-cell-${word}.png`) });
-    await row.getByRole('button', { name: 'What if?' }).click();
+  await view.getByRole('button', { name: /^Flame/ }).click();
+  await expect(view.locator('.wv-flame')).toContainText('Who asked for it', PATIENT);
+  await view.locator('input[type=search]').fill('module:body.3 >0.9MiB');
+  await expect(view.locator('.wv-flame .wv-said')).toContainText(/^[\d.]+ MiB in \d blocks?/);
+  await pictures(page, 'memory-flame-cell');
+  await view.locator('input[type=search]').fill('stack:forward');
+  await view.getByRole('button', { name: /^Holders/ }).click();
+  await expect(view.locator('.wv-holders tbody tr').first()).toContainText(/body\.\d/);
+});
 
-    await view.getByRole('button', { name: /^Flame/ }).click();
-    await expect(view.locator('.wv-flame')).toContainText('Who asked for it', PATIENT);
-    await view.locator('input[type=search]').fill('module:body.3 >0.9MiB');
-    await expect(view.locator('.wv-flame .wv-said')).toContainText(/^[\d.]+ MiB in \d blocks?/);
-    await page.screenshot({ path: picture(`memory-flame-cell-${word}.png`) });
-    await view.locator('input[type=search]').fill('stack:forward');
-    await view.getByRole('button', { name: /^Holders/ }).click();
-    await expect(view.locator('.wv-holders tbody tr').first()).toContainText(/body\.\d/);
-  });
+test('a prediction says that it is one, and why it may be off', async ({ page, tmpPath }) => {
+  const view = await shown(page, tmpPath, PREDICTED);
+  await expect(view.locator('.wv-peak')).toHaveText(/^Predicted peak .* reserved/);
+  const details = view.getByRole('complementary', { name: 'Details' });
+  const pill = view.getByRole('button', { name: 'predicted · RTX 4090' });
+  await pill.click();
+  await expect(details.getByRole('heading', { name: /^Prediction/ })).toBeVisible();
+  await expect(details).toContainText('expandable_segments:True');
+  await expect(details.locator('.wv-prediction li').first()).toBeVisible();
+  await pictures(page, 'memory-predicted');
+});
 
-  test(`a prediction says that it is one, and why it may be off, ${word}`, async ({
-    page,
-    tmpPath,
-  }) => {
-    await setTheme(page, theme);
-    const view = await shown(page, tmpPath, PREDICTED);
-    await expect(view.locator('.wv-peak')).toHaveText(/^Predicted peak .* reserved/);
-    const details = view.getByRole('complementary', { name: 'Details' });
-    const pill = view.getByRole('button', { name: 'predicted · RTX 4090' });
-    await pill.click();
-    await expect(details.getByRole('heading', { name: /^Prediction/ })).toBeVisible();
-    await expect(details).toContainText('expandable_segments:True');
-    await expect(details.locator('.wv-prediction li').first()).toBeVisible();
-    await page.screenshot({ path: picture(`memory-predicted-${word}.png`) });
-  });
+test('memory that ran out shows what was in the way and what helps', async ({ page, tmpPath }) => {
+  const view = await shown(page, tmpPath, REFUSED);
+  await expect(view.locator('.wv-peak')).toHaveText(/^Out of memory in .* asked for/);
+  const details = view.getByRole('complementary', { name: 'Details' });
+  if (!(await details.isVisible())) await view.getByRole('button', { name: 'Details' }).click();
+  await expect(details.getByRole('heading', { name: '✕ Out of memory' })).toBeVisible();
+  await expect(details.getByRole('row', { name: /^Asked for [\d.]+ MiB/ })).toBeVisible();
+  await expect(details.getByRole('row', { name: /^Without the blocks/ })).toBeVisible();
+  const best = details.locator('.wv-best');
+  await expect(best).toContainText('cheapest that fits');
+  await expect(best.locator('pre')).toContainText('exp.');
+  await best.getByRole('button', { name: /^Copy the code of/ }).click();
+  await expect(best).toContainText(/Copied|Not copied/);
+  await pictures(page, 'memory-refused');
 
-  test(`memory that ran out shows what was in the way and what helps, ${word}`, async ({
-    page,
-    tmpPath,
-  }) => {
-    await setTheme(page, theme);
-    const view = await shown(page, tmpPath, REFUSED);
-    await expect(view.locator('.wv-peak')).toHaveText(/^Out of memory in .* asked for/);
-    const details = view.getByRole('complementary', { name: 'Details' });
-    if (!(await details.isVisible())) await view.getByRole('button', { name: 'Details' }).click();
-    await expect(details.getByRole('heading', { name: '✕ Out of memory' })).toBeVisible();
-    await expect(details.getByRole('row', { name: /^Asked for [\d.]+ MiB/ })).toBeVisible();
-    await expect(details.getByRole('row', { name: /^Without the blocks/ })).toBeVisible();
-    const best = details.locator('.wv-best');
-    await expect(best).toContainText('cheapest that fits');
-    await expect(best.locator('pre')).toContainText('exp.');
-    await best.getByRole('button', { name: /^Copy the code of/ }).click();
-    await expect(best).toContainText(/Copied|Not copied/);
-    await page.screenshot({ path: picture(`memory-refused-${word}.png`) });
-
-    await details.locator('.wv-obstacles button').first().click();
-    await expect(details.getByRole('button', { name: '‹ Out of memory' })).toBeVisible();
-    await details.getByRole('button', { name: '‹ Out of memory' }).click();
-    await expect(details.getByRole('heading', { name: '✕ Out of memory' })).toBeVisible();
-  });
-}
+  await details.locator('.wv-obstacles button').first().click();
+  await expect(details.getByRole('button', { name: '‹ Out of memory' })).toBeVisible();
+  await details.getByRole('button', { name: '‹ Out of memory' }).click();
+  await expect(details.getByRole('heading', { name: '✕ Out of memory' })).toBeVisible();
+});
 
 test('every control of a cell is reached by keyboard, and seen where it is', async ({
   page,

@@ -1,5 +1,5 @@
 import { expect, test } from '@jupyterlab/galata';
-import { picture, runNotebook, setTheme, PATIENT } from './helpers';
+import { pictures, runNotebook, PATIENT } from './helpers';
 
 /** Runs on a card that has 40 MiB to give: the activations of a batch take more. */
 const TOO_MUCH = `import torch, workbench as wb
@@ -23,30 +23,22 @@ exp.run()
 exp`;
 
 test.describe('Out of memory', () => {
-  for (const theme of ['JupyterLab Light', 'JupyterLab Dark']) {
-    test(`says what was asked for, and resumes with what helps, ${theme}`, async ({
-      page,
-      tmpPath,
-    }) => {
-      await setTheme(page, theme);
-      await runNotebook(page, `${tmpPath}/deep.ipynb`, [TOO_MUCH]);
-      const alert = page.locator('.wb-panel .wb-msg[role=alert]').first();
-      await expect(alert.getByRole('heading')).toHaveText(/^Out of memory: .* asked for/, PATIENT);
-      await expect(alert).toContainText('552 MiB, simulated: 40.0 MiB usable');
-      await expect(alert).toContainText('self.layers(x)');
-      const first = alert.getByRole('radio').first();
-      await expect(first).toBeChecked(PATIENT);
-      await alert.scrollIntoViewIfNeeded();
-      await page.screenshot({
-        path: picture(`out-of-memory-${theme.split(' ')[1]}.png`),
-      });
+  test('says what was asked for, and resumes with what helps', async ({ page, tmpPath }) => {
+    await runNotebook(page, `${tmpPath}/deep.ipynb`, [TOO_MUCH]);
+    const alert = page.locator('.wb-panel .wb-msg[role=alert]').first();
+    await expect(alert.getByRole('heading')).toHaveText(/^Out of memory: .* asked for/, PATIENT);
+    await expect(alert).toContainText('552 MiB, simulated: 40.0 MiB usable');
+    await expect(alert).toContainText('self.layers(x)');
+    const first = alert.getByRole('radio').first();
+    await expect(first).toBeChecked(PATIENT);
+    await alert.scrollIntoViewIfNeeded();
+    await pictures(page, 'out-of-memory');
 
-      const resume = alert.getByRole('button', { name: /^Resume with / });
-      await expect(resume).toBeVisible();
-      await resume.click();
-      const state = page.locator('.wb-panel .wb-stats .wb-state').first();
-      await expect(state).toHaveText('finished', PATIENT);
-      await expect(alert).toBeHidden();
-    });
-  }
+    const resume = alert.getByRole('button', { name: /^Resume with / });
+    await expect(resume).toBeVisible();
+    await resume.click();
+    const state = page.locator('.wb-panel .wb-stats .wb-state').first();
+    await expect(state).toHaveText('finished', PATIENT);
+    await expect(alert).toBeHidden();
+  });
 });

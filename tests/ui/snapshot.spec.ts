@@ -7,12 +7,10 @@ import {
   picture,
   reloadPage,
   runNotebook,
-  setTheme,
+  pictures,
   PATIENT,
 } from './helpers';
 import { put, putHostile, putLong, putSnapshot, putStep, realTrace } from './snapshot-files';
-
-const THEMES = ['JupyterLab Light', 'JupyterLab Dark'] as const;
 
 /** A file in the browser on the left, which is shown there. */
 async function fileItem(page: IJupyterLabPageFixture, folder: string, name: string) {
@@ -40,159 +38,143 @@ async function whatIf(view: Locator): Promise<Locator> {
   return row;
 }
 
-for (const theme of THEMES) {
-  const word = theme.split(' ')[1]?.toLowerCase() ?? '';
+test('a snapshot opens by a double click and is explored', async ({ page, tmpPath }) => {
+  const real = realTrace('transformer_training_step.pickle');
+  if (real === null) await putSnapshot(page, `${tmpPath}/snapshot.pickle`);
+  else await put(page, real, `${tmpPath}/snapshot.pickle`);
+  await (await fileItem(page, tmpPath, 'snapshot.pickle')).dblclick();
+  const view = memoryView(page);
+  await expect(view.locator('canvas.wv-map')).toBeVisible(PATIENT);
+  await wide(page);
+  await expect(page.getByRole('tab', { name: 'snapshot.pickle' })).toBeVisible();
+  await expect(view.locator('.wv-split')).toContainText('exact');
 
-  test(`a snapshot opens by a double click and is explored, ${word}`, async ({ page, tmpPath }) => {
-    await setTheme(page, theme);
-    const real = realTrace('transformer_training_step.pickle');
-    if (real === null) await putSnapshot(page, `${tmpPath}/snapshot.pickle`);
-    else await put(page, real, `${tmpPath}/snapshot.pickle`);
-    await (await fileItem(page, tmpPath, 'snapshot.pickle')).dblclick();
-    const view = memoryView(page);
-    await expect(view.locator('canvas.wv-map')).toBeVisible(PATIENT);
-    await wide(page);
-    await expect(page.getByRole('tab', { name: 'snapshot.pickle' })).toBeVisible();
-    await expect(view.locator('.wv-split')).toContainText('exact');
+  const chart = view.locator('canvas.wv-timeline');
+  const spoken = view.locator('.wv-sr[role=status]');
+  await chart.click({ position: { x: 400, y: 120 } });
+  await expect(spoken).toContainText(/event [\d,]+, [\d.]+ milliseconds/);
+  const before = (await spoken.textContent()) ?? '';
+  await page.keyboard.press('ArrowRight');
+  await expect(spoken).not.toHaveText(before);
+  await page.keyboard.press('End');
+  await view.locator('canvas.wv-map').focus();
+  await page.keyboard.press('ArrowRight');
+  await expect(view.locator('.wv-inspector')).toContainText(/segment › block \d+ of \d+/);
 
-    const chart = view.locator('canvas.wv-timeline');
-    const spoken = view.locator('.wv-sr[role=status]');
-    await chart.click({ position: { x: 400, y: 120 } });
-    await expect(spoken).toContainText(/event [\d,]+, [\d.]+ milliseconds/);
-    const before = (await spoken.textContent()) ?? '';
-    await page.keyboard.press('ArrowRight');
-    await expect(spoken).not.toHaveText(before);
-    await page.keyboard.press('End');
-    await view.locator('canvas.wv-map').focus();
-    await page.keyboard.press('ArrowRight');
-    await expect(view.locator('.wv-inspector')).toContainText(/segment › block \d+ of \d+/);
+  await view.locator('input[type=search]').fill('>2mib');
+  await view.getByRole('button', { name: 'Holders', exact: true }).click();
+  await expect(view.locator('.wv-part').filter({ hasText: 'Who holds' })).toContainText(/block/);
+  await view.locator('input[type=search]').fill('');
+  await view.getByRole('button', { name: /^Map/ }).click();
+  await pictures(page, 'snapshot');
+});
 
-    await view.locator('input[type=search]').fill('>2mib');
-    await view.getByRole('button', { name: 'Holders', exact: true }).click();
-    await expect(view.locator('.wv-part').filter({ hasText: 'Who holds' })).toContainText(/block/);
-    await view.locator('input[type=search]').fill('');
-    await view.getByRole('button', { name: /^Map/ }).click();
-    await page.screenshot({ path: picture(`snapshot-${word}.png`) });
-  });
+test("what if is asked of a snapshot's file", async ({ page, tmpPath }) => {
+  const real = realTrace('cnn_old_schema.pickle');
+  if (real === null) await putSnapshot(page, `${tmpPath}/oom.pkl`);
+  else await put(page, real, `${tmpPath}/oom.pkl`);
+  const item = await fileItem(page, tmpPath, 'oom.pkl');
+  await item.click({ button: 'right' });
+  const menu = page.locator('.lm-Menu');
+  await menu.getByText('Open With', { exact: true }).hover();
+  await menu.getByText('Workbench Memory', { exact: true }).click();
+  const view = memoryView(page);
+  await expect(view.locator('canvas.wv-map')).toBeVisible(PATIENT);
+  await wide(page);
+  const row = await whatIf(view);
+  const said = row.locator('.wv-wi-said');
+  await expect(said).toContainText(/^Recorded peak [\d.]+ [MG]iB/, PATIENT);
+  await expect(row.getByRole('slider', { name: 'Batch size' })).toBeDisabled();
+  await row.getByRole('switch').click();
+  await expect(said).toContainText(/^Predicted peak [\d.]+ [MG]iB.*fits/, PATIENT);
+  await pictures(page, 'snapshot-what-if');
+});
 
-  test(`what if is asked of a snapshot's file, ${word}`, async ({ page, tmpPath }) => {
-    await setTheme(page, theme);
-    const real = realTrace('cnn_old_schema.pickle');
-    if (real === null) await putSnapshot(page, `${tmpPath}/oom.pkl`);
-    else await put(page, real, `${tmpPath}/oom.pkl`);
-    const item = await fileItem(page, tmpPath, 'oom.pkl');
-    await item.click({ button: 'right' });
-    const menu = page.locator('.lm-Menu');
-    await menu.getByText('Open With', { exact: true }).hover();
-    await menu.getByText('Workbench Memory', { exact: true }).click();
-    const view = memoryView(page);
-    await expect(view.locator('canvas.wv-map')).toBeVisible(PATIENT);
-    await wide(page);
-    const row = await whatIf(view);
-    const said = row.locator('.wv-wi-said');
-    await expect(said).toContainText(/^Recorded peak [\d.]+ [MG]iB/, PATIENT);
-    await expect(row.getByRole('slider', { name: 'Batch size' })).toBeDisabled();
-    await row.getByRole('switch').click();
-    await expect(said).toContainText(/^Predicted peak [\d.]+ [MG]iB.*fits/, PATIENT);
-    await page.screenshot({ path: picture(`snapshot-what-if-${word}.png`) });
-  });
+test('what if moves the batch of a saved step', async ({ page, tmpPath }) => {
+  await putStep(page, `${tmpPath}/step.memory.safetensors`);
+  await (await fileItem(page, tmpPath, 'step.memory.safetensors')).dblclick();
+  const view = memoryView(page);
+  await expect(view.locator('canvas.wv-timeline')).toBeVisible(PATIENT);
+  await wide(page);
+  const row = await whatIf(view);
+  const said = row.locator('.wv-wi-said');
+  await expect(said).toContainText(/peak [\d.]+ [KMG]iB/, PATIENT);
+  const before = (await said.locator('b').first().textContent()) ?? '';
+  const batch = row.getByRole('slider', { name: 'Batch size' });
+  await expect(batch).toHaveAttribute('aria-valuetext', '64 samples');
+  await batch.focus();
+  await page.keyboard.press('End');
+  await expect(said.locator('b').first()).not.toHaveText(before, PATIENT);
+  await expect(row.locator('.wv-wi-label').filter({ hasText: 'recorded 64' })).toBeVisible();
+  await pictures(page, 'snapshot-batch');
+});
 
-  test(`what if moves the batch of a saved step, ${word}`, async ({ page, tmpPath }) => {
-    await setTheme(page, theme);
-    await putStep(page, `${tmpPath}/step.memory.safetensors`);
-    await (await fileItem(page, tmpPath, 'step.memory.safetensors')).dblclick();
-    const view = memoryView(page);
-    await expect(view.locator('canvas.wv-timeline')).toBeVisible(PATIENT);
-    await wide(page);
-    const row = await whatIf(view);
-    const said = row.locator('.wv-wi-said');
-    await expect(said).toContainText(/peak [\d.]+ [KMG]iB/, PATIENT);
-    const before = (await said.locator('b').first().textContent()) ?? '';
-    const batch = row.getByRole('slider', { name: 'Batch size' });
-    await expect(batch).toHaveAttribute('aria-valuetext', '64 samples');
-    await batch.focus();
-    await page.keyboard.press('End');
-    await expect(said.locator('b').first()).not.toHaveText(before, PATIENT);
-    await expect(row.locator('.wv-wi-label').filter({ hasText: 'recorded 64' })).toBeVisible();
-    await page.screenshot({ path: picture(`snapshot-batch-${word}.png`) });
-  });
+test('a long recording is opened stretch by stretch', async ({ page, tmpPath, request }) => {
+  await putLong(request, `${tmpPath}/long_snapshot.pickle`, 2_100_000);
+  await (await fileItem(page, tmpPath, 'long_snapshot.pickle')).dblclick();
+  const reading = page.locator('.jp-Workbench-notice').filter({ hasText: 'Reading' });
+  await expect(reading.getByRole('button', { name: 'Stop' })).toBeVisible();
+  await wide(page);
+  await page.screenshot({ path: picture('snapshot-reading.png') });
+  const afar = chooser(page);
+  await expect(afar).toBeVisible(PATIENT);
+  await expect(afar).toContainText('2,100,000 events over 23.1 s on cuda:0');
+  await pictures(page, 'snapshot-range');
 
-  test(`a long recording is opened stretch by stretch, ${word}`, async ({
-    page,
-    tmpPath,
-    request,
-  }) => {
-    await setTheme(page, theme);
-    await putLong(request, `${tmpPath}/long_snapshot.pickle`, 2_100_000);
-    await (await fileItem(page, tmpPath, 'long_snapshot.pickle')).dblclick();
-    const reading = page.locator('.jp-Workbench-notice').filter({ hasText: 'Reading' });
-    await expect(reading.getByRole('button', { name: 'Stop' })).toBeVisible();
-    await wide(page);
-    await page.screenshot({ path: picture(`snapshot-reading-${word}.png`) });
-    const afar = chooser(page);
-    await expect(afar).toBeVisible(PATIENT);
-    await expect(afar).toContainText('2,100,000 events over 23.1 s on cuda:0');
-    await page.screenshot({ path: picture(`snapshot-range-${word}.png`) });
+  const open = afar.getByRole('button', { name: 'Open this stretch' });
+  const start = afar.getByRole('slider', { name: 'First event' });
+  const end = afar.getByRole('slider', { name: 'Event that the stretch ends' });
+  await start.focus();
+  await page.keyboard.press('Home');
+  await end.focus();
+  await page.keyboard.press('End');
+  await expect(afar.getByRole('alert')).toContainText('At most 2,000,000 events');
+  await expect(open).toHaveAttribute('aria-disabled', 'true');
+  await pictures(page, 'snapshot-range-refused');
 
-    const open = afar.getByRole('button', { name: 'Open this stretch' });
-    const start = afar.getByRole('slider', { name: 'First event' });
-    const end = afar.getByRole('slider', { name: 'Event that the stretch ends' });
-    await start.focus();
-    await page.keyboard.press('Home');
-    await end.focus();
-    await page.keyboard.press('End');
-    await expect(afar.getByRole('alert')).toContainText('At most 2,000,000 events');
-    await expect(open).toHaveAttribute('aria-disabled', 'true');
-    await page.screenshot({ path: picture(`snapshot-range-refused-${word}.png`) });
+  const plot = (await afar.locator('.wv-plot').boundingBox()) ?? { x: 0, y: 0, width: 0 };
+  await afar.getByRole('button', { name: 'The beginning' }).click();
+  await page.mouse.move(plot.x + 0.5 * plot.width, plot.y + 200);
+  await page.mouse.down();
+  await page.mouse.move(plot.x + 0.6 * plot.width, plot.y + 180, { steps: 6 });
+  await page.mouse.up();
+  await expect(afar.locator('.wv-chosen')).toContainText(/^2\d\d,\d{3} events/);
+  await start.focus();
+  await page.keyboard.press('Shift+ArrowRight');
+  await expect(afar.locator('.wv-chosen')).toContainText(/^1\d\d,\d{3} events/);
+  await page.keyboard.press('Enter');
+  const view = memoryView(page);
+  await expect(view.locator('canvas.wv-timeline')).toBeVisible(PATIENT);
+  const part = view.getByRole('button', { name: /^Events [\d,]+ to [\d,]+ of 2,100,000/ });
+  await expect(part).toBeVisible();
+  await pictures(page, 'snapshot-stretch');
 
-    const plot = (await afar.locator('.wv-plot').boundingBox()) ?? { x: 0, y: 0, width: 0 };
-    await afar.getByRole('button', { name: 'The beginning' }).click();
-    await page.mouse.move(plot.x + 0.5 * plot.width, plot.y + 200);
-    await page.mouse.down();
-    await page.mouse.move(plot.x + 0.6 * plot.width, plot.y + 180, { steps: 6 });
-    await page.mouse.up();
-    await expect(afar.locator('.wv-chosen')).toContainText(/^2\d\d,\d{3} events/);
-    await start.focus();
-    await page.keyboard.press('Shift+ArrowRight');
-    await expect(afar.locator('.wv-chosen')).toContainText(/^1\d\d,\d{3} events/);
-    await page.keyboard.press('Enter');
-    const view = memoryView(page);
-    await expect(view.locator('canvas.wv-timeline')).toBeVisible(PATIENT);
-    const part = view.getByRole('button', { name: /^Events [\d,]+ to [\d,]+ of 2,100,000/ });
-    await expect(part).toBeVisible();
-    await page.screenshot({ path: picture(`snapshot-stretch-${word}.png`) });
+  await part.click();
+  await expect(afar.locator('.wv-chosen')).toContainText(/^1\d\d,\d{3} events/);
+  await page.keyboard.press('Escape');
+  await expect(view.locator('canvas.wv-timeline')).toBeVisible();
+  await part.click();
+  await afar.getByRole('textbox', { name: 'From event' }).fill('1000000');
+  await afar.getByRole('textbox', { name: 'to', exact: true }).fill('1100000');
+  await page.keyboard.press('Enter');
+  await expect(
+    view.getByRole('button', { name: 'Events 1,000,000 to 1,100,000 of 2,100,000' }),
+  ).toBeVisible(PATIENT);
+});
 
-    await part.click();
-    await expect(afar.locator('.wv-chosen')).toContainText(/^1\d\d,\d{3} events/);
-    await page.keyboard.press('Escape');
-    await expect(view.locator('canvas.wv-timeline')).toBeVisible();
-    await part.click();
-    await afar.getByRole('textbox', { name: 'From event' }).fill('1000000');
-    await afar.getByRole('textbox', { name: 'to', exact: true }).fill('1100000');
-    await page.keyboard.press('Enter');
-    await expect(
-      view.getByRole('button', { name: 'Events 1,000,000 to 1,100,000 of 2,100,000' }),
-    ).toBeVisible(PATIENT);
-  });
-
-  test(`what is no snapshot says so, and can be tried again, ${word}`, async ({
-    page,
-    tmpPath,
-  }) => {
-    await setTheme(page, theme);
-    await putHostile(page, `${tmpPath}/hostile_snapshot.pickle`);
-    await (await fileItem(page, tmpPath, 'hostile_snapshot.pickle')).dblclick();
-    const face = page.locator('.jp-Workbench-notice[role=alert]');
-    await expect(face).toContainText('asks for the Python object os.system', PATIENT);
-    await expect(face).toContainText('torch.cuda.memory._dump_snapshot(path)');
-    await page.screenshot({ path: picture(`snapshot-hostile-${word}.png`) });
-    expect(existsSync('/tmp/workbench-was-here')).toBe(false);
-    await page.contents.deleteFile(`${tmpPath}/hostile_snapshot.pickle`);
-    await putSnapshot(page, `${tmpPath}/hostile_snapshot.pickle`);
-    await face.getByRole('button', { name: 'Try again' }).click();
-    await expect(memoryView(page).locator('canvas.wv-map')).toBeVisible(PATIENT);
-  });
-}
+test('what is no snapshot says so, and can be tried again', async ({ page, tmpPath }) => {
+  await putHostile(page, `${tmpPath}/hostile_snapshot.pickle`);
+  await (await fileItem(page, tmpPath, 'hostile_snapshot.pickle')).dblclick();
+  const face = page.locator('.jp-Workbench-notice[role=alert]');
+  await expect(face).toContainText('asks for the Python object os.system', PATIENT);
+  await expect(face).toContainText('torch.cuda.memory._dump_snapshot(path)');
+  await pictures(page, 'snapshot-hostile');
+  expect(existsSync('/tmp/workbench-was-here')).toBe(false);
+  await page.contents.deleteFile(`${tmpPath}/hostile_snapshot.pickle`);
+  await putSnapshot(page, `${tmpPath}/hostile_snapshot.pickle`);
+  await face.getByRole('button', { name: 'Try again' }).click();
+  await expect(memoryView(page).locator('canvas.wv-map')).toBeVisible(PATIENT);
+});
 
 test('of several devices the busiest is shown, and another a choice away', async ({
   page,
