@@ -143,7 +143,8 @@ interface Panel {
 
 interface CellContent {
   execution_count: number | null;
-  outputs: {
+  /** Text has none. */
+  outputs?: {
     output_type: string;
     evalue?: string;
     text?: string | string[];
@@ -151,14 +152,16 @@ interface CellContent {
   }[];
 }
 
-async function contents(page: IJupyterLabPageFixture): Promise<CellContent[]> {
+async function contents(page: IJupyterLabPageFixture): Promise<Required<CellContent>[]> {
   return page.evaluate(() => {
     const { shell } = window.jupyterapp;
     const panel = [shell.currentWidget, ...shell.widgets('main')]
       .map((widget) => widget as unknown as Partial<Panel> | null)
       .find((widget): widget is Panel => widget?.content?.model?.cells !== undefined);
     if (panel === undefined) throw new Error('no notebook is open');
-    return [...panel.content.model.cells].map((cell) => cell.sharedModel.toJSON());
+    return [...panel.content.model.cells]
+      .map((cell) => cell.sharedModel.toJSON())
+      .filter((cell): cell is Required<CellContent> => cell.outputs !== undefined);
   });
 }
 
