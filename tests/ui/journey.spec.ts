@@ -196,14 +196,15 @@ async function openCells(
 async function read(page: IJupyterLabPageFixture, file: string): Promise<string> {
   return page.evaluate(async (wanted) => {
     const { contents } = window.jupyterapp.serviceManager;
-    return (await contents.get(wanted, { type: 'file', format: 'text' })).content as string;
+    return (await contents.get(wanted, { type: 'file', format: 'text', content: true }))
+      .content as string;
   }, file);
 }
 
 /** What lies in a folder. */
 async function names(page: IJupyterLabPageFixture, folder: string): Promise<string[]> {
   return page.evaluate(async (wanted) => {
-    const found = await window.jupyterapp.serviceManager.contents.get(wanted);
+    const found = await window.jupyterapp.serviceManager.contents.get(wanted, { content: true });
     return (found.content as { name: string }[]).map(({ name }) => name);
   }, folder);
 }
