@@ -18,9 +18,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 from xml.etree import ElementTree as ET
@@ -52,8 +51,8 @@ _BROWSER = {"journey", "browser", "ui", "python-rest", "pytest"}
 _NEVER = "not benchmark and not fuzz"
 _SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 """Most tests wait for a kernel, a server or a compiler: two files at a time take half the time."""
-_BESIDE = {"types": "frontend"}
-"""A stage that needs one core, and what runs after it that does not always need two."""
+_RUNS_BESIDE = {"types": "frontend"}
+"""A stage that needs one core runs at the same time as one that does not always need two."""
 _LINES_OF_A_FAILURE = 60
 _OF_PLAYWRIGHT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) flaky")
 _OF_VITEST = re.compile(r"^\s*Tests\s+(?:(\d+) failed \| )?(\d+) passed")
@@ -118,22 +117,25 @@ def _environment() -> dict[str, str]:
 
 
 def run_stages(names: Sequence[str], env: dict[str, str], extra: Sequence[str] = ()) -> list[Stage]:
-    """Run stages in their order, two at a time where `_BESIDE` says so: each prints as a whole."""
+    """Run stages one after the other, but for those that `_RUNS_BESIDE` another one of them.
+
+    What such a stage prints comes as a whole, after what the other one printed.
+    """
     done: list[Stage] = []
     with ThreadPoolExecutor(1) as pool:
-        beside: tuple[Future[Stage], io.BytesIO] | None = None
-        for name, following in zip_longest(names, names[1:]):
-            if following is not None and _BESIDE.get(name) == following:
-                said = io.BytesIO()
-                beside = pool.submit(run_stage, name, env, extra, said), said
+        for name in names:
+            if _RUNS_BESIDE.get(name) in names:
                 continue
+            beside = [
+                (pool.submit(run_stage, one, env, extra, said := io.BytesIO()), said)
+                for one in names
+                if _RUNS_BESIDE.get(one) == name
+            ]
             stage = run_stage(name, env, extra)
-            if beside is not None:
-                future, said = beside
+            for future, said in beside:
                 done.append(future.result())
                 sys.stdout.buffer.write(said.getvalue())
                 sys.stdout.buffer.flush()
-                beside = None
             done.append(stage)
     return done
 

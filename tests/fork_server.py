@@ -1,4 +1,4 @@
-"""Ranks and scripts that start in a twentieth of a second: forked from a process that has imported.
+"""Ranks and scripts that start at once: real processes, forked from one that has imported torch.
 
 Starting two ranks takes some seconds, of which nearly all is the import of torch; a test of 500
 recipes starts more than a thousand pairs. So one process imports what a rank imports, computes
@@ -13,8 +13,9 @@ looked at); ``torch.distributed.run`` is replaced by a launcher of thirty lines,
 other ranks when one fails, as it does, and prints no table of them; a rank ends without Python's
 own finalization. Rows of `tests.equivalence.ranks.test_ranks` go the real way too.
 
-A script is run in the same way as ``__main__``, and ends as a script does: with Python's own
-finalization, in its main thread. It is a child of the server, which says its exit status.
+A script is run as ``__main__``, too, and ends as a script does: with Python's own finalization, in
+its main thread. It imports Workbench anew, whose runs end with the process that imported it. It is
+a child of the server, which says its exit status.
 """
 
 from __future__ import annotations
@@ -110,7 +111,6 @@ def _script(request: dict[str, Any]) -> None:
     sys.path[0] = str(Path(path).parent)
     code = compile(Path(path).read_text(), path, "exec")
     names = {"__name__": "__main__", "__file__": path, "__builtins__": builtins, "__spec__": None}
-    # what ends with the process that imported it is to end with this one: imported anew
     for name in [one for one in sys.modules if one.partition(".")[0] == "workbench"]:
         del sys.modules[name]
     main.clear()  # all that is global here
@@ -249,11 +249,11 @@ class ForkServer:
         )
         return Forked(self, answer["pid"], command)
 
-    def script(self, path: Path, *arguments: str, stdout: Path, stderr: Path) -> Forked:
+    def script(
+        self, path: Path, *arguments: str, env: dict[str, str], stdout: Path, stderr: Path
+    ) -> Forked:
         """``python path arguments...``, begun; ``stdout`` and ``stderr`` are appended to."""
-        env = {**os.environ, "PYTHONPATH": str(_ROOT)}
-        for name in _AT_IMPORT:
-            env.pop(name, None)
+        env = {name: value for name, value in env.items() if name not in _AT_IMPORT}
         env |= {name: self._env[name] for name in _AT_IMPORT if name in self._env}
         request = {
             "script": str(path), "arguments": arguments, "env": env,

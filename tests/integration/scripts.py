@@ -17,6 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 300
 
 
+def environment() -> dict[str, str]:
+    """Of a process that imports this checkout, wherever it is started."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
 class Scripts:
     """Runs ``script.py`` of a folder, ``beginning`` first; its argument is a folder for runs."""
 
@@ -33,10 +38,10 @@ class Scripts:
         if not forked:
             return subprocess.run(
                 [sys.executable, str(path), str(self._folder / "runs")], capture_output=True,
-                text=True, timeout=DEADLINE_S, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                text=True, timeout=DEADLINE_S, env=environment(),
             )  # fmt: skip
         out, err = self._folder / "stdout", self._folder / "stderr"
-        process = self._server.script(path, str(self._folder / "runs"), stdout=out, stderr=err)
+        process = self._begun(path, out, err)
         try:
             status = process.wait(DEADLINE_S)
         finally:
@@ -49,15 +54,18 @@ class Scripts:
 
         It is killed where a test fails before it has ended.
         """
-        path, err = self._written(text), self._folder / "stderr"
+        err = self._folder / "stderr"
         os.mkfifo(err)
-        out = self._folder / "stdout"
-        process = self._server.script(path, str(self._folder / "runs"), stdout=out, stderr=err)
+        process = self._begun(self._written(text), self._folder / "stdout", err)
         try:
             with err.open() as stderr:
                 yield process, stderr
         finally:
             process.kill()
+
+    def _begun(self, path: Path, stdout: Path, stderr: Path) -> Forked:
+        runs = str(self._folder / "runs")
+        return self._server.script(path, runs, env=environment(), stdout=stdout, stderr=stderr)
 
     def _written(self, text: str) -> Path:
         path = self._folder / "script.py"

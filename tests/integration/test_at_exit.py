@@ -12,7 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.fork_server import ForkServer
-from tests.integration.scripts import DEADLINE_S, ROOT, Scripts
+from tests.integration.scripts import DEADLINE_S, Scripts, environment
 from tests.processes import children_running
 from tests.waiting import wait_until
 
@@ -82,7 +82,7 @@ def test_the_exit_status_is_the_scripts(scripts: Scripts, how: str, status: int)
         until(lambda: exp.step_count > 3)
         {how}
         """,
-        forked=status != 3,
+        forked=status != 3,  # one of them starts as a person starts it
     )
     assert done.returncode == status, done.stderr
 
@@ -407,9 +407,7 @@ def test_the_ranks_of_a_kernel_that_is_shut_down_go_on(tmp_path: Path) -> None:
     from tests.integration.cells import run
     from workbench.parallel.attach import attach
 
-    manager, client = start_new_kernel(
-        extra_arguments=[], env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    manager, client = start_new_kernel(extra_arguments=[], env=environment())
     try:
         text = f"import sys; sys.argv = ['kernel', {str(tmp_path / 'runs')!r}]\n{BEGINNING}"
         run(client, text + "exp = made(modes='ddp:2'); exp.run(epochs=1_000_000)")

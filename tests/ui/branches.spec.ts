@@ -1,6 +1,7 @@
 import { expect, test } from '@jupyterlab/galata';
-import { activeCell, captured, cursorLine, drawing, fact, find, pixels } from './graph-view';
+import { captured, drawing, fact, find, pixels } from './graph-view';
 import { backdrop, picture, setTheme } from './helpers';
+import { activeCell, cursorLine } from './notebook';
 
 /** Leaves after the first exit when it is sure, which it never is; the test is in line 15. */
 const CELL = `import torch, workbench as wb

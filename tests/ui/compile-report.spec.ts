@@ -1,7 +1,8 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { activeCell, announced, cursorLine, isFocused } from './graph-view';
+import { announced, isFocused } from './graph-view';
 import { COMPILING, execute, picture, runNotebook, setTheme } from './helpers';
+import { activeCell, cursorLine } from './notebook';
 
 /** Its forward asks its data in line 11, where one graph ends and the next begins. */
 const MODEL = `import torch, workbench as wb

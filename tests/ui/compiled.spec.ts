@@ -1,15 +1,7 @@
 import { expect, test } from '@jupyterlab/galata';
-import {
-  COMPILED,
-  activeCell,
-  breadcrumbs,
-  captured,
-  choose,
-  cursorLine,
-  drawing,
-  find,
-} from './graph-view';
+import { COMPILED, breadcrumbs, captured, choose, drawing, find } from './graph-view';
 import { backdrop, picture, setTheme } from './helpers';
+import { activeCell, cursorLine } from './notebook';
 
 test('a compiled model opens into what its backward runs, down to the line of the cell', async ({
   page,

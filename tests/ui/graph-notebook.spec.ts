@@ -1,21 +1,11 @@
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from '@jupyterlab/galata';
-import { activeCell, cursorLine, drawing, errors, executed, scrolledTo } from './graph-view';
-import { COMPILING, picture, runNotebook, PATIENT } from './helpers';
-
-const stored = JSON.parse(
-  readFileSync(path.resolve(__dirname, '../../notebooks/02_autograd_graphs.ipynb'), 'utf8'),
-) as { cells: { cell_type: string; source: string | string[] }[] };
+import { drawing } from './graph-view';
+import { COMPILING, picture, PATIENT } from './helpers';
+import { activeCell, codeOf, cursorLine, runWhole, scrolledTo } from './notebook';
 
 test('the notebook about graphs is live from top to bottom', async ({ page, tmpPath }) => {
-  const cells = stored.cells
-    .filter(({ cell_type: type }) => type === 'code')
-    .map(({ source }) => [source].flat().join(''));
-  await page.sidebar.close('left');
-  await runNotebook(page, `${tmpPath}/02_autograd_graphs.ipynb`, cells);
-  await expect.poll(() => executed(page), COMPILING).toBe(cells.length);
-  expect(await errors(page)).toEqual([]);
+  const cells = codeOf('02_autograd_graphs.ipynb');
+  await runWhole(page, `${tmpPath}/02_autograd_graphs.ipynb`, cells, COMPILING);
 
   const index = cells.findIndex((cell) => cell.endsWith('\nview'));
   const cell = await scrolledTo(page, index);

@@ -1,12 +1,10 @@
 import { expect, test } from '@jupyterlab/galata';
 import {
-  activeCell,
   announced,
   breadcrumbs,
   button,
   captured,
   choose,
-  cursorLine,
   drawing,
   fact,
   find,
@@ -15,6 +13,7 @@ import {
   spotOf,
 } from './graph-view';
 import { backdrop, picture, setTheme } from './helpers';
+import { activeCell, cursorLine } from './notebook';
 
 test.describe('The graph of a step', () => {
   test('answers a mouse', async ({ page, tmpPath }) => {

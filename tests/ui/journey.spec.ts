@@ -2,7 +2,6 @@ import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, galata, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { drawings } from './graph-view';
 import {
   COMPILING,
   execute,
@@ -13,6 +12,7 @@ import {
   setTheme,
   PATIENT,
 } from './helpers';
+import { drawings } from './notebook';
 
 interface Cell {
   readonly cell_type: string;

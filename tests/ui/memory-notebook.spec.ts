@@ -1,24 +1,18 @@
-import { copyFileSync, readFileSync } from 'node:fs';
+import { copyFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from '@jupyterlab/galata';
+import { picture, setTheme, PATIENT } from './helpers';
 import {
   activeCell,
+  codeOf,
   cursorLine,
   drawings,
-  errors,
-  executed,
   printed,
+  runWhole,
   scrolledTo,
-} from './graph-view';
-import { picture, runNotebook, setTheme, PATIENT } from './helpers';
+} from './notebook';
 
-const stored = JSON.parse(
-  readFileSync(path.resolve(__dirname, '../../notebooks/03_memory.ipynb'), 'utf8'),
-) as { cells: { cell_type: string; source: string | string[] }[] };
-
-const cells = stored.cells
-  .filter(({ cell_type: type }) => type === 'code')
-  .map(({ source }) => [source].flat().join(''));
+const cells = codeOf('03_memory.ipynb');
 
 const answers = [
   '48.0 MiB  weights = self.dropout(scores.softmax(-1))', // the line that leads the peak
@@ -43,10 +37,7 @@ function indexOf(lastLine: string): number {
 }
 
 test('the notebook about memory is live from top to bottom', async ({ page, tmpPath }) => {
-  await page.sidebar.close('left');
-  await runNotebook(page, `${tmpPath}/03_memory.ipynb`, cells);
-  await expect.poll(() => executed(page), { timeout: 800_000 }).toBe(cells.length);
-  expect(await errors(page)).toEqual([]);
+  await runWhole(page, `${tmpPath}/03_memory.ipynb`, cells, { timeout: 800_000 });
   const said = await printed(page);
   for (const answer of answers) expect(said).toContain(answer);
   expect(said).not.toContain('this ran on your machine');

@@ -1,12 +1,6 @@
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from '@jupyterlab/galata';
-import { errors, executed, printed, scrolledTo } from './graph-view';
-import { picture, runNotebook, setTheme, PATIENT } from './helpers';
-
-const stored = JSON.parse(
-  readFileSync(path.resolve(__dirname, '../../notebooks/04_modes.ipynb'), 'utf8'),
-) as { cells: { cell_type: string; source: string | string[] }[] };
+import { picture, setTheme, PATIENT } from './helpers';
+import { codeOf, printed, runWhole, scrolledTo } from './notebook';
 
 /**
  * Arms that the rounds leave undecided are not measured again for minutes, and what the cells before
@@ -34,9 +28,8 @@ const answers = [
   '99 % interval',
 ];
 
-const cells = stored.cells
-  .filter(({ cell_type: type }) => type === 'code')
-  .map(({ source }, at) => [source].flat().join('') + (at === 0 ? `\n${ROUNDS_ALONE}` : ''));
+const [first = '', ...others] = codeOf('04_modes.ipynb');
+const cells = [first + ROUNDS_ALONE, ...others];
 
 function indexOf(start: string): number {
   const found = cells.findIndex((cell) => cell.startsWith(start));
@@ -46,10 +39,7 @@ function indexOf(start: string): number {
 
 test('the notebook about modes is live from top to bottom', async ({ page, tmpPath }) => {
   test.setTimeout(1_200_000);
-  await page.sidebar.close('left');
-  await runNotebook(page, `${tmpPath}/04_modes.ipynb`, cells);
-  await expect.poll(() => executed(page), { timeout: 1_080_000 }).toBe(cells.length);
-  expect(await errors(page)).toEqual([]);
+  await runWhole(page, `${tmpPath}/04_modes.ipynb`, cells, { timeout: 1_080_000 });
   const said = await printed(page);
   for (const answer of answers) expect(said).toContain(answer);
   const apart = Number(/losses differ by at most (\S+) /.exec(said)?.[1]);
