@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 MAX_POINTS = 120
 _LOOK_S = 0.1
-_SLICE_S, _SHARE = 0.002, 0.02
+_SLICE_S, _SHARE = 0.005, 0.05
 """While it trains: a slice, and the share of the time that slices take, however long one is."""
-_IDLE_SLICE_S, _IDLE_SHARE = 0.02, 0.2
+_IDLE_SLICE_S, _IDLE_SHARE = 0.05, 0.5
 
 _BY_METRIC = "by metric"
 _UNKNOWN_LENGTH = "no curve yet: the length of an epoch is not known"

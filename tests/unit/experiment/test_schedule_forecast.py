@@ -228,7 +228,7 @@ def test_slices_that_take_long_are_rare(
         known = exp.schedule
     took = 39 * 0.05
     share = took / (clock.now - begun)
-    assert share == pytest.approx(0.2 if status == "idle" else 0.02, rel=0.3)
+    assert share == pytest.approx(0.5 if status == "idle" else 0.05, rel=0.3)
     exp._training.board.status = "idle"
     exp.close()
 

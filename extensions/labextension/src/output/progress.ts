@@ -1,3 +1,4 @@
+import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
@@ -38,9 +39,9 @@ export class ProgressOutput extends Widget implements IRenderMime.IRenderer {
 
   private async stop(): Promise<void> {
     const { trans } = this;
-    const session = this.connections.forNode(this.node)?.panel.sessionContext.session;
-    const kernel = session?.kernel ?? null;
-    if (kernel === null || kernel.status === 'idle') {
+    const panel = this.connections.forNode(this.node)?.panel;
+    const kernel = panel?.sessionContext.session?.kernel ?? null;
+    if (panel === undefined || kernel === null || !this.isMeasured(panel, kernel.status)) {
       this.said.textContent = trans.__('Nothing is measured here any more.');
       return;
     }
@@ -54,6 +55,17 @@ export class ProgressOutput extends Widget implements IRenderMime.IRenderer {
       const reason = error instanceof Error ? error.message : String(error);
       this.said.textContent = trans.__('The kernel could not be interrupted: %1', reason);
     }
+  }
+
+  /**
+   * Whether the cell runs, or somebody else's may. The kernel's status alone does not tell: one that
+   * answers the panel beside a cell calls itself idle once it has answered.
+   */
+  private isMeasured(panel: NotebookPanel, status: string): boolean {
+    const cell = panel.content.widgets.find((one) => one.node.contains(this.node));
+    const model: object = cell?.model ?? {};
+    const runs = 'executionState' in model && model.executionState === 'running';
+    return runs || status !== 'idle';
   }
 
   private readonly bar = h('progress', { max: 1 });

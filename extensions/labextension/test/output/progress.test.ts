@@ -13,9 +13,15 @@ const trans = nullTranslator.load('torch-workbench');
 let output: ProgressOutput;
 afterEach(() => output.dispose());
 
-function shown(kernel: { status: string; interrupt: () => Promise<void> } | null): HTMLElement {
-  const connection = { panel: { sessionContext: { session: { kernel } } } };
+function shown(
+  kernel: { status: string; interrupt: () => Promise<void> } | null,
+  executionState = 'idle',
+): HTMLElement {
+  const cell = { node: document.createElement('div'), model: { executionState } };
+  const panel = { sessionContext: { session: { kernel } }, content: { widgets: [cell] } };
+  const connection = { panel };
   output = new ProgressOutput({ forNode: () => connection as unknown as IConnection }, trans);
+  cell.node.append(output.node);
   return output.node;
 }
 
@@ -44,6 +50,12 @@ it('interrupts the kernel once', async () => {
   button?.click();
   await vi.waitFor(() => expect(output.node.textContent).toContain('Stopping'));
   expect(interrupt).toHaveBeenCalledTimes(1);
+});
+
+it('interrupts a kernel that calls itself idle because it answered something beside the cell', async () => {
+  const interrupt = vi.fn(() => Promise.resolve());
+  shown({ status: 'idle', interrupt }, 'running').querySelector('button')?.click();
+  await vi.waitFor(() => expect(interrupt).toHaveBeenCalledTimes(1));
 });
 
 it('can be pressed again where the kernel could not be reached', async () => {
