@@ -60,6 +60,7 @@ _IMPORTED = (
     "torch.nn.utils.parametrizations",
     "torch.utils.checkpoint",
     "torch.utils.tensorboard",
+    "workbench.compare.worker",
     "workbench.parallel.worker",
 )
 
@@ -152,8 +153,14 @@ def _in_child(work: Any) -> None:
 
 
 def _launch(request: dict[str, Any]) -> int:
-    """Fork the ranks and wait for them; where one fails, the others are ended."""
+    """Fork the ranks and wait for them; where one fails, the others are ended.
+
+    A process that is no rank is this one.
+    """
     _become(request["env"], os.devnull, request["log"], request["log"])
+    if not request["ranks"]:
+        _module(request)
+        return 0
     ranks: dict[int, int] = {}
     asked_to_end = False
 
@@ -195,6 +202,11 @@ def _rank(rank: int, request: dict[str, Any]) -> None:
     os.environ.update(
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=world, LOCAL_WORLD_SIZE=world
     )
+    _module(request)
+
+
+def _module(request: dict[str, Any]) -> None:
+    """Be ``python -m module arguments...``."""
     sys.argv = [request["module"], *request["arguments"]]
     if plant := os.environ.get(PLANT):
         module, _, function = plant.partition(":")
@@ -232,17 +244,19 @@ class ForkServer:
         return getattr(subprocess, name)
 
     def Popen(self, command: list[str], **options: Any) -> Any:  # noqa: N802 - as in `subprocess`
-        """A launcher of ranks from the server; anything else as ever."""
+        """A launcher of ranks or an arm of a comparison, from the server; anything else as ever."""
         self.started += 1
-        if "torch.distributed.run" not in command:
+        has_ranks = "torch.distributed.run" in command
+        if not has_ranks and command[1:3] != ["-m", "workbench.compare.worker"]:
             return subprocess.Popen(command, **options)
         at = len(command) - 1 - command[::-1].index("-m")
+        ranks = int(command[command.index("--nproc-per-node") + 1]) if has_ranks else 0
         answer = self.ask(
             {
                 "start": True,
                 "module": command[at + 1],
                 "arguments": command[at + 2 :],
-                "ranks": int(command[command.index("--nproc-per-node") + 1]),
+                "ranks": ranks,
                 "env": dict(options["env"]),
                 "log": options["stdout"].name,
             }

@@ -119,6 +119,7 @@ def test_compile_has_a_first_step_that_costs(tmp_path: Path) -> None:
     assert view.record.parity_on == "training"
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_an_arm_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
     experiment = made(tmp_path, Failing, lr=0.01)
     view = compare(
@@ -219,6 +220,7 @@ def test_what_cannot_be_compared_is_refused(
         compare(experiment if target is None else target, modes)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_several_models_are_each_compared_with_themselves(tmp_path: Path) -> None:
     models = {"narrow": made(tmp_path, Net), "wide": made(tmp_path, lambda: Net(width=128))}
     view = compare(models, ["fp32", "bf16"], rounds=1, show_progress=False)
@@ -268,6 +270,7 @@ class Fetched(Dataset[Any]):
         return torch.randn(16), row % 5
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_step_that_waits_for_its_data_is_seen_to(tmp_path: Path) -> None:
     """Steps whose batches lay ready, were they timed as well, would halve what is found."""
     loader = DataLoader(Fetched(), batch_size=16, num_workers=1, shuffle=True)
@@ -280,6 +283,7 @@ def test_a_step_that_waits_for_its_data_is_seen_to(tmp_path: Path) -> None:
         assert arm.samples_per_s * arm.step_s == pytest.approx(16)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_samples_of_steps_are_counted(tmp_path: Path) -> None:
     loader = DataLoader(TensorDataset(*rows()), batch_size=128, drop_last=True)
     exp = made(tmp_path, Net, loader)
@@ -288,6 +292,7 @@ def test_samples_of_steps_are_counted(tmp_path: Path) -> None:
         assert arm.samples_per_s * arm.step_s == pytest.approx(128)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_ranks_whose_loss_is_not_finite_are_not_timed(tmp_path: Path) -> None:
     exp = made(tmp_path, Net, lr=1e30)
     view = compare(exp, ["fp32", "ddp:2"], rounds=1, show_progress=False)
@@ -296,6 +301,7 @@ def test_ranks_whose_loss_is_not_finite_are_not_timed(tmp_path: Path) -> None:
         assert math.isnan(arm.step_s)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_what_trains_is_paused_meanwhile_and_goes_on(tmp_path: Path) -> None:
     exp, other = made(tmp_path, Net, lr=0.01), made(tmp_path, Net, lr=0.01, name="other")
     other.run(epochs=10**6)

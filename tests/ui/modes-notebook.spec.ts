@@ -3,8 +3,8 @@ import { picture, setTheme, PATIENT } from './helpers';
 import { codeOf, printed, runWhole, scrolledTo } from './notebook';
 
 /**
- * Arms that the rounds leave undecided are not measured again for minutes, and what the cells before
- * compiled is not compiled anew: `test_compare.py` does both.
+ * As few rounds as a verdict needs; arms that they leave undecided are not measured again for
+ * minutes, and what the cells before compiled is not compiled anew: `test_compare.py` does both.
  */
 const ROUNDS_ALONE = `
 from dataclasses import replace
@@ -12,7 +12,7 @@ from workbench.compare.measure import Session
 Session._undecided = lambda self: []
 begun = Session.__init__
 Session.__init__ = lambda self, model, shared, arms, plan, say: begun(
-    self, model, shared, arms, replace(plan, fresh_cache=False), say
+    self, model, shared, arms, replace(plan, rounds=5, fresh_cache=False), say
 )
 `;
 
