@@ -319,6 +319,7 @@ class Later(Net):
         return self.head(self.blocks[0](x))
 
 
+@pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("layout", ["ddp:2", "fsdp:2"])
 def test_what_begins_later_is_seen_at_its_first_step(layout: str, tmp_path: Path) -> None:
     exp = made(tmp_path, Later, modes=layout)

@@ -15,7 +15,7 @@ from workbench.parallel.stream import Message
 
 
 @pytest.fixture
-def away_and_heard(tmp_path: Path) -> Iterator[tuple[Away, list[Message]]]:
+def away_and_heard(tmp_path: Path, forked_ranks: None) -> Iterator[tuple[Away, list[Message]]]:
     experiment = made(tmp_path / "runs", lr=0.01)
     experiment.run(steps=2, wait=True)
     training = experiment._training

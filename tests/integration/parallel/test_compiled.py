@@ -92,6 +92,7 @@ class Numbered(Net):
         return super().forward(x) + 1e-3 * self.number
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_the_limit_of_recompiles_on_ranks_is_noted_and_at_the_toggle(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs", Numbered)
     wb.compile_report(experiment)

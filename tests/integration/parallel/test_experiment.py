@@ -40,6 +40,7 @@ def ranks_of(experiment: Experiment) -> list[psutil.Process]:
     return [psutil.Process(int(Folder(newest).pid(rank).read_text())) for rank in (0, 1)]
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_what_a_rank_raises_is_the_failure_of_the_experiment(tmp_path: Path) -> None:
     experiment = made(tmp_path, Faulty, modes="ddp:2")
     with pytest.raises(RunError, match="this batch has no name"):

@@ -106,6 +106,7 @@ def test_what_one_rank_raises_is_what_is_told_and_the_other_ends(tmp_path: Path)
     experiment.run(steps=2, wait=True)  # what is here goes on from where it left
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_loss_that_is_not_finite_on_one_rank_ends_all_with_the_last_good_state(
     tmp_path: Path,
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_rank_that_is_killed_is_named_and_the_checkpoint_kept(tmp_path: Path) 
     experiment.run(steps=2, wait=True)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_checkpoint_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     experiment, away = sent(tmp_path, save_every_s=0)
     heard: list[Message] = []
