@@ -44,7 +44,7 @@ test.describe('The first classifier', { tag: '@journey' }, () => {
       const side = await openSidePanel(page);
       await expect(side.getByRole('option')).toContainText('early-exit', PATIENT);
       const shown = panelOf(page);
-      await expect(button(shown, 'Train')).toBeEnabled();
+      await expect(button(shown, 'Train')).toBeEnabled(PATIENT);
       await shown.scrollIntoViewIfNeeded();
       return shown;
     });

@@ -74,7 +74,7 @@ test.describe('The panel of a notebook', () => {
     await expect(
       panel.getByText(/lr 1e-3, and OneCycleLR goes on at 2\.\d+ times/).first(),
     ).toBeVisible();
-    await expect(schedule).toContainText(/highest( so far)? 2\.\de-2/);
+    await expect(schedule).toContainText(/highest( so far)? 2\.\de-2/, PATIENT);
     await panel.screenshot({ path: picture('panel-schedule-scaled.png') });
     await press(panel, 'Replace by a constant');
     await expect(schedule).toBeHidden();
