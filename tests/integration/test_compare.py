@@ -31,16 +31,17 @@ WORKER = "workbench.compare.worker"
 
 
 class Slowed(Net):
-    """Does forward and backward five times over where flash attention is off: a planted slowdown.
+    """Does forward and backward ten times over where flash attention is off: a planted slowdown.
 
     Whatever the machine, and however much of a step is the optimizer and Python: these two are more
-    than a quarter of it, so the step takes at least twice as long as without.
+    than a quarter of it, so the step takes at least three times as long as without: what a machine
+    that tests keep busy does not hide.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not torch.backends.cuda.flash_sdp_enabled():
             with torch.enable_grad():
-                for _ in range(4):
+                for _ in range(9):
                     out = super().forward(x)
                     torch.autograd.grad(out.sum(), list(self.parameters()))
         return super().forward(x)
