@@ -18,10 +18,14 @@ class Cycle:
 
 @pytest.fixture(autouse=True)
 def _no_collection_by_itself() -> Iterator[None]:
+    is_frozen = gc.get_freeze_count() > 0  # what was imported, by all tests
+    gc.unfreeze()
     gc.disable()
     yield
     gc.unfreeze()
     gc.enable()
+    if is_frozen:
+        gc.freeze()
 
 
 def test_only_what_was_made_since_is_collected_and_the_rest_afterwards() -> None:
