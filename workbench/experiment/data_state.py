@@ -32,13 +32,15 @@ from workbench.experiment.object_copy import attributes, never_changes
 from workbench.experiment.schedule_copy import is_users
 from workbench.experiment.value_copy import (
     MOST_ELEMENTS,
+    Budget,
     CannotRestoreError,
     Copy,
+    Fixed,
     encoded,
     keep,
     restored,
 )
-from workbench.modes.containers import CONTAINERS, contents_of, refill
+from workbench.modes.containers import CONTAINERS, contents_of, refill, size_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,6 +98,7 @@ class DataState:
 
     def __init__(self, *roots: Any) -> None:
         self._roots = roots
+        self._fixed: dict[str, Fixed] = {}
         found = self._look()
         self._begun: dict[str, _Kept] = {}
         self._begun = self._latest = self._copied(found)
@@ -186,7 +189,7 @@ class DataState:
 
     def _look(self) -> _Found:
         """Every attribute that may change, and whose they are."""
-        found = _Found({}, {})
+        found, budget = _Found({}, {}), Budget()
         seen: set[int] = set()
         waiting = deque((type(root).__name__, root) for root in self._roots)
         while waiting and len(seen) < _MOST_OBJECTS:
@@ -204,11 +207,22 @@ class DataState:
             for name, value in attributes(owner).items():
                 at, is_known = f"{path}.{name}", False
                 if is_own and name in own:
-                    content, is_known = encoded(value)
+                    content, is_known = self._encoded(at, value, budget)
                     found.places[at] = _Place(owner, name, value, content, is_known)
                 if not is_known and _may_hold(value):
                     waiting.append((at, value))
         return found
+
+    def _encoded(self, path: str, value: Any, budget: Budget) -> tuple[bytes, bool]:
+        """What tells a value from others, and whether all of it does."""
+        fixed = self._fixed.get(path)
+        found = None if fixed is None else fixed.again(value, budget)
+        if found is None:
+            found = encoded(value, budget)
+            self._fixed.pop(path, None)
+            if found.cost is not None and isinstance(value, CONTAINERS):
+                self._fixed[path] = Fixed(value, found)
+        return found.content, found.is_known
 
 
 class State:
@@ -264,7 +278,7 @@ class _Unknown:
 
     def __init__(self, value: Any) -> None:
         self._value = value
-        is_short = isinstance(value, CONTAINERS) and len(value) <= MOST_ELEMENTS
+        is_short = isinstance(value, CONTAINERS) and size_of(value) <= MOST_ELEMENTS
         self._contents = contents_of(value) if is_short else None
 
     def put_back(self, own: dict[str, Any], name: str) -> None:
@@ -291,9 +305,10 @@ def _owner_of(path: str) -> str:
 
 def _objects_in(container: Any) -> Iterator[tuple[Any, Any]]:
     """What may be looked into; not in sets, whose order is another one in each process."""
-    if len(container) > _MOST_SMALL or isinstance(container, set):
+    if isinstance(container, set) or size_of(container) > _MOST_SMALL:
         return
-    pairs = container.items() if isinstance(container, dict) else enumerate(container)
+    is_mapping = isinstance(container, dict)
+    pairs = contents_of(container) if is_mapping else enumerate(values_of(container))
     for place, (key, one) in enumerate(cast("Any", pairs)):
         if _may_hold(one):
             yield key if isinstance(key, (str, int)) else place, one

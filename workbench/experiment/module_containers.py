@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from workbench.modes.containers import CONTAINERS, contents_of, refill
+from workbench.modes.containers import CONTAINERS, contents_of, refill, size_of, values_of
 
 MOST_COPIED = 64
 """Elements of a container that is copied before every step."""
@@ -160,10 +160,9 @@ def containers_in(values: Iterable[Any], most: int, largest: float = math.inf) -
             continue
         seen.add(id(one))
         yield one
-        if len(one) > largest:
+        if size_of(one) > largest:
             continue
-        inside: Any = one.values() if isinstance(one, dict) else one
-        waiting += (value for value in inside if isinstance(value, CONTAINERS))
+        waiting += (value for value in values_of(one) if isinstance(value, CONTAINERS))
 
 
 def _is_bounded(one: Any) -> bool:

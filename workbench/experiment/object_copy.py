@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from workbench.experiment.module_state import NOT_ITS_OWN
-from workbench.modes.containers import CONTAINERS, contents_of, refill
+from workbench.modes.containers import CONTAINERS, contents_of, refill, values_of
 
 _PLAIN = (
     bool, int, float, complex, str, bytes, range, slice, type(None), torch.dtype, torch.device,
@@ -131,11 +131,11 @@ def _inside(path: str, value: Any, modules: bool) -> list[tuple[str, Any]]:
         children = [*value.named_children(), *tensors.items()]
         found += ((f"{path}.{name}", one) for name, one in children)
     elif isinstance(value, dict):
-        for key, one in cast("dict[Any, Any]", value).items():
+        for key, one in contents_of(value):
             at = f"{path}[{key!r}]" if isinstance(key, (str, int)) else path
             found += ((path, key), (at, one))
     elif isinstance(value, (list, tuple, set, frozenset, deque)):
-        found += ((path, one) for one in cast("Iterable[Any]", value))
+        found += ((path, one) for one in values_of(value))
     elif _of_known_kind(value) is not None:
         return []
     found += ((f"{path}.{name}", one) for name, one in attributes(value).items())

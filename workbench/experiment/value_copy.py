@@ -4,7 +4,8 @@ A value is *known* where all of it can be compared: numbers, strings, small tens
 lists, tuples, dictionaries, sets and queues of such, also inside each other. What tells it from
 other values (`encoded`) goes by contents alone, not by addresses or hashes, so that processes can
 compare theirs. Objects of other kinds are not known, nor is what holds one, and nor is what is
-large (`MOST_ELEMENTS`, `MOST_BYTES`): of a container the length is known then.
+large (`MOST_ELEMENTS`, `MOST_BYTES`): of a container the length is known then. Values that are
+looked at together share a `Budget`.
 
 A copy knows the object that it was made of. In the same process that very object gets its contents
 back, with those inside it, so that whoever else has it sees them too. In another process
@@ -21,6 +22,7 @@ import pickle
 from collections import Counter, OrderedDict, defaultdict, deque
 from enum import Enum
 from itertools import chain
+from operator import is_
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -28,7 +30,14 @@ import numpy as np
 import torch
 
 from workbench.experiment.host_bytes import host_bytes
-from workbench.modes.containers import CONTAINERS, refill
+from workbench.modes.containers import (
+    CONTAINERS,
+    contents_of,
+    pythons_own,
+    refill,
+    size_of,
+    values_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +50,8 @@ _MOST_INSIDE = 4 * MOST_ELEMENTS
 """Elements of a container and of those inside it, altogether."""
 _MOST_BYTES_INSIDE = 2**20
 """Of tensors, arrays and strings in it."""
+_MOST_ARRAYS = 2_048
+"""Tensors and arrays of all values that are looked at together; each is asked by itself."""
 _MOST_LEVELS = 16
 _MOST_AT_ONCE = 64
 _EXACT = frozenset({bool, int, float, complex, str, bytes, type(None)})
@@ -51,6 +62,7 @@ _SPELLED = (
 )
 """What never changes and prints itself as what it is."""
 _SIZED = (*CONTAINERS, tuple, frozenset)
+_CHANGING = (*CONTAINERS, torch.Tensor, np.ndarray)
 _EMPTY: dict[type, tuple[Any, ...]] = {
     list: (), dict: (), set: (), OrderedDict: (), Counter: ()
 }  # fmt: skip
@@ -72,16 +84,106 @@ class Encoded(NamedTuple):
     """The same in any process; empty where there is nothing to tell, as of None."""
     is_known: bool
     """Whether it goes by all of the contents."""
+    cost: _Cost | None = None
+    """Of a container where nothing inside can change: with the same elements it is the same."""
 
 
-def encoded(value: Any) -> Encoded:
-    """What tells ``value`` from others: by its contents, or its kind and length, or not at all."""
+class _Cost(NamedTuple):
+    """What it takes to look at a value."""
+
+    elements: int = 0
+    bytes: int = 0
+    arrays: int = 0
+
+    def minus(self, other: _Cost) -> _Cost:
+        """What is left.
+
+        Raises:
+            _UnknownError: less than nothing.
+        """
+        left = _Cost(*(one - its for one, its in zip(self, other, strict=True)))
+        if min(left) < 0:
+            raise _UnknownError
+        return left
+
+
+_MOST = _Cost(_MOST_INSIDE, _MOST_BYTES_INSIDE, _MOST_ARRAYS)
+_MOST_TOGETHER = _Cost(2 * _MOST_INSIDE, 4 * _MOST_BYTES_INSIDE, _MOST_ARRAYS)
+
+
+class Budget:
+    """What may still be looked at, of values that are looked at together.
+
+    It is spent in the same way in every process that looks at the same values in the same order.
+    """
+
+    def __init__(self) -> None:
+        self._left = _MOST_TOGETHER
+
+    def spend(self, cost: _Cost) -> None:
+        """Take off the cost of a value.
+
+        Raises:
+            _UnknownError: it is too much; nothing is taken off.
+        """
+        self._left = self._left.minus(cost)
+
+
+class Fixed:
+    """A container of what never changes: known again by its elements, which takes no encoding.
+
+    Args:
+        value: the container, which has been encoded.
+        found: as what.
+    """
+
+    def __init__(self, value: Any, found: Encoded) -> None:
+        self._value, self._found = value, found
+        self._elements = _elements(value)
+
+    def again(self, value: Any, budget: Budget) -> Encoded | None:
+        """As what ``value`` was encoded; None where it may be another one by now."""
+        if value is not self._value or size_of(value) != self._found_size:
+            return None
+        if not all(map(is_, _elements(value), self._elements)):
+            return None
+        return _spent(value, self._found, budget)
+
+    @property
+    def _found_size(self) -> int:
+        return len(self._elements) // (2 if isinstance(self._value, dict) else 1)
+
+
+def encoded(value: Any, budget: Budget | None = None) -> Encoded:
+    """What tells ``value`` from others: by its contents, or its kind and length, or not at all.
+
+    Args:
+        value: any.
+        budget: of all that are looked at together; None: it is looked at alone.
+    """
     if value is None:
         return Encoded(b"", is_known=True)
     try:
-        return Encoded(_encoded(value), is_known=True)
+        encoder = _Encoder()
+        found = Encoded(encoder.whole(value), is_known=True, cost=encoder.cost)
     except Exception:  # noqa: BLE001 - methods of the user's are called, which may raise anything
         return Encoded(_kind_and_length(value), is_known=False)
+    found = found if budget is None else _spent(value, found, budget)
+    return found if encoder.is_fixed else found._replace(cost=None)
+
+
+def _spent(value: Any, found: Encoded, budget: Budget) -> Encoded:
+    try:
+        budget.spend(found.cost or _Cost())
+    except _UnknownError:
+        return Encoded(_kind_and_length(value), is_known=False)
+    return found
+
+
+def _elements(value: Any) -> list[Any]:
+    """Keys and values of a dictionary, in this order."""
+    own = pythons_own(cast("type[Any]", type(value)))
+    return [*own.__iter__(value), *(own.values(value) if issubclass(own, dict) else ())]
 
 
 def _kind_and_length(value: Any) -> bytes:
@@ -89,8 +191,8 @@ def _kind_and_length(value: Any) -> bytes:
     if not isinstance(value, _SIZED):
         return b""
     try:
-        return _dumped((type(value).__qualname__, len(value)))
-    except Exception:  # noqa: BLE001 - and so may their ``__len__``
+        return _dumped((type(value).__qualname__, size_of(value)))
+    except Exception:  # noqa: BLE001 - and so may a meta class
         return b""
 
 
@@ -137,14 +239,15 @@ class Copy:
         elif isinstance(value, np.ndarray):
             self.contents = cast("Any", value).copy()
         elif isinstance(value, dict):
-            pairs = cast("dict[Any, Any]", value).items()
+            pairs = contents_of(value)
             self.contents = {key: keep(one, (inside or {}).get(key)) for key, one in pairs}
         elif isinstance(value, set):
-            self.contents = [*cast("set[Any]", value)]
+            self.contents = contents_of(value)
         else:
             firsts = inside or []
             self.contents = [
-                keep(one, firsts[at] if at < len(firsts) else None) for at, one in enumerate(value)
+                keep(one, firsts[at] if at < len(firsts) else None)
+                for at, one in enumerate(values_of(value))
             ]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -177,7 +280,7 @@ class Copy:
                 for key, one in contents.items()
             ]
         else:
-            nows: list[Any] = [] if here is None or isinstance(here, set) else [*here]
+            nows: list[Any] = [] if here is None or isinstance(here, set) else [*values_of(here)]
             elements = [
                 restored(one, nows[at] if at < len(nows) else None, exactly=exactly)
                 for at, one in enumerate(cast("list[Any]", self.contents))
@@ -245,15 +348,6 @@ def _dumped(value: Any) -> bytes:
     return marshal.dumps(value, 2)
 
 
-def _encoded(value: Any) -> bytes:
-    level, encoder = [value], _Encoder()
-    for _ in range(_MOST_LEVELS):
-        level = encoder.level(level)
-        if not level:
-            return _dumped(encoder.parts)
-    raise _UnknownError
-
-
 class _Encoder:
     """Encodes a value level by level, so that Python is not asked about each element.
 
@@ -262,16 +356,32 @@ class _Encoder:
     """
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self._elements = _MOST_INSIDE
-        self._bytes = _MOST_BYTES_INSIDE
+        self._parts: list[bytes] = []
+        self._left = _MOST
+        self._level = 0
+        self.is_fixed = True
+        """Whether nothing that a container holds can change."""
 
-    def level(self, values: list[Any]) -> list[Any]:
-        """Encode these but for what they hold, which is given back.
+    @property
+    def cost(self) -> _Cost:
+        """Of what was encoded."""
+        return _MOST.minus(self._left)
+
+    def whole(self, value: Any) -> bytes:
+        """Encode a value.
 
         Raises:
-            _UnknownError: one of them cannot be compared, or there is too much of them.
+            _UnknownError: something in it cannot be compared, or there is too much of it.
         """
+        level = [value]
+        for self._level in range(_MOST_LEVELS):
+            level = self._next(level)
+            if not level:
+                return _dumped(self._parts)
+        raise _UnknownError
+
+    def _next(self, values: list[Any]) -> list[Any]:
+        """Encode these but for what they hold, which is given back."""
         kinds = [*map(type, values)]
         distinct = dict.fromkeys(kinds)
         if distinct.keys() <= _EXACT:
@@ -289,6 +399,8 @@ class _Encoder:
 
     def _inside(self, kind: type, group: list[Any]) -> Iterable[Any]:
         """Encode values of one kind; gives what they hold."""
+        if issubclass(kind, _CHANGING) and (self._level or not issubclass(kind, CONTAINERS)):
+            self.is_fixed = False
         if issubclass(kind, (dict, set, frozenset, list, tuple, deque)):
             return self._elements_of(kind, group)
         if kind in _EXACT:
@@ -308,18 +420,20 @@ class _Encoder:
         return ()
 
     def _elements_of(self, kind: type, group: list[Any]) -> Iterable[Any]:
-        lengths = [*map(len, group)]
-        self._elements -= sum(lengths)
-        if self._elements < 0 or max(lengths) > MOST_ELEMENTS:
+        own = pythons_own(kind)
+        lengths = [*map(own.__len__, group)]
+        self._spend(_Cost(elements=sum(lengths)))
+        if max(lengths) > MOST_ELEMENTS:
             raise _UnknownError
         self._add(lengths, [one.maxlen for one in group] if issubclass(kind, deque) else None)
         if issubclass(kind, dict):
-            keys = [*chain.from_iterable(group)]
+            keys = [*chain.from_iterable(map(own.__iter__, group))]
             _check_keys(keys)
-            return chain(keys, chain.from_iterable(one.values() for one in group))
+            return chain(keys, chain.from_iterable(map(own.values, group)))
+        elements = map(own.__iter__, group)
         if issubclass(kind, (set, frozenset)):
-            return chain.from_iterable(map(_in_order, group))
-        return chain.from_iterable(group)
+            return chain.from_iterable(_in_order([*one]) for one in elements)
+        return chain.from_iterable(elements)
 
     def _plain(self, values: list[Any], kinds: Iterable[type]) -> None:
         if str in kinds or bytes in kinds:
@@ -329,6 +443,8 @@ class _Encoder:
     def _arrays(self, arrays: list[Any], kind: type) -> None:
         if any(one.dtype.hasobject for one in arrays):
             raise _UnknownError
+        scalar = issubclass(kind, np.generic)
+        self._spend(_Cost(arrays=0 if scalar else len(arrays)))
         self._charge([one.nbytes for one in arrays])
         # of time spans each may have a unit of its own
         if issubclass(kind, (np.number, np.bool_)) and not issubclass(kind, np.timedelta64):
@@ -337,6 +453,7 @@ class _Encoder:
             self._add([(one.dtype.str, one.shape, one.tobytes()) for one in arrays])
 
     def _tensors(self, tensors: list[torch.Tensor]) -> None:
+        self._spend(_Cost(arrays=len(tensors)))
         try:
             for first in range(0, len(tensors), _MOST_AT_ONCE):  # most lists of samples end here
                 self._charge([one.nbytes for one in tensors[first : first + _MOST_AT_ONCE]])
@@ -345,12 +462,15 @@ class _Encoder:
             raise _UnknownError from error
 
     def _charge(self, sizes: list[int]) -> None:
-        self._bytes -= sum(sizes)
-        if self._bytes < 0 or max(sizes, default=0) > MOST_BYTES:
+        self._spend(_Cost(bytes=sum(sizes)))
+        if max(sizes, default=0) > MOST_BYTES:
             raise _UnknownError
 
+    def _spend(self, cost: _Cost) -> None:
+        self._left = self._left.minus(cost)
+
     def _add(self, *part: Any) -> None:
-        self.parts.append(_dumped(part))
+        self._parts.append(_dumped(part))
 
 
 def _contents_of_tensors(tensors: list[torch.Tensor]) -> list[Any]:
@@ -409,4 +529,4 @@ def _in_order(elements: Any) -> list[Any]:
         return sorted(elements)
     if kinds <= _EXACT:
         return sorted(elements, key=repr)
-    return sorted(elements, key=_encoded)
+    return sorted(elements, key=lambda one: _Encoder().whole(one))

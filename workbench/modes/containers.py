@@ -1,19 +1,37 @@
 """Python's own containers: what is in one, and how it is given back.
 
-A container is filled again and not replaced: others may hold it too.
+A container is filled again and not replaced: others may hold it too. Of a class that was made of
+one, what Python's own kind holds is looked at, past methods of its own: they may count, draw or
+load what they are asked for.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CONTAINERS = (list, dict, set, deque)
 
 
 def contents_of(one: Any) -> list[Any]:
     """What is in a container; of a dictionary pairs."""
-    return list(cast("dict[Any, Any]", one).items() if isinstance(one, dict) else one)
+    own = pythons_own(cast("type[Any]", type(one)))
+    return list(own.items(one) if issubclass(own, dict) else own.__iter__(one))
+
+
+def values_of(one: Any) -> Iterable[Any]:
+    """What is in a container or a tuple; of a dictionary without its keys."""
+    own = pythons_own(cast("type[Any]", type(one)))
+    return own.values(one) if issubclass(own, dict) else own.__iter__(one)
+
+
+def size_of(one: Any) -> int:
+    """How much is in a container or a tuple."""
+    return pythons_own(cast("type[Any]", type(one))).__len__(one)
 
 
 def refill(one: Any, contents: list[Any]) -> None:
@@ -21,12 +39,19 @@ def refill(one: Any, contents: list[Any]) -> None:
     now = contents_of(one)
     if len(now) == len(contents) and all(map(_is_same, now, contents)):
         return
-    one.clear()
-    if isinstance(one, dict):
+    own = pythons_own(cast("type[Any]", type(one)))
+    own.clear(one)
+    if issubclass(own, dict):
         for key, value in contents:
-            one[key] = value
+            own.__setitem__(one, key, value)
     else:
-        (one.update if isinstance(one, set) else one.extend)(contents)
+        (own.update if issubclass(own, set) else own.extend)(one, contents)
+
+
+@lru_cache(maxsize=1_024)
+def pythons_own(kind: type[Any]) -> Any:
+    """The class of Python's own that a container's class is, or was made of."""
+    return next(one for one in kind.__mro__ if one.__module__ in ("builtins", "collections"))
 
 
 def _is_same(now: Any, before: Any) -> bool:

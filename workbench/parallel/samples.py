@@ -129,6 +129,8 @@ class Samples:
 
     def _next_rows(self, whole: list[int]) -> list[int]:
         self._size = len(whole)
+        if self.is_known and self.is_whole:  # however samples are made from now on
+            return whole
         self._before = self._generators.mark()
         return whole if self.is_whole else whole[slice(*self._mine())]
 
