@@ -12,7 +12,7 @@ import pickle
 import random
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import cloudpickle
 import numpy as np
@@ -20,47 +20,66 @@ import torch
 
 from workbench.experiment.data_state import DataState, data_state_of
 from workbench.experiment.host_random import HostRandom
+from workbench.experiment.random_generators import (
+    KINDS,
+    bits_of,
+    comparable,
+    is_generator,
+    is_of_process,
+    set_state,
+    state_of,
+)
 from workbench.experiment.sources import LoaderSource
+from workbench.experiment.value_copy import encoded
 
 if TYPE_CHECKING:
     from workbench.experiment.sources import DataSource
 
-_KINDS = (
-    *(np.random.Generator, np.random.RandomState, np.random.BitGenerator),
-    *(random.Random, torch.Generator),
-)
 _VALUES = (torch.Tensor, np.ndarray)
 _TRUSTED = ("torch", "numpy", "random", "builtins", "cloudpickle")
 
 
-class Held(NamedTuple):
-    """What making samples goes by and changes, besides the generators of the process."""
+class Held:
+    """What making samples goes by and changes, besides the generators of the process.
 
-    generators: list[Any]
-    """Those that samples may draw from; the same ones in the same order wherever the data set is a
-    copy of the same one, as long as none is made for a sample."""
-    kept: DataState | None = None
-    """What the data set keeps otherwise, where it may."""
+    Args:
+        find: finds the generators that samples may draw from; the same ones in the same order
+            wherever the data set is a copy of the same one, and none was made for a sample.
+        kept: what the data set keeps, where it may; a generator that is made for a sample too.
+    """
+
+    def __init__(self, find: Callable[[], list[Any]], kept: DataState | None = None) -> None:
+        self._find, self.kept = find, kept
+        self.generators = find()
+
+    def find_again(self) -> None:
+        """Find the generators anew: one may have been made for a sample."""
+        self.generators = self._find()
 
     def read(self) -> Any:
         """What it is now, for `write`, here or of a copy in another process."""
         return read(self.generators), None if self.kept is None else self.kept.get_state()
 
     def write(self, state: Any) -> list[str]:
-        """Bring back what `read` gave; generators stay if one was made meanwhile.
+        """Bring back what `read` gave.
 
         Returns:
             By name, what the data set keeps otherwise in another process and could not come.
         """
         states, kept = state
+        lost = [] if self.kept is None or kept is None else self.kept.set_state(kept)
+        if len(states) != len(self.generators):  # as is made now, or is no more
+            self.find_again()
         if len(states) == len(self.generators):
             write(self.generators, states)
-        return [] if self.kept is None or kept is None else self.kept.set_state(kept)
+        elif not lost:
+            lost.append("a generator of random numbers that samples draw from")
+        return lost
 
 
 def held_by(source: DataSource | None) -> Held:
     """What making samples of ``source`` goes by and changes."""
-    return Held(drawn_by(source), kept_by(source))
+    return Held(lambda: drawn_by(source), kept_by(source))
 
 
 def drawn_by(source: DataSource | None) -> list[Any]:
@@ -87,20 +106,13 @@ def found_in(*values: Any) -> list[Any]:
 
 def read(generators: Sequence[Any]) -> list[Any]:
     """Their states, to be compared, kept or given to `write`."""
-    return [_state(one) for one in generators]
+    return [state_of(one) for one in generators]
 
 
 def write(generators: Sequence[Any], states: Sequence[Any]) -> None:
     """Bring back what `read` gave."""
     for one, state in zip(generators, states, strict=True):
-        if isinstance(one, np.random.Generator):
-            one.bit_generator.state = state
-        elif isinstance(one, np.random.BitGenerator):
-            one.state = state
-        elif isinstance(one, random.Random):
-            one.setstate(state)
-        else:
-            one.set_state(state)
+        set_state(one, state)
 
 
 def move_apart(generators: Sequence[Any], rank: int) -> None:
@@ -111,7 +123,7 @@ def move_apart(generators: Sequence[Any], rank: int) -> None:
         elif isinstance(one, random.Random):
             one.seed(f"{one.getrandbits(64)} {rank}")
         else:
-            bits: Any = one if isinstance(one, np.random.BitGenerator) else _bits(one)
+            bits: Any = one if isinstance(one, np.random.BitGenerator) else bits_of(one)
             seed = [rank, *(int(word) for word in bits.random_raw(4))]
             bits.state = type(bits)(np.random.SeedSequence(seed)).state
 
@@ -128,15 +140,14 @@ class Generators:
     """
 
     def __init__(self, find: Callable[[], list[Any]], kept: DataState | None = None) -> None:
-        self._find = find
-        self.held = Held(find(), kept)
+        self.held = Held(find, kept)
         """Those of the data set, and what it keeps otherwise."""
         self._host = HostRandom()
 
     def look_again(self) -> bool:
         """Find those of the data set anew, and say whether there are more: made for a sample."""
         before = len(self.held.generators)
-        self.held = Held(self._find(), self.held.kept)
+        self.held.find_again()
         return len(self.held.generators) != before
 
     def changed(self) -> list[str]:
@@ -146,7 +157,7 @@ class Generators:
     def mark(self) -> bytes:
         """What is another one after any draw; some 20 us."""
         torchs = torch.default_generator.get_state().numpy().tobytes()
-        drawn = [*map(_comparable, self.held.generators)]
+        drawn = [encoded(comparable(state_of(one))).content for one in self.held.generators]
         kept = b"" if self.held.kept is None else self.held.kept.mark()
         return torchs + pickle.dumps((self._host.read(), drawn)) + kept
 
@@ -164,29 +175,8 @@ class Generators:
         self.held.write(held)
 
 
-def _comparable(generator: Any) -> Any:
-    """Pickled the same whenever it is the same; a pickled tensor tells where it lies in memory."""
-    state = _state(generator)
-    return state.numpy().tobytes() if isinstance(state, torch.Tensor) else state
-
-
-def _bits(one: Any) -> Any:
-    """What a NumPy generator draws its bits from."""
-    return one.bit_generator if isinstance(one, np.random.Generator) else one._bit_generator
-
-
 def _far(one: torch.Generator, rank: int) -> int:
     return int(torch.randint(2**62, (), generator=one, device=one.device)) * rank
-
-
-def _state(one: Any) -> Any:
-    if isinstance(one, np.random.Generator):
-        return one.bit_generator.state
-    if isinstance(one, np.random.BitGenerator):
-        return one.state
-    if isinstance(one, random.Random):
-        return one.getstate()
-    return one.get_state()
 
 
 class _Nowhere:
@@ -201,13 +191,10 @@ class _Finder(cloudpickle.Pickler):
         super().__init__(cast("Any", _Nowhere()))
         self.found: dict[int, Any] = {}
         self._seen: set[int] = set()
-        rand: Any = np.random.rand
-        inst: Any = random.random
-        self._globals = {id(torch.default_generator), id(rand.__self__), id(inst.__self__)}
 
     def persistent_id(self, obj: Any) -> Any:
-        if isinstance(obj, _KINDS) and not isinstance(obj, random.SystemRandom):
-            if id(obj) not in self._globals:
+        if is_generator(obj):
+            if not is_of_process(obj):
                 self.found.setdefault(id(obj), obj)
             return "generator"
         if isinstance(obj, _VALUES):
@@ -230,7 +217,7 @@ class _Finder(cloudpickle.Pickler):
             self._seen.add(id(obj))
             for name in obj.__code__.co_names:
                 value = obj.__globals__.get(name)
-                if isinstance(value, _KINDS):
+                if isinstance(value, KINDS):
                     self.persistent_id(value)
                 elif isinstance(value, (FunctionType, type)):
                     self._look_at_code(value)

@@ -7,10 +7,10 @@ put back where a batch is only looked at, and where making a sample changes it e
 whole batches, and it comes home.
 
 Looked at are the attributes of objects of a person's own that a data set, a transform or a
-``collate_fn`` consists of: numbers and strings, small tensors and arrays, and containers of such,
-inside each other too (`workbench.experiment.value_copy`). A container of other objects, and a large
-one, is known by its length alone; a large tensor and an object of another library are not known.
-What is not known stays on its rank.
+``collate_fn`` consists of: numbers and strings, small tensors and arrays, generators of random
+numbers, and containers of such, inside each other too (`workbench.experiment.value_copy`). A
+container of other objects, and a large one, is known by its length alone; a large tensor and an
+object of another library are not known. What is not known stays on its rank.
 
 In the same process the very objects are put back, with their contents as far as those are known.
 What was made where nothing was, or None, stays if it is not known: a first sample has opened a
@@ -118,8 +118,12 @@ class DataState:
         return b"".join((text.encode(), *(content for _, content in known)))
 
     def changed(self) -> list[str]:
-        """By name, what is not as it was at first."""
-        return list(self.get_state().changed)
+        """By name, what is not as it was at first; but for generators that were drawn from."""
+        return [
+            path
+            for path, one in self.get_state().changed.items()
+            if not (isinstance(one, Copy) and one.is_generator)
+        ]
 
     def get_state(self) -> State:
         """What they keep now, for `set_state`, here or of a copy in another process."""

@@ -5,12 +5,13 @@ The two are copies of one another: there is one here and one on a rank.
 
 from __future__ import annotations
 
-import random
 import types
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+
+from workbench.experiment.random_generators import is_generator, set_state, state_of
 
 
 class Change(NamedTuple):
@@ -29,13 +30,7 @@ class Change(NamedTuple):
 
 def generator_state(value: Any) -> Any:
     """That of a generator of random numbers; None of anything else."""
-    if isinstance(value, torch.Generator):
-        return value.get_state()
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if isinstance(value, np.random.Generator):
-        return cast("Any", value.bit_generator).state
-    return None
+    return state_of(value) if is_generator(value) else None
 
 
 def fill(value: Any, change: Change, device: torch.device | None = None) -> None:
@@ -55,12 +50,8 @@ def fill(value: Any, change: Change, device: torch.device | None = None) -> None
         np.copyto(array, change.whole)
     elif isinstance(value, types.FunctionType):
         _bind(value, change)
-    elif isinstance(value, torch.Generator):
-        value.set_state(change.whole)
-    elif isinstance(value, random.Random):
-        value.setstate(change.whole)
-    elif isinstance(value, np.random.Generator):
-        cast("Any", value.bit_generator).state = change.whole
+    elif is_generator(value):
+        set_state(value, change.whole)
     else:
         _refill(value, change, device)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
-import random
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +22,7 @@ import torch
 from torch import nn
 
 from workbench.experiment.module_state import NOT_ITS_OWN
+from workbench.experiment.random_generators import is_generator, set_state, state_of
 from workbench.modes.containers import CONTAINERS, contents_of, refill, values_of
 
 _PLAIN = (
@@ -167,11 +167,6 @@ def _of_known_kind(value: Any) -> Callable[[], object] | None:
     """What puts it back, where it keeps its state neither in attributes nor in containers."""
     if isinstance(value, np.ndarray):
         return functools.partial(np.copyto, cast("Any", value), cast("Any", value).copy())
-    if isinstance(value, torch.Generator):
-        return functools.partial(value.set_state, value.get_state())
-    if isinstance(value, random.Random):
-        return functools.partial(value.setstate, value.getstate())
-    if isinstance(value, np.random.Generator):
-        bits: Any = value.bit_generator
-        return functools.partial(setattr, bits, "state", bits.state)
+    if is_generator(value):
+        return functools.partial(set_state, value, state_of(value))
     return None

@@ -1,10 +1,11 @@
 """Small values that objects keep: told apart in any process, copied, and put back.
 
-A value is *known* where all of it can be compared: numbers, strings, small tensors and arrays, and
-lists, tuples, dictionaries, sets and queues of such, also inside each other. What tells it from
-other values (`encoded`) goes by contents alone, not by addresses or hashes, so that processes can
-compare theirs. Objects of other kinds are not known, nor is what holds one, and nor is what is
-large (`MOST_ELEMENTS`, `MOST_BYTES`): of a container the length is known then. Values that are
+A value is *known* where all of it can be compared: numbers, strings, small tensors and arrays,
+generators of random numbers (but not those of the process, which everybody draws from), and lists,
+tuples, dictionaries, sets and queues of such, also inside each other. What tells it from other
+values (`encoded`) goes by contents alone, not by addresses or hashes, so that processes can compare
+theirs. Objects of other kinds are not known, nor is what holds one, and nor is what is large
+(`MOST_ELEMENTS`, `MOST_BYTES`): of a container the length is known then. Values that are
 looked at together share a `Budget`.
 
 A copy knows the object that it was made of. In the same process that very object gets its contents
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import torch
 
+from workbench.experiment import random_generators
 from workbench.experiment.host_bytes import host_bytes
 from workbench.modes.containers import (
     CONTAINERS,
@@ -52,6 +54,8 @@ _MOST_BYTES_INSIDE = 2**20
 """Of tensors, arrays and strings in it."""
 _MOST_ARRAYS = 2_048
 """Tensors and arrays of all values that are looked at together; each is asked by itself."""
+_GENERATOR_BYTES = 2_500
+"""About what the state of one takes."""
 _MOST_LEVELS = 16
 _MOST_AT_ONCE = 64
 _EXACT = frozenset({bool, int, float, complex, str, bytes, type(None)})
@@ -62,7 +66,7 @@ _SPELLED = (
 )
 """What never changes and prints itself as what it is."""
 _SIZED = (*CONTAINERS, tuple, frozenset)
-_CHANGING = (*CONTAINERS, torch.Tensor, np.ndarray)
+_CHANGING = (*CONTAINERS, torch.Tensor, np.ndarray, *random_generators.KINDS)
 _EMPTY: dict[type, tuple[Any, ...]] = {
     list: (), dict: (), set: (), OrderedDict: (), Counter: ()
 }  # fmt: skip
@@ -203,7 +207,7 @@ def keep(value: Any, first: Any = None) -> Any:
         value: what is copied.
         first: what this gave for the value that was first at the same place.
     """
-    if isinstance(value, (torch.Tensor, np.ndarray, *CONTAINERS)):
+    if isinstance(value, _CHANGING):
         return Copy(value, first)
     if isinstance(value, tuple):
         copy = Copy(cast("Any", value), first)
@@ -217,7 +221,7 @@ def restored(kept: Any, now: Any = None, *, exactly: bool = False) -> Any:
 
 
 class Copy:
-    """The contents of a tensor, an array, a container or a tuple, to be put back.
+    """The contents of a tensor, an array, a generator, a container or a tuple, to be put back.
 
     Args:
         value: what is copied; it has to be known.
@@ -230,6 +234,7 @@ class Copy:
         self.kind = cast("type[Any]", type(value))
         self.is_first = isinstance(first, Copy) and first.source is value
         """Whether it is the object that was first at its place."""
+        self.is_generator = isinstance(value, random_generators.KINDS)
         self.made_with = _made_with(value)
         """What an empty one is made of; None where none can be made."""
         inside = cast("Copy", first).contents if self.is_first else None
@@ -238,6 +243,8 @@ class Copy:
             self.contents = value.detach().clone()
         elif isinstance(value, np.ndarray):
             self.contents = cast("Any", value).copy()
+        elif self.is_generator:
+            self.contents = random_generators.state_of(value)
         elif isinstance(value, dict):
             pairs = contents_of(value)
             self.contents = {key: keep(one, (inside or {}).get(key)) for key, one in pairs}
@@ -267,9 +274,11 @@ class Copy:
             exactly: the object that was copied gets them, wherever it is now.
 
         Raises:
-            CannotRestoreError: a container of this kind cannot be made.
+            CannotRestoreError: a container, or a generator, of this kind cannot be made.
         """
         here = self._object_here(now, exactly)
+        if self.is_generator:
+            return self._generator(here)
         if isinstance(self.contents, (torch.Tensor, np.ndarray)):
             return _written(here, self.contents)
         if isinstance(self.contents, dict):
@@ -301,6 +310,15 @@ class Copy:
         is_it = now is self.source if self.source is not None else self.is_first
         return now if is_it and type(now) is self.kind else None
 
+    def _generator(self, here: Any) -> Any:
+        if here is None:
+            try:
+                here = random_generators.made(*cast("tuple[str, str]", self.made_with))
+            except ValueError as error:
+                raise CannotRestoreError(*error.args) from error
+        random_generators.set_state(here, self.contents)
+        return here
+
     def _tuple_of(self, elements: list[Any], here: Any) -> Any:
         if here is not None and [*map(id, here)] == [*map(id, elements)]:
             return here
@@ -312,6 +330,8 @@ class Copy:
 
 
 def _made_with(value: Any) -> tuple[Any, ...] | None:
+    if isinstance(value, random_generators.KINDS):
+        return random_generators.made_with(value)
     if type(value) is defaultdict:
         return (cast("Any", value).default_factory,)
     if type(value) is deque:
@@ -409,6 +429,8 @@ class _Encoder:
             self._tensors(group)
         elif issubclass(kind, (np.ndarray, np.generic)):
             self._arrays(group, kind)
+        elif issubclass(kind, random_generators.KINDS):
+            self._generators(group)
         elif issubclass(kind, _PLAIN):  # a class of its own may print itself as it likes
             self._add([_printed(one) for one in group])
         elif issubclass(kind, Enum):
@@ -451,6 +473,18 @@ class _Encoder:
             self._add(np.array(arrays, kind).tobytes())
         else:
             self._add([(one.dtype.str, one.shape, one.tobytes()) for one in arrays])
+
+    def _generators(self, generators: list[Any]) -> None:
+        if not all(map(random_generators.is_generator, generators)):
+            raise _UnknownError
+        if any(map(random_generators.is_of_process, generators)):
+            raise _UnknownError
+        states = [
+            random_generators.comparable(random_generators.state_of(one)) for one in generators
+        ]
+        self._charge([_GENERATOR_BYTES] * len(states))
+        self._add([random_generators.made_with(one) for one in generators])
+        self._add([_Encoder().whole(state) for state in states])
 
     def _tensors(self, tensors: list[torch.Tensor]) -> None:
         self._spend(_Cost(arrays=len(tensors)))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -176,6 +177,17 @@ class Harder(Cached):
         return self.inputs[row] * (1 + self.level), self.targets[row]
 
 
+class Jittered(Cached):
+    """Draws from a generator that it makes for its first sample."""
+
+    rng: np.random.Generator | None = None
+
+    def __getitem__(self, row: int) -> Any:
+        if self.rng is None:
+            self.rng = np.random.default_rng(3)
+        return self.inputs[row] + float(self.rng.normal()), self.targets[row]
+
+
 def plainly(_: Any, x: torch.Tensor) -> torch.Tensor:
     return x
 
@@ -233,6 +245,7 @@ WHOLE: dict[str, Case] = {
 KEEPING: dict[str, Case] = {
     "a cache": Case(data=lambda: DataLoader(Cached(), BATCH, shuffle=True)),
     "a curriculum": Case("fsdp:2", data=lambda: DataLoader(Harder(), BATCH, shuffle=True)),
+    "a generator": Case(data=lambda: DataLoader(Jittered(), BATCH, shuffle=True)),
 }
 DIVIDED: dict[str, Case] = {
     "kept to be looked at": Case(
@@ -300,8 +313,15 @@ def test_what_a_data_set_keeps_comes_home(away: dict[str, Trained]) -> None:
     homes = {name: away[name].home._training.cursor.source.loader.dataset for name in KEEPING}
     assert len(homes["a cache"].cache) == SAMPLES
     assert homes["a curriculum"].level == pytest.approx(0.01 * (SAMPLES + BATCH))
-    for name in KEEPING:
-        assert any("what the data set keeps" in note for note in away[name].notes), name
+    expected = np.random.default_rng(3)
+    expected.normal(size=SAMPLES + BATCH)
+    assert homes["a generator"].rng.normal() == expected.normal()
+    for name, does in (
+        ("a cache", "what the data set keeps"),
+        ("a curriculum", "what the data set keeps"),
+        ("a generator", "samples draw random numbers"),
+    ):
+        assert any(does in note for note in away[name].notes), name
 
 
 class Later(Net):

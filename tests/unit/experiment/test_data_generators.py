@@ -62,7 +62,7 @@ def test_all_that_a_data_set_reaches_are_found() -> None:
     assert {id(one) for one in found} == {id(one) for one in expected}
     source = data_source(DataLoader(data, 2), batch_size=2, seed=0, shuffle=False)
     assert len(drawn_by(source)) == len(expected) == len(held_by(source).generators)
-    assert held_by(None) == ([], None)
+    assert held_by(None).read() == ([], None)
 
 
 def draw(one: Any) -> float:
@@ -157,6 +157,8 @@ def test_what_a_data_set_keeps_goes_apart_from_a_generator_that_is_made_late() -
     changed = generators.held.read()
     at_home.write(pickle.loads(pickle.dumps(changed)))
     assert here.calls == 1
+    assert here.late.random() == there.late.random(), "goes on where the other one was"
     generators.go_to(state)
     assert there.calls == 0
+    assert not hasattr(there, "late"), "the first sample makes it anew"
     assert generators.changed() == []

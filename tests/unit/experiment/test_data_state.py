@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import random
 import subprocess
 import sys
 from collections import OrderedDict, defaultdict, deque
@@ -273,6 +274,81 @@ def test_what_is_no_longer_known_stays_as_it_is_at_home(name: str) -> None:
     after = spelled(there.kept)
     kept.set_state(pickle.loads(pickle.dumps(kept.get_state())))
     assert spelled(there.kept) == after
+
+
+GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "NumPy's": (lambda: np.random.default_rng(0), lambda one: one.random()),
+    "NumPy's, of other bits": (
+        lambda: np.random.Generator(np.random.SFC64(1)), lambda one: one.random()
+    ),
+    "NumPy's of old": (lambda: np.random.RandomState(0), lambda one: one.normal()),
+    "bits": (lambda: np.random.Philox(0), lambda one: int(one.random_raw())),
+    "Python's": (lambda: random.Random(0), lambda one: one.gauss(0, 1)),
+    "torch's": (
+        lambda: torch.Generator().manual_seed(3), lambda one: float(torch.rand((), generator=one))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_draw_is_seen_undone_and_comes_home(name: str) -> None:
+    make, draw = GENERATORS[name]
+    there: Any = Kept(make())
+    here: Any = Kept(make())
+    at_home, kept, now = DataState(here), DataState(there), here.kept
+    mark, state, first = kept.mark(), kept.get_state(), draw(there.kept)
+    assert kept.mark() != mark
+    assert kept.changed() == [], "it is no other data set for that"
+    at_home.set_state(pickle.loads(pickle.dumps(kept.get_state())))
+    assert here.kept is now
+    assert draw(here.kept) == draw(there.kept)
+    kept.set_state(state)
+    assert kept.mark() == mark
+    assert draw(there.kept) == first
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_one_that_a_sample_makes_is_unmade_and_comes_home(name: str, *, is_named: bool) -> None:
+    make, draw = GENERATORS[name]
+    there: Any = Kept(None)
+    here: Any = Kept(None)
+    if is_named:
+        there.late = here.late = None
+    at_home, kept = DataState(here), DataState(there)
+    mark, state = kept.mark(), kept.get_state()
+    there.late, there.kept = make(), [make()]
+    draw(there.late)
+    assert kept.mark() != mark
+    at_home.set_state(pickle.loads(pickle.dumps(kept.get_state())))
+    assert type(here.late) is type(there.late)
+    assert draw(here.late) == draw(there.late)
+    assert draw(here.kept[0]) == draw(there.kept[0])
+    kept.set_state(state)
+    assert kept.mark() == mark
+    assert (there.late if is_named else vars(there).get("late")) is None
+    assert hasattr(there, "late") == is_named
+
+
+class Own(random.Random):
+    """Somebody's own kind of generator."""
+
+
+def test_generators_that_nobody_can_make_or_all_draw_from_are_left_alone() -> None:
+    there: Any = Kept(None)
+    here: Any = Kept(None)
+    at_home, kept = DataState(here), DataState(there)
+    there.kept = Own(1)
+    assert at_home.set_state(pickle.loads(pickle.dumps(kept.get_state()))) == ["Kept.kept"]
+    for one in (torch.default_generator, random.SystemRandom()):
+        there.kept = one
+        kept, before = DataState(there), torch.get_rng_state()
+        state = kept.get_state()
+        torch.rand(())
+        drawn = torch.get_rng_state()
+        kept.set_state(state)
+        assert torch.equal(torch.get_rng_state(), drawn)
+        assert not torch.equal(drawn, before)
 
 
 def test_containers_that_ranks_make_keep_what_makes_more_of_them() -> None:

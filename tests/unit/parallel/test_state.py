@@ -82,10 +82,13 @@ def test_what_a_data_set_keeps_comes_home_beside_a_generator_made_there(tmp_path
     source = there.cursor.source = RankSource(there.cursor.source, 0, 1)
     data = source.whole.loader.dataset
     data[0]
+    data.random.random()
     source.drawn_from.look_again()
     save(there, tmp_path / "there")
     load(here, tmp_path / "there")
-    assert here.cursor.source.loader.dataset.calls == 1
+    at_home = here.cursor.source.loader.dataset
+    assert at_home.calls == 1
+    assert at_home.random.random() == data.random.random()
     assert not any("come home" in note for note in here.board.notes)
     data.cache.extend(range(MOST_ELEMENTS + 1))
     save(there, tmp_path / "there")
