@@ -95,9 +95,9 @@ class Parallel(Mode):
                 f"parallel {layout} keeps shards in host memory, where they are already on "
                 "device cpu; leave offload out"
             )
-        if self.device.type == "cpu" and layout.world_size > 1:
-            return _refused_on_cpu(model, layout)
-        return ""
+        if self.device.type == "cpu" and layout.world_size > 1 and (said := _counts(model, layout)):
+            return said
+        return _odd_buffer(model, layout)
 
     def explain(self, error: BaseException) -> str:
         """Shards where a forward expects parameters: it used them past their block's forward."""
@@ -114,7 +114,33 @@ class Parallel(Mode):
         return self.told
 
 
-def _refused_on_cpu(model: nn.Module, layout: Layout) -> str:
+def _odd_buffer(model: nn.Module, layout: Layout) -> str:
+    """Of a buffer whose values do not lie one beside the other: ranks exchange bytes of memory."""
+    for name, buffer in model.named_buffers():
+        kind, instead = _kind_of_memory(buffer), "a dense one, or make it in forward"
+        if kind == "expanded":
+            instead = "a clone() of it, which has memory for each of its elements"
+        if kind:
+            return (
+                f"parallel {layout} cannot train {type(model).__name__}: its buffer {name} is "
+                f"{kind}, and ranks exchange buffers as plain memory. Register {instead}"
+            )
+    return ""
+
+
+def _kind_of_memory(tensor: torch.Tensor) -> str:
+    """What is unusual about it, or ``""``."""
+    if tensor.is_nested:
+        return "a nested tensor"
+    if tensor.layout is not torch.strided:
+        return f"of layout {str(tensor.layout).removeprefix('torch.').lstrip('_')}"
+    shared = any(
+        size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return "expanded" if shared else ""
+
+
+def _counts(model: nn.Module, layout: Layout) -> str:
     for name, module in model.named_modules():
         if isinstance(module, nn.SyncBatchNorm) and module.training:
             return (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -105,6 +107,33 @@ def test_what_torch_says_of_a_shard_is_explained() -> None:
     assert "ddp:2" in said
     assert not ModeSet.parse("ddp:2", CPU).explain(error)
     assert not ModeSet.parse("fsdp:2", CPU).explain(RuntimeError("another"))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of kinds of tensors that may yet change
+@pytest.mark.usefixtures("four_cores")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: torch.eye(2).to_sparse(), "of layout sparse_coo"),
+        (lambda: torch.eye(2).to_sparse_csr(), "of layout sparse_csr"),
+        (lambda: torch.ones(2).to_mkldnn(), "of layout mkldnn"),
+        (lambda: torch.ones(1).expand(2), "expanded"),
+        (lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]), "a nested tensor"),
+    ],
+)
+def test_a_buffer_that_is_no_plain_memory_is_refused_by_its_name(
+    make: Callable[[], torch.Tensor], said: str
+) -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.register_buffer("plain", torch.ones(2, 1, 3).transpose(0, 2))
+    model[0].register_buffer("scale", make(), persistent=False)
+    for layout in ("ddp:2", "fsdp:2"):
+        refused = Parallel(layout, CPU).refusal(model)
+        assert refused.startswith(
+            f"parallel {layout} cannot train Sequential: its buffer 0.scale is {said}, and ranks"
+        )
+    model[0].scale = torch.ones(2)
+    assert Parallel("ddp:2", CPU).refusal(model) == ""
 
 
 @pytest.mark.usefixtures("four_cores")
