@@ -44,14 +44,14 @@ def scripts(tmp_path: Path, fork_server: ForkServer) -> Scripts:
     return Scripts(tmp_path, fork_server, BEGINNING)
 
 
-def steps_on_disk(tmp_path: Path) -> list[int]:
-    found = EventAccumulator(str(tmp_path / "runs" / "run"), size_guidance={"scalars": 0})
+def steps_on_disk(tmp_path: Path, run: str = "run") -> list[int]:
+    found = EventAccumulator(str(tmp_path / "runs" / run), size_guidance={"scalars": 0})
     found.Reload()
     return [event.step for event in found.Scalars("train/loss")]
 
 
 def said_step(text: str) -> int:
-    found = re.search(r"run was stopped at step ([\d,]+) because the program ended", text)
+    found = re.search(r"(?:run|other) was stopped at step ([\d,]+) because the program ended", text)
     assert found, text
     return int(found[1].replace(",", ""))
 
@@ -240,6 +240,36 @@ def test_a_fork_ends_without_the_threads_it_does_not_have(scripts: Scripts) -> N
         """,
     )
     assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+def test_a_fork_ends_what_it_begins_and_writes_nothing_of_its_parents(
+    scripts: Scripts, tmp_path: Path
+) -> None:
+    """As a process of `multiprocessing` does that trains and returns."""
+    done = scripts.ended(
+        """
+        import multiprocessing
+
+        def other():
+            exp = wb.Experiment(nn.Linear(8, 2), (x, y), batch_size=32, runs=folder, name="other")
+            exp.run(epochs=1_000_000)
+            until(lambda: exp.epoch > 3)
+
+        exp = made()
+        exp.run(epochs=1_000_000)
+        until(lambda: exp.epoch > 3)
+        for target in (other, lambda: None):
+            child = multiprocessing.get_context("fork").Process(target=target)
+            child.start()
+            child.join()
+            print(child.exitcode)
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n0\n"), done.stderr
+    other, mine = map(said_step, done.stderr.strip().splitlines())
+    assert steps_on_disk(tmp_path) == list(range(1, mine + 1)), "each of them once"
+    assert steps_on_disk(tmp_path, "other") == list(range(1, other + 1))
 
 
 def test_a_process_that_starts_no_thread_any_more_writes_all_the_same(

@@ -238,3 +238,4 @@ def _cancel_all() -> None:
 
 
 at_exit.register(at_exit.Phase.PREPARATIONS, _cancel_all)
+at_exit.register_for_forks(_latest.clear)

@@ -10,6 +10,9 @@ logs until its last step, so its writer is ended after it.
 There are two moments. Before Python waits for threads of the user's own, runs end at once if there
 are no such threads; where there are, one of them may be waiting for a run, and everything ends
 after them, in ``atexit``. From then on no run begins any more (`refuse_to_begin`).
+
+A fork of the process has none of its threads, and locks as they were at that moment: it forgets
+what the process began, which is not its to end or to write, and ends what it begins itself.
 """
 
 from __future__ import annotations
@@ -51,12 +54,18 @@ class Phase(IntEnum):
 
 _actions: dict[Phase, list[Callable[[], object]]] = {phase: [] for phase in Phase}
 _at_once: list[Callable[[], object]] = []
+_forgets: list[Callable[[], object]] = []
 _ending = threading.Event()
 
 
 def register(phase: Phase, action: Callable[[], object]) -> None:
     """Call ``action`` at exit; it returns once its threads are gone, and may be called again."""
     _actions[phase].append(action)
+
+
+def register_for_forks(forget: Callable[[], object]) -> None:
+    """Call ``forget`` in a fork of this process: what is under way is not under way there."""
+    _forgets.append(forget)
 
 
 def register_for_interrupts(action: Callable[[], object]) -> None:
@@ -92,13 +101,12 @@ def started(thread: threading.Thread) -> bool:
 
 
 def _before_threads_are_waited_for() -> None:
-    if _is_this_process() and not _has_threads_of_its_own():
+    if not _has_threads_of_its_own():
         _end(Phase.RUNS)
 
 
 def _after_threads_were_waited_for() -> None:
-    if _is_this_process():
-        _end(Phase.GRAPHS)
+    _end(Phase.GRAPHS)
 
 
 def _end(up_to: Phase) -> None:
@@ -127,12 +135,12 @@ def _exit_at_once(status: int) -> None:
         os._exit(status)
 
 
-_pid = os.getpid()
-
-
-def _is_this_process() -> bool:
-    """Whether it is not a fork of it, which has none of its threads."""
-    return os.getpid() == _pid
+def _forget() -> None:
+    for forget in _forgets:
+        try:
+            forget()
+        except Exception:
+            log.exception("a fork could not let go of what its parent does")
 
 
 def _has_threads_of_its_own() -> bool:
@@ -161,3 +169,5 @@ if _register_early is not None:
         import_module("concurrent.futures.process")
     _register_early(_before_threads_are_waited_for)
 atexit.register(_after_threads_were_waited_for)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -428,3 +428,4 @@ def _leave_all() -> None:
 
 
 at_exit.register(at_exit.Phase.RUNS, _leave_all)
+at_exit.register_for_forks(_at_work.clear)

@@ -67,6 +67,10 @@ class _Dismantler:
     """One thread while any ladder exists, none otherwise."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """There is no ladder, and no thread: in a fork."""
         self._queue: SimpleQueue[list[Node] | None] = SimpleQueue()
         """Its ``put`` may be called from a destructor."""
         self._lock = threading.Lock()
@@ -106,6 +110,7 @@ class _Dismantler:
 
 _dismantler = _Dismantler()
 at_exit.register(at_exit.Phase.GRAPHS, _dismantler.close)
+at_exit.register_for_forks(_dismantler.forget)
 
 
 class _Ladder:

@@ -77,6 +77,7 @@ class EventWriter:
             on_removed: somebody has removed the file under way, and a new one was begun; on the
                 thread that writes.
         """
+        self.forget()
         self.dropped = 0
         """Points lost so far."""
         self.error = ""
@@ -87,6 +88,13 @@ class EventWriter:
         self._capacity = capacity
         self._on_drop = on_drop
         self._on_removed = on_removed
+        self._num_refusals = 0
+        self._scalars_due = 0.0
+        """From this time on (`time.monotonic`) scalars may be encoded again."""
+        _open_writers.add(self)
+
+    def forget(self) -> None:
+        """Nothing waits and nobody writes: in a fork, where what waits is not its to write."""
         self._items: deque[_Item] = deque()
         self._waiting = 0
         self._changed = threading.Condition()
@@ -96,10 +104,6 @@ class EventWriter:
         self._drawing_thread: threading.Thread | None = None
         self._finishing = False
         self._flushing = 0
-        self._num_refusals = 0
-        self._scalars_due = 0.0
-        """From this time on (`time.monotonic`) scalars may be encoded again."""
-        _open_writers.add(self)
 
     def write(self, batch: Sequence[Series]) -> None:
         """Queue a batch of scalars (a sink of `ScalarLog`); never blocks, never raises."""
@@ -363,6 +367,12 @@ def _close_all() -> None:
         )
 
 
+def _forget_all() -> None:
+    for writer in list(_open_writers):
+        writer.forget()
+    _open_writers.clear()
+
+
 def _write_what_waits() -> None:
     for writer in list(_open_writers):
         writer.flush_points(_AT_ONCE_S)
@@ -370,3 +380,4 @@ def _write_what_waits() -> None:
 
 at_exit.register_for_interrupts(_write_what_waits)
 at_exit.register(at_exit.Phase.WRITERS, _close_all)
+at_exit.register_for_forks(_forget_all)

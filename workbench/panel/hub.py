@@ -334,4 +334,10 @@ def _end() -> None:
         _hub.end()
 
 
+def _forget() -> None:
+    global _hub  # noqa: PLW0603 - one hub a process, and a fork is another process
+    _hub = None
+
+
 at_exit.register(at_exit.Phase.PREPARATIONS, _end)
+at_exit.register_for_forks(_forget)

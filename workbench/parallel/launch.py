@@ -134,6 +134,11 @@ _owned: weakref.WeakSet[Workers] = weakref.WeakSet()
 """Those that nobody was to look after once this process is gone."""
 
 
+def _leave_all() -> None:
+    for workers in list(_owned):
+        workers.leave()
+
+
 def _kill_all() -> None:
     if not at_exit.in_a_kernel():  # those of a kernel go on, for another one
         for workers in list(_owned):
@@ -141,6 +146,7 @@ def _kill_all() -> None:
 
 
 at_exit.register_for_interrupts(_kill_all)
+at_exit.register_for_forks(_leave_all)
 
 
 class FoundWorkers:
