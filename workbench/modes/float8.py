@@ -25,8 +25,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -42,6 +43,7 @@ from workbench.records import ModeChoice
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """``(input [..., K], weight [N, K]) -> [..., N]``, differentiable."""
 
+_disk, _TRIES = threading.Lock(), 5
 VALUES = ("fp8", "fp8-rowwise", "mxfp8")
 TESTED = "0.18"
 PIP_LINE = 'pip install "torchao>=0.18,<0.19"'
@@ -144,7 +146,7 @@ def _mxfp8(*, native: bool) -> Product:
 
 def _missing() -> str:
     """Why torchao cannot be used, or ``""``; does not import it."""
-    importlib.invalidate_caches()  # it may have been installed since
+    _look_at_disk_again()  # it may have been installed since
     if importlib.util.find_spec("torchao") is None:
         return "Layers that train in 8 bits are torchao's, and torchao is not installed."
     try:
@@ -154,6 +156,18 @@ def _missing() -> str:
     if installed.split("+")[0].rsplit(".", 1)[0] != TESTED:
         return f"torchao {installed} is installed; what is used of it is that of {TESTED}."
     return ""
+
+
+def _look_at_disk_again() -> None:
+    """Have the next import see what was installed meanwhile; safe from any thread.
+
+    Python's own is not: two threads that do it at once delete the same entry, and one of them gets
+    a `KeyError`. Panel and cell ask on threads of their own, and so may anybody else.
+    """
+    for _ in range(_TRIES):
+        with suppress(KeyError), _disk:
+            importlib.invalidate_caches()
+            return
 
 
 def _lacks(value: str, device: torch.device) -> str:

@@ -5,6 +5,7 @@ import gc
 import importlib.util
 import logging
 import pickle
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -441,3 +442,22 @@ def test_torchaos_import_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
         logging.getLogger("torchao.kernel").error("this is kept")
     assert [record.message for record in caplog.records] == ["this is kept"]
     assert logging.getLogger("torchao").level == logging.NOTSET
+
+
+class Raced(dict[str, Any]):
+    """What another thread takes an entry out of, while Python goes through it."""
+
+    def items(self) -> Any:
+        found = list(super().items())
+        self.pop("/nowhere", None)
+        return found
+
+
+def test_panel_and_cell_may_look_for_torchao_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two threads met that showed an experiment: the cell raised a `KeyError`."""
+    raced = Raced(sys.path_importer_cache)
+    raced["/nowhere"] = None
+    monkeypatch.setattr(sys, "path_importer_cache", raced)
+    is_there = importlib.util.find_spec("torchao") is not None
+    assert is_there == (not float8._missing())
+    assert "/nowhere" not in raced
