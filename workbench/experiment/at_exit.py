@@ -54,7 +54,6 @@ class Phase(IntEnum):
 
 _actions: dict[Phase, list[Callable[[], object]]] = {phase: [] for phase in Phase}
 _at_once: list[Callable[[], object]] = []
-_forgets: list[Callable[[], object]] = []
 _ending = threading.Event()
 
 
@@ -65,7 +64,8 @@ def register(phase: Phase, action: Callable[[], object]) -> None:
 
 def register_for_forks(forget: Callable[[], object]) -> None:
     """Call ``forget`` in a fork of this process: what is under way is not under way there."""
-    _forgets.append(forget)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=forget)
 
 
 def register_for_interrupts(action: Callable[[], object]) -> None:
@@ -135,14 +135,6 @@ def _exit_at_once(status: int) -> None:
         os._exit(status)
 
 
-def _forget() -> None:
-    for forget in _forgets:
-        try:
-            forget()
-        except Exception:
-            log.exception("a fork could not let go of what its parent does")
-
-
 def _has_threads_of_its_own() -> bool:
     """Whether Python waits for threads that are not ours; one of them may be waiting for a run."""
     main = threading.main_thread()
@@ -169,5 +161,3 @@ if _register_early is not None:
         import_module("concurrent.futures.process")
     _register_early(_before_threads_are_waited_for)
 atexit.register(_after_threads_were_waited_for)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

@@ -68,7 +68,7 @@ class Held:
         """
         states, kept = state
         lost = [] if self.kept is None or kept is None else self.kept.set_state(kept)
-        if len(states) != len(self.generators):  # as is made now, or is no more
+        if len(states) != len(self.generators):  # one was made since, or is no more
             self.find_again()
         if len(states) == len(self.generators):
             write(self.generators, states)

@@ -224,7 +224,7 @@ class DataState:
         if found is None:
             found = encoded(value, budget)
             self._fixed.pop(path, None)
-            if found.cost is not None and isinstance(value, CONTAINERS):
+            if found.is_fixed and isinstance(value, CONTAINERS):
                 self._fixed[path] = Fixed(value, found)
         return found.content, found.is_known
 

@@ -88,8 +88,10 @@ class Encoded(NamedTuple):
     """The same in any process; empty where there is nothing to tell, as of None."""
     is_known: bool
     """Whether it goes by all of the contents."""
-    cost: _Cost | None = None
-    """Of a container where nothing inside can change: with the same elements it is the same."""
+    cost: _Cost
+    """What it took to look at all of them."""
+    is_fixed: bool = False
+    """Whether nothing inside a container can change: with the same elements it is the same."""
 
 
 class _Cost(NamedTuple):
@@ -124,13 +126,13 @@ class Budget:
     def __init__(self) -> None:
         self._left = _MOST_TOGETHER
 
-    def spend(self, cost: _Cost) -> None:
-        """Take off the cost of a value.
-
-        Raises:
-            _UnknownError: it is too much; nothing is taken off.
-        """
-        self._left = self._left.minus(cost)
+    def spent(self, value: Any, found: Encoded) -> Encoded:
+        """What ``value`` was found to be, its cost taken off; unknown where that is too much."""
+        try:
+            self._left = self._left.minus(found.cost)
+        except _UnknownError:
+            return _unknown(value)
+        return found
 
 
 class Fixed:
@@ -147,15 +149,12 @@ class Fixed:
 
     def again(self, value: Any, budget: Budget) -> Encoded | None:
         """As what ``value`` was encoded; None where it may be another one by now."""
-        if value is not self._value or size_of(value) != self._found_size:
+        if value is not self._value:
             return None
-        if not all(map(is_, _elements(value), self._elements)):
+        now = _elements(value)
+        if len(now) != len(self._elements) or not all(map(is_, now, self._elements)):
             return None
-        return _spent(value, self._found, budget)
-
-    @property
-    def _found_size(self) -> int:
-        return len(self._elements) // (2 if isinstance(self._value, dict) else 1)
+        return budget.spent(value, self._found)
 
 
 def encoded(value: Any, budget: Budget | None = None) -> Encoded:
@@ -165,23 +164,17 @@ def encoded(value: Any, budget: Budget | None = None) -> Encoded:
         value: any.
         budget: of all that are looked at together; None: it is looked at alone.
     """
-    if value is None:
-        return Encoded(b"", is_known=True)
+    encoder = _Encoder()
     try:
-        encoder = _Encoder()
-        found = Encoded(encoder.whole(value), is_known=True, cost=encoder.cost)
+        content = b"" if value is None else encoder.whole(value)
     except Exception:  # noqa: BLE001 - methods of the user's are called, which may raise anything
-        return Encoded(_kind_and_length(value), is_known=False)
-    found = found if budget is None else _spent(value, found, budget)
-    return found if encoder.is_fixed else found._replace(cost=None)
+        return _unknown(value)
+    found = Encoded(content, is_known=True, cost=encoder.cost, is_fixed=encoder.is_fixed)
+    return found if budget is None else budget.spent(value, found)
 
 
-def _spent(value: Any, found: Encoded, budget: Budget) -> Encoded:
-    try:
-        budget.spend(found.cost or _Cost())
-    except _UnknownError:
-        return Encoded(_kind_and_length(value), is_known=False)
-    return found
+def _unknown(value: Any) -> Encoded:
+    return Encoded(_kind_and_length(value), is_known=False, cost=_Cost())
 
 
 def _elements(value: Any) -> list[Any]:
@@ -194,10 +187,7 @@ def _kind_and_length(value: Any) -> bytes:
     """``b""`` where it has no length."""
     if not isinstance(value, _SIZED):
         return b""
-    try:
-        return _dumped((type(value).__qualname__, size_of(value)))
-    except Exception:  # noqa: BLE001 - and so may a meta class
-        return b""
+    return _dumped((type(value).__qualname__, size_of(value)))
 
 
 def keep(value: Any, first: Any = None) -> Any:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -43,9 +42,10 @@ from workbench.records import ModeChoice
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """``(input [..., K], weight [N, K]) -> [..., N]``, differentiable."""
 
-_disk, _TRIES = threading.Lock(), 5
 VALUES = ("fp8", "fp8-rowwise", "mxfp8")
 TESTED = "0.18"
+_LOOKS = 5
+"""At the disk, while other threads look at the same moment."""
 PIP_LINE = 'pip install "torchao>=0.18,<0.19"'
 MULTIPLES = {"fp8": 16, "fp8-rowwise": 16, "mxfp8": 32}
 """What both sides of a weight must be multiples of: the kernels' rule, and one scale's block."""
@@ -164,8 +164,8 @@ def _look_at_disk_again() -> None:
     Python's own is not: two threads that do it at once delete the same entry, and one of them gets
     a `KeyError`. Panel and cell ask on threads of their own, and so may anybody else.
     """
-    for _ in range(_TRIES):
-        with suppress(KeyError), _disk:
+    for _ in range(_LOOKS):
+        with suppress(KeyError):
             importlib.invalidate_caches()
             return
 

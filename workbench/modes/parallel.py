@@ -95,9 +95,10 @@ class Parallel(Mode):
                 f"parallel {layout} keeps shards in host memory, where they are already on "
                 "device cpu; leave offload out"
             )
-        if self.device.type == "cpu" and layout.world_size > 1 and (said := _counts(model, layout)):
-            return said
-        return _odd_buffer(model, layout)
+        refused = ""
+        if self.device.type == "cpu" and layout.world_size > 1:
+            refused = _refused_on_cpu(model, layout)
+        return refused or _refused_buffer(model, layout)
 
     def explain(self, error: BaseException) -> str:
         """Shards where a forward expects parameters: it used them past their block's forward."""
@@ -114,7 +115,7 @@ class Parallel(Mode):
         return self.told
 
 
-def _odd_buffer(model: nn.Module, layout: Layout) -> str:
+def _refused_buffer(model: nn.Module, layout: Layout) -> str:
     """Of a buffer whose values do not lie one beside the other: ranks exchange bytes of memory."""
     for name, buffer in model.named_buffers():
         kind, instead = _kind_of_memory(buffer), "a dense one, or make it in forward"
@@ -140,7 +141,7 @@ def _kind_of_memory(tensor: torch.Tensor) -> str:
     return "expanded" if shared else ""
 
 
-def _counts(model: nn.Module, layout: Layout) -> str:
+def _refused_on_cpu(model: nn.Module, layout: Layout) -> str:
     for name, module in model.named_modules():
         if isinstance(module, nn.SyncBatchNorm) and module.training:
             return (

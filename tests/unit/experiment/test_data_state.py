@@ -536,12 +536,15 @@ class Loading(OrderedDict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    "change", [lambda one: list.append(one, 3), lambda one: OrderedDict.update(one, c=3)]
+    ("value", "own", "change"),
+    [
+        (Counting([1, 2]), list, lambda one: list.append(one, 3)),
+        (Loading(b=[1], a=2), OrderedDict, lambda one: OrderedDict.update(one, c=3)),
+    ],
 )
-def test_containers_with_methods_of_their_own_are_not_asked(change: Callable[[Any], None]) -> None:
-    is_list = "list" in change.__code__.co_names
-    value: Any = Counting([1, 2]) if is_list else Loading(b=[1], a=2)
-    own: Any = list if is_list else OrderedDict
+def test_containers_with_methods_of_their_own_are_not_asked(
+    value: Any, own: Any, change: Callable[[Any], None]
+) -> None:
     data: Any = Kept(value)
     kept = DataState(data)
     state, mark = kept.get_state(), kept.mark()
