@@ -7,6 +7,9 @@ export default defineConfig({
   test: {
     include: ['*/test/**/*.test.ts'],
     environment: 'jsdom',
+    // For what hangs. How long a test takes is the machine's: five seconds are few on a slow one.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     // jsdom is started once per file: fewer workers is faster on a small machine.
     poolOptions: { forks: { maxForks: 2 } },
   },

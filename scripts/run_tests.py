@@ -40,7 +40,7 @@ STAGES = {
     "frontend": "types, style and unit tests of the TypeScript",
     "python": "Python tests that need no second process of long life",
     "journey": "one person's way through JupyterLab, and the first notebook, in Chromium",
-    "python-rest": "Python tests with kernels, servers, ranks, compilers",
+    "python-rest": "Python tests with kernels, servers, ranks, compilers, a JupyterHub",
     "browser": "everything else a person does in JupyterLab, the other notebooks, in Chromium",
     "pytest": "all Python tests, or those that PYTEST_ARGS names",
     "ui": "all browser tests, or those that UI_ARGS names",
@@ -361,8 +361,8 @@ def _left_out(names: Sequence[str]) -> str:
         return ""
     return (
         "Left out: Python tests that start kernels, servers, ranks and compilers "
-        "(tests/integration, tests/server, tests/gpu) and all browser tests but the main journey: "
-        "make test-all runs both. Measurements: make bench. Fuzzing: make fuzz."
+        "(tests/integration, tests/server, tests/hub, tests/gpu) and all browser tests but the "
+        "main journey: make test-all runs both. Measurements: make bench. Fuzzing: make fuzz."
     )
 
 

@@ -48,7 +48,7 @@ _LASTING_PROCESSES = ("resource_tracker", "compile_worker", "gmain", "--type=uti
 """Helpers of Python and of Inductor that a process starts once and keeps, and services that a
 browser starts when it likes while a module's fixture keeps it open; they end with it."""
 _ROOT = Path(__file__).parent
-_SLOW = ("integration", "server", "gpu")
+_SLOW = ("integration", "server", "hub", "gpu")
 """Folders whose tests start kernels, servers, ranks or compilers: `make test` leaves them out."""
 _LONGEST = (
     "integration/parallel/test_toggles.py",

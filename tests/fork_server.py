@@ -246,7 +246,7 @@ class ForkServer:
     def Popen(self, command: list[str], **options: Any) -> Any:  # noqa: N802 - as in `subprocess`
         """A launcher of ranks or an arm of a comparison, from the server; anything else as ever."""
         self.started += 1
-        has_ranks = "torch.distributed.run" in command
+        has_ranks = "workbench.parallel.launcher" in command
         if not has_ranks and command[1:3] != ["-m", "workbench.compare.worker"]:
             return subprocess.Popen(command, **options)
         at = len(command) - 1 - command[::-1].index("-m")

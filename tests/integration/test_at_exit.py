@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager, start_new_kernel
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.fork_server import ForkServer
+from tests.integration.cells import run
 from tests.integration.scripts import DEADLINE_S, Scripts, environment
-from tests.processes import children_running
 from tests.waiting import wait_until
+from workbench.server.runs import read_run
 
 BEGINNING = """
 import os, sys, threading, time
@@ -272,6 +277,43 @@ def test_a_fork_ends_what_it_begins_and_writes_nothing_of_its_parents(
     assert steps_on_disk(tmp_path, "other") == list(range(1, other + 1))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.parametrize("thread", ["", "threading.Thread(target=lambda: until(ended)).start()"])
+def test_a_process_without_atexit_writes_what_a_slow_disk_has_not_taken_yet(
+    scripts: Scripts, tmp_path: Path, thread: str
+) -> None:
+    """One of `multiprocessing`, whether or not a thread of its own waits for the run."""
+    epochs = 30 if thread else 1_000_000
+    done = scripts.ended(
+        f"""
+        import multiprocessing
+        from workbench.metrics.eventfile import EventFile
+
+        write = EventFile.append
+
+        def later(self, records):
+            time.sleep(1)
+            write(self, records)
+
+        def other():
+            exp = made()
+            EventFile.append = later
+            exp.run(epochs={epochs})
+            until(lambda: exp.epoch > 3)
+            ended = lambda: exp.status == "finished"
+            {thread}
+
+        child = multiprocessing.get_context("fork").Process(target=other)
+        child.start()
+        child.join()
+        print(child.exitcode)
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    steps = 8 * epochs if thread else said_step(done.stderr)
+    assert steps_on_disk(tmp_path) == list(range(1, steps + 1))
+
+
 def test_a_process_that_starts_no_thread_any_more_writes_all_the_same(
     scripts: Scripts, tmp_path: Path
 ) -> None:
@@ -430,31 +472,50 @@ def test_an_impatient_interrupt_leaves_no_ranks(scripts: Scripts) -> None:
         wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the end of the ranks")
 
 
-def test_the_ranks_of_a_kernel_that_is_shut_down_go_on(tmp_path: Path) -> None:
-    """As those of one that dies do: another kernel attaches to them."""
-    from jupyter_client.manager import start_new_kernel
-
-    from tests.integration.cells import run
-    from workbench.parallel.attach import attach
-
+@contextmanager
+def kernel_with_loader_workers(
+    tmp_path: Path, *, persistent: bool
+) -> Generator[tuple[KernelManager, BlockingKernelClient]]:
+    """A kernel whose run trains from a loader with two worker processes."""
     manager, client = start_new_kernel(extra_arguments=[], env=environment())
     try:
-        text = f"import sys; sys.argv = ['kernel', {str(tmp_path / 'runs')!r}]\n{BEGINNING}"
-        run(client, text + "exp = made(modes='ddp:2'); exp.run(epochs=1_000_000)")
-        run(client, "until(lambda: exp.step_count > 10)")
-        kernel = psutil.Process(int(run(client, "print(os.getpid())")))
-        (launcher,) = children_running("torch.distributed.run", kernel, recursive=False)
+        loader = f"""DataLoader(
+            TensorDataset(x, y), 32, shuffle=True, num_workers=2, persistent_workers={persistent}
+        )"""
+        run(client, f"import sys; sys.argv = ['kernel', {str(tmp_path / 'runs')!r}]\n{BEGINNING}")
+        run(client, f"exp = wb.Experiment(nn.Linear(8, 2), {loader}, runs=folder, name='run')")
+        run(client, "run = exp.run(epochs=1_000_000); until(lambda: exp.step_count > 10)")
+        yield manager, client
     finally:
         client.shutdown()
         manager.finish_shutdown()
         client.stop_channels()
         manager.cleanup_resources()
-    assert launcher.is_running()
-    experiment = attach(tmp_path / "runs" / "run")
-    try:
-        here = experiment.step_count
-        wait_until(lambda: experiment.step_count > here + 10, "steps of the ranks")
-    finally:
-        experiment.close()
-    wait_until(lambda: not psutil.pid_exists(launcher.pid), "the end of the ranks")
-    assert steps_on_disk(tmp_path)[:10] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_run_whose_loader_has_workers_ends_with_its_kernel_and_not_in_a_fault(
+    tmp_path: Path, persistent: bool
+) -> None:
+    """A kernel that is shut down ends its child processes first, and the fetch of a batch fails."""
+    with kernel_with_loader_workers(tmp_path, persistent=persistent):
+        pass
+    assert read_run(tmp_path / "runs" / "run", tmp_path).status in {"stopped", "interrupted"}
+
+
+def test_an_interrupt_of_a_cell_leaves_loader_workers_to_the_run_beside_it(tmp_path: Path) -> None:
+    """Jupyter interrupts every process of the kernel's group, not the kernel alone."""
+    with kernel_with_loader_workers(tmp_path, persistent=True) as (manager, client):
+        message = client.execute("print('begun'); until(lambda: False)")
+        while (told := client.get_iopub_msg(timeout=DEADLINE_S))["msg_type"] != "stream":
+            assert told["msg_type"] != "error", told
+        manager.interrupt_kernel()
+        while (reply := client.get_shell_msg(timeout=DEADLINE_S)) and (
+            reply["parent_header"]["msg_id"] != message
+        ):
+            pass
+        assert reply["content"]["ename"] == "KeyboardInterrupt"
+        run(client, "here = exp.step_count")
+        # further than what its workers had fetched before
+        run(client, "until(lambda: exp.step_count > here + 50 or exp.status != 'training')")
+        assert run(client, "print(exp.status, exp.failure)") == "training None\n"

@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 import workbench as wb
 from tests.processes import children_running
 from tests.waiting import DEADLINE_S, wait_until
-from workbench.dynamo.ahead import ahead_of
+from workbench.dynamo.ahead import CompileAhead, ahead_of
 from workbench.panel.commands import execute
 from workbench.panel.state import describe
 
@@ -125,6 +125,16 @@ def test_a_run_goes_on_until_the_switch_and_after(exp: wb.Experiment, tmp_path: 
     assert ahead_of(exp) is None
 
 
+def assert_said_with_its_reason(exp: wb.Experiment, ahead: CompileAhead) -> None:
+    """One line in the status line; the badge and `CompileAhead.problem` have all of it."""
+    wait_until(lambda: f"{ahead.modes} was not switched to" in exp.message)
+    _, _, reason = exp.message.partition(f"{ahead.modes} was not switched to: ")
+    assert reason
+    assert "\n" not in reason
+    assert reason in ahead.problem
+    assert not reason.startswith("under"), "the modes are named already"
+
+
 def test_what_does_not_compile_leaves_the_run_as_it_is(tmp_path: Path) -> None:
     exp = experiment(tmp_path, Fails)
     run = exp.run(steps=10**6)
@@ -134,7 +144,7 @@ def test_what_does_not_compile_leaves_the_run_as_it_is(tmp_path: Path) -> None:
     assert (exp.modes, exp.status, ahead.status) == ("fp32", "training", "failed")
     badge = compile_state(exp).badge
     assert (badge.kind, badge.text, badge.detail) == ("warn", "not switched", ahead.problem)
-    wait_until(lambda: exp.message.endswith("compile:whole,fullgraph was not switched to"))
+    assert_said_with_its_reason(exp, ahead)
     exp.modes = "bf16"
     wait_until(lambda: exp.modes == "bf16")
     assert compile_state(exp).badge.text != "not switched", "of the modes that are left"
@@ -150,6 +160,7 @@ def test_a_worker_that_is_killed_is_told(exp: wb.Experiment) -> None:
     with pytest.raises(RuntimeError, match=r"ended from outside.*nothing was switched"):
         ahead.wait(DEADLINE_S)
     assert (exp.modes, exp.status) == ("fp32", "training")
+    assert_said_with_its_reason(exp, ahead)
 
 
 def test_it_is_cancelled_by_hand_by_other_modes_and_by_closing(exp: wb.Experiment) -> None:

@@ -13,6 +13,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
+from workbench.panel.channel import PROTOCOL
 from workbench.records import GraphRecord, MemoryRecord
 
 SETUP = """
@@ -43,7 +44,7 @@ class Page:
                 {
                     "comm_id": comm,
                     "target_name": target,
-                    "data": {"protocol": 1, "client": self.id},
+                    "data": {"protocol": PROTOCOL, "client": self.id},
                 },
             )
 
@@ -128,9 +129,30 @@ def page(kernel: BlockingKernelClient) -> Page:
 
 def experiment_of(page: Page) -> str:
     hello, _ = page.until(lambda m: m["type"] == "hello")
-    assert hello["protocol"] == 1
+    assert hello["protocol"] == PROTOCOL
     assert hello["kernel"]["cores"] >= 1
     return hello["experiments"][0]
+
+
+def announcements(client: BlockingKernelClient) -> list[str]:
+    """The comms by which a page that is loaded later finds Workbench here."""
+    message_id = client.comm_info("workbench.presence")
+    reply = client.get_shell_msg(timeout=120)
+    while reply["parent_header"]["msg_id"] != message_id:
+        reply = client.get_shell_msg(timeout=120)
+    return list(reply["content"]["comms"])
+
+
+def test_workbench_is_found_after_a_console_refused_its_announcement(
+    kernel: BlockingKernelClient,
+) -> None:
+    announced = announcements(kernel)
+    assert len(announced) == 1
+    for _ in range(2):
+        # as JupyterLab does with every comm of a target that a connection does not know
+        close = kernel.session.msg("comm_close", {"comm_id": announced[0], "data": {}})
+        kernel.shell_channel.send(close)
+        assert announcements(kernel) == announced
 
 
 def test_a_page_is_greeted_with_everything_in_order(page: Page) -> None:
@@ -176,9 +198,9 @@ def test_training_from_the_page_streams_curves_without_a_gap(page: Page) -> None
             assert message["from"][i] == (0 if message["reset"] else totals.get(name, 0))
             totals[name] = message["total"][i]
             if name == "train/loss":
-                count = len(buffers[2 * i]) // 4
-                steps += struct.unpack(f"<{count}i", bytes(buffers[2 * i]))
-                losses += struct.unpack(f"<{count}f", bytes(buffers[2 * i + 1]))
+                count = len(buffers[3 * i]) // 4
+                steps += struct.unpack(f"<{count}i", bytes(buffers[3 * i]))
+                losses += struct.unpack(f"<{count}f", bytes(buffers[3 * i + 1]))
     assert steps == list(range(1, 81))
     assert all(0 < loss < 5 for loss in losses)
     assert totals["val/accuracy"] == 5

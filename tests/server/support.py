@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tests.processes import children_of
 from tests.waiting import wait_until
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-the-tests"
 LOSSES = [2.5, 1.25, 0.625, 0.3125]
 
@@ -70,22 +72,36 @@ class Server:
         return children_of(psutil.Process(self.process.pid))
 
 
-def start_server(folder: Path, *flags: str, base_url: str = "/user/ada/") -> Server:
-    """Start a Jupyter server whose root is ``folder/root``."""
+def start_server(
+    folder: Path,
+    *flags: str,
+    base_url: str = "/user/ada/",
+    token: str = TOKEN,
+    program: Sequence[str] = (sys.executable,),
+    variables: Mapping[str, str] | None = None,
+) -> Server:
+    """Start a Jupyter server whose root is ``folder/root``, with JupyterLab of this checkout."""
     root = folder / "root"
     root.mkdir()
     runtime = folder / "runtime"
+    labextensions = folder / "data/labextensions"
+    labextensions.mkdir(parents=True)
+    (labextensions / "torch-workbench").symlink_to(CHECKOUT / "workbench/labextension")
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")},
         "JUPYTER_RUNTIME_DIR": str(runtime),
         "JUPYTER_CONFIG_DIR": str(folder / "config"),
         "JUPYTER_DATA_DIR": str(folder / "data"),
         "JUPYTER_PREFER_ENV_PATH": "0",
+        "PYTHONPATH": str(CHECKOUT),
         "TMPDIR": "/tmp",
+        **(variables or {}),
     }
-    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
+    command = [*program, "-m", "jupyter_server", "--no-browser", "--allow-root"]
     command += ["--ServerApp.port=0", f"--ServerApp.base_url={base_url}"]
-    command += [f"--ServerApp.root_dir={root}", f"--IdentityProvider.token={TOKEN}"]
+    if not any(flag.startswith("--ServerApp.root_dir=") for flag in flags):
+        command += [f"--ServerApp.root_dir={root}"]
+    command += [f"--IdentityProvider.token={token}"]
     command += ["--ServerApp.jpserver_extensions={'workbench': True}", *flags]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)

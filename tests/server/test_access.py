@@ -13,7 +13,10 @@ from tests.server.support import TOKEN, Server
 from workbench.server.handlers import routes
 
 ENDPOINTS = [
+    ("GET", "api/path?of=runs"),
     ("GET", "api/runs"),
+    ("DELETE", "api/runs?path=runs/digits"),
+    ("POST", "api/runs/restore"),
     ("GET", "api/tensorboard"),
     ("POST", "api/tensorboard"),
     ("DELETE", "api/tensorboard/0123456789abcdef"),
@@ -29,11 +32,14 @@ def test_every_handler_is_listed_here() -> None:
     """A new endpoint must be added to the checks below."""
     offered = set()
     unused: Any = None
-    for _pattern, handler, _shared in routes(unused, unused, unused):
+    for _pattern, handler, _shared in routes(unused, unused, unused, unused):
         methods = ["get", "head", "post", "put", "patch", "delete"]
         offered |= {(handler.__name__, m.upper()) for m in methods if m in vars(handler)}
     assert offered == {
+        ("PathHandler", "GET"),
         ("RunsHandler", "GET"),
+        ("RunsHandler", "DELETE"),
+        ("RestoreRunHandler", "POST"),
         ("DashboardsHandler", "GET"),
         ("DashboardsHandler", "POST"),
         ("DashboardHandler", "DELETE"),
@@ -87,9 +93,10 @@ def test_api_refuses_another_origin(server: Server, method: str, path: str) -> N
     assert "message" in answer.json()
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_writes_need_the_xsrf_token(server: Server, method: str) -> None:
-    path = "api/tensorboard" + ("/0123456789abcdef" if method == "DELETE" else "")
+@pytest.mark.parametrize(
+    ("method", "path"), [one for one in ENDPOINTS if one[0] != "GET" and one[1].startswith("api")]
+)
+def test_writes_need_the_xsrf_token(server: Server, method: str, path: str) -> None:
     answer = server.ask(method, path, json={"logdir": "runs"}, headers={"X-XSRFToken": "guess"})
     assert answer.status_code == 403
 
@@ -167,6 +174,8 @@ class TestPaths:
         for answer in (
             server.ask("POST", "api/tensorboard", json={"logdir": path}),
             server.ask("GET", "api/runs", params={"root": path}),
+            server.ask("DELETE", "api/runs", params={"path": path}),
+            server.ask("POST", "api/runs/restore", json={"path": path}),
         ):
             assert answer.status_code == 403
             assert "outside the folder Jupyter serves" in answer.json()["message"]
@@ -175,7 +184,10 @@ class TestPaths:
         assert server.ask("GET", "api/runs?root=%2e%2e%2f%2e%2e").status_code == 403
         # decoded once only: what is left is the name of a folder that does not exist
         answer = server.ask("GET", "api/runs?root=%252e%252e%252f")
-        assert (answer.status_code, answer.json()) == (200, {"runs": [], "truncated": False})
+        assert (answer.status_code, answer.json()) == (
+            200,
+            {"runs": [], "truncated": False, "deleted": []},
+        )
 
     @pytest.mark.parametrize("path", ["runs\0", "x" * 5000, "loop"])
     def test_no_path_at_all(self, server: Server, path: str) -> None:

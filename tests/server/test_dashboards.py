@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urljoin
 
 import psutil
 import pytest
@@ -89,6 +91,21 @@ class TestThroughTheProxy:
         assert len(script.content) > 1_000_000
         head = server.ask("HEAD", path)
         assert (head.status_code, head.content) == (200, b"")
+
+    def test_what_the_page_asks_for_lies_below_its_address(self, server: Server) -> None:
+        """A hub forwards what is below a person's address alone: the rest is not found there."""
+        path = f"tb/{server.start('runs')['id']}/"
+        page = server.base + path
+        html = server.ask("GET", path).text
+        script = server.ask("GET", path + "index.js").text
+        fonts = re.findall(r"url\(([^)]+\.woff2)\)", html)
+        assert len(fonts) > 50
+        for address in [urljoin(page, font) for font in fonts]:
+            assert address.startswith(page), address
+        answer = server.ask("GET", urljoin(page, fonts[0]).removeprefix(server.base))
+        assert (answer.status_code, answer.content[:4]) == (200, b"wOF2")
+        assert re.findall(r'(?:src|href)=["\']?/[^>]*', html) == []
+        assert re.findall(r'"/tf-imports[^"]*"', script) == []
 
     def test_without_the_last_slash(self, server: Server) -> None:
         key = server.start("runs")["id"]
@@ -280,6 +297,7 @@ def test_runs_are_listed(server: Server) -> None:
 
 def test_before_the_first_run_there_is_no_folder(server: Server) -> None:
     answer = server.ask("GET", "api/runs", params={"root": "later/runs"})
-    assert (answer.status_code, answer.json()) == (200, {"runs": [], "truncated": False})
+    nothing = {"runs": [], "truncated": False, "deleted": []}
+    assert (answer.status_code, answer.json()) == (200, nothing)
     file = server.ask("GET", "api/runs", params={"root": "runs/digits/run.json"})
     assert (file.status_code, "a file" in file.json()["message"]) == (404, True)

@@ -84,6 +84,18 @@ test.describe('The bar of a capture', () => {
       expect(await read(page, path)).toMatch(/>removed: only in A</);
     });
 
+    await test.step('a notebook with another name keeps its captures', async () => {
+      const [from, to] = ['menus', 'a new name'].map((name) => `${tmpPath}/${name}.ipynb`);
+      await page.evaluate(
+        (path) => window.jupyterapp.serviceManager.contents.rename(path[0]!, path[1]!),
+        [from, to],
+      );
+      await tab(page, 'asked · step 2 · graph').click();
+      await expect(button(view, 'Capture')).not.toHaveAttribute('aria-disabled', 'true');
+      const renamed = page.locator(`[data-workbench-notebook="${to}"]:visible`);
+      await expect(renamed.getByRole('application')).toBeVisible();
+    });
+
     await test.step('a reload of the page brings back what was shown last', async () => {
       await tab(page, 'asked · step 2 · graph').click();
       await drawing(view).focus();

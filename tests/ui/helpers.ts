@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { IJupyterLabPageFixture } from '@jupyterlab/galata';
-import type { Locator } from '@playwright/test';
+import type { Locator, Page } from '@playwright/test';
 
 const checkout = path.resolve(__dirname, '../..');
 const venv = path.join(checkout, '.venv/bin/python');
@@ -100,13 +100,9 @@ export function longExperimentCode(name: string): string {
   return [imports, ...paced, ...others].join('\n').replace('torch.nn.Sequential(t', 'Paced(t');
 }
 
-/** A notebook with these code cells, opened and told to run. Its path is returned. */
-export async function runNotebook(
-  page: IJupyterLabPageFixture,
-  path: string,
-  cells: readonly string[],
-): Promise<string> {
-  const content = {
+/** A notebook file with these code cells. */
+export function notebookFile(cells: readonly string[]): string {
+  return JSON.stringify({
     cells: cells.map((source, index) => ({
       cell_type: 'code',
       id: `cell-${index}`,
@@ -118,8 +114,26 @@ export async function runNotebook(
     metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
     nbformat: 4,
     nbformat_minor: 5,
-  };
-  await page.contents.uploadContent(JSON.stringify(content), 'text', path);
+  });
+}
+
+/** Writes a text file into a folder of the server, whatever the two are called. */
+export async function upload(
+  page: IJupyterLabPageFixture,
+  content: string,
+  path: string,
+): Promise<void> {
+  const address = path.split('/').map(encodeURIComponent).join('/');
+  await page.contents.uploadContent(content, 'text', address);
+}
+
+/** A notebook with these code cells, opened and told to run. Its path is returned. */
+export async function runNotebook(
+  page: IJupyterLabPageFixture,
+  path: string,
+  cells: readonly string[],
+): Promise<string> {
+  await upload(page, notebookFile(cells), path);
   await execute(page, 'docmanager:open', { path, factory: 'Notebook' });
   await runAll(page, path);
   return path;
@@ -209,4 +223,31 @@ export async function openSidePanel(page: IJupyterLabPageFixture): Promise<Locat
 /** Waits until the active notebook's experiment is known to the extension. */
 export async function experimentKnown(page: IJupyterLabPageFixture): Promise<void> {
   await page.waitForFunction(() => window.jupyterapp.commands.isEnabled('workbench:open-graph'));
+}
+
+/** The step that the panel shows, as its progress bar says it to a screen reader. */
+export async function stepOf(panel: Locator): Promise<number> {
+  return Number(await panel.getByRole('progressbar').getAttribute('aria-valuenow'));
+}
+
+/** The smoothed loss of a panel's chart. */
+export function lossLine(panel: Locator): Locator {
+  return panel.getByRole('figure', { name: /^Loss/ }).locator('svg.plot path.smooth');
+}
+
+/** The panel of an experiment in the notebook that is in front. */
+export function panelOf(page: Page, name: string): Locator {
+  const notebook = page.locator('.jp-Notebook:visible');
+  return notebook.getByRole('region', { name: new RegExp(`^Experiment ${name}:`) });
+}
+
+/** Presses a button of a panel's. */
+export async function press(panel: Locator, name: string): Promise<void> {
+  await panel.getByRole('button', { name, exact: true }).click();
+}
+
+/** A value of a mode, in its switch. */
+export function segment(within: Locator, mode: string, value: string): Locator {
+  const choices = within.getByRole('radiogroup', { name: mode });
+  return choices.getByRole('radio', { name: value, exact: true });
 }

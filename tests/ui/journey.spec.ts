@@ -9,8 +9,11 @@ import {
   picture,
   reloadPage,
   runAll,
+  segment,
   setTheme,
   PATIENT,
+  stepOf,
+  lossLine,
 } from './helpers';
 import { drawings } from './notebook';
 
@@ -56,7 +59,7 @@ test.describe('The first classifier', { tag: '@journey' }, () => {
       await button(panel, 'Train').click();
       await expect(button(panel, 'Training')).toBeVisible();
       await expect.poll(() => stepOf(panel)).toBeGreaterThan(20);
-      const line = panel.getByRole('figure', { name: /^Loss/ }).locator('svg.plot path.smooth');
+      const line = lossLine(panel);
       const before = (await line.getAttribute('d')) ?? '';
       expect(before).toMatch(/^M/);
       await expect(line).not.toHaveAttribute('d', before);
@@ -164,7 +167,7 @@ test.describe('The first classifier', { tag: '@journey' }, () => {
 });
 
 /** What a badge says once there are enough steps on both sides, whatever this machine measured. */
-const MEASURED = /\d× faster|\d× slower|no clear effect/;
+const MEASURED = /\d× faster|\d× slower|no clear effect|unclear/;
 
 /** The cells that lead to the panel: from there on a person takes over. */
 function upToPanel(cells: readonly Cell[]): Cell[] {
@@ -217,17 +220,8 @@ function document(page: IJupyterLabPageFixture): Locator {
   return page.locator('.jp-Workbench-document:visible');
 }
 
-/** The step that the panel shows, as its progress bar says it to a screen reader. */
-async function stepOf(panel: Locator): Promise<number> {
-  return Number(await panel.getByRole('progressbar').getAttribute('aria-valuenow'));
-}
-
 function button(panel: Locator, name: string): Locator {
   return panel.getByRole('button', { name, exact: true });
-}
-
-function segment(within: Locator, mode: string, value: string): Locator {
-  return within.getByRole('radiogroup', { name: mode }).getByRole('radio', { name: value });
 }
 
 async function fillIn(panel: Locator, name: string, value: string): Promise<void> {

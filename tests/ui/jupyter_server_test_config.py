@@ -30,11 +30,16 @@ c.LabServerApp.extra_labextensions_path = [
     str(extensions),
 ]
 c.ServerApp.jpserver_extensions = {"workbench": True}
+c.JupyterNotebookApp.expose_app_in_browser = True  # Notebook 7, which the same server has
 c.ServerApp.port = int(os.environ.get("WORKBENCH_UI_PORT", "8899"))
 c.ServerApp.ip = "127.0.0.1"
 c.ServerApp.allow_root = True
 python_path = [str(checkout), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, python_path))
+
+# As nearly everywhere, the root lies below the home: the page is told ``~/...`` of it.
+os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache/matplotlib"))
+os.environ["HOME"] = str(Path(c.ServerApp.root_dir).parent)
 
 # Kernels find compiled what an earlier one compiled, and start no processes to compile in.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(checkout / ".cache/inductor"))

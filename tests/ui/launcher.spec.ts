@@ -13,6 +13,7 @@ test.describe('Launcher', () => {
     expect(Object.fromEntries(states)).toEqual({
       'torch-workbench:plugin': true,
       'torch-workbench:connection': true,
+      'torch-workbench:keys': true,
       'torch-workbench:sidebar': true,
       'torch-workbench:documents': true,
       'torch-workbench:captures': true,

@@ -1,16 +1,20 @@
-import { expect, test, type IJupyterLabPageFixture } from '@jupyterlab/galata';
-import type { Locator } from '@playwright/test';
+import { expect, test } from '@jupyterlab/galata';
 import {
   execute,
   experimentCode,
   longExperimentCode,
   openSidePanel,
+  panelOf,
   picture,
+  press,
   reloadPage,
   runAll,
   runNotebook,
+  segment,
   setTheme,
   PATIENT,
+  stepOf,
+  lossLine,
 } from './helpers';
 
 test.describe('The panel of a notebook', () => {
@@ -25,6 +29,20 @@ test.describe('The panel of a notebook', () => {
     await segment(panel, 'Precision', 'fp32').click();
     await expect(segment(side, 'Precision', 'fp32')).toBeChecked();
     await expect(segment(side, 'Precision', 'bf16')).not.toBeChecked();
+
+    // A notebook in command mode inserts, cuts and runs cells by these.
+    const cells = page.locator('.jp-Notebook:visible .jp-Cell');
+    const before = await cells.count();
+    const prompt = page.locator('.jp-Notebook:visible .jp-InputPrompt').first();
+    const ran = await prompt.textContent();
+    const toggle = segment(panel, 'Precision', 'fp32');
+    await toggle.focus();
+    for (const key of ['b', 'x', 'd', 'd', 'm', 'Shift+Enter', 'Control+Enter']) {
+      await page.keyboard.press(key);
+    }
+    await expect(toggle).toBeFocused();
+    await expect(cells).toHaveCount(before);
+    await expect(prompt).toHaveText(ran ?? '');
   });
 
   test('each of two notebooks has its own; the side panel follows', async ({ page, tmpPath }) => {
@@ -95,7 +113,7 @@ test.describe('The panel of a notebook', () => {
     await reloadPage(page);
     await expect(panel.getByRole('button', { name: 'Training' })).toBeVisible(PATIENT);
     await expect.poll(() => stepOf(panel)).toBeGreaterThan(before);
-    await expect(panel.locator('svg.plot path.smooth')).toHaveAttribute('d', /^M/);
+    await expect(lossLine(panel)).toHaveAttribute('d', /^M/);
     await press(panel, 'Pause');
     await expect(panel.getByRole('button', { name: 'Resume' })).toBeEnabled();
     await press(panel, 'Stop');
@@ -106,12 +124,12 @@ test.describe('The panel of a notebook', () => {
     const panel = panelOf(page, 'again');
     await press(panel, 'Train');
     await expect(panel).toContainText('finished', PATIENT);
-    const drawn = await panel.locator('svg.plot path.smooth').getAttribute('d');
+    const drawn = await lossLine(panel).getAttribute('d');
     const restarted = execute(page, 'notebook:restart-kernel');
     await page.getByRole('button', { name: 'Confirm Kernel Restart' }).click();
     await restarted;
     await expect(panel.locator('.wb-status')).toContainText('kernel restarted: run the cell again');
-    await expect(panel.locator('svg.plot path.smooth')).toHaveAttribute('d', drawn ?? '');
+    await expect(lossLine(panel)).toHaveAttribute('d', drawn ?? '');
     await expect(panel.getByRole('button', { name: 'Train' })).toBeDisabled();
     await page.screenshot({ path: picture('kernel-restarted.png') });
 
@@ -142,21 +160,3 @@ test.describe('The panel of a notebook', () => {
     await press(panel, 'Stop');
   });
 });
-
-function panelOf(page: IJupyterLabPageFixture, name: string): Locator {
-  const notebook = page.locator('.jp-Notebook:visible');
-  return notebook.getByRole('region', { name: new RegExp(`^Experiment ${name}:`) });
-}
-
-async function press(panel: Locator, name: string): Promise<void> {
-  await panel.getByRole('button', { name, exact: true }).click();
-}
-
-function segment(within: Locator, mode: string, value: string): Locator {
-  return within.getByRole('radiogroup', { name: mode }).getByRole('radio', { name: value });
-}
-
-/** The step that the panel shows, as its progress bar says it to a screen reader. */
-async function stepOf(panel: Locator): Promise<number> {
-  return Number(await panel.getByRole('progressbar').getAttribute('aria-valuenow'));
-}

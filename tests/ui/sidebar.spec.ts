@@ -1,4 +1,4 @@
-import { expect, test } from '@jupyterlab/galata';
+import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import {
   execute,
   experimentCode,
@@ -6,6 +6,7 @@ import {
   openSidePanel,
   PATIENT,
   picture,
+  pictures,
   reloadPage,
   runAll,
   runNotebook,
@@ -99,6 +100,81 @@ test.describe('Side panel', () => {
     await expect(panel.getByRole('option')).toContainText('phoenix');
   });
 
+  test('filters its runs while they are read again, and leaves no key to the notebook', async ({
+    page,
+    tmpPath,
+  }) => {
+    const panel = await openSidePanel(page);
+    await writeRuns(page, `${tmpPath}/runs`, 47);
+    await runNotebook(page, `${tmpPath}/plain.ipynb`, ['1 + 1']);
+    const rows = panel.locator('.wb-runs tbody tr');
+    await expect(rows).toHaveCount(47);
+    const filter = panel.getByRole('searchbox', { name: /Filter the runs/ });
+    await filter.click();
+    await page.keyboard.type('abdd xyz'); // each a shortcut of the notebook's
+    await expect(panel).toContainText('No run matches “abdd xyz”.');
+    await expect(page.locator('.jp-Notebook .jp-Cell')).toHaveCount(1);
+    await page.keyboard.press('Escape');
+    await expect(rows).toHaveCount(47);
+    await expect(filter).toBeFocused();
+
+    await page.keyboard.type('WideNet stopped');
+    await expect(rows).toHaveCount(3);
+    await expect(panel).toContainText('3 of 47');
+    await writeRuns(page, `${tmpPath}/runs`, 48);
+    await expect(panel).toContainText('4 of 48', PATIENT); // it was read again by itself
+    await expect(filter).toBeFocused();
+    await expect(filter).toHaveValue('WideNet stopped');
+    await pictures(page, 'side-panel-filter');
+  });
+
+  test('deletes a run, and puts it back as it was', async ({ page, tmpPath }) => {
+    const panel = await openSidePanel(page);
+    await writeRuns(page, `${tmpPath}/runs`, 12);
+    await runNotebook(page, `${tmpPath}/plain.ipynb`, ['1 + 1']);
+    const run = `${tmpPath}/runs/exp-7`;
+    const written = async () => {
+      const found = await page.contents.getContentMetadata(`${run}/run.json`);
+      return found && { content: found.content, last_modified: found.last_modified };
+    };
+    const before = await written();
+    const row = (name: string) => panel.getByRole('row', { name: new RegExp(`^${name} `) });
+    await row('exp-7').hover();
+    await panel.getByRole('button', { name: 'Delete exp-7' }).click();
+    await expect(row('exp-7')).toHaveCount(0);
+    await expect(panel.locator('.wb-runs tbody tr')).toHaveCount(11);
+    expect(await page.contents.directoryExists(run)).toBe(false);
+    await expect(panel.locator('.wb-deleted')).toContainText('Deleted exp-7');
+    await row('exp-8').hover();
+    await pictures(page, 'side-panel-deleted');
+
+    await reloadPage(page); // the server knows what can be undone
+    await openSidePanel(page);
+    await panel.getByRole('button', { name: 'Undo: put exp-7 back' }).click();
+    await expect(row('exp-7')).toBeVisible();
+    await expect(panel.getByRole('button', { name: /^Undo/ })).toBeHidden();
+    expect(await written()).toEqual(before);
+  });
+
+  test('says why a run is not deleted', async ({ page, tmpPath }) => {
+    const panel = await openSidePanel(page);
+    await writeRuns(page, `${tmpPath}/runs`, 12);
+    await runNotebook(page, `${tmpPath}/plain.ipynb`, ['1 + 1']);
+    const training = panel.getByRole('button', { name: 'Delete exp-12' });
+    await expect(training).toHaveAttribute('title', 'exp-12 is training: stop it first.');
+    await training.click({ force: true }); // it looks disabled, and answers
+    const alert = panel.locator('.wb-deleted').getByRole('alert');
+    await expect(alert).toHaveText('exp-12 is training: stop it first.');
+    expect(await page.contents.directoryExists(`${tmpPath}/runs/exp-12`)).toBe(true);
+
+    await page.contents.deleteDirectory(`${tmpPath}/runs/exp-3`); // as in another window
+    await panel.getByRole('button', { name: 'Delete exp-3' }).focus();
+    await page.keyboard.press('Delete');
+    await expect(alert).toContainText('exp-3 is not there any more');
+    await expect(panel.locator('.wb-runs tbody tr')).toHaveCount(11);
+    await expect(panel.getByRole('button', { name: 'Delete exp-2' })).toBeFocused();
+  });
+
   test('opens by itself only when the setting says so', async ({ page, tmpPath }) => {
     const panel = page.locator('#workbench-side-panel');
     await runNotebook(page, `${tmpPath}/one.ipynb`, [experimentCode('one')]);
@@ -114,3 +190,28 @@ test.describe('Side panel', () => {
     await expect(panel).toBeVisible();
   });
 });
+
+/** Writes run directories, the last the newest, which trains on another machine. */
+async function writeRuns(
+  page: IJupyterLabPageFixture,
+  folder: string,
+  count: number,
+): Promise<void> {
+  for (let at = 1; at <= count; at += 1) {
+    const path = `${folder}/exp-${at}`;
+    if (await page.contents.directoryExists(path)) continue;
+    const isWide = at % 15 === 0 || at === 48;
+    const run = {
+      name: `exp-${at}`,
+      status: at === 12 ? 'training' : isWide ? 'stopped' : 'finished',
+      model: isWide ? 'WideNet' : 'Net',
+      modes: 'bf16',
+      best_accuracy: 0.5 + at / 100,
+      step: 100,
+      updated_at: Date.now() / 1000 - 3_600 * (50 - at),
+      process: { host: 'gpu1.invalid', pid: 1 },
+    };
+    await page.contents.createDirectory(path);
+    await page.contents.uploadContent(JSON.stringify(run), 'text', `${path}/run.json`);
+  }
+}

@@ -1,9 +1,9 @@
 import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
-import { COMPILING, execute, picture, runNotebook, PATIENT } from './helpers';
+import { COMPILING, execute, picture, runNotebook, PATIENT, segment, stepOf } from './helpers';
 
 /** What a badge says once there are enough steps on both sides, whatever this machine measured. */
-const MEASURED = /\d× faster|\d× slower|no clear effect/;
+const MEASURED = /\d× faster|\d× slower|no clear effect|unclear/;
 
 /** Rows of a handwritten digit, read by a transformer: something of it is every mode's business. */
 const MODEL = `import torch, workbench as wb
@@ -70,6 +70,21 @@ test('every toggle is pressed on a running experiment, and each says what it did
     const names = await blocked.evaluateAll((all) => all.map((one) => one.textContent));
     expect(names).toContain('efficient');
     for (const name of names) await explains(page, panel, name ?? '');
+  });
+
+  await test.step('the row holds every mode; what is rare of many choices is behind more', async () => {
+    const tops = await panel
+      .locator('.wb-mode')
+      .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().top));
+    expect(tops).toHaveLength(5);
+    expect(new Set(tops).size).toBe(1);
+    await more(panel, 'Precision').click();
+    const list = page.getByRole('dialog', { name: 'More of Precision' });
+    await expect(list.getByRole('listitem')).not.toHaveCount(0);
+    for (const item of await list.getByRole('listitem').all())
+      await expect(item.getByRole('paragraph')).toHaveText(/\w/);
+    await page.keyboard.press('Escape');
+    await expect(more(panel, 'Precision')).toBeFocused();
   });
 
   for (const value of ['bf16', 'fp16', 'fp8', 'fp8-rowwise', 'mxfp8'])
@@ -139,7 +154,11 @@ async function press(
   patience = PATIENT,
 ): Promise<void> {
   const before = await stepOf(panel);
-  await segment(panel, mode, value).click();
+  if ((await segment(panel, mode, value).count()) === 0) {
+    await more(panel, mode).click();
+    const list = panel.page().getByRole('dialog', { name: `More of ${mode}` });
+    await list.getByRole('button', { name: value, exact: true }).click();
+  } else await segment(panel, mode, value).click();
   await expect(segment(panel, mode, value)).toBeChecked(patience);
   await expect(badge(panel, mode)).toHaveText(MEASURED, patience);
   await expect(button(panel, 'Training')).toBeVisible();
@@ -192,18 +211,13 @@ async function goesOn(panel: Locator, steps: number): Promise<void> {
   await expect.poll(() => stepOf(panel), PATIENT).toBeGreaterThanOrEqual(before + steps);
 }
 
-/** The step that the panel shows, as its progress bar says it to a screen reader. */
-async function stepOf(panel: Locator): Promise<number> {
-  return Number(await panel.getByRole('progressbar').getAttribute('aria-valuenow'));
-}
-
 function button(panel: Locator, name: string): Locator {
   return panel.getByRole('button', { name, exact: true });
 }
 
-function segment(panel: Locator, mode: string, value: string): Locator {
-  const choices = panel.getByRole('radiogroup', { name: mode });
-  return choices.getByRole('radio', { name: value, exact: true });
+/** What opens the list of a mode's rare choices. */
+function more(panel: Locator, mode: string): Locator {
+  return panel.getByRole('button', { name: new RegExp(`^More of ${mode}`) });
 }
 
 /** The first line of a mode's badge. */

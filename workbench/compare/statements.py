@@ -32,7 +32,7 @@ def statements(arms: Sequence[Measured], equal_within: float) -> dict[tuple[str,
         if change.rounds < FEWEST_ROUNDS:
             continue
         found[before.modes, now.modes] = Compared(
-            Judged(change.ratio, change.low, change.high, change.verdict),
+            Judged(change.ratio, change.low, change.high, verdict=change.verdict),
             _spread(before),
             _spread(now),
             now.first_s,

@@ -23,6 +23,7 @@ import torch
 from workbench.dynamo.explain import (
     PREFIX,
     GivenUp,
+    StepFailedError,
     begun_so_far,
     compiling_modes,
     pack_next_step,
@@ -159,7 +160,8 @@ class CompileAhead:
             except (TypeError, MemoryError) as error:  # it cannot be pickled, or not held twice
                 self._switch(f"compiled in this process: {error}")
                 return
-            run_worker(self._folder, is_given_up=self._is_given_up)
+            with self._living().timings.disturbed():
+                run_worker(self._folder, is_given_up=self._is_given_up)
             record_of(self._folder, self.modes)
             self._switch()
         except GivenUp:
@@ -167,7 +169,8 @@ class CompileAhead:
         except Exception as error:  # noqa: BLE001 - whatever a model raises is told
             if self._end("failed", f"{error}; nothing was switched"):
                 log.warning("%s", self.problem)
-                self._say_so()
+                reason = error.reason if isinstance(error, StepFailedError) else str(error)
+                self._say_so(reason.strip() or type(error).__name__)
         finally:
             self._unsubscribe()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -205,12 +208,16 @@ class CompileAhead:
             self.problem, self.status = problem, status
             return True
 
-    def _say_so(self) -> None:
-        """In the status line too: a paused experiment would be drawn again for nothing else."""
+    def _say_so(self, reason: str) -> None:
+        """In the status line too: a paused experiment would be drawn again for nothing else.
+
+        Only its first line: Dynamo's sentences go on for many, and `problem` has them all.
+        """
+        first, _, _ = reason.partition("\n")
         experiment = self._experiment()
         if experiment is not None:
             with contextlib.suppress(RuntimeError):  # it was closed this very moment
-                experiment.say(f"{self.modes} was not switched to")
+                experiment.say(f"{self.modes} was not switched to: {first.rstrip()}")
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Closed):

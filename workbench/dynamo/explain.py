@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from workbench.dynamo.raw_trace import read_by_tlparse
 from workbench.experiment.between_steps import NextStep, between_steps
 from workbench.modes import ModeSet
 from workbench.parallel.payload import Settings, dump
-from workbench.processes import interrupts_deferred
+from workbench.processes import KILL, PARENT, Group, interrupts_deferred, python_path
 from workbench.records import CompileRecord
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _LAYOUTS = ("ddp", "fsdp")
 """How the tokens begin that start ranks: compile works within one."""
 _GRACE_S = 2.0
 _LOOK_S = 0.1
+_END_LOOK_S = 0.01
 
 
 def explain_step(
@@ -59,7 +61,8 @@ def explain_step(
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         folder = Path(name)
         pack_next_step(experiment, wanted, folder)
-        run_worker(folder, trace)
+        with experiment.timings.disturbed():
+            run_worker(folder, trace)
         record = record_of(folder, wanted)
     note = (
         f"This is what {wanted} would do: the next step was compiled and run in a process of its "
@@ -72,6 +75,15 @@ def explain_step(
         experiment=experiment.id,
         notes=(note, *record.notes, *([] if trace is None else [read_by_tlparse(trace)])),
     )
+
+
+class StepFailedError(RuntimeError):
+    """The next step does not go through under the modes that were tried."""
+
+    def __init__(self, modes: str, reason: str) -> None:
+        super().__init__(f"under {modes} the step fails: {reason}")
+        self.reason = reason
+        """What was raised, without the modes."""
 
 
 class GivenUp(Exception):  # noqa: N818 - nothing went wrong
@@ -130,13 +142,16 @@ def run_worker(
         GivenUp: ``is_given_up`` said so.
     """
     command = [sys.executable, "-m", "workbench.dynamo.explain_worker", str(folder)]
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), root]))
-    # compiling in threads of its own would start processes that outlive an interrupt
-    env = {**os.environ, "PYTHONPATH": path, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": python_path(),
+        PARENT: str(os.getpid()),
+        # compiling in threads of its own would start processes that outlive an interrupt
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
     if trace is not None:
         env["TORCH_TRACE"] = str(trace)
-    process: subprocess.Popen[bytes] | None = None
+    group: Group | None = None
     try:
         with (folder / LOG).open("wb") as log, interrupts_deferred():
             process = subprocess.Popen(  # noqa: S603 - our own program, no shell
@@ -147,32 +162,23 @@ def run_worker(
                 env=env,
                 start_new_session=True,
             )
-        while process.poll() is None:
+            group = Group(process)
+        while group.alive:
             if is_given_up():
                 raise GivenUp
-            try:  # noqa: SIM105 - an interrupt is to come through
-                process.wait(_LOOK_S)
-            except subprocess.TimeoutExpired:
-                pass
+            time.sleep(_LOOK_S)
     finally:
-        if process is not None:
-            _end(process)
+        if group is not None:
+            _end(group)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(group: Group) -> None:
     """End the worker and the compilers that it started."""
-    if process.poll() is not None:
-        return
-    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, number)
-        else:
-            process.terminate()
-        try:
-            process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            continue
-        return
+    for number in (signal.SIGTERM, KILL):
+        group.signal(number)
+        deadline = time.monotonic() + _GRACE_S
+        while group.alive and time.monotonic() < deadline:
+            time.sleep(_END_LOOK_S)
 
 
 def begun_so_far(folder: Path) -> int:
@@ -187,7 +193,8 @@ def record_of(folder: Path, modes: str) -> CompileRecord:
     """What the worker found.
 
     Raises:
-        RuntimeError: the step failed there, or the worker was ended; the message says how.
+        StepFailedError: the step failed there.
+        RuntimeError: the worker was ended; the message says how.
     """
     record = folder / RECORD
     if record.exists():
@@ -195,7 +202,7 @@ def record_of(folder: Path, modes: str) -> CompileRecord:
     told = folder / ERROR
     if told.exists():
         error: dict[str, Any] = json.loads(told.read_text(encoding="utf-8"))
-        raise RuntimeError(f"under {modes} the step fails: {error['type']}: {error['message']}")
+        raise StepFailedError(modes, f"{error['type']}: {error['message']}")
     lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
     raise RuntimeError(

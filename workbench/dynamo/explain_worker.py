@@ -24,6 +24,7 @@ from workbench.experiment.losses import logits_of
 from workbench.experiment.step import call
 from workbench.modes import Modes
 from workbench.parallel.payload import read
+from workbench.processes import is_orphaned, parent
 
 _LOOK_S = 0.5
 _ORPHANED = 75
@@ -32,7 +33,7 @@ _ORPHANED = 75
 def main(arguments: list[str]) -> int:
     """Explain the step in a folder; returns the exit status."""
     folder = Path(arguments[0])
-    watching = threading.Thread(target=_tell, args=(folder / BEGUN, os.getppid()), daemon=True)
+    watching = threading.Thread(target=_tell, args=(folder / BEGUN, parent()), daemon=True)
     watching.start()
     try:
         explain(folder)
@@ -62,10 +63,10 @@ def explain(folder: Path) -> None:
     report.save(folder / RECORD)
 
 
-def _tell(path: Path, parent: int) -> None:
-    """Write how many compilations have begun as long as ``parent`` lives, and end with it."""
+def _tell(path: Path, starter: int) -> None:
+    """Write how many compilations have begun as long as ``starter`` lives, and end with it."""
     told = 0
-    while os.getppid() == parent:
+    while not is_orphaned(starter):
         if (count := recorder().count) > told:
             told = count
             path.write_text(str(told), encoding="ascii")

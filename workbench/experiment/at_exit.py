@@ -11,6 +11,9 @@ There are two moments. Before Python waits for threads of the user's own, runs e
 are no such threads; where there are, one of them may be waiting for a run, and everything ends
 after them, in ``atexit``. From then on no run begins any more (`refuse_to_begin`).
 
+A process that `multiprocessing` has started may end without ``atexit`` (before Python 3.15, where
+it was forked), but it waits for its threads: there everything ends before or as the last of them.
+
 A fork of the process has none of its threads, and locks as they were at that moment: it forgets
 what the process began, which is not its to end or to write, and ends what it begins itself.
 """
@@ -26,6 +29,7 @@ import threading
 from collections.abc import Callable
 from enum import IntEnum
 from importlib import import_module
+from multiprocessing import parent_process
 
 from workbench.records.source import shell
 
@@ -88,6 +92,14 @@ def in_a_kernel() -> bool:
     return getattr(shell(), "kernel", None) is not None
 
 
+def kernel_ends() -> bool:
+    """Whether this process is a kernel that was told to end: it ends its child processes first.
+
+    What needs them fails from then on, workers that load data and those that compile among them.
+    """
+    return in_a_kernel() and (_ending.is_set() or bool(getattr(shell(), "exit_now", False)))
+
+
 def started(thread: threading.Thread) -> bool:
     """Start ``thread``; False where none can begin.
 
@@ -101,8 +113,20 @@ def started(thread: threading.Thread) -> bool:
 
 
 def _before_threads_are_waited_for() -> None:
-    if not _has_threads_of_its_own():
-        _end(Phase.RUNS)
+    last = Phase.GRAPHS if parent_process() is not None else Phase.RUNS
+    if not (others := _threads_of_its_own()):
+        _end(last)
+    elif last is Phase.GRAPHS:
+        # not a daemon: what it ends is waited for as well
+        started(threading.Thread(target=_end_after, args=(others,), name="workbench-end"))
+
+
+def _end_after(others: list[threading.Thread]) -> None:
+    while others:
+        for thread in others:
+            thread.join()
+        others = _threads_of_its_own()
+    _end(Phase.GRAPHS)
 
 
 def _after_threads_were_waited_for() -> None:
@@ -135,13 +159,14 @@ def _exit_at_once(status: int) -> None:
         os._exit(status)
 
 
-def _has_threads_of_its_own() -> bool:
-    """Whether Python waits for threads that are not ours; one of them may be waiting for a run."""
+def _threads_of_its_own() -> list[threading.Thread]:
+    """What Python waits for and is not ours; one of them may be waiting for a run."""
     main = threading.main_thread()
-    return any(
-        not (one is main or one.daemon or one.name.startswith("workbench-") or _is_idle(one))
+    return [
+        one
         for one in threading.enumerate()
-    )
+        if not (one is main or one.daemon or one.name.startswith("workbench-") or _is_idle(one))
+    ]
 
 
 def _is_idle(thread: threading.Thread) -> bool:

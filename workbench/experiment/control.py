@@ -13,7 +13,9 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Never, SupportsIndex
+
+from torch import nn
 
 from workbench.experiment import compile_settings
 from workbench.experiment.failure import without_own_frames
@@ -22,7 +24,7 @@ from workbench.experiment.probe import StepProbe
 from workbench.experiment.probing import CaptureHandle, Probing
 from workbench.experiment.renew import renew_classes
 from workbench.experiment.run import Run, RunError
-from workbench.experiment.setup import whole
+from workbench.experiment.setup import refuse_unknown, whole
 from workbench.experiment.source import callers_level
 from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.tried import Tried
@@ -44,7 +46,12 @@ class Control(Delegates):
     _run_file: RunFile
 
     def run(
-        self, epochs: int | None = None, *, steps: int | None = None, wait: bool = False
+        self,
+        epochs: int | None = None,
+        *,
+        steps: int | None = None,
+        wait: bool = False,
+        **unknown: Never,
     ) -> Run:
         """Train in the background, from where it is.
 
@@ -53,11 +60,14 @@ class Control(Delegates):
             steps: how many more steps, instead.
             wait: return when the run is over. An exception in user code is then raised here. An
                 interrupt of the kernel pauses the run cleanly.
+            **unknown: refused.
 
         Raises:
+            TypeError: an argument that there is not, with the nearest that there is.
             RuntimeError: it is training already, or closed.
             ValueError: a count is no positive whole number, or both are given.
         """
+        refuse_unknown(unknown, self.run, "run")
         self._refuse_if_closed()
         if epochs is not None and steps is not None:
             raise ValueError("give epochs or steps, not both")
@@ -86,9 +96,13 @@ class Control(Delegates):
             self._wait_and_raise()
         return Run(self)
 
-    def pause(self) -> None:
-        """Pause at the next step boundary; returns at once."""
-        self._runner.halt("pause")
+    def pause(self, *, why: str = "") -> None:
+        """Pause at the next step boundary; returns at once.
+
+        Args:
+            why: said in the status line.
+        """
+        self._runner.halt("pause", why)
 
     def resume(self) -> Run:
         """Go on with a run that was paused.
@@ -166,9 +180,28 @@ class Control(Delegates):
         renewed = renew_classes(self.model)
         if renewed:
             self._training.code_changed()
-        if was_nan and self.modes == before and not renewed:
+        if was_nan and self.modes == before and not renewed and self._training.origin.has_failed:
             self._training.cursor.skip()
         return self.resume()
+
+    def swap_in_newer_model(self) -> None:
+        """Swap in what `newer_model` says, as its code does; then `resume_from_failure`.
+
+        Raises:
+            RuntimeError: there is none, or a person has to say how to build it.
+            Exception: what building it raised.
+        """
+        self._refuse_if_closed()
+        found = self._training.newer_model()
+        if found is None or found.model is None:
+            raise RuntimeError(
+                found.told.text
+                if found is not None
+                else f"{self.name} has no newer model: run the cell that defines its class again"
+            )
+        self._end_trials()
+        model = found.model
+        self.model = model if isinstance(model, nn.Module) else model()
 
     def apply_remedy(self, remedy: SupportsIndex | str | Remedy = 0) -> None:
         """Make the change of one of the failure's remedies, as its code does; then `resume`.
@@ -230,7 +263,11 @@ class Control(Delegates):
         self._flush_metrics()
         failure = self.failure
         if failure is not None:
-            raise RunError(f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip())
+            newer = self.newer_model
+            raise RunError(
+                f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip()
+                + (f"\n{newer.text} {newer.code}".rstrip() if newer else "")
+            )
 
     def capture(self, probe: StepProbe) -> CaptureHandle:
         """Let ``probe`` ride along with the next step that runs.
@@ -411,4 +448,4 @@ class Control(Delegates):
             self._training.board.change(
                 "stopped", f"step {self.step_count:,}: stopped", self.step_count
             )
-            self._run_file.update(self)
+            self._run_file.update(self._runner)

@@ -63,12 +63,12 @@ class Stretch(Protocol):
         """Ask for its end at the next step boundary; said twice it is meant once."""
         ...
 
-    def leave(self) -> None:
-        """Follow it no longer: it goes on, for whoever takes it up."""
-        ...
-
     def come_home(self) -> None:
         """Take over its last state, and let go of its processes; by force if they still run."""
+        ...
+
+    def clear(self) -> None:
+        """Remove what is kept of it on disk, if the training has come home."""
         ...
 
 
@@ -107,40 +107,26 @@ def send(training: Training, plan: Plan, folder: Path) -> Stretch:
     return _known[0](training, plan, folder)
 
 
-def follow(
-    stretch: Stretch, plan: Plan, wanted: Callable[[], bool], left: Callable[[], bool]
-) -> bool:
+def follow(stretch: Stretch, plan: Plan, wanted: Callable[[], bool]) -> None:
     """Follow ``stretch`` until it is over, and bring the training home.
 
     Args:
         stretch: that was begun.
         plan: where the run ends; may change meanwhile.
         wanted: asked again and again; whether the training is wanted here.
-        left: asked as often; whether it is to go on without being followed.
-
-    Returns:
-        Whether the training is home; False: it was left.
 
     Raises:
         NonFiniteError, ElsewhereError: as `Stretch.follow`; the training is home.
     """
-    here = True
     try:
         while stretch.follow():
-            if left():
-                here = False
-                break
             home = wanted()
             stretch.settle(plan)
             if home:
                 stretch.call_home()
             time.sleep(LOOK_S)
     finally:
-        if here:
-            stretch.come_home()
-        else:
-            stretch.leave()
-    return here
+        stretch.come_home()
 
 
 def advance_at_home(training: Training) -> None:

@@ -14,7 +14,7 @@ import torch
 if TYPE_CHECKING:
     from workbench.experiment.answers import AnswerReader
 
-_TOGETHER = 64
+_TOGETHER = 256
 """Steps whose answers are counted at once."""
 _MOST_NUMBERS = 1 << 18
 """Numbers of outputs that are kept for that at most."""

@@ -22,6 +22,7 @@ from workbench.experiment.rng import RandomState
 from workbench.experiment.step import call
 from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.validation import Validation, found_over
+from workbench.experiment.values import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,11 +58,24 @@ def predict(experiment: Experiment, inputs: Any) -> torch.Tensor:
         size = training.cursor.source.batch_size or _ROWS
         is_rows = isinstance(inputs, torch.Tensor) and inputs.ndim > 0 and len(inputs) > size
         batches = inputs.split(size) if is_rows else (inputs,)
-        with torch.no_grad():
-            found = [_logits(training, batch) for batch in batches]
+        try:
+            with torch.no_grad():
+                found = [_logits(training, batch) for batch in batches]
+        except Exception as error:
+            error.add_note(_taken_for(inputs))
+            raise
         return torch.cat(found) if is_rows else found[0]
 
     return _from_here(experiment, predicted)
+
+
+def _taken_for(inputs: Any) -> str:
+    """What `predict` was given, and as what it gives that to the model."""
+    what = f"predict was given {describe(inputs) or type(inputs).__name__}"
+    if not isinstance(inputs, torch.Tensor) or inputs.ndim == 0:
+        return what
+    samples = f"{len(inputs)} sample{'' if len(inputs) == 1 else 's'}"
+    return f"{what}: {samples} of shape {list(inputs.shape[1:])}. Of a single one give x[None]"
 
 
 def evaluate(experiment: Experiment, data: Any) -> Validation:

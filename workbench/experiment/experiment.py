@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 import torch
 from torch import nn
@@ -34,7 +34,15 @@ from workbench.experiment.runfile import RunFile
 from workbench.experiment.runner import Runner
 from workbench.experiment.schedule_forecast import ScheduleForecast
 from workbench.experiment.schedules import Every, Schedule
-from workbench.experiment.setup import check_model, find_device, move, positive, uncompiled, whole
+from workbench.experiment.setup import (
+    check_model,
+    find_device,
+    move,
+    positive,
+    refuse_unknown,
+    uncompiled,
+    whole,
+)
 from workbench.experiment.training import Training
 from workbench.experiment.worker import quietly
 from workbench.modes import find_modes
@@ -114,7 +122,9 @@ class Experiment(Control):
         shuffle: bool = True,
         order: Order = "workbench",
         clip_grad_norm: float | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(unknown, Experiment.__init__, "Experiment")
         given, model = model, uncompiled(model)
         check_model(model)
         size, place = whole(batch_size, "batch_size"), find_device(device)
@@ -189,16 +199,16 @@ class Experiment(Control):
 
     def _settle(self) -> None:
         folder, this = self._folder, weakref.ref(self)
-        self._run_file = run_file = RunFile(folder)
+        self._run_file = run_file = RunFile(folder, self.created_at)
         checkpoints = CheckpointWriter(folder.path)
         scalars, flow = self._training.scalars, self._training.measures.flow
 
         def beat() -> None:
             scalars.flush()
             flow.flush()
-            experiment = this()
-            if experiment is not None:
-                run_file.update(experiment)
+            at_work = runner()
+            if at_work is not None:
+                run_file.update(at_work)
 
         def planned() -> tuple[int, int, int]:
             experiment = this()
@@ -211,7 +221,8 @@ class Experiment(Control):
         self._facts: tuple[Any, str, str] = (None, "", "")
         self._closed = False
         self.dropped_points = 0
-        # weakly: subscribers hang on the runner, and one that knows the experiment would keep it
+        # weakly: subscribers hang on the runner, and one that knows the experiment would keep it;
+        # and the runner has `beat`, which would keep that in a circle
         runner = weakref.ref(self._runner)
         self._collected = weakref.finalize(self, _collected, runner, folder.path)
         self._collected.atexit = False
@@ -233,7 +244,7 @@ class Experiment(Control):
         self._training.cursor.release(for_good=True)
         self._training.detach_modes()
         self._training.foreign_steps.close()
-        self._run_file.update(self)
+        self._run_file.update(self._runner)
         quietly(self.scalars.flush)
         if not self._closed:
             self._closed = True
@@ -286,6 +297,8 @@ class Experiment(Control):
 def _collected(runner: weakref.ref[Runner], folder: Path) -> None:
     """The last reference to an experiment is gone: its run ends, an empty folder goes."""
     at_work = runner()
-    if at_work is not None:  # the thread of a run holds it
+    if at_work is not None and at_work.active:  # the thread of a run holds it
         at_work.abandon()
+    else:
+        RunFolder.existing(folder).tell_abandoned()
     remove_if_empty(folder)

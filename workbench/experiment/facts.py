@@ -15,8 +15,8 @@ from workbench.records import Fact
 from workbench.records.source import shell
 
 if TYPE_CHECKING:
+    from workbench.experiment.runner import Runner
     from workbench.experiment.training import Training
-    from workbench.experiment.views import Delegates
 
 _MOST_CELL_CHARACTERS = 500_000
 
@@ -27,7 +27,7 @@ def model_facts(training: Training) -> tuple[str, str]:
     count = sum(p.numel() for p in parameters)
     held = sum(t.nbytes for t in (*parameters, *training.model.buffers()))
     name = type(training.model).__name__
-    return f"{name}, {amount(count)} parameters", f"{_mebibytes(held)} before the first batch"
+    return f"{name}, {amount(count)} parameters", f"{_binary(held)} before the first batch"
 
 
 def facts(training: Training, model: str, memory: str) -> tuple[Fact, ...]:
@@ -59,21 +59,22 @@ def amount(count: int) -> str:
     return str(count)
 
 
-def run_facts(experiment: Delegates) -> dict[str, Any]:
-    """The content of ``run.json``."""
+def run_facts(runner: Runner, created_at: float) -> dict[str, Any]:
+    """The content of ``run.json``; the experiment was made at ``created_at``, Unix time."""
+    training = runner.training
     return {
-        "name": experiment.name,
-        "status": experiment.status,
-        "model": type(experiment.model).__name__,
-        "modes": experiment.modes,
-        "step": experiment.step_count,
-        "epoch": experiment.epoch,
-        "best_accuracy": experiment.best_accuracy,
-        "seed": experiment.seed,
-        "card": experiment.card,
+        "name": training.name,
+        "status": training.board.status,
+        "model": type(training.model).__name__,
+        "modes": training.modes,
+        "step": training.step_count,
+        "epoch": runner.epoch,
+        "best_accuracy": training.best_accuracy,
+        "seed": training.seed,
+        "card": None if training.card is None else str(training.card.limit),
         "versions": versions(),
         "process": {"host": platform.node(), "pid": os.getpid()},
-        "created_at": experiment.created_at,
+        "created_at": created_at,
         "updated_at": time.time(),
         "cells": cells(),
     }
@@ -128,6 +129,8 @@ def _count(number: int | None) -> str:
     return "?" if number is None else f"{number:,}"
 
 
-def _mebibytes(count: int) -> str:
-    value = count / 2**20
-    return f"{value:.3g} MiB" if value < 1000 else f"{value / 1024:.3g} GiB"
+def _binary(count: int) -> str:
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= 0.9765 * size:  # 1,000 of the unit below
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"

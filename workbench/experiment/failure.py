@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from workbench.experiment.explained import explained
 from workbench.experiment.source import is_own_file, is_own_name, is_user_file
 from workbench.experiment.values import values_on
 from workbench.modes.graph_breaks import GraphBreakError
@@ -61,12 +62,19 @@ def fault_of(error: BaseException, where: str) -> Fault:
     values = _values(mine[-1] if mine else None)
     return Fault(
         type=type(error).__name__,
-        message=words_of(error),
+        message=_message(error),
         frames=[(frame.lineno, frame.name, frame.filename) for frame in frames],
         values=[(fact.label, fact.value) for fact in values],
         traceback=_text(error),
         where=where,
     )
+
+
+def _message(error: BaseException) -> str:
+    """What ``error`` says, and what it leaves out."""
+    said = words_of(error)
+    more = explained(error, said)
+    return f"{said.rstrip('.')}. {more}" if more else said
 
 
 def failure_elsewhere(fault: Fault | None, message: str, *, step: int) -> Failure:
@@ -111,7 +119,7 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
     found = _failure(
         frames,
         name,
-        message=words_of(error) or name,
+        message=_message(error) or name,
         subtitle=_state(step, what),
         values=_values(mine[-1] if mine else None),
         traceback="" if refuses else _text(error),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from workbench.experiment.experiment import Experiment
 
+ELSEWHERE = "steps that worker processes compute are not sampled"
 _MAX_PENDING = 256
 _MAX_NOTES = 8
 
@@ -136,6 +137,11 @@ class FlowLog:
                 step=steps,
                 norm=norms.reshape(-1),
             )
+
+    def note_steps_elsewhere(self) -> None:
+        """Steps are computed in other processes from now on, where none is sampled."""
+        if ELSEWHERE not in self._notes:
+            self._notes.append(ELSEWHERE)
 
     def _flush(self) -> int:
         count = len(self._pending)

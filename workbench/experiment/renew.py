@@ -1,7 +1,7 @@
-"""The current code of a model whose class was defined in a notebook cell.
+"""The current code of a model whose class was defined in a notebook cell, or in a person's file.
 
-Running the cell again makes a new class; instances keep the old one. Before a failed step is
-replayed, every module whose class was defined in ``__main__`` and has since been replaced there
+Running the cell again, or loading the file again, makes a new class; instances keep the old one.
+Before a failed step is replayed, every module whose class has been replaced where it was defined
 takes the new class, as IPython's autoreload does. Parameters and buffers stay.
 """
 
@@ -12,12 +12,14 @@ from typing import Any
 
 from torch import nn
 
+from workbench.experiment.source import is_user_module
+
 
 def renew_classes(model: nn.Module) -> tuple[str, ...]:
     """Give every module its class's current definition; the names of classes that changed."""
     changed: dict[str, None] = {}
     for module in model.modules():
-        current = _current(type(module))
+        current = current_class(type(module))
         if current is None or current is type(module):
             continue
         try:
@@ -28,11 +30,11 @@ def renew_classes(model: nn.Module) -> tuple[str, ...]:
     return tuple(changed)
 
 
-def _current(cls: type) -> type[nn.Module] | None:
-    """What ``__main__`` now holds under the class's qualified name."""
-    if cls.__module__ != "__main__":
+def current_class(cls: type) -> type[nn.Module] | None:
+    """What a person's module now holds under the class's qualified name; None of a library's."""
+    if not is_user_module(cls.__module__):
         return None
-    found: Any = sys.modules.get("__main__")
+    found: Any = sys.modules.get(cls.__module__)
     for part in cls.__qualname__.split("."):
         found = getattr(found, part, None)
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None

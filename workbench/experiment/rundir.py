@@ -73,6 +73,15 @@ class RunFolder:
         self.problem = ""
         return True
 
+    def tell_abandoned(self) -> None:
+        """Say of a run of this process that was paused that nobody can resume it."""
+        try:
+            facts = self.read()
+        except (OSError, ValueError):
+            return  # it never ran
+        if facts.get("status") == "paused" and facts["process"].get("pid") == os.getpid():
+            self.write({**facts, "status": "stopped"})
+
     def remove_if_empty(self) -> None:
         """Remove the folder of an experiment that never ran."""
         remove_if_empty(self.path)

@@ -68,6 +68,8 @@ class Runner(Worker):
         """The exception of a run somebody waits for; its traceback holds tensors."""
         self.given: Stretch | None = None
         """Steps that are being computed elsewhere already: they are followed, not begun."""
+        self._kept: Stretch | None = None
+        """Steps computed elsewhere whose state stays on disk until the last checkpoint is there."""
         self._checkpoints = checkpoints
         self._keep_error = False
         self._cut = False
@@ -84,6 +86,13 @@ class Runner(Worker):
         with self._gate:
             halting = bool(self.halted) or self.plan.halt_at is not None or self._is_over
             return self._active and (halting or self._aside) and not self._goes_on
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way, from 1; the last one when the run is over, 0 before any step."""
+        cursor = self.training.cursor
+        under_way = cursor.index > 0 or self.training.board.status == "training"
+        return min(cursor.epoch + under_way, self.plan.until_epoch or cursor.epoch + 1)
 
     def go_on(self, anew: Callable[[], object]) -> bool:
         """`Worker.go_on`; single steps become a run.
@@ -270,13 +279,13 @@ class Runner(Worker):
                 training.end()
         except BaseException as error:  # noqa: BLE001 - user code may raise SystemExit as well
             quietly(training.end)
-            self._failed(error)
+            if at_exit.kernel_ends() and not isinstance(error, NonFiniteError):
+                self._stopped_by_the_end()
+            else:
+                self._failed(error)
             return
         finally:
             training.asked_from = _NOTHING_SET  # else hooks and modes of a cell would be kept
-        if status == "training":
-            self._leave_it_there()
-            return
         if status != "paused":
             quietly(training.cursor.release)
             quietly(self._write_last)
@@ -297,6 +306,9 @@ class Runner(Worker):
         """Write the checkpoint of the run's end, and wait until the file is whole."""
         self._checkpoints.offer(self.training, final=True)
         self._checkpoints.join()
+        kept, self._kept = self._kept, None
+        if kept is not None and not self._checkpoints.problem:
+            kept.clear()
 
     def _rehearse(self, asked_from: ThreadState) -> None:
         """Compute a step for the probes that wait; the experiment is what it was before."""
@@ -319,13 +331,14 @@ class Runner(Worker):
         problem, notes = self._checkpoints.problem, self.training.board.notes
         if problem and problem not in notes:
             notes.append(problem)
-        return _sentence(status, self.training), problem if status != "paused" else ""
+        why = self.why if self.halted else ""
+        said = ", ".join(filter(None, [_sentence(status, self.training), why]))
+        return said, problem if status != "paused" else ""
 
     def _do_steps(self) -> Status:
         training, plan = self.training, self.plan
         if self.given is not None:
-            if not self._do_steps_elsewhere():
-                return "training"
+            self._do_steps_elsewhere()
             if plan.reached(training):
                 return "finished"
         while (status := self._at_a_boundary()) is None:
@@ -334,8 +347,8 @@ class Runner(Worker):
                 training.advance()
             elif training.at_home.is_next:
                 elsewhere.advance_at_home(training)
-            elif not self._do_steps_elsewhere():
-                return "training"
+            else:
+                self._do_steps_elsewhere()
             if training.cursor.epoch != epoch:
                 self._checkpoints.offer(training)
         return status
@@ -356,11 +369,8 @@ class Runner(Worker):
             self._is_over = status is not None
         return status
 
-    def _do_steps_elsewhere(self) -> bool:
-        """Have steps computed by others until the plan is fulfilled or the training is wanted.
-
-        False: they go on, and this process ends.
-        """
+    def _do_steps_elsewhere(self) -> None:
+        """Have steps computed by others until the plan is fulfilled or the training is wanted."""
         if self.training.probes:
             self._capture_at_home()
         stretch, self.given = self.given, None
@@ -369,23 +379,17 @@ class Runner(Worker):
             stretch = elsewhere.send(self.training, self.plan, folder)
         self.training.is_away = True
         try:
-            return elsewhere.follow(stretch, self.plan, self._is_wanted, self._is_left)
+            elsewhere.follow(stretch, self.plan, self._is_wanted)
         finally:
             self.training.is_away = False
+            if at_exit.kernel_ends():
+                self._kept = stretch  # it is killed after seconds, with its checkpoint half written
+            else:
+                stretch.clear()
 
     def _is_wanted(self) -> bool:
         """Carry out what needs no training; whether there is something that does."""
-        wanted = not self._carry_out_light() or bool(self.halted)
-        return wanted and not self._is_left()  # asked in turn: it may be left meanwhile
-
-    def _is_left(self) -> bool:
-        """Whether this process ends and the steps go on: a kernel's do, for another kernel."""
-        return self.halted == "leave" and at_exit.in_a_kernel()
-
-    def _leave_it_there(self) -> None:
-        """The run goes on without this process, so nothing is said of an end."""
-        quietly(self.training.scalars.flush)
-        self._finish()
+        return not self._carry_out_light() or bool(self.halted)
 
     def _capture_at_home(self) -> None:
         """A capture is of one process; its fault ends no run that it is not a part of."""
@@ -396,6 +400,15 @@ class Runner(Worker):
             log.exception("the step for a capture failed")
             training.board.notes.append(f"the step for a capture raised {_first_line(error)}")
             training.drop_probes()
+
+    def _stopped_by_the_end(self) -> None:
+        """What the step needed was taken away as the run was to end: that is no fault of it."""
+        with self._gate:
+            self._is_over = True
+        if self.training.cursor.fetching:  # nothing of a step was done
+            quietly(self._write_last)
+        quietly(self.training.cursor.release)
+        self._end("stopped", "; ".join(filter(None, self._last_words("stopped"))))
 
     def _failed(self, error: BaseException) -> None:
         """Turn what was raised into the experiment's failure; the run has ended."""
@@ -411,8 +424,13 @@ class Runner(Worker):
             failure, text = self._described(error, step, text)
         except BaseException:  # a run that has ended is never left as if it trained
             log.exception("the failure of step %d could not be told in full", step)
+        if self._is_abandoned and status != "nan":
+            # as %reset does it: names that the step needs are deleted along with the experiment
+            self._stopped_by_the_end()
+            return
+        quietly(lambda: self.training.origin.note_failure(self.training.model))
         self._end(status, text, failure)
-        if failure.capture and self.halted not in ("stop", "leave"):
+        if failure.capture and self.halted != "stop":
             quietly(lambda: self._look_for_remedies(failure))
 
     def _described(self, error: BaseException, step: int, text: str) -> tuple[Failure, str]:

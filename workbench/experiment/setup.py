@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -86,6 +89,23 @@ def positive(value: Any, what: str) -> float:
     if not number or not 0 < value < float("inf"):
         raise ValueError(f"{what} is {value!r}; it must be a positive finite number")
     return float(value)
+
+
+def refuse_unknown(unknown: Iterable[str], function: Callable[..., Any], what: str) -> None:
+    """Name an argument that ``function``, which people know as ``what``, does not have.
+
+    Raises:
+        TypeError: there are any; with the nearest of those that it has.
+    """
+    name = next(iter(unknown), None)
+    if name is None:
+        return
+    parameters = inspect.signature(function).parameters.values()
+    named = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+    valid = [one for one in named if one != "self"]
+    near = get_close_matches(name, valid, 1)
+    meant = f", did you mean {near[0]}?" if near else "."
+    raise TypeError(f"{what} has no argument {name!r}{meant} It has {', '.join(valid)}")
 
 
 def move(model: nn.Module, device: torch.device) -> nn.Module:

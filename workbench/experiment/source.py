@@ -31,6 +31,12 @@ def is_own_file(filename: str) -> bool:
     return os.path.realpath(filename).startswith(_own_folder())
 
 
+def is_user_module(name: str) -> bool:
+    """Whether the module of this name is the notebook's, the script's or a person's own file."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return name == "__main__" or (isinstance(file, str) and is_user_file(file))
+
+
 def is_own_name(module: str) -> bool:
     """Whether a module of this name belongs to this package."""
     return module.partition(".")[0] == "workbench"

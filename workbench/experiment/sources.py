@@ -22,6 +22,7 @@ from torch.utils.data import (
 )
 
 from workbench.experiment.sampler import EpochSampler
+from workbench.processes import interrupts_kept_from_children
 
 
 class DataError(ValueError):
@@ -186,7 +187,7 @@ class LoaderSource(DataSource):
     def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
         """The loader's own batches, from the ``start``-th on."""
         self.begin_epoch(epoch, skip + start * (self.batch_size or 1))
-        return iter(self.loader)
+        return _pass_over(self.loader)
 
     def begin_epoch(self, epoch: int, start: int = 0) -> None:
         """Tell the data set its epoch, and seed what the loader gives its workers.
@@ -271,7 +272,7 @@ class ForeignSource(DataSource):
         parts = [part for part in parts if part is not None]
         inner = [getattr(part, "sampler", None) for part in parts]
         _set_epoch(epoch, self.loader, *parts, *inner, getattr(self.loader, "dataset", None))
-        return islice(iter(self.loader), start, None)
+        return islice(_pass_over(self.loader), start, None)
 
     def ends_in_one(self, skip: int = 0) -> bool:
         """As it was said, or as torch's batch sampler cuts what its sampler gives."""
@@ -351,6 +352,17 @@ def _rebuilt(
         settings["persistent_workers"] = loader.persistent_workers
         settings["multiprocessing_context"] = loader.multiprocessing_context
     return DataLoader(loader.dataset, size, sampler=sampler, generator=generator, **settings)
+
+
+def _pass_over(loader: Any) -> Iterator[Any]:
+    """A pass over what is iterated; the worker processes of a `DataLoader` outlive an interrupt.
+
+    An interrupt stops a cell. A worker that hears of it ends, and with it the run beside the cell.
+    """
+    if not isinstance(loader, DataLoader) or loader.num_workers == 0:
+        return iter(loader)
+    with interrupts_kept_from_children():
+        return iter(cast("DataLoader[Any]", loader))
 
 
 def length(sized: Any) -> int:

@@ -30,6 +30,7 @@ from workbench.experiment.interruption import Interruption
 from workbench.experiment.learning_rate import learning_rate
 from workbench.experiment.losses import Loss
 from workbench.experiment.measures import Measures
+from workbench.experiment.newer_model import Found, Origin
 from workbench.experiment.probing import Probing
 from workbench.experiment.rehearsal import noted
 from workbench.experiment.rng import RandomState
@@ -160,6 +161,7 @@ class Training:
             self.note(read_by_loss(before, self.loss))
             self.undivided, self.ways, self.new_ways = "", frozenset(), 0
         self.model = model
+        self.origin = Origin(model)
         self.take_train_mode()
         self.parameters: list[nn.Parameter] = []
         self.find_parameters()
@@ -169,6 +171,10 @@ class Training:
         self.guard = Guard(self.model, self.device, self.parameters, self.loss.module)
         self.checked = False
         """Whether a batch has passed the full checks."""
+
+    def newer_model(self) -> Found | None:
+        """After a failure, what to swap in for a model that its code builds otherwise now."""
+        return None if self.board.failure is None else self.origin.newer(self.model)
 
     def take_train_mode(self) -> None:
         """Keep the modules of the model in the modes in which they are now."""

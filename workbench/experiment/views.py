@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workbench.experiment.schedule_forecast import ScheduleForecast
     from workbench.modes import ModeSet
     from workbench.modes.effects import StepTimings
-    from workbench.records import CarryRow, Failure, Marker, ScheduleState
+    from workbench.records import CarryRow, Failure, Marker, NewerModel, ScheduleState
     from workbench.records.panel import Status
 
 
@@ -110,6 +110,16 @@ class Delegates(Settings):
         return self._training.board.failure
 
     @property
+    def newer_model(self) -> NewerModel | None:
+        """After a failure: that the code builds another model now, and what would swap it in.
+
+        So it is where ``__init__`` was mended and the class's cell has run again: `resume` takes
+        new methods, but not what the old ``__init__`` has built.
+        """
+        found = self._training.newer_model()
+        return None if found is None else found.told
+
+    @property
     def markers(self) -> tuple[Marker, ...]:
         """Changes of modes, learning rate and model, by step."""
         return self._training.board.markers
@@ -127,9 +137,7 @@ class Delegates(Settings):
     @property
     def epoch(self) -> int:
         """The epoch under way, from 1; the last one when the run is over, 0 before any step."""
-        cursor = self._training.cursor
-        under_way = cursor.index > 0 or self.status == "training"
-        return min(cursor.epoch + under_way, self._runner.plan.until_epoch or cursor.epoch + 1)
+        return self._runner.epoch
 
     @property
     def steps_per_epoch(self) -> int:

@@ -84,6 +84,8 @@ class Worker:
         self._afterwards: deque[Callable[[], object]] = deque()
         """What begins anew once the work under way is over."""
         self._asked: Literal["", "pause", "stop"] = ""
+        self.why = ""
+        """Why it was asked to pause or stop, where it was not a person who did."""
         self._leaves = self._is_abandoned = False
         """Set without a lock, and so apart from what is asked for and taken back."""
         self._active = False
@@ -185,17 +187,22 @@ class Worker:
                 mine.over.set()
 
     @property
-    def halted(self) -> Literal["", "pause", "stop", "leave"]:
+    def halted(self) -> Literal["", "pause", "stop"]:
         """What the work under way was asked to do at the next step boundary, if anything."""
-        return "leave" if self._leaves else "stop" if self._is_abandoned else self._asked
+        return "stop" if self._leaves or self._is_abandoned else self._asked
 
-    def halt(self, how: Literal["pause", "stop"]) -> None:
-        """Pause or stop at the next step boundary; nothing happens where nothing runs."""
+    def halt(self, how: Literal["pause", "stop"], why: str = "") -> None:
+        """Pause or stop at the next step boundary; nothing happens where nothing runs.
+
+        Args:
+            how: which of both.
+            why: for the status line, where it was not a person who asked for it.
+        """
         with self._gate:
             self._afterwards.clear()
             self._goes_on = False
             if self._active and self._asked != "stop":
-                self._asked = how
+                self._asked, self.why = how, why
 
     def go_on(self, anew: Callable[[], object]) -> bool:
         """Take a pause back that was asked for; False where nothing runs any more.
@@ -220,10 +227,7 @@ class Worker:
         self._is_abandoned = True
 
     def ask_to_leave(self) -> None:
-        """Stop at the next step boundary because the interpreter ends.
-
-        Steps that are computed elsewhere for a kernel go on there.
-        """
+        """Stop at the next step boundary because the interpreter ends."""
         self._leaves = True
 
     def leave(self) -> None:

@@ -25,6 +25,31 @@ from workbench.records.panel import BadgeKind
 
 _TOO_WIDE = 5
 """An interval whose ends differ by more than this factor is not printed."""
+_FINE = 1.25
+"""An interval that ends within this factor of 1 shows that there is no large effect."""
+
+
+def told_of(mode: Mode, value: str, modeset: ModeSet, timings: StepTimings) -> tuple[str, bool]:
+    """What this experiment's own steps, or a comparison, say of a value against the default.
+
+    Returns:
+        (a sentence with its figures, or ``""``; whether it is slower).
+    """
+    if value == mode.default:
+        return "", False
+    with_it, without = _with(mode, modeset, value), _with(mode, modeset, mode.default)
+    found = timings.compared(without, with_it)
+    if found is not None:
+        change, told = found.change, _told(value, mode.default, found)
+    else:
+        now, before = timings.spread(with_it), timings.spread(without)
+        if now is None or before is None:
+            return "", False
+        change = speedup(before, now)
+        told = f"{_described(value, now)}; {_described(mode.default, before)}"
+    is_slower = change.supported and change.ratio < 1
+    verdict = f"{_verdict(change)} than {mode.default}" if change.supported else _verdict(change)
+    return f"{verdict} in steps of this experiment: {told}.", is_slower
 
 
 def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) -> Badge:
@@ -127,7 +152,7 @@ def _effect(
     tooltip += [f"first step {duration(first_s)}"] if first_s is not None else []
     tooltip += [_parity(delta)] if delta is not None else []
     if not change.supported:
-        text, detail = "no clear effect", _resolution(change)
+        text, detail = _verdict(change), _resolution(change)
     else:
         text = f"{_verdict(change)}{than}"
         detail = _cost(before, now, first_s) or (_parity(delta) if delta is not None else "")
@@ -149,7 +174,9 @@ def _kind(change: Speedup) -> BadgeKind:
 
 def _verdict(change: Speedup) -> str:
     if not change.supported:
-        return change.verdict if isinstance(change, Judged) else "no clear effect"
+        if isinstance(change, Judged):
+            return change.verdict
+        return "no clear effect" if change.low > 1 / _FINE and change.high < _FINE else "unclear"
     if change.ratio > 1:
         return f"{factor(change.ratio)} faster"
     return f"{factor(1 / change.ratio)} slower"

@@ -12,7 +12,7 @@ from workbench.modes.statistics import Speedup, Spread
 from workbench.records.compare import Verdict
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Judged(Speedup):
     """A speedup with the judgement of the comparison that it is from."""
 

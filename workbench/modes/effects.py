@@ -9,7 +9,8 @@ spread.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from itertools import count
 
 from workbench.modes.compared import Compared
@@ -33,9 +34,23 @@ class StepTimings:
         self._append: Callable[[float], None] = deque[float](maxlen=0).append
         self._fresh = 0
         """How many steps still belong to the first window of the modes in use."""
+        self._beside = set[object]()
+        """Work of ours that slows the steps at the moment."""
+
+    @contextmanager
+    def disturbed(self) -> Generator[None]:
+        """Leave the steps out that are done meanwhile: we compute something else beside them."""
+        work = object()
+        self._beside.add(work)
+        try:
+            yield
+        finally:
+            self._beside.discard(work)
 
     def add(self, modes: str, seconds: float) -> None:
         """Add one steady step. Called on the training thread, once a step."""
+        if self._beside:
+            return
         if modes != self._modes:
             self._enter(modes)
         self._append(seconds)

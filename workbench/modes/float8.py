@@ -77,7 +77,9 @@ def float8_choice(value: str, device: torch.device) -> ModeChoice:
         by_whom = f" (TransformerEngine {by.version})" if by.version else ""
         why = f"Linear layers multiply in 8 bits{by_whom}, the rest in bf16. {by.problem}".strip()
         return ModeChoice(value=value, why=why)
-    return ModeChoice(value=value, why=f"{EMULATED.capitalize()}: {_lacks(value, device)}.")
+    return ModeChoice(
+        value=value, why=f"{EMULATED.capitalize()}: {_lacks(value, device)}.", emulated=True
+    )
 
 
 @once

@@ -33,17 +33,30 @@ class Ratio:
     """Time of a product in 16 bits over float32's."""
 
     value: float
-    """Below 1: faster."""
+    """Below 1: faster. The median of pairs."""
+    low: float
+    """The least of a pair."""
+    high: float
     size: int
     """Side of the matrices."""
+    num_pairs: int
+    at: str
+    """The time of day when it was measured."""
 
     def __str__(self) -> str:
-        where = f"on this CPU, in a product of {self.size} × {self.size} matrices"
-        if self.value >= 1.1:
-            return f"Measured {self.value:.2g}× slower than fp32 {where}."
-        if self.value <= 0.9:
-            return f"Measured {1 / self.value:.2g}× faster than fp32 {where}."
-        return f"Measured as fast as fp32 {where}."
+        products = "1 product" if self.num_pairs == 1 else f"{self.num_pairs} products"
+        how = (
+            f"than fp32 on this CPU at {self.at}, in {products} of "
+            f"{self.size} × {self.size} matrices; steps of a model may differ"
+        )
+        if self.low > 1.1:
+            ends = _range(self.low, self.high)
+            return f"{self.value:.2g}× ({ends}) slower {how}."
+        if self.high < 0.9:
+            ends = _range(1 / self.high, 1 / self.low)
+            return f"{1 / self.value:.2g}× ({ends}) faster {how}."
+        ends = _range(self.low, self.high)
+        return f"Not told apart from fp32: {ends} its time {how.removeprefix('than fp32 ')}."
 
 
 _measured: dict[tuple[str, torch.dtype], Ratio] = {}
@@ -72,11 +85,22 @@ def time_products(dtype: torch.dtype, budget_s: float) -> Ratio:
     size = next((size for size in SIZES if _fits(size, dtype, budget_s)), SIZES[-1])
     full = torch.ones(size, size, dtype=torch.float32, device="cpu")
     half = full.to(dtype)
-    times: tuple[list[float], list[float]] = ([], [])
-    while not times[0] or (len(times[0]) < _ROUNDS and time.perf_counter() < deadline):
-        times[0].append(_seconds(lambda: full @ full))
-        times[1].append(_seconds(lambda: half @ half))
-    return Ratio(statistics.median(times[1]) / statistics.median(times[0]), size)
+    pairs: list[float] = []
+    while not pairs or (len(pairs) < _ROUNDS and time.perf_counter() < deadline):
+        before = _seconds(lambda: full @ full)
+        pairs.append(_seconds(lambda: half @ half) / before)
+    return Ratio(
+        value=statistics.median(pairs),
+        low=min(pairs),
+        high=max(pairs),
+        size=size,
+        num_pairs=len(pairs),
+        at=time.strftime("%H:%M"),
+    )
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.2g} to {high:.2g}×"
 
 
 def _fits(size: int, dtype: torch.dtype, budget_s: float) -> bool:

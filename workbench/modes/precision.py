@@ -165,7 +165,7 @@ def _with_ratio(choice: ModeChoice, device: torch.device) -> ModeChoice:
     ratio = None if choice.value in VALUES else _ratio(choice.value, device)
     if ratio is None or not choice.available:
         return choice
-    if ratio.value < _SLOW:
+    if ratio.low < _SLOW:
         return replace(choice, why=str(ratio))
     other = _ratio("bf16", device)
     better = choice.value == "fp16" and other is not None and other.value < ratio.value

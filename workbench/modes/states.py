@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
-from workbench.modes.badges import badge
+from workbench.modes.badges import badge, told_of
 from workbench.modes.base import Mode
 from workbench.modes.effects import StepTimings
 from workbench.modes.modeset import ModeSet
 from workbench.modes.registry import displayed_modes
-from workbench.records import ModeState
+from workbench.records import ModeChoice, ModeState
 
 
 def mode_states(modeset: ModeSet, model: nn.Module, timings: StepTimings) -> tuple[ModeState, ...]:
@@ -28,6 +30,18 @@ def _state(mode: Mode, modeset: ModeSet, model: nn.Module, timings: StepTimings)
         label=mode.label,
         value=mode.value,
         default=mode.default,
-        choices=mode.choices_for(model),
+        choices=tuple(
+            _with_own_figures(choice, mode, modeset, timings) for choice in mode.choices_for(model)
+        ),
         badge=badge(mode, modeset, timings, model),
     )
+
+
+def _with_own_figures(
+    choice: ModeChoice, mode: Mode, modeset: ModeSet, timings: StepTimings
+) -> ModeChoice:
+    """What was measured of this experiment, in the place of what its machine can do."""
+    told, is_slower = told_of(mode, choice.value, modeset, timings)
+    if not told or not choice.available:
+        return choice
+    return replace(choice, why=told, remedy=f"Use {mode.default} here." if is_slower else "")

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from workbench import experiment as _experiment
 from workbench.experiment import Experiment, elsewhere, out_of_memory
 from workbench.experiment.openmp import release_team
+from workbench.panel import redefined
 from workbench.panel.hub import hub
+from workbench.panel.reruns import follow_cells
 from workbench.records.source import shell
 
 if TYPE_CHECKING:
@@ -64,8 +66,8 @@ def _publish(experiment: Experiment) -> None:
     hub().add(experiment)
 
 
-def _free_the_cores_after_cells() -> None:
-    """Let no team of OpenMP threads that a cell leaves behind slow a run in the background."""
+def _look_after_cells() -> None:
+    """After a cell: free the cores of its OpenMP threads, and see what it has defined anew."""
     here = shell()
     if here is not None:
         here.events.register("post_run_cell", _after_cell)
@@ -73,6 +75,14 @@ def _free_the_cores_after_cells() -> None:
 
 def _after_cell(_result: object = None) -> None:
     release_team()
+    redefined.look()
+
+
+def _pause_what_a_cell_left() -> None:
+    """Follow the cells of this notebook: one that runs again pauses what it had left training."""
+    here = shell()
+    if here is not None:
+        _experiment.assembly_hooks.append(follow_cells(here).made)
 
 
 def _display(experiment: Experiment, **options: Any) -> Any:
@@ -144,4 +154,5 @@ _experiment.assembly_hooks.extend(
 Experiment.displayer = staticmethod(_display)
 out_of_memory.register(_memory_tool)
 elsewhere.register(_elsewhere)
-_free_the_cores_after_cells()
+_look_after_cells()
+_pause_what_a_cell_left()

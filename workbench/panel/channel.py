@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-PROTOCOL = 1
+PROTOCOL = 2
 CONTROL_TARGET = "workbench.control"
 METRICS_TARGET = "workbench.metrics"
 PRESENCE_TARGET = "workbench.presence"
@@ -105,11 +105,18 @@ def listen(
 def _announce() -> None:
     """Tell JupyterLab's side panel that this kernel answers now, even while a cell blocks.
 
-    The comm carries nothing. It is kept open, so that a page finds it after a reload.
+    The comm carries nothing. It is kept, so that a page finds it after a reload, also where a
+    connection that knows no such target (a console's) has closed it, as JupyterLab does.
     """
-    from comm import create_comm
+    from comm import create_comm, get_comm_manager
 
-    _presence.append(create_comm(target_name=PRESENCE_TARGET))
+    presence = create_comm(target_name=PRESENCE_TARGET)
+
+    def keep(_message: Any) -> None:
+        get_comm_manager().register_comm(presence)
+
+    presence.on_close(keep)
+    _presence.append(presence)
 
 
 def comm_sender(comm: Any) -> Sender:

@@ -111,6 +111,11 @@ def _apply_remedy(experiment: Experiment, args: dict[str, Any]) -> None:
     experiment.resume_from_failure()
 
 
+def _swap_in(experiment: Experiment, _args: dict[str, Any]) -> None:
+    experiment.swap_in_newer_model()
+    experiment.resume_from_failure()
+
+
 def _probe_modes(_experiment: Experiment, _args: dict[str, Any]) -> None:
     from workbench.modes import refresh
 
@@ -131,9 +136,12 @@ _COMMANDS: dict[str, Callable[[Experiment, dict[str, Any]], object]] = {
     "capture": _capture,
     "resume_from_failure": _resume_from_failure,
     "apply_remedy": _apply_remedy,
+    "swap_in": _swap_in,
     "probe_modes": _probe_modes,
 }
-_BEGINNING = frozenset(("run", "resume", "step", "resume_from_failure", "apply_remedy"))
+OF_THE_MACHINE = frozenset(("probe_modes",))
+"""What changes what is known of every experiment, not only of the one that was named."""
+_BEGINNING = frozenset(("run", "resume", "step", "resume_from_failure", "apply_remedy", "swap_in"))
 
 
 def _integer(args: dict[str, Any], key: str, most: int, default: int | None = None) -> int:

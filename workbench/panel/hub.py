@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.experiment import at_exit
-from workbench.experiment.events import Closed
+from workbench.experiment.events import Closed, StatusChanged
 from workbench.panel import aside, commands, state
 from workbench.panel.asking import ask
 from workbench.panel.channel import PROTOCOL, Client, Sender, comm_sender, listen
@@ -65,6 +65,8 @@ class Hub:
         self._joined: deque[Client] = deque()
         self._removed: deque[str] = deque()
         self._dirty: set[str] = set()
+        self._ended: dict[str, Experiment] = {}
+        """Whose run has just ended: held until views have been told how."""
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
         self._listening = False
@@ -95,12 +97,23 @@ class Hub:
                 return
             if isinstance(what, Closed):
                 hub.remove(key)
-            else:
-                hub.touch(key)
+                return
+            if isinstance(what, StatusChanged) and what.status != "training":
+                hub.hold_until_told(key)
+            hub.touch(key)
 
         experiment.subscribe(changed)
         experiment.scalars.add_sink(changed)
         self.touch(key)
+
+    def hold_until_told(self, experiment_id: str) -> None:
+        """The run of this experiment has ended: a loop may give its name to the next one at once.
+
+        Without views there is nobody to tell, and nothing is held.
+        """
+        experiment = self._experiments.get(experiment_id)
+        if experiment is not None and self._clients:
+            self._ended[experiment_id] = experiment
 
     def remove(self, experiment_id: str) -> None:
         """Take an experiment out of every view."""
@@ -162,6 +175,7 @@ class Hub:
             with self._wake:
                 if self._ending or not (self._clients or self._joined or self._requests):
                     self._thread = None
+                    self._ended.clear()
                     return
                 if not (self._requests or self._joined or self._dirty or self._removed):
                     self._wake.wait(IDLE_S)
@@ -248,7 +262,8 @@ class Hub:
         except Exception as error:  # whatever goes wrong is the reply
             log.debug("command %s failed", name, exc_info=True)
             return str(error) or type(error).__name__
-        self._dirty.add(key)
+        concerned = [one.id for one in self._living()] if name in commands.OF_THE_MACHINE else [key]
+        self._dirty.update(concerned)
         return ""
 
     def _answer(self, client: Client | None, key: str, answer: Answer | None) -> None:
@@ -276,6 +291,11 @@ class Hub:
         dirty: set[str] = set()
         while self._dirty:  # emptied in place: `touch` may be adding to this very set
             dirty.add(self._dirty.pop())
+        ended: list[Experiment] = []  # alive until this returns, by when views have been told
+        while self._ended:
+            key, experiment = self._ended.popitem()
+            ended.append(experiment)
+            dirty.add(key)
         training = {one.id for one in self._living() if one.status == "training"}
         # asked before anything is sent: what becomes known meanwhile is sent the next time
         ahead = {one.id for one in self._living() if self._clients and _is_looking_ahead(one)}

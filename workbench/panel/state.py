@@ -37,11 +37,13 @@ def describe(experiment: Experiment) -> ExperimentState:
         modes=states_of(experiment),
         markers=tuple(experiment.markers),
         failure=experiment.failure,
+        newer_model=experiment.newer_model,
         captures=tuple(experiment.captures.infos()),
         carried=tuple(experiment.carried),
         dropped_points=experiment.dropped_points,
         run_path=str(experiment.path),
         device=str(experiment.device),
+        notes=tuple(experiment.notes),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.panel.switching import states_of
+from workbench.panel.thinning import kept_rows
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -79,7 +80,7 @@ def _loss_svg(
     def y(value: Any) -> float:
         return round(_TOP + inner_h * (1 - (min(max(value, low), high) - low) / (high - low)), 1)
 
-    keep = np.unique(np.linspace(0, len(steps) - 1, min(_MAX_POINTS, len(steps))).astype(int))
+    keep = kept_rows(values, _MAX_POINTS)
     line = " ".join(f"{x(steps[i])},{y(values[i])}" for i in keep)
     grid = "".join(
         f'<path d="M{_LEFT} {y(t)}H{WIDTH - _RIGHT}" stroke="currentColor" opacity=".15"/>'

@@ -1,7 +1,7 @@
 """The panel in a notebook: a widget that finds its experiment over the live channels.
 
 The widget itself carries two small strings. Everything live travels over the comms the browser
-opens (`hub.py`); where a host cannot open comms (Colab, marimo) the same messages travel over the
+opens (`hub.py`); where a host cannot open comms (Colab) the same messages travel over the
 widget's own channel. In JupyterLab with the extension the same two strings travel in a mime type of
 our own, and the extension draws the panel: a reload then needs no widget to be handed back.
 """

@@ -31,7 +31,8 @@ def attach(run: str | os.PathLike[str]) -> Experiment:
 
     Where its workers still train, the experiment is ``training`` and has every control; where they
     are done, or died, it has come home with what they left. Its model's classes are those of the
-    dead kernel's cells.
+    dead kernel's cells. A run that lives in this kernel is given as it is, whatever its modes: its
+    name may have got lost.
 
     The run directory holds a pickled program that is run by this: attach to your own runs only.
     One that others could have written to is refused.
@@ -42,10 +43,13 @@ def attach(run: str | os.PathLike[str]) -> Experiment:
     Raises:
         FileNotFoundError: there is no such directory, or no worker ever had a part in the run.
         PermissionError: somebody else could have written what would be run.
-        RuntimeError: the kernel that has the run is alive.
+        RuntimeError: another kernel that has the run is alive.
         ValueError: its workers are on another machine.
     """
     path = Path(run).expanduser().resolve()
+    for experiment in experiments():
+        if experiment.path.resolve() == path:
+            return experiment
     folder = _newest_stretch(path)
     _refuse_if_taken(path)
     _refuse_strangers(folder)
@@ -87,11 +91,6 @@ def _newest_stretch(path: Path) -> Folder:
 
 
 def _refuse_if_taken(path: Path) -> None:
-    for experiment in experiments():
-        if experiment.path.resolve() == path:
-            raise RuntimeError(
-                f"{path.name} belongs to the experiment {experiment.name} of this kernel; use that"
-            )
     facts = RunFolder.existing(path).read()
     process = facts["process"]
     if process["host"] != platform.node() or process["pid"] == os.getpid():

@@ -193,11 +193,6 @@ class Away:
         self._workers.end()
         self._control.close()
 
-    def leave(self) -> None:
-        """Let go of the files; the workers go on."""
-        self._workers.leave()
-        self._control.close()
-
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end of the workers' processes; gives the launcher's exit status."""
         return self._workers.wait(timeout)

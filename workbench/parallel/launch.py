@@ -1,7 +1,8 @@
-"""Starts workers that outlive the kernel, and looks after them while it is there.
+"""Starts workers that outlive a kernel that is killed, and looks after them while it is there.
 
 ``torch.distributed.run`` starts one process per rank, and ends all when one dies. It is detached:
-an interrupt of the kernel does not reach it, and the end of the kernel does not end it. Nothing is
+an interrupt of the kernel does not reach it, nor does a kernel that crashes take it along. One that
+ends in order calls its workers home first, as whatever else ends a run does. Nothing is
 ever forked from a process that has computed with torch (its threads would be missing in the child).
 """
 
@@ -12,10 +13,8 @@ import json
 import os
 import platform
 import shutil
-import site
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import weakref
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ import torch
 from workbench.experiment import at_exit
 from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.parallel.folder import Folder, write_whole
-from workbench.processes import interrupts_deferred
+from workbench.processes import interrupts_deferred, python_path
 
 MEETING = "WORKBENCH_MEETING"
 """The environment's name for the folder that launcher and ranks meet in."""
@@ -62,7 +61,8 @@ class Workers:
         _sweep()
         program = ["-m", module, str(folder.path)]
         launcher = [
-            "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(world_size),
+            "-m", "workbench.parallel.launcher",
+            "--nnodes", "1", "--nproc-per-node", str(world_size),
             # launcher and ranks meet in files that are the user's alone: torch's usual store
             # listens on every interface, and what it holds is unpickled
             "--rdzv-backend", "c10d", "--rdzv-endpoint", str(Path(self._meeting, "rendezvous")),
@@ -87,7 +87,7 @@ class Workers:
                 )
                 # an interrupt may come before whoever asked for them has them
                 self._dropped = weakref.finalize(self, _kill, self._process, self._meeting)
-                self._dropped.atexit = False  # they outlive a kernel that ends
+                self._dropped.atexit = False  # a run that ends calls them home
                 _owned.add(self)
             _introduce(self._process.pid, folder.launcher, world_size, self._meeting)
         except BaseException:
@@ -140,7 +140,7 @@ def _leave_all() -> None:
 
 
 def _kill_all() -> None:
-    if not at_exit.in_a_kernel():  # those of a kernel go on, for another one
+    if not at_exit.in_a_kernel():  # those of a kernel were told to save and end, and do so
         for workers in list(_owned):
             workers.kill()
 
@@ -194,9 +194,6 @@ class FoundWorkers:
                 self._process.kill()
                 self._process.wait()
         _leave(self._meeting)
-
-    def leave(self) -> None:
-        """Let them go on."""
 
 
 def _kill(launcher: subprocess.Popen[bytes], meeting: str) -> None:
@@ -258,22 +255,8 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-def _checkout() -> str:
-    """The folder that has this package, unless every Python here finds it by itself.
-
-    What is on PYTHONPATH comes before the standard library, and ``site-packages`` must not.
-    """
-    root = Path(__file__).resolve().parents[2]
-    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
-    installed |= {
-        Path(one).resolve() for one in [*site.getsitepackages(), site.getusersitepackages()]
-    }
-    return "" if root in installed else str(root)
-
-
 def _environment(world_size: int) -> dict[str, str]:
     """The kernel's environment, with its threads shared among ranks, which speak on loopback."""
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), _checkout()]))
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     share = threads_of_a_rank(torch.get_num_threads(), world_size)
     own = os.environ.get("OMP_NUM_THREADS", "")
@@ -283,5 +266,5 @@ def _environment(world_size: int) -> dict[str, str]:
         **os.environ,
         "OMP_NUM_THREADS": str(min(int(own), share) if own.isdigit() and int(own) else share),
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # ranks meet in a file, and need no other store
-        "PYTHONPATH": path,
+        "PYTHONPATH": python_path(),
     }

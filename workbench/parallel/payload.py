@@ -32,6 +32,7 @@ import cloudpickle
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
+from torch.utils.data import DataLoader
 
 from workbench.experiment import attachments
 from workbench.experiment.host_bytes import host_bytes
@@ -412,6 +413,9 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(obj, torch.optim.Optimizer) and _is_pickled_by_torch(type(obj)):
             state = {**obj.__getstate__(), **attachments.own_attributes(obj)}
             return _bare, (type(obj),), state
+        if isinstance(obj, DataLoader) and _is_pickled_by_python(type(obj)):
+            # persistent workers of this process serve no other one, which begins its own
+            return _bare, (type(obj),), {**vars(obj), "_iterator": None}
         return super().reducer_override(obj)
 
     def _in_file(self, tensor: torch.Tensor, folder: Path) -> Any:
@@ -448,6 +452,17 @@ def _is_pickled_by_torch(cls: type[torch.optim.Optimizer]) -> bool:
         own.__getstate__ is torchs.__getstate__
         and own.__reduce__ is torchs.__reduce__
         and own.__reduce_ex__ is torchs.__reduce_ex__
+    )
+
+
+def _is_pickled_by_python(cls: type) -> bool:
+    """Whether the class leaves to Python what of it is pickled: its attributes."""
+    own: Any = cls
+    return (
+        own.__reduce__ is object.__reduce__
+        and own.__reduce_ex__ is object.__reduce_ex__
+        and getattr(own, "__getstate__", None) is getattr(object, "__getstate__", None)
+        and not hasattr(own, "__setstate__")
     )
 
 

@@ -103,6 +103,7 @@ class WorkersStretch:
     ) -> None:
         self._training, self._away, self._ends = training, away, ends
         self._started = started
+        self._is_home = False
         self._called_at: float | None = None
         self._heard_at = self._progress_at = time.monotonic()
         self._rate = training.learning_rate
@@ -120,6 +121,7 @@ class WorkersStretch:
         self._refused: NonFiniteError | None = None
         self._left_at = training.step_count, training.cursor.position(), _rates(training)
         training.measures.forget_speed()
+        training.measures.flow.note_steps_elsewhere()
 
     def follow(self) -> bool:
         """Take over what was told since the last time; False once they are done.
@@ -168,11 +170,6 @@ class WorkersStretch:
             self._called_at = time.monotonic()
             self._away.command("home")
 
-    def leave(self) -> None:
-        """Let them go on without being followed; `workbench.parallel.attach` takes them up."""
-        self._write_down_what_was_followed()
-        self._away.leave()
-
     def come_home(self) -> None:
         """Take over their last state, and let go of them."""
         training = self._training
@@ -206,7 +203,12 @@ class WorkersStretch:
             raise
         if self._set_here is not None and training.step_count < self._obeyed_at:
             scale_learning_rate(training.optimizer, training.schedule.scheduler, self._set_here)
-        self._away.folder.clear(checkpoints=bool(self._away.ended))
+        self._is_home = True
+
+    def clear(self) -> None:
+        """Remove what could bring it home, and the checkpoints of ranks that did not die."""
+        if self._is_home:
+            self._away.folder.clear(checkpoints=bool(self._away.ended))
 
     def catch_up(self, count: int) -> None:
         """Take over the first ``count`` messages, which a kernel that is gone has read."""

@@ -1,4 +1,4 @@
-"""The program of a rank: ``torch.distributed.run ... -m workbench.parallel.worker FOLDER``.
+"""The program of a rank: ``workbench.parallel.launcher ... -m workbench.parallel.worker FOLDER``.
 
 What it dies of is written to a file of its rank, so that whoever started it can tell a person; the
 launcher then ends the other ranks. A rank whose launcher is gone ends too: nobody would look after
@@ -28,6 +28,7 @@ from workbench.parallel.folder import Folder, write_whole
 from workbench.parallel.launch import MEETING
 from workbench.parallel.payload import unpack
 from workbench.parallel.rank import Rank
+from workbench.processes import is_orphaned, parent
 
 _PATIENCE = timedelta(minutes=5)
 """How long a rank waits for the others in a collective: compiling takes a minute or two."""
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> NoReturn:
     """Do the job in a folder, and end this process."""
     folder, rank = Folder(Path(arguments[0])), int(os.environ["RANK"])
     folder.introduce(rank)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent(),), daemon=True).start()
     try:
         join()
         train(folder)
@@ -113,8 +114,8 @@ def write_down(error: BaseException, rank: int, path: Path) -> None:
     write_whole(path, json.dumps(fault))
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
+def _end_with(launcher: int) -> None:
+    while not is_orphaned(launcher):
         time.sleep(_LOOK_S)
     os._exit(_ORPHANED)
 

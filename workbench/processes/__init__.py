@@ -1,5 +1,22 @@
 """Child processes: none is lost, whatever interrupts the one that starts it."""
 
-from workbench.processes.start import interrupts_deferred, run_process
+from workbench.processes.environment import python_path
+from workbench.processes.group import KILL, Group
+from workbench.processes.parent import PARENT, is_orphaned, parent
+from workbench.processes.start import (
+    interrupts_deferred,
+    interrupts_kept_from_children,
+    run_process,
+)
 
-__all__ = ["interrupts_deferred", "run_process"]
+__all__ = [
+    "KILL",
+    "PARENT",
+    "Group",
+    "interrupts_deferred",
+    "interrupts_kept_from_children",
+    "is_orphaned",
+    "parent",
+    "python_path",
+    "run_process",
+]

@@ -37,6 +37,24 @@ def interrupts_deferred() -> Generator[None]:
             before(*came[0])
 
 
+@contextmanager
+def interrupts_kept_from_children() -> Generator[None]:
+    """Have processes that this thread starts in this block hear of no interrupt, ever.
+
+    A kernel's interrupt goes to its whole process group. What works for something other than the
+    cell under way must not end by it; it inherits the signals that are held back here. An
+    interrupt of this process waits for the end of the block, so it must be short.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def run_process(
     command: Sequence[str], *, timeout: float, **options: Any
 ) -> subprocess.CompletedProcess[Any]:

@@ -46,6 +46,7 @@ from workbench.records.panel import (
     Marker,
     ModeChoice,
     ModeState,
+    NewerModel,
     RunSummary,
     ScheduleState,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "MemoryRecord",
     "ModeChoice",
     "ModeState",
+    "NewerModel",
     "NonFinite",
     "Phase",
     "Recompile",

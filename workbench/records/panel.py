@@ -29,6 +29,8 @@ class ModeChoice:
     """What to choose or do instead."""
     commands: tuple[str, ...] = ()
     """Shell commands to copy, one remedy each."""
+    emulated: bool = False
+    """Whether this machine runs it for its numerics alone: it is computed in another type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +119,16 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NewerModel:
+    """After a failure: the model that failed is not the one that its code builds now."""
+
+    text: str
+    """What has changed, in a sentence or two."""
+    code: str = ""
+    """What swaps in a new one, as a line of Python; ``""`` where a person has to write it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CaptureInfo:
     """A graph, memory or diff record held by the experiment; fetched by ``id``."""
 
@@ -201,6 +213,7 @@ class ExperimentState:
     modes: tuple[ModeState, ...]
     markers: tuple[Marker, ...]
     failure: Failure | None
+    newer_model: NewerModel | None = None
     captures: tuple[CaptureInfo, ...]
     carried: tuple[CarryRow, ...]
     """Outcome of the last hot swap; empty when there was none."""
@@ -209,6 +222,8 @@ class ExperimentState:
     run_path: str
     """Absolute path of the run directory."""
     device: str
+    notes: tuple[str, ...] = ()
+    """What a person should know of this experiment, one sentence each, the newest last."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,13 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+from jupyter_core.paths import is_hidden
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from jupyter_server.services.contents.fileio import FileManagerMixin
 from tornado import web
 
 from workbench.server.dashboards import Dashboards
+from workbench.server.deleted_runs import DeletedRuns
 from workbench.server.errors import (
     BadRequestError,
     DashboardFailedError,
@@ -22,8 +25,10 @@ from workbench.server.errors import (
     MissingFileError,
     MissingFolderError,
     NoLocalFilesError,
+    NotWritableError,
     OutsideRootError,
     QuestionError,
+    RunInUseError,
     ServerEndsError,
     ServerError,
     TooManyDashboardsError,
@@ -46,6 +51,8 @@ _STATUS: dict[type[ServerError], int] = {
     TooSlowError: 504,
     ServerEndsError: 503,
     NoLocalFilesError: 501,
+    RunInUseError: 409,
+    NotWritableError: 403,
     UnknownDashboardError: 404,
     TooManyDashboardsError: 409,
     DashboardFailedError: 502,
@@ -58,10 +65,17 @@ class ErrorsAsJson(JupyterHandler):
 
     auth_resource = RESOURCE
 
-    def initialize(self, dashboards: Dashboards, memory_files: MemoryFiles, root: Path) -> None:
-        """Take the server's dashboards, its readers of memory files and its root folder."""
+    def initialize(
+        self,
+        dashboards: Dashboards,
+        memory_files: MemoryFiles,
+        deleted_runs: DeletedRuns,
+        root: Path,
+    ) -> None:
+        """Take what the server looks after, and its root folder."""
         self.dashboards = dashboards
         self.memory_files = memory_files
+        self.deleted_runs = deleted_runs
         self.root = root
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -91,3 +105,45 @@ class ErrorsAsJson(JupyterHandler):
 
 class Api(ErrorsAsJson, APIHandler):
     """A JSON endpoint: 403 without a login, cross-origin refused, XSRF token on writes."""
+
+    def body(self, example: str) -> dict[str, Any]:
+        """The JSON object that was sent.
+
+        Raises:
+            BadRequestError: it is none; the sentence shows ``example``.
+        """
+        try:
+            body = json.loads(self.request.body)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            raise BadRequestError(f"Expected JSON like {example}.")
+        return cast("dict[str, Any]", body)
+
+    def local_files(self, otherwise: str) -> FileManagerMixin:
+        """The contents manager, where what it manages are files on this server's disk.
+
+        Args:
+            otherwise: What a person can do where it keeps them elsewhere.
+
+        Raises:
+            NoLocalFilesError: it keeps them elsewhere.
+        """
+        contents: Any = self.contents_manager
+        if not isinstance(contents, FileManagerMixin):
+            raise NoLocalFilesError(
+                f"This Jupyter keeps its files elsewhere ({type(contents).__name__}), {otherwise}"
+            )
+        return contents
+
+    def refuse_hidden(self, path: Path, given: object, to_do: str) -> None:
+        """Keep to what the file browser shows.
+
+        Raises:
+            MissingFileError: the path is hidden, and this server shows nothing hidden.
+        """
+        contents: Any = self.contents_manager
+        if not contents.allow_hidden and is_hidden(
+            str(path), str(Path(contents.root_dir).resolve())
+        ):
+            raise MissingFileError(f"{given!r} is hidden; rename it to {to_do} it.")

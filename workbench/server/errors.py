@@ -60,3 +60,11 @@ class ServerEndsError(ServerError):
 
 class NoLocalFilesError(ServerError):
     """The server keeps its files elsewhere than on its disk."""
+
+
+class RunInUseError(ServerError):
+    """The run is being trained, so it is not deleted."""
+
+
+class NotWritableError(ServerError):
+    """The disk, or its permissions, refuse a change."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tornado.ioloop import PeriodicCallback
 from traitlets import Bool, CFloat, Int, List, Unicode
 
 from workbench.server.dashboards import Dashboards, DashboardSettings
+from workbench.server.deleted_runs import DeletedRuns
 from workbench.server.handlers import routes
 from workbench.server.memory_files import MemoryFiles, MemoryFileSettings
 
@@ -56,6 +58,13 @@ class WorkbenchServer(ExtensionApp):
         help="Seconds to wait for an answer about a memory file, and one more for every MiB of it.",
     ).tag(config=True)
 
+    deleted_runs_keep_s = CFloat(
+        3600.0,
+        min=0.0,
+        help="Seconds for which a run that was deleted in the side panel can be put back; then it "
+        "is removed for good. 0 removes it at once.",
+    ).tag(config=True)
+
     def initialize_handlers(self) -> None:
         """Build the domain objects and put the handlers below ``<base_url>workbench/``."""
         server: Any = self.serverapp
@@ -78,17 +87,24 @@ class WorkbenchServer(ExtensionApp):
                 timeout_s=self.memory_timeout_s,
             )
         )
+        self.deleted_runs = DeletedRuns(self.deleted_runs_keep_s)
         root = Path(server.root_dir)
-        self.handlers.extend(routes(self.dashboards, root, self.memory_files))
+        self.handlers.extend(routes(self.dashboards, root, self.memory_files, self.deleted_runs))
         self._watch = PeriodicCallback(self._end_idle, _LOOK_FOR_IDLE_MS)
         self._watch.start()
+        self._removal = PeriodicCallback(self._remove_old_runs, _LOOK_FOR_IDLE_MS)
+        self._removal.start()
 
     async def _end_idle(self) -> None:
         await self.dashboards.sleep_idle()
         await self.memory_files.stop_idle()
 
+    async def _remove_old_runs(self) -> None:
+        await asyncio.to_thread(self.deleted_runs.remove_old)
+
     async def stop_extension(self) -> None:
         """End every TensorBoard and every reader of a file before the server ends."""
         self._watch.stop()
+        self._removal.stop()
         await self.memory_files.stop_all()
         await self.dashboards.stop_all()

@@ -1,8 +1,8 @@
 """The server's HTTP face: thin, authenticated handlers.
 
-Each checks who asks, reads the request, calls the domain code (`dashboards`, `runs`, `paths`) and
-writes JSON. Domain errors are not caught: `workbench.server.base` turns each into its status code
-and one sentence. Memory files have handlers of their own (`memory_handlers`).
+Each checks who asks, reads the request, calls the domain code (`dashboards`, `paths`) and writes
+JSON. Domain errors are not caught: `workbench.server.base` turns each into its status code and one
+sentence. Runs and memory files have handlers of their own (`run_handlers`, `memory_handlers`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tornado import web
 from tornado.httputil import HTTPHeaders, ResponseStartLine
 from tornado.iostream import StreamClosedError
 
-from workbench.records import to_json
 from workbench.server.base import Api, ErrorsAsJson
 from workbench.server.dashboards import Dashboard, Dashboards
+from workbench.server.deleted_runs import DeletedRuns
 from workbench.server.errors import BadRequestError, DashboardFailedError
 from workbench.server.memory_files import MemoryFiles
 from workbench.server.memory_handlers import MemoryAskHandler, MemoryRecordHandler
-from workbench.server.paths import folder_inside, relative_to_root
+from workbench.server.paths import contents_path, folder_inside, relative_to_root
 from workbench.server.proxy import (
     BackendClosedError,
     Exchange,
@@ -31,20 +31,18 @@ from workbench.server.proxy import (
     response_headers,
     without_token,
 )
-from workbench.server.runs import list_runs
+from workbench.server.run_handlers import RestoreRunHandler, RunsHandler
 
 
-class RunsHandler(Api):
-    """``GET api/runs?root=<path>``: the run directories below a folder."""
+class PathHandler(Api):
+    """``GET api/path?of=<path>``: what the contents service knows it by."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Answer ``{"runs": [RunSummary], "truncated": bool}``; none before there is a folder."""
-        asked = self.get_query_argument("root", "")
-        folder = folder_inside(self.root, asked, may_be_absent=True)
-        runs, truncated = await asyncio.to_thread(list_runs, folder, self.root)
-        self.finish({"runs": [to_json(run) for run in runs], "truncated": truncated})
+        """Answer ``{"path": <path> or null}``: null is outside the folder Jupyter serves."""
+        asked = self.get_query_argument("of", strip=False)
+        self.finish({"path": await asyncio.to_thread(contents_path, self.root, asked)})
 
 
 class DashboardsHandler(Api):
@@ -157,6 +155,21 @@ class ProxyHandler(ErrorsAsJson):
                 return
         self.finish()
 
+    @property
+    def content_security_policy(self) -> str:
+        """Jupyter's own, but for who may frame the page: pages of the same origin, nobody else.
+
+        A server of JupyterHub says ``frame-ancestors 'none'``, and our tab is a frame. Where people
+        are to be kept apart on one hub, each has a domain (``JupyterHub.subdomain_host``), which is
+        an origin of its own here too.
+        """
+        kept = [
+            one
+            for one in super().content_security_policy.split(";")
+            if one.strip() and one.split()[0].lower() != "frame-ancestors"
+        ]
+        return "; ".join(["frame-ancestors 'self'", *map(str.strip, kept)])
+
     def _begin(self, start_line: ResponseStartLine, headers: HTTPHeaders) -> None:
         self.set_status(start_line.code, start_line.reason)
         self.clear_header("Content-Type")
@@ -192,14 +205,21 @@ class ProxyHandler(ErrorsAsJson):
 
 
 def routes(
-    dashboards: Dashboards, root: Path, memory_files: MemoryFiles
+    dashboards: Dashboards, root: Path, memory_files: MemoryFiles, deleted_runs: DeletedRuns
 ) -> list[tuple[str, type, dict[str, Any]]]:
     """Every URL of the extension below the base URL, for tornado."""
-    domain: dict[str, Any] = {"dashboards": dashboards, "memory_files": memory_files, "root": root}
+    domain: dict[str, Any] = {
+        "dashboards": dashboards,
+        "memory_files": memory_files,
+        "deleted_runs": deleted_runs,
+        "root": root,
+    }
     return [
         (r"workbench/api/memory/record", MemoryRecordHandler, domain),
         (r"workbench/api/memory/ask", MemoryAskHandler, domain),
+        (r"workbench/api/path", PathHandler, domain),
         (r"workbench/api/runs", RunsHandler, domain),
+        (r"workbench/api/runs/restore", RestoreRunHandler, domain),
         (r"workbench/api/tensorboard", DashboardsHandler, domain),
         (r"workbench/api/tensorboard/([0-9a-f]{1,64})", DashboardHandler, domain),
         (r"workbench/tb/([0-9a-f]{1,64})((?:/.*)?)", ProxyHandler, domain),

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from workbench.processes import Group
 
 _LONGEST_HEADER = 1 << 16
 _LARGEST_ANSWER = 2 << 30
@@ -52,7 +52,6 @@ class Child:
         self.last_request = time.monotonic()
         self.was_ended = False
         """Whether it was put to an end, and did not come to one by itself."""
-        self._reaping = threading.Lock()
         self._popen = subprocess.Popen(  # noqa: S603 - a list of our own, never a shell
             [sys.executable, "-P", "-m", "workbench.memory.files.file_process", str(path)],
             stdin=subprocess.PIPE,
@@ -61,6 +60,7 @@ class Child:
             # a pool of threads for matrices, which nothing here multiplies
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )
+        self._group = Group(self._popen)
 
     @property
     def pid(self) -> int:
@@ -70,7 +70,7 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether it has not ended."""
-        return self._status() is None
+        return self._group.alive
 
     def idle_s(self) -> float:
         """Seconds since the last request; 0 while one is being answered."""
@@ -87,41 +87,13 @@ class Child:
     async def end(self) -> None:
         """End it and all it started; returns when it is gone."""
         self.was_ended = True
-        self._kill()
+        self._group.kill()
         deadline = time.monotonic() + _END_S
         while self.alive and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         if self._popen.stdin is not None:
             with contextlib.suppress(OSError):
                 self._popen.stdin.close()
-
-    def _status(self) -> int | None:
-        """Its exit status once it has ended, and with it all it started."""
-        with self._reaping:
-            if self._popen.returncode is None and self._is_zombie():
-                self._kill_group()
-            return self._popen.poll()
-
-    def _is_zombie(self) -> bool:
-        """Whether it ended and nobody knows yet: its number still belongs to it."""
-        if not hasattr(os, "waitid"):  # macOS before Python 3.13, Windows
-            return False
-        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._popen.pid, look) is not None
-
-    def _kill(self) -> None:
-        with self._reaping:
-            # one that ended and was not waited for may have left others in its group; once it was
-            # waited for, its number may be another's
-            if self._popen.returncode is None:
-                self._kill_group()
-
-    def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(self._popen.pid, signal.SIGKILL)
-            else:  # Windows: the reader ends with the pipe that it writes to
-                self._popen.kill()
 
     def _exchange(self, line: bytes) -> Answer:
         """On a thread: pipes of a child cannot be waited for on every system's event loop."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from jupyter_core.paths import is_hidden
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.services.contents.fileio import FileManagerMixin
 from tornado import web
 
 from workbench.server.base import Api
-from workbench.server.errors import BadRequestError, MissingFileError, NoLocalFilesError
 from workbench.server.memory_child import Answer
 from workbench.server.paths import file_inside
 
@@ -25,7 +22,7 @@ class _MemoryApi(Api):
 
     async def _ask(self, what: str) -> Answer | None:
         """What the file's process says; None where the browser gave up waiting."""
-        body = self._body()
+        body = self.body('{"path": "snapshot.pickle"}')
         path = self._file(body.pop("path", None))
         self._waiting = asyncio.ensure_future(self.memory_files.ask(path, {**body, "do": what}))
         try:
@@ -33,28 +30,13 @@ class _MemoryApi(Api):
         except asyncio.CancelledError:
             return None
 
-    def _body(self) -> dict[str, Any]:
-        try:
-            body = json.loads(self.request.body)
-        except ValueError:
-            body = None
-        if not isinstance(body, dict):
-            raise BadRequestError('Expected JSON like {"path": "snapshot.pickle"}.')
-        return cast("dict[str, Any]", body)
-
     def _file(self, given: object) -> Path:
         """The file on disk that the contents manager knows by this path."""
-        contents: Any = self.contents_manager
-        if not isinstance(contents, FileManagerMixin):
-            raise NoLocalFilesError(
-                f"This Jupyter keeps its files elsewhere ({type(contents).__name__}), where no "
-                "process can open them: download the file, and open it with wb.memory(path)."
-            )
-        found: Any = contents
-        root = Path(found.root_dir)
-        path = file_inside(root, given)
-        if not found.allow_hidden and is_hidden(str(path), str(root.resolve())):
-            raise MissingFileError(f"{given!r} is hidden; rename it to open it.")
+        found: Any = self.local_files(
+            "where no process can open them: download the file, and open it with wb.memory(path)."
+        )
+        path = file_inside(Path(found.root_dir), given)
+        self.refuse_hidden(path, given, "open")
         return path
 
     def on_connection_close(self) -> None:

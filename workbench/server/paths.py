@@ -17,6 +17,9 @@ from workbench.server.errors import (
     OutsideRootError,
 )
 
+DELETED_FOLDER = ".workbench-deleted"
+"""Name of the folder beside runs that keeps deleted ones for a while (`deleted_runs`)."""
+
 
 def folder_inside(root: Path, given: object, *, may_be_absent: bool = False) -> Path:
     """The folder that ``given`` names, absolute and free of symbolic links.
@@ -37,10 +40,24 @@ def folder_inside(root: Path, given: object, *, may_be_absent: bool = False) -> 
     if may_be_absent and not folder.exists():
         return folder
     if not folder.is_dir():
-        what = "a file, not a folder" if folder.exists() else "not there"
+        what = "a file, not a folder"
+        if not folder.exists():
+            what = "not there: a training makes its folder when it begins"
         raise MissingFolderError(f"{_shown(given)} is {what}; name an existing folder in {home}.")
     if not os.access(folder, os.R_OK | os.X_OK):
         raise MissingFolderError(f"{_shown(given)} cannot be read; check its permissions.")
+    return folder
+
+
+def folder_itself(root: Path, given: object) -> Path:
+    """As `folder_inside`, and reached by no symbolic link: what is to be moved, not only read.
+
+    Raises:
+        BadRequestError: it is a link, or a folder on the way to it is.
+    """
+    folder = folder_inside(root, given)
+    if folder != Path(os.path.normpath(root.resolve() / str(given))):
+        raise BadRequestError(f"{_shown(given)} is a symbolic link, or below one; name {folder}.")
     return folder
 
 
@@ -64,6 +81,31 @@ def file_inside(root: Path, given: object) -> Path:
 def relative_to_root(root: Path, folder: Path) -> str:
     """``folder`` as the browser names it: relative to the root, ``/`` between the parts."""
     return folder.relative_to(root.resolve()).as_posix()
+
+
+def contents_path(root: Path, given: str) -> str | None:
+    """What the contents service knows a file or folder by; None where it lies outside the root.
+
+    A kernel names it as it came to it: by the root's other name, through a symbolic link, with
+    ``..`` in between. So ancestors are compared with the root by the file system's own identity,
+    first those of the place that all links lead to, which has one name, then those that it was
+    named by: Jupyter follows a link out of its root.
+
+    Args:
+        root: the server's root.
+        given: absolute, or relative to the root; it need not be there.
+    """
+    try:
+        home = root.stat()
+        path = root.absolute() / given
+        for named in (path.resolve(), Path(os.path.normpath(path))):
+            for parent in (named, *named.parents):
+                if parent.exists() and os.path.samestat(parent.stat(), home):
+                    found = named.relative_to(parent).as_posix()
+                    return "" if found == "." else found
+    except (OSError, RuntimeError, ValueError):  # no path at all, or one that nobody may look at
+        pass
+    return None
 
 
 def _inside(root: Path, given: object, kind: str) -> tuple[Path, Path]:

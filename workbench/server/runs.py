@@ -12,12 +12,14 @@ import math
 import os
 import platform
 from collections.abc import Iterator
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import psutil
 
 from workbench.records import RunSummary
+from workbench.server.paths import DELETED_FOLDER
 
 RUN_FILE = "run.json"
 _MAX_DEPTH = 6
@@ -26,27 +28,47 @@ _MAX_RUNS = 1_000
 _MAX_FILE_BYTES = 16_000_000
 _MAX_TEXT = 200
 _UNDER_WAY = ("training", "paused")
+_INTERRUPTED = "interrupted"
+DETACHED = "detached"
+"""The status of a run whose kernel died and whose ranks train on: for `wb.attach`."""
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
-def list_runs(folder: Path, root: Path) -> tuple[list[RunSummary], bool]:
-    """The runs in ``folder`` and below, the one changed last first.
+class Listing(NamedTuple):
+    """What was found below a folder."""
+
+    runs: list[RunSummary]
+    """The one changed last first."""
+    truncated: bool
+    """Whether the walk ended at a limit before it saw everything."""
+    deleted: list[Path]
+    """Folders of runs that can be put back."""
+
+
+def list_runs(folder: Path, root: Path) -> Listing:
+    """The runs in ``folder`` and below.
 
     Args:
         folder: Where to look; inside ``root`` and free of symbolic links.
         root: The server's root, which the listed paths are relative to.
-
-    Returns:
-        The runs, and whether the walk ended at a limit before it saw everything.
     """
     runs: list[RunSummary] = []
+    deleted: list[Path] = []
     home = root.resolve()
-    for num_folders, (path, is_run) in enumerate(_walk(folder), start=1):
-        if is_run:
+    for num_folders, (path, found) in enumerate(_walk(folder), start=1):
+        if found is _Kind.RUN:
             runs.append(read_run(path, home))
+        elif found is _Kind.DELETED:
+            deleted.append(path)
         if num_folders >= _MAX_FOLDERS or len(runs) >= _MAX_RUNS:
-            return _newest_first(runs), True
-    return _newest_first(runs), False
+            return Listing(_newest_first(runs), truncated=True, deleted=deleted)
+    return Listing(_newest_first(runs), truncated=False, deleted=deleted)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run directory."""
+    file = folder / RUN_FILE
+    return file.is_file() and not file.is_symlink()
 
 
 def read_run(path: Path, home: Path) -> RunSummary:
@@ -56,27 +78,67 @@ def read_run(path: Path, home: Path) -> RunSummary:
         path: The run directory, below ``home``.
         home: The server's root, resolved.
     """
-    file = path / RUN_FILE
     relative = path.relative_to(home).as_posix()
-    try:
-        stat = file.stat()
-        fits = stat.st_size <= _MAX_FILE_BYTES
-        found = json.loads(file.read_bytes()) if fits else None
-    except (OSError, ValueError, RecursionError):
+    entry = _read(path)
+    if entry is None:
         return _damaged(path, relative)
-    if not isinstance(found, dict):
-        return _damaged(path, relative)
-    entry = cast("dict[str, Any]", found)
+    said = _status(entry)
     return RunSummary(
         name=_text(entry.get("name")) or path.name,
         path=relative,
-        status=_status(entry),
+        status=DETACHED if said == _INTERRUPTED and _ranks_run(path) else said,
         model=_text(entry.get("model")),
         modes=_text(entry.get("modes")),
         best_accuracy=_number(entry.get("best_accuracy")),
         step=int(_number(entry.get("step")) or 0),
-        updated_at=_number(entry.get("updated_at")) or stat.st_mtime,
+        updated_at=_number(entry.get("updated_at")) or _changed_at(path),
     )
+
+
+def why_in_use(path: Path) -> str:
+    """Why a run is not to be touched, one sentence; ``""`` where nothing trains in it."""
+    entry = _read(path) or {}
+    name, said = _text(entry.get("name")) or path.name, _status(entry)
+    if said in _UNDER_WAY:
+        does = "is training" if said == "training" else "is paused"
+        process = entry.get("process")
+        host = cast("dict[str, Any]", process).get("host") if isinstance(process, dict) else None
+        where = "" if host in (None, platform.node()) else f" on {_text(host)}"
+        return f"{name} {does}{where}: stop it first."
+    if _ranks_run(path):
+        return f"The ranks of {name} train on without their kernel: wb.attach it and stop it."
+    return ""
+
+
+def _ranks_run(path: Path) -> bool:
+    """Whether processes of a run that outlived its kernel (`docs/parallel.md`) are there."""
+    for file in path.glob("parallel/*/launcher.json"):
+        try:
+            said: Any = json.loads(file.read_bytes())
+            pid, created, host = said["pid"], said["created"], said["host"]
+            if host == platform.node() and _is_alive(int(pid), float(created) + 1):
+                return True
+        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+            continue
+    return False
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What ``run.json`` says; None where it is unreadable."""
+    file = path / RUN_FILE
+    try:
+        fits = file.stat().st_size <= _MAX_FILE_BYTES
+        found = json.loads(file.read_bytes()) if fits else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return (path / RUN_FILE).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _status(entry: dict[str, Any]) -> str:
@@ -89,13 +151,16 @@ def _status(entry: dict[str, Any]) -> str:
     pid, here = known.get("pid"), known.get("host") == platform.node()
     if not here or not isinstance(pid, int) or _is_alive(pid, _number(entry.get("updated_at"))):
         return said
-    return "interrupted"
+    return _INTERRUPTED
 
 
 def _is_alive(pid: int, seen_at: float | None) -> bool:
     """Whether the process that wrote at ``seen_at`` is there: a number may have a new owner."""
     try:
-        return psutil.Process(pid).create_time() <= (seen_at or math.inf)
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return process.create_time() <= (seen_at or math.inf)
     except (psutil.NoSuchProcess, ValueError):
         return False
     except psutil.Error:  # it is there, and somebody else's
@@ -103,10 +168,6 @@ def _is_alive(pid: int, seen_at: float | None) -> bool:
 
 
 def _damaged(path: Path, relative: str) -> RunSummary:
-    try:
-        changed = (path / RUN_FILE).stat().st_mtime
-    except OSError:
-        changed = 0.0
     return RunSummary(
         name=path.name,
         path=relative,
@@ -115,18 +176,27 @@ def _damaged(path: Path, relative: str) -> RunSummary:
         modes="",
         best_accuracy=None,
         step=0,
-        updated_at=changed,
+        updated_at=_changed_at(path),
     )
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
-    """Folders breadth first, with whether each is a run; a run is not entered."""
+class _Kind(Enum):
+    FOLDER = auto()
+    RUN = auto()
+    DELETED = auto()
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, _Kind]]:
+    """Folders breadth first, with what each is; neither runs nor deleted ones are entered."""
     level = [folder]
     for _depth in range(_MAX_DEPTH + 1):
         below: list[Path] = []
         for path in level:
+            if path.name == DELETED_FOLDER:
+                yield path, _Kind.DELETED
+                continue
             is_run, children = _look(path)
-            yield path, is_run
+            yield path, _Kind.RUN if is_run else _Kind.FOLDER
             if not is_run:
                 below.extend(children)
         level = below
@@ -142,7 +212,8 @@ def _look(path: Path) -> tuple[bool, list[Path]]:
                     return True, []
                 hidden = entry.name.startswith(".") or entry.name in _SKIPPED
                 # a symbolic link may lead out of the root or in a circle
-                if not hidden and entry.is_dir(follow_symlinks=False):
+                wanted = not hidden or entry.name == DELETED_FOLDER
+                if wanted and entry.is_dir(follow_symlinks=False):
                     children.append(Path(entry.path))
     except OSError:
         return False, []

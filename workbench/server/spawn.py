@@ -18,9 +18,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import BufferedWriter
 from pathlib import Path
 
+from workbench.processes import Group
 from workbench.server.errors import DashboardFailedError, UnsupportedPlatformError
 
 _POLL_S = 0.02
@@ -41,10 +43,15 @@ class TensorBoardProcess:
     log_start: int
     """Where in the log file this process began to write, bytes."""
 
+    @cached_property
+    def group(self) -> Group:
+        """The process and all it starts."""
+        return Group(self.popen)
+
     @property
     def alive(self) -> bool:
         """Whether the process has not ended."""
-        return self.popen.poll() is None
+        return self.group.alive
 
     def last_lines(self) -> str:
         """The last lines this process printed, oldest first; empty when it printed nothing."""
@@ -63,15 +70,10 @@ class TensorBoardProcess:
             (signal.SIGTERM, _TERM_GRACE_S),
             (signal.SIGKILL, _KILL_GRACE_S),
         ):
-            self._signal_group(signal_number)
+            self.group.signal(signal_number)
             if await self._ended_within(grace_s):
                 break
-        self._signal_group(signal.SIGKILL)  # a data server that outlived its parent
         shutil.rmtree(self.socket.parent, ignore_errors=True)
-
-    def _signal_group(self, signal_number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.popen.pid, signal_number)
 
     async def _ended_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -10,6 +10,10 @@ The process ends with its parent. Its standard input is a pipe whose other end t
 never writes to: end of file means that the parent is gone, however it died. On Linux the kernel
 also sends SIGTERM when the parent dies, for the case that a forked sibling kept the pipe open.
 
+Its pages are served below a prefix, and a few of their addresses begin at the root of the host: the
+fonts, for one, which JupyterHub, and any proxy that forwards the prefix alone, answers with 404.
+`assets` hands TensorBoard the same files with those addresses relative.
+
 Building the application without a port needs one private method of TensorBoard,
 ``TensorBoard._make_server``. It is used here and nowhere else; ``pyproject.toml`` pins
 the minor version, and ``tests/server/test_tensorboard_process.py`` fails when it moves.
@@ -20,17 +24,26 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import io
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from workbench.server.paths import DELETED_FOLDER
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _EXIT_GRACE_S = 2.0
+_RELATIVE: Mapping[str, tuple[bytes, bytes]] = {
+    "index.html": (b"url(/font-roboto/", b"url(font-roboto/"),
+    "index.js": (b'vs:"/tf-imports/vs"', b'vs:"tf-imports/vs"'),
+}
+"""What replaces what in TensorBoard's files: then nothing is asked for outside the prefix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +107,9 @@ def make_server(options: Options) -> Any:
     from tensorboard import default, program, version
 
     board: Any = program.TensorBoard(
-        plugins=default.get_plugins(), server_class=_on_socket(options.socket)
+        plugins=default.get_plugins(),
+        assets_zip_provider=assets,
+        server_class=_on_socket(options.socket),
     )
     if not callable(getattr(board, "_make_server", None)):
         raise SystemExit(
@@ -102,7 +117,45 @@ def make_server(options: Options) -> Any:
             "to listen on a socket; install tensorboard>=2.21,<2.22."
         )
     board.configure(argv=tensorboard_flags(options))
+    _skip_deleted_runs()
     return board._make_server()
+
+
+def _skip_deleted_runs() -> None:
+    """Leave out runs that the side panel keeps for a while after they were deleted.
+
+    TensorBoard looks into every folder, also one whose name begins with a dot.
+    """
+    from tensorboard.backend.event_processing import io_wrapper
+
+    library: Any = io_wrapper
+    walk: Callable[[str], Iterator[tuple[str, Any]]] = library.ListRecursivelyViaWalking
+
+    def without_deleted(top: str) -> Iterator[tuple[str, Any]]:
+        return (found for found in walk(top) if DELETED_FOLDER not in Path(found[0]).parts)
+
+    library.ListRecursivelyViaWalking = without_deleted
+
+
+def assets() -> IO[bytes]:
+    """TensorBoard's own archive of its pages, with addresses that are relative to them.
+
+    Raises:
+        SystemExit: this TensorBoard has no such archive.
+    """
+    from tensorboard.assets import get_default_assets_zip_provider
+
+    given = get_default_assets_zip_provider()
+    if given is None:
+        raise SystemExit("TensorBoard has no webfiles.zip beside it; install tensorboard again.")
+    found = io.BytesIO()
+    # stored, not compressed: it is read once, at once
+    with given() as file, zipfile.ZipFile(file) as own, zipfile.ZipFile(found, "w") as ours:
+        for name in own.namelist():
+            content = own.read(name)
+            ours.writestr(name, content.replace(*_RELATIVE[name]) if name in _RELATIVE else content)
+    found.seek(0)
+    return found
 
 
 def tensorboard_flags(options: Options) -> list[str]:

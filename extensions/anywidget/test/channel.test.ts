@@ -80,10 +80,10 @@ describe('in JupyterLab', () => {
     expect(comms[0]?.greeting).toBeUndefined();
     started[0]?.();
     await vi.waitFor(() => expect(comms).toHaveLength(2));
-    expect(comms[0]?.greeting).toEqual({ protocol: 1, client: 'abc' });
+    expect(comms[0]?.greeting).toEqual({ protocol: 2, client: 'abc' });
     started[1]?.();
     await opening;
-    expect(comms[1]?.greeting).toEqual({ protocol: 1, client: 'abc' });
+    expect(comms[1]?.greeting).toEqual({ protocol: 2, client: 'abc' });
   });
 
   it('does not wait for subshells that the settings turned off', async () => {
@@ -96,14 +96,14 @@ describe('in JupyterLab', () => {
     const kernel = { connectionStatus: 'connected', supportsSubshells: true };
     await widgetConnect(modelWith({ _create_comm: create, kernel }))('abc');
     expect(comms.map((comm) => comm.greeting)).toEqual(
-      Array(2).fill({ protocol: 1, client: 'abc' }),
+      Array(2).fill({ protocol: 2, client: 'abc' }),
     );
   });
 
   it('opens both comms with one client, and commands travel on the control comm alone', async () => {
     const { model, comms } = lab();
     const channel = await widgetConnect(model)('abc');
-    const greeting = { protocol: 1, client: 'abc' };
+    const greeting = { protocol: 2, client: 'abc' };
     expect(comms.map((comm) => [comm.target, comm.greeting])).toEqual([
       ['workbench.control', greeting],
       ['workbench.metrics', greeting],
@@ -146,7 +146,7 @@ describe('elsewhere', () => {
     const channel = await widgetConnect(model)('abc');
     const heard = vi.fn();
     channel.onMessage(heard);
-    expect(model.send).toHaveBeenCalledWith({ type: 'connect', protocol: 1, client: 'abc' });
+    expect(model.send).toHaveBeenCalledWith({ type: 'connect', protocol: 2, client: 'abc' });
     (model.handlers.get('msg:custom') as (data: unknown) => void)({ type: 'hello' });
     expect(heard).toHaveBeenCalledWith({ type: 'hello' }, []);
     channel.close();

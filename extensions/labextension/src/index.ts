@@ -4,6 +4,7 @@ import { commands } from './plugins/commands';
 import { connection } from './plugins/connection';
 import { documents } from './plugins/documents';
 import { files } from './plugins/files';
+import { keys } from './plugins/keys';
 import { launcher } from './plugins/launcher';
 import { memoryDiff } from './plugins/memory-diff';
 import { open } from './plugins/open';
@@ -18,6 +19,7 @@ export * from './tokens';
 
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
   settings,
+  keys,
   connection,
   sidebar,
   documents,

@@ -23,6 +23,13 @@ export interface IRunSummary {
   updated_at: number;
 }
 
+/** A run that was deleted and can be put back, as `workbench.server.deleted_runs` describes it. */
+export interface IDeletedRun {
+  path: string;
+  name: string;
+  removed_at: number;
+}
+
 /** Which part of a memory file is meant; what is left out is all of it, of the busiest device. */
 export interface IMemoryPart {
   device?: number;
@@ -56,10 +63,29 @@ export class WorkbenchServer {
     private readonly settings = ServerConnection.makeSettings(),
   ) {}
 
-  async runs(root: string): Promise<IRunSummary[]> {
-    const query = URLExt.objectToQueryString({ root });
-    const found = await this.request<{ runs: IRunSummary[] }>(`runs${query}`, 'GET');
-    return found.runs;
+  /**
+   * What the contents service knows a file or folder by; null outside the folder Jupyter serves. A
+   * kernel names it from the file system's root, perhaps through a link, and the page is told a
+   * shortened name of Jupyter's root at most: the server compares the files themselves.
+   */
+  async contentsPath(name: string): Promise<string | null> {
+    const query = URLExt.objectToQueryString({ of: name });
+    return (await this.request<{ path: string | null }>(`path${query}`, 'GET')).path;
+  }
+
+  /** The runs below a folder, and those that were deleted there and can be put back. */
+  runs(root: string): Promise<{ runs: IRunSummary[]; deleted: IDeletedRun[] }> {
+    return this.request(`runs${URLExt.objectToQueryString({ root })}`, 'GET');
+  }
+
+  /** Deletes a run; it can be put back for a while. */
+  async deleteRun(path: string): Promise<void> {
+    await this.request(`runs${URLExt.objectToQueryString({ path })}`, 'DELETE');
+  }
+
+  /** Puts a deleted run back; resolves to where it is again. */
+  async restoreRun(path: string): Promise<string> {
+    return (await this.request<{ path: string }>('runs/restore', 'POST', { path })).path;
   }
 
   async dashboards(): Promise<IDashboard[]> {

@@ -20,7 +20,11 @@ export interface IConnection extends IDisposable {
   readonly panel: NotebookPanel;
   /** The notebook's path, relative to the server's root. */
   readonly path: string;
+  /** Id of its kernel, which stays while the notebook is renamed; null where there is none. */
+  readonly kernelId: string | null;
   readonly status: ConnectionStatus;
+  /** While it waits: why the channels could not be opened yet. Empty where nothing is known. */
+  readonly detail: string;
   /** A new object whenever the channels were opened anew; null unless open or lost. */
   readonly store: PacedStore | null;
   /** Id of the experiment that the side panel shows, null when there is none. */
@@ -28,6 +32,13 @@ export interface IConnection extends IDisposable {
   select(experiment: string): void;
   /** The status, the store or the selected experiment changed. */
   readonly changed: ISignal<IConnection, void>;
+}
+
+/** Who holds something: a kernel, and its notebook as it was called when that was noted. */
+export interface IHolder {
+  readonly notebook: string;
+  /** Left out by those who noted it before kernels were. */
+  readonly kernel?: string;
 }
 
 /** The kernels of all open notebooks. */
@@ -43,6 +54,11 @@ export interface IWorkbenchConnections {
   all(): readonly IConnection[];
   /** The open notebook with this path. */
   forPath(path: string): IConnection | null;
+  /**
+   * That to the kernel which holds something: an open notebook of it, of this path or another,
+   * since a notebook may be renamed. Without a known kernel, the open notebook with this path.
+   */
+  forHolder(holder: IHolder): IConnection | null;
   /** The notebook that contains this node of the page. */
   forNode(node: Node): IConnection | null;
 }

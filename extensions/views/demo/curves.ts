@@ -1,5 +1,5 @@
 import type { MemoryChart } from '@torch-workbench/records';
-import type { Curve } from '../src/kernel';
+import { curveOf, type Curve } from '../src/kernel';
 
 /** A small seeded generator: the demo draws the same pictures every time. */
 export function random(seed: number): () => number {
@@ -18,7 +18,10 @@ export function lossCurve(steps: number, seed: number, blowUp = false): Curve {
     const late = blowUp ? Math.max(0, i - (steps - 9)) : 0;
     return base + 0.18 * (noise() + noise() - 1) + 0.02 * late ** 2.4;
   });
-  return { steps: Int32Array.from(values, (_, i) => i + 1), values, length: steps };
+  return curveOf(
+    Int32Array.from(values, (_, i) => i + 1),
+    values,
+  );
 }
 
 /** Validation points every fifty steps of a train curve. */
@@ -30,7 +33,31 @@ export function valCurve(train: Curve): Curve {
     return window.reduce((sum, value) => sum + value, 0) / window.length;
   };
   const values = Float32Array.from(steps, (step) => mean(step) + 0.06);
-  return { steps: Int32Array.from(steps), values, length: steps.length };
+  return curveOf(Int32Array.from(steps), values);
+}
+
+/** The accuracy of an epoch so far, and of a validation every fifty steps. */
+export function accuracyCurves(steps: number): Map<string, Curve> {
+  const noise = random(17);
+  const at = (step: number): number => 0.78 - 0.68 * Math.exp(-step / 260);
+  const seen = Array.from({ length: Math.ceil(steps / 10) }, (_, i) => 10 * i + 1);
+  const validated = Array.from({ length: Math.floor(steps / 50) }, (_, i) => 50 * (i + 1));
+  return new Map([
+    [
+      'train/accuracy',
+      curveOf(
+        Int32Array.from(seen),
+        Float32Array.from(seen, (step) => at(step) + 0.012 * (noise() - 0.5)),
+      ),
+    ],
+    [
+      'val/accuracy',
+      curveOf(
+        Int32Array.from(validated),
+        Float32Array.from(validated, (step) => at(step) - 0.02 + 0.02 * (noise() - 0.5)),
+      ),
+    ],
+  ]);
 }
 
 const MIB = 2 ** 20;
@@ -39,7 +66,10 @@ const MIB = 2 ** 20;
 export function memoryCurves(steps: number, device: 'cuda' | 'cpu'): Map<string, Curve> {
   const of = (value: (i: number) => number): Curve => {
     const values = Float32Array.from({ length: steps }, (_, i) => value(i) * MIB);
-    return { steps: Int32Array.from(values, (_, i) => i + 1), values, length: steps };
+    return curveOf(
+      Int32Array.from(values, (_, i) => i + 1),
+      values,
+    );
   };
   const used = (i: number): number => 141 + Math.floor(i / 40);
   const peak = (i: number): number => (i < 3 ? 218 : i < 150 ? 302 : 341);

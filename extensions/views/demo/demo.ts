@@ -1,11 +1,11 @@
 /**
  * The front end without Jupyter: every state of the panel, in every theme. `?state=nan`,
- * `?theme=dark`, `?width=640`, `?font=wide`, `?side`; without a state, all of them below each other.
+ * `?theme=dark`, `?width=640`, `?font=wide`, `?side&runs=47`; without a state, all of them below each other.
  */
 import { mountCaptures, mountExperiments, mountModes, mountPanel, mountRuns } from '../src';
 import '../src/style/index.css';
 import { EXPERIMENTS, kernel, manyExperiments, runs } from './states';
-import { DemoStore } from './store';
+import { DemoRuns, DemoStore } from './store';
 
 const query = new URLSearchParams(location.search);
 const theme = query.get('theme') ?? 'light';
@@ -28,7 +28,7 @@ if (theme !== 'none') {
 /** The side panel's sections below each other, without JupyterLab's accordion around them. */
 function side(): void {
   const place = document.createElement('div');
-  place.style.width = '320px';
+  place.style.width = `${query.get('width') ?? 320}px`;
   document.body.append(place);
   const store = new DemoStore(manyExperiments());
   let current = 'exp';
@@ -36,8 +36,8 @@ function side(): void {
   mountExperiments(section(), store, { current: () => current, onSelect: (id) => (current = id) });
   mountModes(section(), store, { experiment: 'exp' });
   mountCaptures(section(), store, { experiment: 'exp' });
-  const disk = { get: () => ({ runs: runs() }), subscribe: () => () => undefined };
-  mountRuns(section(), { ...disk, send: () => Promise.resolve() }, { onOpen: () => undefined });
+  const disk = new DemoRuns(runs(Number(query.get('runs') ?? 6)));
+  mountRuns(section(), disk, disk);
 }
 
 const wanted = query.get('state');

@@ -8,13 +8,13 @@ import type {
   ScheduleState,
 } from '@torch-workbench/records';
 import type { ExperimentModel, KernelModel } from '../src/kernel';
-import { lossCurve, memory, memoryCurves, valCurve } from './curves';
+import { accuracyCurves, lossCurve, memory, memoryCurves, valCurve } from './curves';
 import { EXCEPTION, NAN, OUT_OF_MEMORY } from './failures';
 
 /** Every state of the panel, with invented figures. */
 
 function choice(value: string, change: Partial<ModeChoice> = {}): ModeChoice {
-  return { value, available: true, why: '', remedy: '', commands: [], ...change };
+  return { value, available: true, why: '', remedy: '', commands: [], emulated: false, ...change };
 }
 
 function carry(name: string, outcome: CarryRow['outcome'], [before, now]: string[]): CarryRow {
@@ -64,6 +64,44 @@ const MODES = [
     badge('good', '1.2× faster, −31 % memory', 'max |Δ logit| 3e-3'),
   ),
   mode('attention', 'auto', ATTENTION, badge('none', 'no effect', 'model has no attention')),
+];
+/** Of a CPU without anything special, as the kernel says them. */
+const EMULATED = 'Emulated: numerics only, slower: this CPU has no 8-bit products.';
+const MANY_PRECISIONS = [
+  choice('fp32'),
+  choice('tf32', { available: false, why: 'This CPU has no TF32 products.', remedy: 'Use bf16.' }),
+  choice('bf16'),
+  choice('fp16', {
+    why: '56× (50 to 70×) slower than fp32 on this CPU.',
+    remedy: 'Use bf16 here.',
+  }),
+  choice('fp8', { why: EMULATED, emulated: true }),
+  choice('fp8-rowwise', { why: EMULATED, emulated: true }),
+  choice('mxfp8', {
+    available: false,
+    why: 'It needs torchao.',
+    remedy: 'Install it, then check again.',
+    commands: ['pip install "torch-workbench[lowprecision]"'],
+  }),
+];
+const MANY_MODES = [
+  mode('compile', 'off', COMPILE),
+  mode('precision', 'fp32', MANY_PRECISIONS, badge('baseline', 'baseline', 'bf16: 1.3× faster')),
+  mode('attention', 'auto', [
+    ...ATTENTION,
+    choice('efficient', { available: false, why: 'Torch has none for any CPU.' }),
+    choice('cudnn', { available: false, why: 'It needs a CUDA device.' }),
+  ]),
+  mode(
+    'checkpoint',
+    'off',
+    ['off', 'auto', 'stages'].map((value) => choice(value)),
+  ),
+  mode(
+    'parallel',
+    'off',
+    ['off', 'ddp:2', 'fsdp:2'].map((value) => choice(value)),
+  ),
 ];
 const PLAIN_MODES = [
   mode('compile', 'off', COMPILE),
@@ -119,6 +157,7 @@ const BASE: ExperimentState = {
     { step: 412, text: 'compile blocks + bf16' },
   ],
   failure: null,
+  newer_model: null,
   captures: ['graph', 'memory'].map((kind, i) => ({
     id: `c${i}`,
     kind: kind as 'graph' | 'memory',
@@ -130,6 +169,10 @@ const BASE: ExperimentState = {
   })),
   carried: [],
   dropped_points: 0,
+  notes: [
+    'the model reads a value of its data, so every rank computes whole batches: steps get no faster by ranks',
+    'batches of 64 in an epoch of 1,350: the last one has 6 samples',
+  ],
   run_path: '/home/you/runs/exp',
   device: 'cpu',
 };
@@ -144,6 +187,7 @@ function experiment(
     const train = lossCurve(state.step, 5, state.status === 'nan');
     curves.set('train/loss', train).set('val/loss', valCurve(train));
     const device = state.device === 'cpu' ? 'cpu' : 'cuda';
+    for (const [name, curve] of accuracyCurves(state.step)) curves.set(name, curve);
     for (const [name, curve] of memoryCurves(state.step, device)) curves.set(name, curve);
   }
   return { state, curves, chart: state.step > 0 ? memory(true) : null, ...extra };
@@ -233,6 +277,17 @@ export const EXPERIMENTS: Readonly<Record<string, ExperimentModel>> = {
     failure: EXCEPTION,
     message: 'step 187: RuntimeError; run stopped, nothing lost',
   }),
+  many: experiment({ modes: MANY_MODES }),
+  mended: experiment({
+    status: 'exception',
+    step: 186,
+    failure: EXCEPTION,
+    newer_model: {
+      text: 'The model that failed is the old one: EarlyExitCNN would build it differently now.',
+      code: 'exp.model = EarlyExitCNN()',
+    },
+    message: 'step 187: RuntimeError; run stopped, nothing lost',
+  }),
   memory: experiment({
     status: 'exception',
     step: 186,
@@ -293,12 +348,13 @@ export function kernel(name: string): KernelModel {
     detail: lost ? 'kernel restarted: run the cell again' : '',
     kernel: { device: 'CPU', cores: 8, memory_bytes: 31 * 2 ** 30, python: '3.12', torch: '2.13' },
     experiments: new Map([['demo', shown]]),
+    gone: new Set(),
   };
 }
 
-export function runs(): RunSummary[] {
+export function runs(many = 6): RunSummary[] {
   const now = Date.now() / 1000;
-  const rows: [string, string, number | null, number][] = [
+  const newest: [string, string, number | null, number][] = [
     ['exit-cnn-7', 'training', 0.549, 120],
     ['exit-cnn-6', 'paused', 0.66, 3_600],
     ['plain-cnn-2', 'finished', 0.784, 7_200],
@@ -306,6 +362,12 @@ export function runs(): RunSummary[] {
     ['exit-cnn-4', 'exception', null, 90_000],
     ['exit-cnn-1', 'stopped', 0.725, 190_000],
   ];
+  const older = Array.from({ length: Math.max(0, many - newest.length) }, (_, at) => {
+    const name = `${['sweep-width', 'sweep-lr', 'digits-baseline-long-name'][at % 3]}-${at + 1}`;
+    const row: (typeof newest)[0] = [name, 'finished', 0.6 + (at % 7) / 20, 200_000 + at * 9_000];
+    return row;
+  });
+  const rows = [...newest, ...older];
   return rows.map(([name, status, best_accuracy, ago]) => ({
     name,
     path: `runs/${name}`,
@@ -323,6 +385,8 @@ export function manyExperiments(): KernelModel {
   const { training, paused, finished } = EXPERIMENTS;
   const named = (model: ExperimentModel | undefined, id: string): [string, ExperimentModel][] =>
     model ? [[id, { ...model, state: { ...model.state, id, name: id } }]] : [];
-  const all = [named(training, 'exp'), named(paused, 'exp_wide'), named(finished, 'baseline')];
+  const again = 'step 412: paused, because its cell ran again';
+  const old = paused && { ...paused, state: { ...paused.state, message: again } };
+  const all = [named(training, 'exp'), named(old, 'exp_wide'), named(finished, 'baseline')];
   return { ...kernel('training'), experiments: new Map(all.flat()) };
 }

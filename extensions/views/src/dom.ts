@@ -8,13 +8,17 @@ import type { Dispose, Store } from './store';
 export type Attrs = Readonly<Record<string, string | number | boolean | null | EventListener>>;
 export type Child = Node | string | null;
 
-/** An element. Attributes that are functions become listeners (`onclick`); null ones are left out. */
+/**
+ * An element. Attributes that are functions become listeners (`onclick`); null ones are left out. A
+ * text in their place is the class.
+ */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
-  attrs: Attrs = {},
+  attrs: Attrs | string = {},
   ...children: readonly Child[]
 ): HTMLElementTagNameMap[K] {
-  return fill(document.createElement(tag), attrs, children);
+  const all = typeof attrs === 'string' ? { class: attrs } : attrs;
+  return fill(document.createElement(tag), all, children);
 }
 
 /** The same for SVG. */
@@ -105,22 +109,46 @@ export function perFrame(draw: () => void): PerFrame {
 
 /**
  * Draws at once and after every change of a store, once per frame; with a `period` also each time
- * that so many milliseconds have passed. The returned function ends it.
+ * that so many milliseconds have passed. With an `element` nothing is drawn while that is out of
+ * sight, scrolled away or in a tab behind: what was missed is drawn when it comes back. The returned
+ * function ends it.
  */
 export function drawOn(
   store: Pick<Store<unknown, never>, 'subscribe'>,
   draw: () => void,
-  period?: number,
+  { period, element }: { period?: number; element?: Element } = {},
 ): Dispose {
-  const frames = perFrame(draw);
+  let inSight = true;
+  let missed = false;
+  const frames = perFrame(() => {
+    missed = !inSight;
+    if (inSight) draw();
+  });
+  const sight =
+    element &&
+    watchInSight(element, (now) => {
+      inSight = now;
+      if (inSight && missed) frames.ask();
+    });
   const timer = period === undefined ? undefined : setInterval(frames.ask, period);
   const unsubscribe = store.subscribe(frames.ask);
   draw();
   return () => {
+    sight?.();
     unsubscribe();
     frames.cancel();
     clearInterval(timer);
   };
+}
+
+/** Says when any part of the element comes into sight, and when none is left there. */
+function watchInSight(element: Element, onSight: (inSight: boolean) => void): Dispose {
+  if (typeof IntersectionObserver !== 'function') return () => {};
+  const observer = new IntersectionObserver((entries) => {
+    onSight(entries.at(-1)?.isIntersecting ?? true);
+  });
+  observer.observe(element);
+  return () => observer.disconnect();
 }
 
 /** Calls `onSize` when one of the elements gets another size; the returned function ends it. */

@@ -204,6 +204,12 @@ describe('the view', () => {
     expect(host.textContent).toContain('sampled while the experiment trains');
     update({ record: flowOf({}), error: null });
     expect(host.textContent).toContain('Nothing yet');
+    update({ record: { ...flowOf({}), notes: ['steps of workers are not'] }, error: null });
+    const message = host.querySelector<HTMLElement>('.wv-empty');
+    expect(message?.hidden).toBe(true);
+    expect(host.querySelector('.wv-notes')?.textContent).toBe('steps of workers are not');
+    update({ record: null, error: null, missing: 'It is gone.' });
+    expect(message?.textContent).toBe('It is gone.');
     update({ record: { ...EXIT, norm: [1, 2] }, error: null });
     expect(host.querySelector('[role=alert]')?.textContent).toContain(
       '3 modules at 4 steps need 12 norms, got 2',

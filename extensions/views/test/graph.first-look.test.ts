@@ -102,9 +102,21 @@ describe('the place of the open legend', () => {
     expect(legend.open).toBe(true);
     expect(free(surface)).toBeGreaterThanOrEqual(LEGEND.width);
     surface.resize(root.width + 40, 260);
-    surface.fit(look.reserved, look.place);
+    surface.fit(0, look);
     expect(surface.camera.zoom).toBeLessThan(1);
     expect(free(surface)).toBeGreaterThanOrEqual(LEGEND.width);
+  });
+
+  it('gives way to an inspector that lies over the drawing, which Fit keeps beside it', () => {
+    const { surface, look } = laid(root.width + 400);
+    look.begin();
+    surface.resize(root.width + 400, 260);
+    surface.fit(304, look);
+    expect(free(surface)).toBeGreaterThanOrEqual(304);
+    // it would leave too little of a narrow view: the drawing is behind it there
+    surface.resize(500, 260);
+    surface.fit(304, { ...look, reserved: 0, place: look.place });
+    expect(free(surface)).toBeLessThan(304);
   });
 
   it('is given way to by what is shown, else the legend closes, unless it was pressed', () => {

@@ -40,6 +40,19 @@ describe('the graph view', () => {
     expect(title()).toBe('test');
   });
 
+  it('takes the wheel where it was pressed into, and in a tab; else the page scrolls', () => {
+    const canvas = query<HTMLElement>(host, '.wv-surface');
+    const taken = (init: WheelEventInit = {}): boolean =>
+      !canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: 9, cancelable: true, ...init }));
+    expect([taken(), taken({ ctrlKey: true })]).toEqual([false, true]);
+    canvas.focus();
+    expect(taken()).toBe(true);
+    canvas.blur();
+    expect(taken()).toBe(false);
+    host.classList.add('jp-Workbench-document');
+    expect(taken()).toBe(true);
+  });
+
   it('searches from the slash key, counts and goes on with Enter', () => {
     press('/');
     const field = query<HTMLInputElement>(host, 'input[type=search]');
@@ -116,6 +129,38 @@ describe('the graph view', () => {
     expect(conv?.getAttribute('aria-level')).toBe('3');
     expect(conv?.textContent).toContain('64 B');
     expect(rows.filter((row) => row.getAttribute('aria-expanded') === 'true')).toHaveLength(3);
+  });
+
+  it('keeps the focus on the row of the table that a key was pressed on', () => {
+    press('t');
+    const rows = (): HTMLElement[] => [
+      ...host.querySelectorAll<HTMLElement>('.wv-table tbody tr[role=row]'),
+    ];
+    expect(rows().filter(({ tabIndex }) => tabIndex === 0)).toEqual([rows()[0]]);
+    const focused = (): number => rows().indexOf(document.activeElement as HTMLElement);
+    expect(focused()).toBe(0);
+    let reached = '';
+    host.addEventListener('keydown', (event) => (reached += event.key));
+    press('ArrowDown', rows()[0]);
+    press(' ', rows()[1]);
+    expect(reached).toBe('');
+    expect(focused()).toBe(1);
+    expect(rows()[1]?.getAttribute('aria-selected')).toBe('true');
+    const count = rows().length;
+    press('Enter', rows()[1]);
+    expect(rows().length).not.toBe(count);
+    expect(focused()).toBe(1);
+  });
+
+  it('names the row of the tree that keys act on, while the list has the focus', () => {
+    const list = query<HTMLElement>(host, '.wv-rows');
+    press('ArrowDown');
+    press('ArrowDown', list);
+    const active = document.getElementById(list.getAttribute('aria-activedescendant') ?? '');
+    expect(active?.getAttribute('aria-selected')).toBe('true');
+    expect(list.contains(active)).toBe(true);
+    expect(list.querySelectorAll(`#${active?.id}`)).toHaveLength(1);
+    expect(list.tabIndex).toBe(0);
   });
 
   it('lists the parameters of an operation', () => {

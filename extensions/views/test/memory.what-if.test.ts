@@ -286,6 +286,15 @@ describe('the row', () => {
     expect(question?.rows[question.chosen]?.card).toBe(12.5 * GIB);
   });
 
+  it('leaves letters to the menu of cards, which finds one by them', async () => {
+    const row = await opened();
+    const menu = row.querySelector<HTMLSelectElement>('select[aria-label="Other card"]');
+    for (const key of ['t', 'f', 'h', 'Home', '/', '+']) {
+      const event = new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true });
+      expect(menu?.dispatchEvent(event)).toBe(true);
+    }
+  });
+
   it('has no slider where the batch is not known, and says why', async () => {
     const row = await opened({ ...RECORD, batch_size: -1 });
     const slider = row.querySelector<HTMLInputElement>('input[type=range]');

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 import pytest
@@ -15,8 +18,10 @@ import torch
 from torch import nn
 
 from tests.integration.parallel.support import losses, made
+from tests.processes import children_of, is_alive
 from tests.waiting import wait_until
 from workbench.parallel.attach import attach
+from workbench.server.runs import read_run
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -85,13 +90,19 @@ class Cell(nn.Module):
         return self.layer(x)
 
 
-def kernel(tmp_path: Path, steps: int, then: str, go_on: Path = ROOT) -> subprocess.Popen[str]:
+def kernel(
+    tmp_path: Path,
+    steps: int,
+    then: str,
+    go_on: Path = ROOT,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.Popen[str]:
     """One that dies or stays at step 30; its ranks do no step 40 until there is ``go_on``."""
     script = tmp_path / "kernel.py"
     script.write_text(textwrap.dedent(KERNEL))
     return subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "runs"), str(steps), then, str(go_on)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+        cwd=ROOT, env={**os.environ, **variables, "PYTHONPATH": str(ROOT)}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
 
@@ -104,6 +115,7 @@ def as_if_it_had_stayed(tmp_path: Path, steps: int) -> torch.Tensor:
 
 def test_a_run_that_goes_on_is_steered_and_brought_home(tmp_path: Path) -> None:
     assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
+    assert read_run(tmp_path / "runs" / "run", tmp_path).status == "detached"
     experiment = attach(tmp_path / "runs" / "run")
     try:
         assert experiment.status == "training"
@@ -111,8 +123,7 @@ def test_a_run_that_goes_on_is_steered_and_brought_home(tmp_path: Path) -> None:
         here = experiment.step_count
         assert here >= 20
         wait_until(lambda: experiment.step_count > here + 20, "steps of the ranks")
-        with pytest.raises(RuntimeError, match="belongs to the experiment run of this kernel"):
-            attach(experiment.path)
+        assert attach(experiment.path) is experiment
         experiment.pause()
         experiment.wait(120)
         torch.testing.assert_close(
@@ -174,11 +185,70 @@ def test_ranks_that_died_with_it_leave_their_last_checkpoint(tmp_path: Path) -> 
     experiment.close()
 
 
+def test_ranks_whose_kernel_is_killed_while_it_ends_save_and_end_by_themselves(
+    tmp_path: Path,
+) -> None:
+    """As Jupyter kills one that needs longer than a few seconds: their step may take that long."""
+    go_on, folder = tmp_path / "go-on", tmp_path / "runs" / "run" / "parallel" / "1"
+    ending = kernel(tmp_path, 1_000_000, "stay", go_on)
+    try:
+        assert ending.stdout is not None
+        assert ending.stdin is not None
+        assert ending.stdout.readline() == "here\n"
+        ranks = [psutil.Process(int((folder / f"rank-{rank}.pid").read_text())) for rank in (0, 1)]
+        ending.stdin.close()
+        ending.stdin = None  # it is not to be closed again
+        wait_until(lambda: '"home"' in (folder / "control.jsonl").read_text(), "the call home")
+    finally:
+        ending.kill()
+        ending.communicate()
+    assert read_run(tmp_path / "runs" / "run", tmp_path).status == "detached"
+    go_on.touch()
+    wait_until(lambda: not any(map(is_alive, ranks)), "the end of the ranks")
+    run = tmp_path / "runs" / "run"
+    wait_until(lambda: read_run(run, tmp_path).status == "interrupted", "their launcher's end")
+    experiment = attach(tmp_path / "runs" / "run")
+    experiment.wait(120)
+    assert experiment.status == "paused"
+    torch.testing.assert_close(
+        losses(experiment),
+        as_if_it_had_stayed(tmp_path, experiment.step_count),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    experiment.close()
+
+
+def test_on_a_hub_ranks_end_with_the_server_of_their_kernel(tmp_path: Path) -> None:
+    """A person stops it, or it was idle for long: it gives back what it had, their GPUs too."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
+    hub = {"JUPYTERHUB_SERVICE_PREFIX": "/user/jo/", "JPY_PARENT_PID": str(server.pid)}
+    assert kernel(tmp_path, 1_000_000, "die", variables=hub).wait(300) == -signal.SIGKILL
+    launcher = psutil.Process(
+        json.loads((tmp_path / "runs/run/parallel/1/launcher.json").read_text())["pid"]
+    )
+    at_work = [launcher, *children_of(launcher)]
+    assert len(at_work) == 3
+    server.communicate()
+    wait_until(lambda: not any(map(is_alive, at_work)), "the end of the ranks")
+    experiment = attach(tmp_path / "runs" / "run")
+    with pytest.raises(Exception, match="ended from outside"):
+        experiment.wait(120)
+    assert experiment.step_count >= 20
+    experiment.modes = ""
+    experiment.run(steps=2, wait=True)
+    experiment.close()
+
+
 def test_what_cannot_or_must_not_be_attached_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no run directory"):
         attach(tmp_path / "nothing")
     alone = made(tmp_path / "runs", Cell)
     alone.run(steps=1, wait=True)
+    assert attach(alone.path) is alone
+    alone.close()
     with pytest.raises(FileNotFoundError, match="no worker has a part in Cell"):
         attach(alone.path)
     alive = kernel(tmp_path, 1_000_000, "stay")

@@ -20,6 +20,7 @@ from tests.integration.parallel.test_faults import Faulty, NotFinite, assert_gon
 from tests.waiting import wait_until
 from workbench.experiment import Experiment, Run, RunError
 from workbench.experiment.events import EpochDone, Event
+from workbench.experiment.flow import ELSEWHERE, gradient_flow
 from workbench.graph import GraphProbe
 from workbench.parallel import stretch, teller
 from workbench.parallel.folder import Folder
@@ -57,6 +58,7 @@ def test_what_a_rank_raises_is_the_failure_of_the_experiment(tmp_path: Path) -> 
     assert [line.text for line in failure.code if line.current]
     assert failure.traceback.rstrip().endswith("ValueError: this batch has no name")
     assert experiment.step_count == failure.step - 1
+    assert gradient_flow(experiment).notes == (ELSEWHERE,)
     experiment.modes = ""
     experiment.run(steps=3, wait=True)
 

@@ -113,6 +113,19 @@ def test_the_modes_of_the_next_step_hold(tmp_path: Path) -> None:
     exp.close()
 
 
+def test_what_a_model_refuses_is_told_as_it_was_taken(tmp_path: Path) -> None:
+    exp = made(tmp_path)
+    with pytest.raises(RuntimeError) as refused:
+        exp.predict(torch.randn(5))
+    assert refused.value.__notes__ == [
+        "predict was given [5] fp32: 5 samples of shape []. Of a single one give x[None]"
+    ]
+    with pytest.raises(Exception, match="str") as refused:
+        exp.predict("hello")
+    assert refused.value.__notes__ == ["predict was given 'hello'"]
+    assert exp.predict(data()[0][:1]).shape == (1, 3)
+
+
 def test_what_cannot_be_asked_is_answered(tmp_path: Path) -> None:
     exp = made(tmp_path)
     with pytest.raises(DataError, match="nothing to predict for"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -304,3 +304,18 @@ def test_nothing_is_taken_that_would_have_no_effect(tmp_path: Path, name: str, s
         setattr(exp, name, 1.0)
     exp._own = 1  # what begins so is nobody's setting
     exp.close()
+
+
+def test_an_argument_that_does_not_exist_is_named_with_the_nearest_that_does(
+    tmp_path: Path,
+) -> None:
+    x, y = torch.randn(64, 4), torch.arange(64) % 2
+    other: dict[str, Any] = {"batchsize": 16}
+    with pytest.raises(TypeError, match="Experiment has no argument 'batchsize', did you mean ba"):
+        Experiment(nn.Linear(4, 2), (x, y), runs=tmp_path, **other)
+    exp = Experiment(nn.Linear(4, 2), (x, y), runs=tmp_path, device="cpu")
+    with pytest.raises(TypeError, match=r"^run has no argument 'epoch', did you mean epochs\? It"):
+        exp.run(**cast(Any, {"epoch": 3}))
+    with pytest.raises(TypeError, match=r"^run has no argument 'zzz'\. It has epochs, steps, wait"):
+        exp.run(**cast(Any, {"zzz": 3}))
+    assert exp.step_count == 0

@@ -117,7 +117,7 @@ def test_an_interval_too_wide_to_mean_anything_is_not_printed(bench: Bench) -> N
         bench.timings.add(text, 0.1 if index % 2 else 0.002)
     assert line(bench.badge("bf16", "precision")) == (
         "none",
-        "no clear effect",
+        "unclear",
         "step times vary too much",
     )
 
@@ -133,7 +133,7 @@ def test_a_badge_is_not_fooled_by_another_mode_changing_too(bench: Bench) -> Non
 
 
 def compared(ratio: float, verdict: Verdict, first_s: float = 3.0) -> Compared:
-    change = Judged(ratio, ratio * 0.97, ratio * 1.03, verdict)
+    change = Judged(ratio, ratio * 0.97, ratio * 1.03, verdict=verdict)
     return Compared(change, spread([0.010] * 15), spread([0.010 / ratio] * 15), first_s)
 
 

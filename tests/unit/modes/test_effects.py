@@ -13,6 +13,21 @@ def test_only_steady_steps_make_the_median() -> None:
     assert timings.count("compile") == MIN_STEPS
 
 
+def test_steps_beside_other_work_of_ours_are_left_out() -> None:
+    timings = StepTimings()
+    for _ in range(MIN_STEPS):
+        timings.add("fp32", 0.01)
+    with timings.disturbed():
+        timings.add("fp32", 9.0)
+        with timings.disturbed():
+            timings.add("bf16", 9.0)
+        timings.add("fp32", 9.0)
+    assert timings.count("bf16") == 0
+    assert timings.spread("fp32").high == 0.01
+    timings.add("fp32", 0.01)
+    assert timings.count("fp32") == MIN_STEPS + 1
+
+
 def test_too_few_steps_say_nothing() -> None:
     timings = StepTimings()
     for _ in range(MIN_STEPS - 1):

@@ -144,8 +144,10 @@ def test_what_16_bits_cost_is_said_before_anybody_switches(
     shown = words_of(Precision("fp32", cpu).choices_for(model))
     for value in ("bf16", "fp16"):
         assert re.fullmatch(
-            r"Measured (as fast as|[\d.e+]+× (slower|faster) than) fp32 on this CPU, "
-            r"in a product of \d+ × \d+ matrices\.",
+            r"([\d.e+]+× \([\d.e+]+ to [\d.e+]+×\) (slower|faster) than fp32 "
+            r"|Not told apart from fp32: [\d.e+]+ to [\d.e+]+× its time )"
+            r"on this CPU at \d\d:\d\d, in \d products? of \d+ × \d+ matrices; "
+            r"steps of a model may differ\.",
             shown[value],
         ), shown[value]
     assert shown["fp32"] == ""
@@ -188,10 +190,10 @@ def test_products_are_timed_until_the_budget_is_over(monkeypatch: pytest.MonkeyP
         return 0.005
 
     monkeypatch.setattr(low_precision_speed, "_seconds", played)
-    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    clock = SimpleNamespace(perf_counter=lambda: now[0], strftime=str)
     monkeypatch.setattr(low_precision_speed, "time", clock)
     found = low_precision_speed.time_products(torch.bfloat16, 0.075)
-    assert found == Ratio(1.0, 64)
+    assert (found.value, found.low, found.high, found.size) == (1.0, 1.0, 1.0, 64)
     assert now[0] < 0.075 + 2 * 0.005 + 1e-9, "those under way are waited for"
 
 
@@ -204,16 +206,22 @@ def test_a_slow_product_is_timed_in_a_small_size(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("values", "words"),
     [
-        (56.0, "Measured 56× slower than fp32 on this CPU"),
-        (0.25, "Measured 4× faster than fp32 on this CPU"),
-        (1.02, "Measured as fast as fp32 on this CPU"),
+        ((50.0, 56.0, 70.0), "56× (50 to 70×) slower than fp32 on this CPU"),
+        ((0.2, 0.25, 0.5), "4× (2 to 5×) faster than fp32 on this CPU"),
+        ((0.9, 1.02, 1.2), "Not told apart from fp32: 0.9 to 1.2× its time on this CPU"),
+        ((0.9, 14.0, 31.0), "Not told apart from fp32: 0.9 to 31× its time on this CPU"),
     ],
 )
-def test_a_ratio_says_which_way_it_goes(value: float, words: str) -> None:
-    text = str(Ratio(value, 256))
-    assert text == f"{words}, in a product of 256 × 256 matrices."
+def test_a_ratio_says_which_way_it_goes(values: tuple[float, float, float], words: str) -> None:
+    assert str(ratio(*values)) == (
+        f"{words} at 14:02, in 7 products of 256 × 256 matrices; steps of a model may differ."
+    )
+
+
+def ratio(low: float, value: float, high: float) -> Ratio:
+    return Ratio(value=value, low=low, high=high, size=256, num_pairs=7, at="14:02")
 
 
 @pytest.mark.parametrize(
@@ -232,9 +240,9 @@ def test_what_is_slow_is_offered_with_something_better(
     fp16: float,
     remedies: tuple[str, str],
 ) -> None:
-    ratios = {torch.bfloat16: Ratio(bf16, 256), torch.float16: Ratio(fp16, 256)}
-    for dtype, ratio in ratios.items():
-        monkeypatch.setitem(low_precision_speed._measured, ("cpu", dtype), ratio)
+    ratios = {torch.bfloat16: ratio(bf16, bf16, bf16), torch.float16: ratio(fp16, fp16, fp16)}
+    for dtype, one in ratios.items():
+        monkeypatch.setitem(low_precision_speed._measured, ("cpu", dtype), one)
     choices = {choice.value: choice for choice in Precision.choices(cpu)}
     assert (choices["bf16"].remedy, choices["fp16"].remedy) == remedies
     assert choices["fp16"].available, "offered, with its price"

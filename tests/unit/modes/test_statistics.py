@@ -50,6 +50,18 @@ def test_a_real_difference_is_found() -> None:
     assert not speedup(spread(before[:4]), spread(now[:4])).supported
 
 
+def test_samples_that_lie_far_apart_are_told_apart_whatever_a_few_of_them_say() -> None:
+    """1.3 s and 6 s a step, but for a few: the medians' intervals reach as far as those."""
+    before = spread([7.0, 6.5, 6.0] + [1.2 + 0.01 * at for at in range(21)])
+    now = spread([0.9, 1.0, 1.1] + [5.5 + 0.04 * at for at in range(21)])
+    change = speedup(before, now)
+    assert change.low < 1.0 < change.high
+    assert change.supported
+    assert change.ratio == pytest.approx(before.median / now.median)
+    near = spread([0.9, 1.0, 1.1] + [1.45 + 0.01 * at for at in range(21)])
+    assert not speedup(before, near).supported, "no further apart than each is wide"
+
+
 def test_a_difference_below_one_percent_is_not_worth_a_verdict() -> None:
     change = speedup(spread([1.005] * 50), spread([1.0] * 50))
     assert not change.supported

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor.cpp_builder import cpp_compiler_search
 from torch.optim.lr_scheduler import OneCycleLR
 
 from tests.waiting import wait_until
+from workbench.modes import refresh
 from workbench.panel.assembly import Experiment
 from workbench.panel.commands import execute
 from workbench.panel.hub import PERIOD_S, Hub
@@ -81,6 +83,36 @@ def followed(experiment: Experiment) -> tuple[Hub, Wire, Experiment]:
     hub.connect("a", wire)
     wait_until(lambda: wire.of("curves"))
     return hub, wire, other
+
+
+def test_what_is_found_by_checking_again_is_known_to_every_experiment(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is about the machine: a panel beside the one that asked offers the mode as well."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    cpp_compiler_search.cache_clear()
+    refresh()
+    hub, wire, other = followed(experiment)
+    hub.add(experiment)
+    ids = {experiment.id, other.id}
+
+    def offered() -> dict[str, bool]:
+        """Whether each experiment's panel offers ``compile``, as it was told last."""
+        newest = {message["experiment"]: message["state"] for message in wire.of("state")}
+        modes = {key: {one["name"]: one for one in found["modes"]} for key, found in newest.items()}
+        return {key: found["compile"]["choices"][1]["available"] for key, found in modes.items()}
+
+    wait_until(lambda: offered() == dict.fromkeys(ids, False))
+    monkeypatch.undo()
+    try:
+        request = {"type": "command", "id": 1, "name": "probe_modes", "experiment": other.id}
+        hub.receive("a", {**request, "args": {}})
+        wait_until(lambda: offered() == dict.fromkeys(ids, True))
+    finally:
+        cpp_compiler_search.cache_clear()
+        refresh()
+        hub.disconnect("a")
 
 
 def test_the_hub_does_not_keep_an_experiment_alive(experiment: Experiment) -> None:
@@ -210,3 +242,29 @@ def test_the_rates_to_come_are_computed_while_somebody_looks(tmp_path: Path) -> 
     wait_until(lambda: schedules()[-1] is None)
     hub.disconnect("a")
     experiment.close()
+
+
+def test_an_experiment_that_a_loop_lets_go_of_is_told_to_its_end(tmp_path: Path) -> None:
+    hub, wire = Hub(), Wire()
+    hub.connect("a", wire)
+    wait_until(lambda: wire.of("hello"))
+    freed: list[weakref.ref[Experiment]] = []
+    for width in (4, 8, 16):
+        model = torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Linear(width, 2))
+        data = torch.randn(24, 4), torch.arange(24) % 2
+        exp = Experiment(model, data, batch_size=8, runs=tmp_path, device="cpu", name=f"w{width}")
+        hub.add(exp)
+        exp.run(steps=3, wait=True)
+        freed.append(weakref.ref(exp))
+        del exp
+    wait_until(lambda: gc.collect() is not None and len(wire.of("removed")) == 3)
+    assert [ref() for ref in freed] == [None] * 3
+    for removed in wire.of("removed"):
+        before = wire.messages[: wire.messages.index(removed)]
+        told = [one["state"] for one in before if one["type"] == "state"]
+        (*_, last) = [one for one in told if one["id"] == removed["experiment"]]
+        assert (last["status"], last["step"]) == ("finished", 3)
+        curves = [one for one in before if one["type"] == "curves"]
+        totals = [one["total"][0] for one in curves if one["experiment"] == removed["experiment"]]
+        assert totals[-1] == 3
+    hub.disconnect("a")

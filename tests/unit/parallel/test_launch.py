@@ -46,12 +46,3 @@ def test_what_nobody_meets_in_any_more_is_removed(
     assert not over.exists()
     assert not reused.exists()
     assert all(path.is_dir() for path in (alive, elsewhere, begun))
-
-
-def test_a_checkout_is_found_by_ranks_and_site_packages_come_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    root = str(Path(launch.__file__).parents[2])
-    assert launch._checkout() == root
-    monkeypatch.setattr("site.getsitepackages", lambda: [root])
-    assert launch._checkout() == ""

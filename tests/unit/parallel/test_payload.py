@@ -14,8 +14,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.integration.parallel.support import made
+from workbench.experiment import Experiment
 from workbench.parallel.payload import PackingError, cells, pack, unpack
 
 
@@ -109,6 +111,23 @@ def test_large_arrays_are_mapped_from_a_file_and_not_pickled(tmp_path: Path) -> 
     back.inputs.zero_()  # one rank's own copy of those pages: no other rank sees it
     assert torch.equal(other.inputs, inputs)
     assert torch.equal(unpack(tmp_path / "payload").cursor.source.inputs, inputs)
+
+
+def test_a_loader_travels_without_its_persistent_workers(tmp_path: Path) -> None:
+    inputs = torch.arange(32.0).reshape(16, 2)
+    data = TensorDataset(inputs, torch.arange(16) % 2)
+    loader = DataLoader(data, 4, num_workers=1, persistent_workers=True)
+    experiment = Experiment(
+        nn.Linear(2, 2), loader, order="loader", runs=tmp_path / "runs", device="cpu"
+    )
+    experiment.run(steps=6, wait=True)
+    assert loader._iterator is not None
+    pack(experiment._training, tmp_path / "payload")
+    back: Any = unpack(tmp_path / "payload").cursor.source
+    assert back.loader._iterator is None
+    assert back.loader.num_workers == 1
+    assert torch.equal(torch.cat([x for x, _ in back.loader]), inputs)
+    experiment.close()
 
 
 def test_cells_travel_with_their_source(tmp_path: Path) -> None:

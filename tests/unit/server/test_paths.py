@@ -15,7 +15,7 @@ from workbench.server.errors import (
     OutsideRootError,
     ServerError,
 )
-from workbench.server.paths import folder_inside, relative_to_root
+from workbench.server.paths import contents_path, folder_inside, relative_to_root
 
 
 @pytest.fixture
@@ -96,3 +96,38 @@ def test_whatever_is_sent_what_comes_back_is_inside(root: Path, given_path: str)
     assert folder.is_dir()
     assert folder.resolve() == folder
     assert folder.is_relative_to(root)
+
+
+def test_the_contents_service_knows_a_file_by_one_name(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(root)
+    names = ["runs/a", "runs/../runs/./a", "in/a", "out/../root/runs/a"]
+    for served in (root, tmp_path / "alias", root / "runs" / ".."):
+        assert {contents_path(served, str(served / name)) for name in names} == {"runs/a"}
+        assert contents_path(served, str(root / "runs" / "a")) == "runs/a"
+        assert contents_path(served, str(tmp_path / "alias" / "runs" / "a")) == "runs/a"
+        assert contents_path(served, "runs/a") == "runs/a"
+        assert contents_path(served, str(served)) == ""
+
+
+def test_what_lies_outside_has_no_name_unless_a_link_inside_leads_there(
+    root: Path, tmp_path: Path
+) -> None:
+    assert contents_path(root, str(tmp_path / "secret")) is None
+    assert contents_path(root, str(tmp_path / "root-but-not")) is None
+    assert contents_path(root, "/") is None
+    assert contents_path(root, str(root / "out" / "net.py")) == "out/net.py"
+    assert contents_path(root, "../secret") is None
+
+
+def test_what_is_not_there_yet_has_a_name_and_what_is_no_path_has_none(root: Path) -> None:
+    assert contents_path(root, str(root / "runs" / "later" / "x")) == "runs/later/x"
+    assert contents_path(root, str(root / "loop" / "x")) in (None, "loop/x")
+    assert contents_path(root, "a\0b") is None
+    assert contents_path(root, "a" * 5000) is None
+
+
+@given(text=st.text(max_size=40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_path_raises_or_is_named_from_outside(root: Path, text: str) -> None:
+    found = contents_path(root, text)
+    assert found is None or not found.startswith(("/", "../"))

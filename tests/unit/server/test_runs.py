@@ -40,7 +40,7 @@ def make_run(path: Path, content: str | bytes | dict[str, Any]) -> Path:
 
 def test_a_run_as_the_side_panel_shows_it(tmp_path: Path) -> None:
     make_run(tmp_path / "project" / "runs" / "digits", GOOD)
-    (run,), truncated = list_runs(tmp_path / "project", tmp_path)
+    (run,), truncated, _ = list_runs(tmp_path / "project", tmp_path)
     assert not truncated
     assert (run.name, run.path, run.status) == ("digits", "project/runs/digits", "finished")
     assert (run.model, run.modes, run.step) == ("EarlyExitCNN", "compile+bf16", 1230)
@@ -102,13 +102,13 @@ def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
     inside = root / "inside"
     inside.mkdir()
     (inside / "run.json").symlink_to(tmp_path / "outside" / "run.json")
-    assert list_runs(root, root) == ([], False)
+    assert list_runs(root, root) == ([], False, [])
 
 
 def test_hidden_and_installed_folders_are_skipped(tmp_path: Path) -> None:
     for name in (".venv/x", "node_modules/x", "a/__pycache__/x"):
         make_run(tmp_path / name, GOOD)
-    assert list_runs(tmp_path, tmp_path) == ([], False)
+    assert list_runs(tmp_path, tmp_path) == ([], False, [])
 
 
 def test_a_run_inside_a_run_is_its_own_affair(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for index in range(6):
         make_run(tmp_path / f"run{index}", GOOD)
     monkeypatch.setattr(runs, "_MAX_RUNS", 4)
-    found, truncated = list_runs(tmp_path, tmp_path)
+    found, truncated, _ = list_runs(tmp_path, tmp_path)
     assert (len(found), truncated) == (4, True)
 
 

@@ -9,12 +9,21 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 from tensorboard import program
+from tensorboard.assets import get_default_assets_zip_provider
 
-from workbench.server.tensorboard_process import Options, make_server, parse, tensorboard_flags
+from workbench.server.tensorboard_process import (
+    _RELATIVE,
+    Options,
+    assets,
+    make_server,
+    parse,
+    tensorboard_flags,
+)
 
 
 def test_the_private_api_is_where_we_think_it_is() -> None:
@@ -23,6 +32,19 @@ def test_the_private_api_is_where_we_think_it_is() -> None:
     source = inspect.getsource(program.TensorBoard._make_server)
     assert "self.server_class(app, self.flags)" in source
     assert "server_class" in inspect.signature(program.TensorBoard.__init__).parameters
+
+
+def test_the_addresses_that_are_made_relative_are_where_we_think_they_are() -> None:
+    """When this fails, TensorBoard's pages changed: adapt `_RELATIVE`."""
+    own = zipfile.ZipFile(get_default_assets_zip_provider()())
+    ours = zipfile.ZipFile(assets())
+    assert ours.namelist() == own.namelist()
+    for name, (absolute, relative) in _RELATIVE.items():
+        assert absolute in own.read(name)
+        assert absolute not in ours.read(name)
+        assert relative in ours.read(name)
+    others = set(own.namelist()) - set(_RELATIVE)
+    assert all(ours.read(name) == own.read(name) for name in others)
 
 
 def test_another_tensorboard_is_refused_with_one_sentence(

@@ -53,7 +53,7 @@ export interface CommManager {
   } | null;
 }
 
-/** The manager, if it can open comms (JupyterLab, Notebook 7); null in Colab, marimo, VS Code. */
+/** The manager, if it can open comms (JupyterLab, Notebook 7); null in Colab and VS Code. */
 export function commManager(model: WidgetModel): CommManager | null {
   const manager = model.widget_manager as Partial<CommManager> | undefined;
   const able = typeof manager?._create_comm === 'function' && manager.kernel;

@@ -1,7 +1,7 @@
 /**
- * Graph and memory below the panel, for hosts where nothing opens tabs (VS Code, Colab, marimo, a
- * JupyterLab without the extension). The views' own bundles are asked of the kernel when the first
- * one is opened, because a panel that carried them all would be too heavy for a notebook with many.
+ * Graph and memory below the panel, for hosts where nothing opens tabs (VS Code, Colab, a JupyterLab
+ * without the extension). The views' own bundles are asked of the kernel when the first one is
+ * opened, because a panel that carried them all would be too heavy for a notebook with many.
  */
 import type { InlineView, KernelStore, OpenRequest } from '@torch-workbench/views';
 import { messageOf } from '@torch-workbench/views';
@@ -25,6 +25,7 @@ export function inlineView(model: WidgetModel, store: KernelStore): InlineView {
         unmount = module.default.render({ model: recordModel(model, bytes, ask), el: host });
       })
       .catch((error: unknown) => {
+        if (view.signal.aborted) return; // another view is shown here by now
         const reason = messageOf(error);
         const call = `wb.${request.kind}(…)`;
         host.textContent = `${reason}. In a cell, ${call} shows the same view.`;

@@ -1,9 +1,18 @@
 import type { Kernel } from '@jupyterlab/services';
 import type { JSONObject } from '@lumino/coreutils';
-import { type Buffer, type Channel, type ChannelData, PROTOCOL } from '@torch-workbench/views';
+import {
+  type Buffer,
+  type Channel,
+  type ChannelData,
+  messageOf,
+  PROTOCOL,
+} from '@torch-workbench/views';
+import { type Comm, PlainComm } from './comm';
 
 const CONTROL = 'workbench.control';
 const METRICS = 'workbench.metrics';
+/** Those of ipywidgets, which it opens and closes as a notebook opens. */
+const OF_WIDGETS = ['jupyter.widget.control', 'jupyter.widget'];
 
 /** A kernel in one of these states keeps no comm, so there is nobody to say goodbye to. */
 const GONE: readonly Kernel.Status[] = ['restarting', 'autorestarting', 'terminating', 'dead'];
@@ -24,11 +33,12 @@ export class CommChannel implements Channel {
 
   private constructor(
     private readonly kernel: Kernel.IKernelConnection,
-    private readonly metrics: Kernel.IComm,
+    private readonly metrics: Comm,
     private readonly greeting: JSONObject,
   ) {
+    this.restarts = restartsOf(kernel);
     metrics.onMsg = (message) => {
-      void this.openControl();
+      this.openControl().catch((error: unknown) => this.tellClosed(messageOf(error)));
       this.deliver(message.content.data as ChannelData, message.buffers ?? []);
     };
     metrics.onClose = () => this.end();
@@ -57,13 +67,21 @@ export class CommChannel implements Channel {
     for (const comm of [this.metrics, this.control]) {
       if (comm !== null && !comm.isDisposed) {
         comm.onClose = () => undefined;
-        if (GONE.includes(this.kernel.status)) {
+        if (this.isGone) {
           comm.dispose();
         } else {
           comm.close();
         }
       }
     }
+  }
+
+  /** The kernel that these comms were opened in keeps them no more. */
+  private get isGone(): boolean {
+    const { kernel } = this;
+    return (
+      kernel.isDisposed || GONE.includes(kernel.status) || this.restarts !== restartsOf(kernel)
+    );
   }
 
   private async openControl(): Promise<void> {
@@ -92,7 +110,8 @@ export class CommChannel implements Channel {
     tellClosed('the kernel closed the channel: run the cell again', true);
   }
 
-  private control: Kernel.IComm | null = null;
+  private control: Comm | null = null;
+  private readonly restarts: number;
   private opening = false;
   private closed = false;
   private readonly waiting: ChannelData[] = [];
@@ -101,7 +120,10 @@ export class CommChannel implements Channel {
 }
 
 /** A comm that does not wait behind the running cell: opened when its subshell is there. */
-async function newComm(kernel: Kernel.IKernelConnection, target: string): Promise<Kernel.IComm> {
+async function newComm(kernel: Kernel.IKernelConnection, target: string): Promise<Comm> {
+  if (!kernel.handleComms) {
+    return new PlainComm(kernel, target, await subshellOf(kernel, target));
+  }
   const comm = kernel.createComm(target);
   await kernel.info;
   if (kernel.supportsSubshells) {
@@ -115,30 +137,79 @@ async function newComm(kernel: Kernel.IKernelConnection, target: string): Promis
   return comm;
 }
 
-const keepers = new WeakMap<Kernel.IKernelConnection, Set<string>>();
+const restarted = new WeakMap<Kernel.IKernelConnection, number>();
+
+/** How many restarts of its kernel a connection has seen. */
+function restartsOf(kernel: Kernel.IKernelConnection): number {
+  return restarted.get(kernel) ?? 0;
+}
+
+const keepers = new WeakMap<Kernel.IKernelConnection, Map<string, Comm>>();
 
 /**
- * Keeps the subshell of a target for as long as the connection lives, by a comm that is never
- * opened. JupyterLab deletes the subshell with the target's last comm, and ipykernel 7.4 then
- * complains of destroyed tasks in whichever cell ran last.
+ * Keeps the subshells of our targets for as long as the connection lives, by a comm each that is
+ * never opened. JupyterLab deletes a subshell with the target's last comm, and ipykernel 7.4 stops
+ * its thread with whatever it was sent a moment before: "Task was destroyed but it is pending!" in
+ * red, in whichever cell ran last (36 of 40 times where a close is followed by the deletion).
  */
 export function keepSubshells(kernel: Kernel.IKernelConnection): void {
-  if (kernel.supportsSubshells) {
+  if (kernel.handleComms && kernel.supportsSubshells) {
     keepSubshell(kernel, METRICS);
     keepSubshell(kernel, CONTROL);
   }
 }
 
-/** A restart ends every subshell, and with them what kept them. */
-export function forgetSubshells(kernel: Kernel.IKernelConnection): void {
+/** As `keepSubshells`, for ipywidgets, which comes with us and has the same fault. */
+export function keepSubshellsOfWidgets(kernel: Kernel.IKernelConnection): void {
+  const keep = (): void => {
+    if (!kernel.isDisposed && kernel.handleComms && kernel.supportsSubshells) {
+      OF_WIDGETS.forEach((target) => keepSubshell(kernel, target));
+    }
+  };
+  // a kernel that gives no information of itself has no subshells either, as far as is known
+  kernel.info.then(keep, () => undefined);
+}
+
+/**
+ * A restart ends every comm and every subshell. Of one that another connection asked for JupyterLab
+ * is told nothing here (`unnoticed`): it forgets a subshell with its last comm.
+ */
+export function forgetSubshells(kernel: Kernel.IKernelConnection, unnoticed: boolean): void {
+  restarted.set(kernel, restartsOf(kernel) + 1);
+  if (unnoticed) {
+    keepers.get(kernel)?.forEach((comm) => comm.dispose());
+  }
   keepers.delete(kernel);
+  plainSubshells.delete(kernel.id);
 }
 
 function keepSubshell(kernel: Kernel.IKernelConnection, target: string): void {
-  const kept = keepers.get(kernel) ?? new Set();
+  const kept = keepers.get(kernel) ?? new Map<string, Comm>();
   keepers.set(kernel, kept);
   if (!kept.has(target)) {
-    kept.add(target);
-    kernel.createComm(target);
+    kept.set(target, kernel.createComm(target));
   }
+}
+
+/** By kernel and target, the subshells of comms that JupyterLab knows nothing of. */
+const plainSubshells = new Map<string, Map<string, Promise<string | null>>>();
+
+/** The subshell of a target; null where there are none. Any connection to the kernel may use it. */
+async function subshellOf(
+  kernel: Kernel.IKernelConnection,
+  target: string,
+): Promise<string | null> {
+  await kernel.info;
+  if (!kernel.supportsSubshells || kernel.commsOverSubshells === 'disabled') {
+    return null;
+  }
+  const known = plainSubshells.get(kernel.id) ?? new Map<string, Promise<string | null>>();
+  plainSubshells.set(kernel.id, known);
+  const subshell =
+    known.get(target) ??
+    kernel.requestCreateSubshell({}).done.then(({ content }) => content.subshell_id ?? null);
+  known.set(target, subshell);
+  // the next attempt asks anew
+  subshell.catch(() => known.delete(target));
+  return subshell;
 }

@@ -3,9 +3,9 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { KernelStore } from '@torch-workbench/views';
 import type { ConnectionStatus, IConnection, IWorkbenchSettings } from '../tokens';
-import { CommChannel, forgetSubshells, keepSubshells } from './channel';
+import { CommChannel, forgetSubshells, keepSubshells, keepSubshellsOfWidgets } from './channel';
 import { PacedStore } from './paced';
-import { isAnnounced, mentionsWorkbench, onAnnounced } from './presence';
+import { acceptAnnouncement, isAnnounced, isAnnouncement, mentionsWorkbench } from './presence';
 
 /**
  * One notebook's live connection.
@@ -26,6 +26,7 @@ export class Connection implements IConnection {
     session.statusChanged.connect(this.onStatusChanged, this);
     session.connectionStatusChanged.connect(this.onConnectionChanged, this);
     session.iopubMessage.connect(this.onMessage, this);
+    panel.context.pathChanged.connect(this.onPathChanged, this);
     this.attach(session.session?.kernel ?? null);
   }
 
@@ -33,8 +34,16 @@ export class Connection implements IConnection {
     return this.panel.context.path;
   }
 
+  get kernelId(): string | null {
+    return this.kernel?.id ?? null;
+  }
+
   get status(): ConnectionStatus {
     return this._status;
+  }
+
+  get detail(): string {
+    return this._status === 'waiting' ? (this.raw?.get().detail ?? '') : '';
   }
 
   get store(): PacedStore | null {
@@ -63,11 +72,17 @@ export class Connection implements IConnection {
     }
   }
 
+  private onPathChanged(): void {
+    this.changed.emit();
+  }
+
   private attach(kernel: Kernel.IKernelConnection | null): void {
     this.kernel = kernel;
+    this.process = null;
     this.enter(kernel === null ? 'none' : 'waiting');
     if (kernel !== null) {
-      onAnnounced(kernel, () => this.open());
+      acceptAnnouncement(kernel);
+      keepSubshellsOfWidgets(kernel);
       void this.openIfThere(kernel);
     }
   }
@@ -106,6 +121,8 @@ export class Connection implements IConnection {
     } else if (connection === 'live' || this._status === 'open') {
       this.enter(connection === 'live' ? 'open' : 'lost');
       this.tellSelection();
+    } else {
+      this.changed.emit();
     }
   }
 
@@ -116,29 +133,48 @@ export class Connection implements IConnection {
     raw?.dispose();
   }
 
+  /** JupyterLab says so at the end of a restart, too, when nothing can be there yet. */
   private onKernelChanged(): void {
-    this.drop();
-    this.attach(this.panel.sessionContext.session?.kernel ?? null);
+    const kernel = this.panel.sessionContext.session?.kernel ?? null;
+    if (kernel === null || kernel !== this.kernel) {
+      this.drop();
+      this.attach(kernel);
+    }
   }
 
   private onStatusChanged(_: unknown, status: Kernel.Status): void {
     if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
-      this.restarted ||= this.raw !== null;
-      this.drop();
-      this.enter(this.kernel === null ? 'none' : 'absent');
-      if (this.kernel !== null) {
-        forgetSubshells(this.kernel);
+      this.forget(false);
+    } else if (status === 'idle' && this.kernel !== null) {
+      keepSubshellsOfWidgets(this.kernel);
+      if (this.restarted) {
+        // A panel that is still displayed asks the new kernel, too.
+        this.restarted = false;
+        keepSubshells(this.kernel);
       }
-    } else if (status === 'idle' && this.restarted && this.kernel !== null) {
-      // A panel that is still displayed asks the new kernel, too.
-      this.restarted = false;
-      keepSubshells(this.kernel);
     }
+  }
+
+  /** The process is another one, or none: what the one before knew is gone with it. */
+  private forget(unnoticed: boolean): void {
+    this.restarted ||= this.raw !== null;
+    this.process = null;
+    if (this.kernel !== null) {
+      forgetSubshells(this.kernel, unnoticed);
+    }
+    this.drop();
+    this.enter(this.kernel === null ? 'none' : 'absent');
   }
 
   /** A kernel of an older Workbench announces nothing: ask when code that names it has been run. */
   private onMessage(_: unknown, message: KernelMessage.IMessage): void {
     const parent = message.parent_header as Partial<KernelMessage.IHeader>;
+    if (parent.msg_id !== undefined) {
+      this.meet(message.header.session);
+    }
+    if (isAnnouncement(message)) {
+      this.open();
+    }
     const isEnd =
       message.header.msg_type === 'status' &&
       (message.content as { execution_state?: string }).execution_state === 'idle' &&
@@ -146,6 +182,17 @@ export class Connection implements IConnection {
     if (isEnd && this.raw === null && mentionsWorkbench(this.panel)) {
       this.open();
     }
+  }
+
+  /**
+   * A message of the kernel's that answers another one names its process. JupyterLab says nothing
+   * of a restart to the other connections, so a new name is what tells of one.
+   */
+  private meet(process: string): void {
+    if (this.process !== null && this.process !== process) {
+      this.forget(true);
+    }
+    this.process = process;
   }
 
   /** What was sent while the network was away is lost: start over with a snapshot. */
@@ -180,6 +227,8 @@ export class Connection implements IConnection {
   private paced: PacedStore | null = null;
   private chosen: string | null = null;
   private restarted = false;
+  /** What the kernel's process calls itself, once it has been heard. */
+  private process: string | null = null;
   /** The experiment that listeners were last told of. */
   private told: string | null = null;
   private _status: ConnectionStatus = 'none';

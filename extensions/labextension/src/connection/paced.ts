@@ -1,11 +1,13 @@
-import type {
-  Command,
-  Curve,
-  ExperimentModel,
-  FlowPiece,
-  KernelModel,
-  KernelStore,
-  Store,
+import {
+  isOfMemory,
+  thin,
+  type Command,
+  type Curve,
+  type ExperimentModel,
+  type FlowPiece,
+  type KernelModel,
+  type KernelStore,
+  type Store,
 } from '@torch-workbench/views';
 import type { IWorkbenchSettings } from '../tokens';
 
@@ -77,14 +79,16 @@ export class PacedStore implements Store<KernelModel, Command> {
 
   private thinned(model: KernelModel): KernelModel {
     const most = this.settings.maxPoints;
-    const fits = (one: ExperimentModel): boolean =>
-      [...one.curves.values()].every((curve) => curve.length <= most);
-    if ([...model.experiments.values()].every(fits)) {
+    const isLong = ([name, curve]: [string, Curve]): boolean =>
+      curve.length > most && !isOfMemory(name);
+    if (![...model.experiments.values()].some((one) => [...one.curves].some(isLong))) {
       return model;
     }
     const experiments = new Map<string, ExperimentModel>();
     for (const [id, one] of model.experiments) {
-      const curves = new Map([...one.curves].map(([name, curve]) => [name, thin(curve, most)]));
+      const curves = new Map(
+        [...one.curves].map((named) => (isLong(named) ? [named[0], thin(named[1], most)] : named)),
+      );
       experiments.set(id, { ...one, curves });
     }
     return { ...model, experiments };
@@ -95,19 +99,4 @@ export class PacedStore implements Store<KernelModel, Command> {
   private readonly listeners = new Set<() => void>();
   private timer = 0;
   private told = -Infinity;
-}
-
-/** Evenly spaced points of a curve, the first and the last among them. */
-export function thin(curve: Curve, most: number): Curve {
-  if (curve.length <= most) {
-    return curve;
-  }
-  const steps = new Int32Array(most);
-  const values = new Float32Array(most);
-  for (let i = 0; i < most; i += 1) {
-    const at = Math.round((i * (curve.length - 1)) / (most - 1));
-    steps[i] = curve.steps[at] as number;
-    values[i] = curve.values[at] as number;
-  }
-  return { steps, values, length: most };
 }

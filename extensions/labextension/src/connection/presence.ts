@@ -1,5 +1,5 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import type { Kernel } from '@jupyterlab/services';
+import type { Kernel, KernelMessage } from '@jupyterlab/services';
 
 /**
  * The comm that Workbench opens from the kernel when its targets are there.
@@ -10,11 +10,19 @@ import type { Kernel } from '@jupyterlab/services';
  */
 const PRESENCE = 'workbench.presence';
 
-/** Calls `callback` whenever Workbench announces itself in this kernel. */
-export function onAnnounced(kernel: Kernel.IKernelConnection, callback: () => void): void {
+/** Has JupyterLab accept the comm: one of a target that it does not know it closes. */
+export function acceptAnnouncement(kernel: Kernel.IKernelConnection): void {
   if (kernel.handleComms) {
-    kernel.registerCommTarget(PRESENCE, () => callback());
+    kernel.registerCommTarget(PRESENCE, () => undefined);
   }
+}
+
+/** Whether Workbench announces itself with this message, which reaches every connection. */
+export function isAnnouncement(message: KernelMessage.IMessage): boolean {
+  return (
+    message.header.msg_type === 'comm_open' &&
+    (message.content as { target_name?: unknown }).target_name === PRESENCE
+  );
 }
 
 /** Whether Workbench announced itself in this kernel before. */

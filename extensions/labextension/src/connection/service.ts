@@ -2,7 +2,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Signal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 import { EXPERIMENT_ATTRIBUTE, NOTEBOOK_ATTRIBUTE } from '../documents/request';
-import type { IConnection, IWorkbenchConnections, IWorkbenchSettings } from '../tokens';
+import type { IConnection, IHolder, IWorkbenchConnections, IWorkbenchSettings } from '../tokens';
 import { Connection } from './connection';
 
 /** A connection for every open notebook. */
@@ -48,6 +48,11 @@ export class WorkbenchConnections implements IWorkbenchConnections {
 
   forPath(path: string): IConnection | null {
     return this.all().find((one) => one.path === path) ?? null;
+  }
+
+  forHolder({ notebook, kernel }: IHolder): IConnection | null {
+    const known = this.all().filter((one) => kernel !== undefined && one.kernelId === kernel);
+    return known.find(({ path }) => path === notebook) ?? known[0] ?? this.forPath(notebook);
   }
 
   forNode(node: Node): IConnection | null {

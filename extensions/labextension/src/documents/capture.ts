@@ -24,6 +24,8 @@ export interface ICaptureAddress extends ICaptureName {
   kind: CaptureKind;
   /** The notebook in whose kernel it is held. */
   notebook: string;
+  /** That kernel. */
+  kernel?: string;
   experiment: string;
   capture: string;
   /** The tab itself: it stays the same while captures come and go in it. */
@@ -64,14 +66,15 @@ export class CaptureView extends RecordPanel {
 
   /** The kernel's store; null while there is no open connection to it. */
   get store(): PacedStore | null {
-    const connection = this.connections.forPath(this._address.notebook);
+    const connection = this.connections.forHolder(this._address);
     return connection?.status === 'open' ? connection.store : null;
   }
 
   /** Why the kernel cannot be asked for other captures; null while it can. */
   get gone(): IGone | null {
     const { notebook, experiment } = this._address;
-    return whyGone(this.connections.forPath(notebook), notebook, experiment, this.trans);
+    const connection = this.connections.forHolder(this._address);
+    return whyGone(connection, notebook, experiment, this.trans);
   }
 
   /** The captures of this kind that the kernel holds, newest first. */
@@ -157,6 +160,7 @@ export class CaptureView extends RecordPanel {
 
   /** Once shown, a record stays: it is in the browser, whatever becomes of the kernel. */
   private look(): void {
+    this.followNotebook();
     this.follow();
     this.refresh();
     if (this.record.bytes !== null || this.fetching) {
@@ -164,7 +168,7 @@ export class CaptureView extends RecordPanel {
     }
     const { notebook } = this._address;
     const { store } = this;
-    const connection = this.connections.forPath(notebook);
+    const connection = this.connections.forHolder(this._address);
     if (connection === null || connection.status === 'absent') {
       this.tell('status', connection === null ? this.goneSentence() : this.absentSentence(), {
         label: this.trans.__('Open the notebook'),
@@ -175,6 +179,19 @@ export class CaptureView extends RecordPanel {
     } else {
       void this.fetch(store);
     }
+  }
+
+  /** The notebook of the kernel may have been renamed or moved. */
+  private followNotebook(): void {
+    const connection = this.connections.forHolder(this._address);
+    const { notebook, kernel } = this._address;
+    if (connection === null || connection.kernelId !== kernel || connection.path === notebook) {
+      return;
+    }
+    this._address = { ...this._address, notebook: connection.path };
+    this.node.setAttribute(NOTEBOOK_ATTRIBUTE, connection.path);
+    this.entitle();
+    this._addressChanged.emit();
   }
 
   /** What the kernel holds changes without a change of the connection. */

@@ -6,6 +6,9 @@ import type { CaptureView } from './capture';
 
 /** Milliseconds between two requests while the experiment trains. */
 const PERIOD_MS = 1000;
+/** What stands where an experiment is gone of which nothing was fetched. */
+const GONE =
+  'The experiment is no longer in its kernel, and nothing of its gradient flow is kept here.';
 const OPEN_KEY = 'torch-workbench:gradient-flow-open';
 
 /**
@@ -46,6 +49,9 @@ export class CaptureFlow {
       this.marks = marks;
       this.foot.update({ captured, current: step });
     }
+    if (this.isGone() && this.last === null) {
+      this.tell({ missing: GONE });
+    }
     if (this.timer === 0 && this.isDue()) {
       const wait = this.asked + PERIOD_MS - performance.now();
       this.timer = window.setTimeout(() => void this.ask(), Math.max(0, wait));
@@ -64,6 +70,13 @@ export class CaptureFlow {
   private isDue(): boolean {
     const seen = this.visible && this.open && document.visibilityState === 'visible';
     return seen && this.trainedTo() !== this.trained;
+  }
+
+  /** Whether its kernel answers, and has no such experiment. */
+  private isGone(): boolean {
+    const { store, address } = this.view;
+    const model = store?.get();
+    return model?.connection === 'live' && !model.experiments.has(address.experiment);
   }
 
   /** How far the experiment has come; null when nobody can be asked. */

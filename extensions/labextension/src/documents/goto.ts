@@ -1,5 +1,4 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import { PageConfig } from '@jupyterlab/coreutils';
 import type { ISourceLine } from '../tokens';
 
 /**
@@ -44,15 +43,6 @@ export async function revealLine(
   editor.focus();
   editor.setCursorPosition(position);
   editor.revealPosition(position);
-}
-
-/** The path the contents service knows a file by; null when it lies outside the server's root. */
-export function contentsPath(filename: string): string | null {
-  const root = PageConfig.getOption('serverRoot').replace(/\/+$/, '');
-  if (!filename.startsWith('/')) {
-    return filename;
-  }
-  return root !== '' && filename.startsWith(root + '/') ? filename.slice(root.length + 1) : null;
 }
 
 interface ICellLike {

@@ -20,6 +20,7 @@ export interface IFileSide {
 /** A capture that a kernel holds. */
 export interface ICaptureSide extends ICaptureName {
   notebook: string;
+  kernel?: string;
   experiment: string;
   capture: string;
 }
@@ -92,7 +93,7 @@ export async function load(
     return loadFile(side, sources, signal);
   }
   const { notebook, experiment, capture } = side;
-  const connection = sources.connections.forPath(notebook);
+  const connection = sources.connections.forHolder(side);
   if (connection?.status !== 'open' || connection.store === null) {
     throw new NotHereYet(whyNot(side, connection?.status, sources.trans), notebook);
   }

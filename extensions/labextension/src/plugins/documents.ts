@@ -1,4 +1,5 @@
 import {
+  ILabShell,
   ILayoutRestorer,
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
@@ -9,6 +10,7 @@ import type { CaptureKind } from '@torch-workbench/records';
 import { CaptureView, type ICaptureAddress } from '../documents/capture';
 import { captureNext, capturesOf, compareGraphs } from '../documents/choose';
 import { nameOf } from '../documents/label';
+import { showTab } from '../documents/place';
 import { CAPTURE_ICONS } from '../icons';
 import { reporting } from '../report';
 import { CommandIDs, IWorkbenchConnections } from '../tokens';
@@ -30,10 +32,11 @@ export const documents: JupyterFrontEndPlugin<void> = {
   description: 'Captured graphs, their comparisons and memory of live kernels, as tabs.',
   autoStart: true,
   requires: [IWorkbenchConnections],
-  optional: [ILayoutRestorer, ICommandPalette, ITranslator],
+  optional: [ILabShell, ILayoutRestorer, ICommandPalette, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     connections: IWorkbenchConnections,
+    labShell: ILabShell | null,
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
     translator: ITranslator | null,
@@ -48,10 +51,10 @@ export const documents: JupyterFrontEndPlugin<void> = {
       if (there === undefined) {
         tab.id = `${tab.content.id}-tab`;
         tab.toolbar.hide();
-        shell.add(tab, 'main', { mode: 'tab-after' });
         void tracker.add(tab);
       }
-      shell.activateById(tab.id);
+      showTab(shell, tab, labShell !== null);
+      commands.notifyCommandChanged();
       return tab;
     }
 
@@ -83,7 +86,8 @@ export const documents: JupyterFrontEndPlugin<void> = {
       const capture = wanted.capture ?? newest ?? (await make());
       const info = capturesOf(store, experiment, kind).find((one) => one.id === capture);
       const named = nameOf(known.state.name, info, trans);
-      return { kind, notebook: connection.path, experiment, capture, ...named };
+      const kernel = connection.kernelId ?? undefined;
+      return { kind, notebook: connection.path, kernel, experiment, capture, ...named };
     }
 
     function add(

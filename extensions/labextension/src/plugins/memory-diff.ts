@@ -1,4 +1,5 @@
 import {
+  ILabShell,
   ILayoutRestorer,
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
@@ -14,6 +15,7 @@ import { currentCapture } from '../documents/current';
 import { nameOf } from '../documents/label';
 import { type IMemoryDiffAddress, MemoryDiffTab } from '../documents/memory-diff';
 import { type ICaptureSide, type IMemorySide, keyOf } from '../documents/memory-side';
+import { inFront, showTab } from '../documents/place';
 import { saveFile } from '../documents/save';
 import { diffIcon } from '../icons';
 import { reporting } from '../report';
@@ -38,11 +40,12 @@ export const memoryDiff: JupyterFrontEndPlugin<void> = {
   description: 'Compares two memory recordings in a tab: captures, files, or one of each.',
   autoStart: true,
   requires: [IWorkbenchConnections],
-  optional: [IDefaultFileBrowser, ILayoutRestorer, ICommandPalette, ITranslator],
+  optional: [IDefaultFileBrowser, ILabShell, ILayoutRestorer, ICommandPalette, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     connections: IWorkbenchConnections,
     browser: IDefaultFileBrowser | null,
+    labShell: ILabShell | null,
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
     translator: ITranslator | null,
@@ -62,10 +65,9 @@ export const memoryDiff: JupyterFrontEndPlugin<void> = {
       if (there === undefined) {
         tab.id = `${content.id}-tab`;
         tab.toolbar.hide();
-        shell.add(tab, 'main', { mode: 'tab-after' });
         void tracker.add(tab);
       }
-      shell.activateById(tab.id);
+      showTab(shell, tab, labShell !== null);
       return tab;
     }
 
@@ -91,6 +93,7 @@ export const memoryDiff: JupyterFrontEndPlugin<void> = {
       const side = (info: CaptureInfo): ICaptureSide => ({
         ...nameOf(name, info, trans),
         notebook: connection.path,
+        kernel: connection.kernelId ?? undefined,
         experiment: of,
         capture: info.id,
       });
@@ -137,19 +140,19 @@ export const memoryDiff: JupyterFrontEndPlugin<void> = {
       if (view === null) {
         throw new Error(trans.__('The tab in front shows no capture.'));
       }
-      const { name, label, notebook, experiment, capture } = view.address;
+      const { name, label, notebook, kernel, experiment, capture } = view.address;
       const path = await chosen(PathExt.dirname(notebook));
-      const side: IMemorySide = { name, label, notebook, experiment, capture };
+      const side: IMemorySide = { name, label, notebook, kernel, experiment, capture };
       return path === null ? undefined : show({ a: side, b: { path } });
     }
 
-    function inFront(): MemoryDiffTab | null {
+    function current(): MemoryDiffTab | null {
       const tab = tracker.currentWidget;
-      return tab !== null && tab === shell.currentWidget ? tab.content : null;
+      return tab !== null && inFront(shell).includes(tab) ? tab.content : null;
     }
 
     async function saveTable(): Promise<string> {
-      const tab = inFront();
+      const tab = current();
       const csv = tab?.csv ?? null;
       if (tab === null || csv === null) {
         throw new Error(trans.__('The tab in front compares no memory.'));
@@ -205,7 +208,7 @@ export const memoryDiff: JupyterFrontEndPlugin<void> = {
     commands.addCommand(CommandIDs.saveMemoryDiff, {
       label: trans.__('Save Memory Diff as CSV'),
       caption: trans.__('Save all numbers of the comparison in front as a table'),
-      isEnabled: () => inFront() !== null,
+      isEnabled: () => current() !== null,
       execute: reporting(saveTable),
     });
     for (const type of TYPES) {

@@ -1,9 +1,10 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { DocumentWidget } from '@jupyterlab/docregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { contentsPath, findCell, revealLine } from '../documents/goto';
+import { findCell, revealLine } from '../documents/goto';
 import { notebookOf, OPEN_EVENT, readRequest } from '../documents/request';
 import { report, reporting } from '../report';
+import { WorkbenchServer } from '../server';
 import {
   CommandIDs,
   type IConnection,
@@ -25,6 +26,7 @@ export const open: JupyterFrontEndPlugin<void> = {
   ) => {
     const trans = (translator ?? nullTranslator).load('torch-workbench');
     const { commands } = app;
+    const server = new WorkbenchServer(trans, app.serviceManager.serverSettings);
 
     function connectionOf(event: Event): IConnection | null {
       const path = notebookOf(event);
@@ -116,14 +118,17 @@ export const open: JupyterFrontEndPlugin<void> = {
     }
 
     async function goToFile(source: ISourceLine): Promise<void> {
-      const path = contentsPath(source.filename);
+      const path = await server.contentsPath(source.filename);
       if (path === null) {
         throw new Error(
           trans.__('%1 lies outside the folder that JupyterLab serves.', source.filename),
         );
       }
       await openDocument({ path, factory: 'Editor' });
-      await commands.execute('fileeditor:go-to-line', { line: source.line, column: 1 });
+      // Notebook 7 opens a file in a page of its own, which cannot be told of a line.
+      if (commands.hasCommand('fileeditor:go-to-line')) {
+        await commands.execute('fileeditor:go-to-line', { line: source.line, column: 1 });
+      }
     }
 
     document.body.addEventListener(OPEN_EVENT, (event) => {

@@ -1,5 +1,5 @@
 import {
-  ILabShell,
+  type ILabShell,
   ILayoutRestorer,
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
@@ -17,19 +17,18 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
   description: 'The side panel that follows the active notebook.',
   autoStart: true,
   requires: [IWorkbenchConnections, IWorkbenchSettings],
-  optional: [ILabShell, ILayoutRestorer, ICommandPalette, ITranslator],
+  optional: [ILayoutRestorer, ICommandPalette, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     connections: IWorkbenchConnections,
     settings: IWorkbenchSettings,
-    labShell: ILabShell | null,
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
     translator: ITranslator | null,
   ) => {
     const trans = (translator ?? nullTranslator).load('torch-workbench');
     const server = new WorkbenchServer(trans, app.serviceManager.serverSettings);
-    const runs: RunsStore = new RunsStore(server, () => panel.isVisible);
+    const runs: RunsStore = new RunsStore(server, () => panel.isVisible, trans);
     const panel = new WorkbenchSidebar(connections, runs, app.commands, trans);
     app.shell.add(panel, 'right', { rank: 900, type: 'Workbench' });
     restorer?.add(panel, panel.id);
@@ -41,8 +40,10 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
       icon: workbenchIcon,
       isToggled: () => panel.isVisible,
       execute: () => {
-        if (panel.isVisible && labShell !== null) {
-          labShell.collapseRight();
+        // Notebook 7's shell can do this, too, and is no ILabShell.
+        const { collapseRight } = app.shell as Partial<Pick<ILabShell, 'collapseRight'>>;
+        if (panel.isVisible && collapseRight !== undefined) {
+          collapseRight.call(app.shell);
         } else {
           app.shell.activateById(panel.id);
         }

@@ -29,10 +29,10 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
     let active = false;
 
     function update(): void {
-      const state = running(connections);
+      const [state = null, ...others] = running(connections);
       const next = settings.showStatus && state !== null;
       if (state !== null) {
-        item.tell(state);
+        item.tell(state, others);
       }
       if (next !== active) {
         active = next;
@@ -52,14 +52,13 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
   },
 };
 
-/** The experiment that trains or is paused: the selected one first. */
-function running(connections: IWorkbenchConnections): ExperimentState | null {
+/** The experiments that train, the selected one first; where none does, one that is paused. */
+function running(connections: IWorkbenchConnections): readonly ExperimentState[] {
   const connection = connections.current;
   const experiments = connection?.store?.get().experiments;
   const states = [...(experiments?.values() ?? [])].map((one) => one.state);
-  const busy = (one: ExperimentState): boolean => one.status === 'training';
-  const halted = (one: ExperimentState): boolean => one.status === 'paused';
-  const selected = states.find((one) => one.id === connection?.experiment);
-  const first = selected === undefined ? states : [selected, ...states];
-  return first.find(busy) ?? first.find(halted) ?? null;
+  const isFirst = (one: ExperimentState): number => Number(one.id === connection?.experiment);
+  states.sort((a, b) => isFirst(b) - isFirst(a));
+  const busy = states.filter(({ status }) => status === 'training');
+  return busy.length > 0 ? busy : states.filter(({ status }) => status === 'paused').slice(0, 1);
 }

@@ -1,4 +1,5 @@
 import {
+  ILabShell,
   ILayoutRestorer,
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
@@ -15,6 +16,7 @@ import { IDefaultFileBrowser } from '@jupyterlab/filebrowser';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { refreshIcon, stopIcon } from '@jupyterlab/ui-components';
+import { showTab } from '../documents/place';
 import { tensorboardIcon } from '../icons';
 import { WorkbenchServer } from '../server';
 import { DashboardTabs, type DashboardTab } from '../tensorboard/tabs';
@@ -26,6 +28,7 @@ export const tensorboard: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IWorkbenchSettings],
   optional: [
+    ILabShell,
     ILayoutRestorer,
     IThemeManager,
     ILauncher,
@@ -36,6 +39,7 @@ export const tensorboard: JupyterFrontEndPlugin<void> = {
   activate: (
     app: JupyterFrontEnd,
     settings: IWorkbenchSettings,
+    labShell: ILabShell | null,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
     cards: ILauncher | null,
@@ -60,12 +64,12 @@ export const tensorboard: JupyterFrontEndPlugin<void> = {
         if (logdir === null) {
           return undefined;
         }
-        const tab = tabs.open(logdir);
-        if (!tab.isAttached) {
-          shell.add(tab, 'main', { mode: 'tab-after' });
+        const tab = tabs.open(await tabs.nameOf(logdir));
+        const isNew = !tab.isAttached;
+        showTab(shell, tab, labShell !== null);
+        if (isNew) {
           await tracker.add(tab);
         }
-        shell.activateById(tab.id);
         return tab;
       },
     });

@@ -1,12 +1,14 @@
 import { PathExt } from '@jupyterlab/coreutils';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { messageOf } from '@torch-workbench/views';
-import { contentsPath } from '../documents/goto';
-import type { IRunSummary, WorkbenchServer } from '../server';
+import { type IDeletedRun, type IRunSummary, ServerError, type WorkbenchServer } from '../server';
 import type { IConnection } from '../tokens';
 
 /** What is known of the runs on disk. */
 export interface IRunsState {
   runs: readonly IRunSummary[];
+  /** Those that were deleted and can be put back. */
+  deleted: readonly IDeletedRun[];
   /** The folder they are in, relative to the server's root. */
   root: string;
   /** Why they could not be listed, one sentence; null when they were. */
@@ -22,6 +24,7 @@ export class RunsStore {
   constructor(
     private readonly server: WorkbenchServer,
     private readonly inSight: () => boolean,
+    private readonly trans: TranslationBundle,
   ) {
     this.timer = window.setInterval(() => {
       if (this.inSight()) {
@@ -45,23 +48,60 @@ export class RunsStore {
 
   /** Looks where this notebook's runs are; a change is read at once. */
   follow(connection: IConnection | null): void {
-    const root = runsFolder(connection);
-    if (root !== this.state.root) {
-      this.set({ root, runs: [], error: null, loading: true });
+    const folder = runsFolder(connection);
+    if (folder !== this.folder) {
+      this.folder = folder;
+      this.set({ root: '', runs: [], deleted: [], error: null, loading: true });
       void this.refresh();
     }
   }
 
   async refresh(): Promise<void> {
-    const { root } = this.state;
+    const { folder } = this;
+    const reading = ++this.readings;
     let next: Partial<IRunsState>;
     try {
-      next = { runs: await this.server.runs(root), error: null };
+      const root = await this.server.contentsPath(folder);
+      if (root === null) {
+        throw new Error(
+          this.trans.__('The runs are in %1, outside the folder that Jupyter serves.', folder),
+        );
+      }
+      const { runs, deleted } = await this.server.runs(root);
+      next = { root, runs, deleted, error: null };
     } catch (error) {
-      next = { runs: [], error: messageOf(error) };
+      next = { runs: [], deleted: [], error: messageOf(error) };
     }
-    if (root === this.state.root) {
-      this.set({ ...next, loading: false });
+    if (reading === this.readings) {
+      this.set({ ...next, loading: false }); // else a later reading knows of what came between
+    }
+  }
+
+  /** Deletes a run so that `restore` can put it back. */
+  delete(run: IRunSummary): Promise<void> {
+    return this.change(
+      () => this.server.deleteRun(run.path),
+      this.trans.__('%1 is not there any more: it was deleted or moved meanwhile.', run.name),
+    );
+  }
+
+  /** Puts a run back; resolves to where it is again. */
+  restore(run: IDeletedRun): Promise<string> {
+    return this.change(
+      () => this.server.restoreRun(run.path),
+      this.trans.__('%1 was put back or removed meanwhile.', run.name),
+    );
+  }
+
+  /** Changes the folder and reads it again, whatever came of it. */
+  private async change<T>(act: () => Promise<T>, gone: string): Promise<T> {
+    try {
+      return await act();
+    } catch (error) {
+      const isGone = error instanceof ServerError && error.isOurs && error.status === 404;
+      throw isGone ? new Error(gone) : error;
+    } finally {
+      await this.refresh();
     }
   }
 
@@ -77,18 +117,24 @@ export class RunsStore {
     }
   }
 
-  private state: IRunsState = { runs: [], root: '', error: null, loading: true };
+  private folder = '';
+  private readings = 0;
+  private state: IRunsState = { runs: [], deleted: [], root: '', error: null, loading: true };
   private readonly listeners = new Set<() => void>();
   private readonly timer: number;
 }
 
-/** Where the notebook's experiments write; before there is one, `runs` beside the notebook. */
+/**
+ * Where the selected experiment writes, as its kernel names it; before there is one, `runs` beside
+ * the notebook, as the server names it.
+ */
 function runsFolder(connection: IConnection | null): string {
-  for (const one of connection?.store?.get().experiments.values() ?? []) {
-    const run = contentsPath(one.state.run_path);
-    if (one.state.run_path !== '' && run !== null) {
-      return PathExt.dirname(run);
-    }
+  const experiments = connection?.store?.get().experiments;
+  const selected = experiments?.get(connection?.experiment ?? '');
+  const all = [...(selected ? [selected] : []), ...(experiments?.values() ?? [])];
+  const run = all.find(({ state }) => state.run_path !== '')?.state.run_path;
+  if (run !== undefined) {
+    return run.slice(0, run.lastIndexOf('/')) || '/'; // PathExt takes the first slash away
   }
   return connection === null ? 'runs' : PathExt.join(PathExt.dirname(connection.path), 'runs');
 }

@@ -53,9 +53,12 @@ export class WorkbenchSidebar extends SidePanel {
       trans.__('Capture graph and memory of the next step'),
       () => this.captureNext(),
     );
-    this.runs.addButton('tensorboard', tensorboardIcon, trans.__('Open all in TensorBoard'), () =>
-      this.openTensorBoard(this.runsStore.get().root),
-    );
+    this.runs.addButton('tensorboard', tensorboardIcon, trans.__('Open all in TensorBoard'), () => {
+      const { root, error, loading } = this.runsStore.get();
+      if (error === null && !loading) {
+        this.openTensorBoard(root); // else it is not known where they are
+      }
+    });
     this.runs.addButton('refresh', refreshIcon, trans.__('Read the runs again'), () => {
       void this.runsStore.refresh();
     });
@@ -119,6 +122,7 @@ export class WorkbenchSidebar extends SidePanel {
       mountExperiments(node, store, {
         current: () => connection.experiment,
         onSelect: (id) => connection.select(id),
+        onFailure: (reason) => report(new Error(reason)),
       }),
     );
     const key = `${this.keyOf(store)}/${experiment}`;
@@ -140,6 +144,13 @@ export class WorkbenchSidebar extends SidePanel {
         label: trans.__('Choose a kernel'),
         run: () => void this.commands.execute('notebook:change-kernel').catch(report),
       });
+    } else if (connection.status === 'waiting') {
+      const { detail } = connection;
+      if (detail === '') {
+        this.experiments.say('busy', trans.__('Asking this kernel for its experiments…'));
+      } else {
+        this.experiments.say('error', trans.__('No answer of this kernel yet: %1.', detail));
+      }
     } else {
       this.experiments.say('status', trans.__('There is no experiment in this kernel yet.'), {
         label: trans.__('Insert a cell that makes one'),
@@ -151,16 +162,16 @@ export class WorkbenchSidebar extends SidePanel {
   }
 
   private showRuns(): void {
-    const { runs, root, error, loading } = this.runsStore.get();
+    const { runs, deleted, root, error, loading } = this.runsStore.get();
     const { trans } = this;
-    const folder = PathExt.basename(root);
+    const folder = PathExt.basename(root) || trans.__('the folder that Jupyter serves');
     this.runs.note = runs.length > 0 ? trans.__('%1 in %2/', count(runs.length), folder) : '';
     if (error !== null) {
       this.runs.say('error', error, {
         label: trans.__('Try again'),
         run: () => void this.runsStore.refresh(),
       });
-    } else if (runs.length === 0) {
+    } else if (runs.length === 0 && deleted.length === 0) {
       const sentence = loading
         ? trans.__('Reading the runs…')
         : trans.__('There are no runs in %1/ yet.', folder);
@@ -169,6 +180,8 @@ export class WorkbenchSidebar extends SidePanel {
       this.runs.display(root, (node) =>
         mountRuns(node, this.runsStore, {
           onOpen: (run) => this.openTensorBoard(run.path),
+          onDelete: (run) => this.runsStore.delete(run),
+          onRestore: (run) => this.runsStore.restore(run),
         }),
       );
     }

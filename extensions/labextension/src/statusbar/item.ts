@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ExperimentState } from '@torch-workbench/records';
 import { Widget } from '@lumino/widgets';
-import { count, short } from '@torch-workbench/views';
+import { count, oneLine, short } from '@torch-workbench/views';
 
 /** Progress of one experiment, in the status bar: its step, its speed, and a small bar. */
 export class StatusItem extends Widget {
@@ -11,7 +11,6 @@ export class StatusItem extends Widget {
   ) {
     super({ node: document.createElement('button') });
     this.addClass('jp-Workbench-status');
-    this.node.title = trans.__('Show the Workbench side panel');
     this.node.addEventListener('click', onClick);
     this.ring.className = 'jp-Workbench-ring';
     this.ring.setAttribute('aria-hidden', 'true');
@@ -21,9 +20,15 @@ export class StatusItem extends Widget {
     this.node.append(this.ring, this.text, this.bar);
   }
 
-  /** Shows `state`; only what changed touches the page. */
-  tell(state: ExperimentState): void {
-    const text = this.describe(state);
+  /** Shows `state`, and how many others train; only what changed touches the page. */
+  tell(state: ExperimentState, others: readonly ExperimentState[] = []): void {
+    const more = others.length > 0 ? this.trans.__(' and %1 more', count(others.length)) : '';
+    const text = `${this.describe(state)}${more}`;
+    const all = [state, ...others].map((one) => `${oneLine(one.name, 60)}: ${this.describe(one)}`);
+    const title = [this.trans.__('Show the Workbench side panel'), ...all].join('\n');
+    if (this.node.title !== title) {
+      this.node.title = title;
+    }
     if (this.text.textContent !== text) {
       this.text.textContent = text;
     }

@@ -9,6 +9,17 @@ export function frameUrl(url: string): string {
   return /^https?:/.test(url) ? url : URLExt.join(base, url);
 }
 
+/** What a person looks at first; TensorBoard sorts by name, and memory comes before the loss. */
+const FIRST = ['train/loss', 'val/loss', 'train/accuracy', 'val/accuracy'];
+
+/** The same address with loss and accuracy pinned above the rest; what a run has not is left out. */
+export function pinned(address: string): string {
+  const url = new URL(address);
+  const cards = FIRST.map((tag) => ({ plugin: 'scalars', tag }));
+  url.searchParams.set('pinnedCards', JSON.stringify(cards));
+  return url.href;
+}
+
 /** The same address with TensorBoard's own theme switch set; the fragment holds what is shown. */
 export function themed(address: string, dark: boolean): string {
   const url = new URL(address);

@@ -9,7 +9,7 @@ import { messageOf, oneLine } from '@torch-workbench/views';
 import type { IDashboard, WorkbenchServer } from '../server';
 import { Notice } from '../notice';
 import { tensorboardIcon } from '../icons';
-import { frameUrl, themed } from './address';
+import { frameUrl, pinned, themed } from './address';
 
 /** What a TensorBoard tab is doing. */
 export type DashboardState = 'starting' | 'running' | 'failed' | 'stopped';
@@ -68,7 +68,7 @@ export class TensorBoardPanel extends Panel {
 
   /** Where the dashboard can be opened in a browser tab of its own. */
   get address(): string | null {
-    return this.running === null ? null : themed(frameUrl(this.running.url), this.isDark);
+    return this.running === null ? null : this.addressOf(this.running);
   }
 
   override dispose(): void {
@@ -84,7 +84,7 @@ export class TensorBoardPanel extends Panel {
       const dashboard = await this.server.startTensorBoard(this.logdir);
       if (!this.isDisposed) {
         this.running = dashboard;
-        this.frame.url = themed(frameUrl(dashboard.url), this.isDark);
+        this.frame.url = this.addressOf(dashboard);
       }
     } catch (error) {
       if (!this.isDisposed) {
@@ -136,10 +136,36 @@ export class TensorBoardPanel extends Panel {
 
   private onLoaded(): void {
     if (this._state === 'starting' && this.running !== null && this.iframe.src !== '') {
+      const problem = this.problem();
+      if (problem !== '') {
+        this.fail(new Error(problem));
+        return;
+      }
       this.enter('running');
       window.clearInterval(this.timer);
       this.timer = window.setInterval(() => void this.check(), CHECK_MS);
     }
+  }
+
+  /** What was loaded where it is not TensorBoard, in one sentence; else an empty text. */
+  private problem(): string {
+    const page = this.iframe.contentDocument;
+    if (page === null) {
+      // an error page of the browser's, which no script may look into
+      return this.trans.__(
+        'The browser refused to show TensorBoard inside this page: something between Jupyter and the browser, often a proxy, sends an X-Frame-Options or Content-Security-Policy header that forbids it.',
+      );
+    }
+    if (page.querySelector('tb-webapp') !== null || page.title === 'TensorBoard') {
+      return '';
+    }
+    const said = oneLine(page.querySelector('pre')?.textContent ?? '', 400);
+    return page.title === 'Workbench' && said !== ''
+      ? said
+      : this.trans.__(
+          'Another page came in TensorBoard’s place (“%1”): Jupyter may want a login, then reload this page; or a proxy answers for it.',
+          oneLine(page.title, 80),
+        );
   }
 
   /** Says so when the server has stopped the dashboard, instead of leaving a dead page. */
@@ -198,6 +224,10 @@ export class TensorBoardPanel extends Panel {
       this.notice.tell('busy', this.trans.__('Starting TensorBoard of %1…', this.logdir || '/'));
     }
     this.stateChanged.emit(state);
+  }
+
+  private addressOf({ url }: IDashboard): string {
+    return themed(pinned(frameUrl(url)), this.isDark);
   }
 
   private get iframe(): HTMLIFrameElement {

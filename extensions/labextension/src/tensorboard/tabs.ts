@@ -9,7 +9,6 @@ import {
 } from '@jupyterlab/ui-components';
 import { UUID } from '@lumino/coreutils';
 import { Widget } from '@lumino/widgets';
-import { contentsPath } from '../documents/goto';
 import type { WorkbenchServer } from '../server';
 import type { IWorkbenchSettings } from '../tokens';
 import { IdleStopper } from './idle';
@@ -35,10 +34,17 @@ export class DashboardTabs {
     });
   }
 
-  /** The tab of this log directory; a new one is not in the shell yet. */
-  open(folder: string): DashboardTab {
-    // A kernel names its run directory from the file system's root, a person from the server's.
-    const logdir = contentsPath(folder) ?? folder;
+  /** The one name of a log directory: a kernel names it from the file system's root. */
+  async nameOf(folder: string): Promise<string> {
+    try {
+      return (await this.server.contentsPath(folder)) ?? folder;
+    } catch {
+      return folder; // what is wrong is said where TensorBoard is started
+    }
+  }
+
+  /** The tab of a log directory, by its one name; a new one is not in the shell yet. */
+  open(logdir: string): DashboardTab {
     const there = this.tracker.find((tab) => tab.content.logdir === logdir);
     return there ?? this.create(logdir);
   }

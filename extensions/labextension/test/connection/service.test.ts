@@ -7,7 +7,7 @@ const quiet = { connect: () => undefined };
 /** An open notebook without a kernel. */
 function notebook(path: string) {
   return {
-    context: { path, ready: Promise.resolve() },
+    context: { path, ready: Promise.resolve(), pathChanged: quiet },
     node: document.createElement('div'),
     disposed: quiet,
     sessionContext: {
@@ -44,6 +44,19 @@ describe('the current one of two notebooks', () => {
 
   beforeEach(() => {
     connections = new WorkbenchConnections(tracker as never, settings as never);
+  });
+
+  it('of something held is that to its kernel, whatever its notebook is called by now', () => {
+    const [one, other] = connections.all();
+    Object.defineProperty(one, 'kernelId', { value: 'k1' });
+    Object.defineProperty(other, 'kernelId', { value: 'k2' });
+    const holder = (notebook: string, kernel?: string) =>
+      connections.forHolder({ notebook, kernel })?.path;
+    expect(holder('before.ipynb', 'k1')).toBe('left.ipynb');
+    expect(holder('left.ipynb', 'k2')).toBe('right.ipynb');
+    expect(holder('left.ipynb')).toBe('left.ipynb');
+    expect(holder('left.ipynb', 'k3')).toBe('left.ipynb');
+    expect(holder('before.ipynb', 'k3')).toBeUndefined();
   });
 
   it('is the one whose capture is looked at, until a notebook is', () => {

@@ -30,6 +30,8 @@ const ADDRESS = {
 describe('a tab whose capture is in no kernel', () => {
   let status: ConnectionStatus | null;
   let view: CaptureView;
+  let path = 'a/c.ipynb';
+  const kernelId = 'k1';
   const changed = new Signal<object, void>({});
   const execute = vi.fn(() => Promise.resolve());
   let experiments = new Map<string, unknown>();
@@ -41,7 +43,8 @@ describe('a tab whose capture is in no kernel', () => {
   };
   const connections = {
     changed,
-    forPath: () => (status === null ? null : { status, store: status === 'open' ? store : null }),
+    forHolder: () =>
+      status === null ? null : { status, path, kernelId, store: status === 'open' ? store : null },
   };
   const trans = {
     __: (text: string, ...values: string[]) =>
@@ -71,6 +74,21 @@ describe('a tab whose capture is in no kernel', () => {
     expect(sentence()).toContain('a/c.ipynb was restarted or has not imported Workbench');
     button().click();
     expect(execute).toHaveBeenCalledWith('docmanager:open', { path: 'a/c.ipynb' });
+  });
+
+  it('follows its notebook to another name, by the kernel that holds the capture', () => {
+    view.dispose();
+    const address = { ...ADDRESS, kernel: kernelId };
+    view = new CaptureView(address, connections as never, { execute } as never, trans as never);
+    const saved = vi.fn();
+    view.addressChanged.connect(saved);
+    path = 'b/renamed.ipynb';
+    changed.emit();
+    expect(view.address.notebook).toBe('b/renamed.ipynb');
+    expect(view.node.dataset['workbenchNotebook']).toBe('b/renamed.ipynb');
+    expect(view.title.caption).toContain('captured in b/renamed.ipynb');
+    expect(saved).toHaveBeenCalledOnce();
+    path = 'a/c.ipynb';
   });
 
   it('asks as soon as the kernel can be asked', () => {

@@ -38,6 +38,7 @@ function piece(first: number, count: number, label = 'body'): FlowColumns {
 describe('the gradient flow below a capture', () => {
   const asked: number[] = [];
   let step = 0;
+  let held = true;
   let label = 'body';
   let flow: CaptureFlow;
   const gone: string[] = [];
@@ -53,7 +54,9 @@ describe('the gradient flow below a capture', () => {
     localStorage.clear();
     [asked.length, step, label] = [0, 3, 'body'];
     const node = document.body.appendChild(document.createElement('div'));
-    const model = { experiments: { get: () => ({ state: { step } }) } };
+    held = true;
+    const get = () => (held ? { state: { step } } : undefined);
+    const model = { connection: 'live', experiments: { get, has: () => held } };
     const view = {
       node,
       address: { experiment: 'e1' },
@@ -99,6 +102,19 @@ describe('the gradient flow below a capture', () => {
     const quiet = asked.length;
     await after(10_000);
     expect(asked.length).toBe(quiet);
+  });
+
+  it('says so where its experiment is gone, instead of promising more', async () => {
+    held = false;
+    flow.update();
+    expect(flow.element.textContent).toContain('no longer in its kernel');
+    held = true;
+    Sight.show(true);
+    await after(10);
+    expect(newest()).toBe('3');
+    held = false;
+    flow.update();
+    expect(newest()).toBe('3');
   });
 
   it('rests while nobody sees it, and while it is closed', async () => {

@@ -1,7 +1,6 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import { PageConfig } from '@jupyterlab/coreutils';
 import { describe, expect, it } from 'vitest';
-import { contentsPath, findCell } from '../../src/documents/goto';
+import { findCell } from '../../src/documents/goto';
 
 function notebook(...cells: [number | null, string][]): NotebookPanel {
   const list = cells.map(([executionCount, source]) => ({
@@ -28,15 +27,5 @@ describe('findCell', () => {
   it('does not guess between two cells with the same text', () => {
     const text = '    h = self.stem(x)';
     expect(findCell(notebook([5, text], [6, text]), line)).toBe(-1);
-  });
-});
-
-describe('contentsPath', () => {
-  it('is relative to the folder JupyterLab serves, and null outside it', () => {
-    PageConfig.setOption('serverRoot', '/home/me/work');
-    expect(contentsPath('/home/me/work/models/net.py')).toBe('models/net.py');
-    expect(contentsPath('/home/me/worker/net.py')).toBeNull();
-    expect(contentsPath('/etc/passwd')).toBeNull();
-    expect(contentsPath('runs/a')).toBe('runs/a');
   });
 });

@@ -51,7 +51,7 @@ const sources = {
   },
   connections: {
     changed,
-    forPath: () => (status === null ? null : { status, store: { fetchRecord } }),
+    forHolder: () => (status === null ? null : { status, store: { fetchRecord } }),
   },
 } as unknown as ISources;
 const signal = new AbortController().signal;

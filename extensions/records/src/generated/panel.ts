@@ -84,6 +84,7 @@ export interface ExperimentState {
   readonly modes: ReadonlyArray<ModeState>;
   readonly markers: ReadonlyArray<Marker>;
   readonly failure: Failure | null;
+  readonly newer_model: NewerModel | null;
   readonly captures: ReadonlyArray<CaptureInfo>;
   /** Outcome of the last hot swap; empty when there was none. */
   readonly carried: ReadonlyArray<CarryRow>;
@@ -92,6 +93,8 @@ export interface ExperimentState {
   /** Absolute path of the run directory. */
   readonly run_path: string;
   readonly device: string;
+  /** What a person should know of this experiment, one sentence each, the newest last. */
+  readonly notes: ReadonlyArray<string>;
 }
 
 /** A row of "What will run" or "Measured": label and value. */
@@ -144,6 +147,8 @@ export interface ModeChoice {
   readonly remedy: string;
   /** Shell commands to copy, one remedy each. */
   readonly commands: ReadonlyArray<string>;
+  /** Whether this machine runs it for its numerics alone: it is computed in another type. */
+  readonly emulated: boolean;
 }
 
 /** One mode: its choices, what is chosen, and its badge. */
@@ -156,6 +161,14 @@ export interface ModeState {
   readonly badge: Badge;
   /** The value that is being prepared while training goes on under ``value``. */
   readonly pending: string;
+}
+
+/** After a failure: the model that failed is not the one that its code builds now. */
+export interface NewerModel {
+  /** What has changed, in a sentence or two. */
+  readonly text: string;
+  /** What swaps in a new one, as a line of Python; ``""`` where a person has to write it. */
+  readonly code: string;
 }
 
 /** A run directory on disk, as listed in the side panel. */

@@ -1,6 +1,7 @@
 /** An arm beside its baseline: the step time of every round as dots, the loss of every step as lines. */
 import { ticks, tickLabel, tickStep } from '../curves/scale';
 import { s, h } from '../dom';
+import { keptRows } from '../kernel';
 import type { Points } from './report';
 
 const HEIGHT = 168;
@@ -112,12 +113,10 @@ function path({ x: xs, y: ys }: Points, x: (v: number) => number, y: (v: number)
   return d;
 }
 
-/** At most so many points, the first and the last among them. */
+/** At most so many points, and none lost that stands out. */
 function thinned({ x, y }: Points): Points {
   if (x.length <= MOST) return { x, y };
-  const rows = Array.from({ length: MOST }, (_, at) =>
-    Math.round((at * (x.length - 1)) / (MOST - 1)),
-  );
+  const rows = keptRows(y, y.length, MOST);
   return { x: rows.map((row) => x[row] ?? NaN), y: rows.map((row) => y[row] ?? NaN) };
 }
 

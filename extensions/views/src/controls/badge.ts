@@ -3,7 +3,8 @@ import { h, setAttr, setShown, setText } from '../dom';
 import { oneLine } from '../format';
 import { icon, type IconName } from '../icons';
 import type { Popover } from './popover';
-import { blockedChoice, reasonContent } from './reason';
+import { blockedChoice, type Checker, reasonContent } from './reason';
+import { contentOf } from './segments';
 
 const ICONS: Readonly<Record<BadgeKind, IconName>> = {
   good: 'up',
@@ -21,10 +22,12 @@ const ICONS: Readonly<Record<BadgeKind, IconName>> = {
 export class BadgeView {
   readonly el = h('div', { class: 'wb-badge-place' });
   private key = '';
+  /** The choice that its popover is about. */
+  private about = '';
 
   constructor(
     private readonly popover: Popover,
-    private readonly checkAgain: () => Promise<boolean>,
+    private readonly checker: Checker,
   ) {}
 
   update(mode: ModeState): void {
@@ -33,6 +36,8 @@ export class BadgeView {
     if (key === this.key) return;
     this.key = key;
     const focused = this.el.contains(document.activeElement);
+    const open = this.popover.openFor;
+    const shown = open !== null && this.el.contains(open) ? open : null;
     const first = h('strong', {}, icon(ICONS[badge.kind], 12), h('span', {}, oneLine(badge.text)));
     const second = h('span', { class: 'detail' });
     setText(second, oneLine(badge.detail));
@@ -41,18 +46,31 @@ export class BadgeView {
     const tooltip = [badge.detail, badge.tooltip].filter(Boolean).join('\n');
     const blocked = badge.kind === 'warn' ? blockedChoice(mode) : undefined;
     if (!blocked) {
-      const plain = h('div', { class: classes }, first, second);
-      setAttr(plain, 'title', tooltip || null);
-      this.el.replaceChildren(plain);
+      // the place bears the tooltip: as figures change it stays open under the pointer
+      setAttr(this.el, 'title', tooltip || null);
+      this.el.replaceChildren(h('div', { class: classes }, first, second));
+      if (shown) this.renewAtChoice(shown, mode);
       return;
     }
+    this.about = blocked.value;
+    setAttr(this.el, 'title', null);
     const button = h('button', { type: 'button', class: `${classes} wb-badge-btn` }, first, second);
     setAttr(button, 'aria-haspopup', 'dialog');
     const content = (): ReturnType<typeof reasonContent> =>
-      reasonContent(`${mode.label} ${badge.text}`, blocked, this.checkAgain);
+      reasonContent(`${mode.label} ${badge.text}`, blocked, this.checker);
     this.popover.attach(button, content);
     button.addEventListener('click', () => this.popover.pin(button, content()));
     this.el.replaceChildren(button);
     if (focused) button.focus();
+    if (shown) this.popover.renew(shown, button, content());
+  }
+
+  /** Nothing is lacking any more, so there is no button to be about: the choice itself says so. */
+  private renewAtChoice(shown: HTMLElement, mode: ModeState): void {
+    const choice = mode.choices.find(({ value }) => value === this.about);
+    const radios = this.el.parentElement?.querySelectorAll<HTMLElement>('[role=radio]') ?? [];
+    const radio = [...radios].find((one) => one.dataset['value'] === this.about);
+    if (!choice || !radio) return this.popover.close();
+    this.popover.renew(shown, radio, contentOf(mode, choice, this.checker));
   }
 }

@@ -8,8 +8,8 @@ interface Look {
   readonly tone: string;
 }
 
-/** A status as an icon and one word: never by colour alone. */
-const LOOKS: Readonly<Record<Status, Look>> = {
+/** A status as an icon and one word: never by colour alone. The last is of runs on disk alone. */
+const LOOKS: Readonly<Record<Status | 'detached', Look>> = {
   idle: { icon: 'dash', word: 'not started', tone: '' },
   training: { icon: 'ring', word: 'training', tone: 'is-run' },
   paused: { icon: 'pause', word: 'paused', tone: '' },
@@ -17,11 +17,12 @@ const LOOKS: Readonly<Record<Status, Look>> = {
   stopped: { icon: 'stop', word: 'stopped', tone: '' },
   exception: { icon: 'error', word: 'exception', tone: 'is-bad' },
   nan: { icon: 'warning', word: 'loss NaN', tone: 'is-warn' },
+  detached: { icon: 'ring', word: 'no kernel', tone: 'is-run' },
 };
 
 /** How a status is shown; one this page does not know is shown by its own name. */
 export function look(status: string): Look {
-  return LOOKS[status as Status] ?? { icon: 'info', word: status, tone: '' };
+  return LOOKS[status as keyof typeof LOOKS] ?? { icon: 'info', word: status, tone: '' };
 }
 
 /** A chip (with a tint) or, with `wb-state`, the same without one for tables and the run row. */

@@ -68,6 +68,27 @@ export class Popover {
     if (content.interactive) this.el?.querySelector<HTMLElement>('button')?.focus();
   }
 
+  /**
+   * What it says of `from` has changed, and `to` is in its place: shows `content` there, with the
+   * focus where it was. Without effect while something else is open, or nothing. At the same control
+   * the popover stays and its words change: figures may do so ten times a second.
+   */
+  renew(from: HTMLElement, to: HTMLElement, content: PopoverContent): void {
+    if (this.anchor !== from) return;
+    const hadFocus = this.el?.contains(document.activeElement) ?? false;
+    if (from !== to || this.el?.role !== roleOf(content)) {
+      const { pinned } = this;
+      this.close();
+      this.open(to, content);
+      this.pinned = pinned;
+    } else {
+      this.fill(this.el, content);
+      this.place();
+    }
+    const first = this.el?.querySelector<HTMLElement>('button');
+    if (hadFocus) (first ?? to).focus();
+  }
+
   close(): void {
     clearTimeout(this.timer);
     const hadFocus = this.el?.contains(document.activeElement);
@@ -91,11 +112,8 @@ export class Popover {
     if (this.anchor === anchor) return;
     this.close();
     const id = uniqueId('pop');
-    const role = content.interactive ? 'dialog' : 'tooltip';
-    const el = h('div', { id, class: `wb-pop is-${this.placement}`, role }, content.title);
-    el.append(...content.body);
-    content.title.id = `${id}-title`;
-    if (content.interactive) setAttr(el, 'aria-labelledby', content.title.id);
+    const el = h('div', { id, class: `wb-pop is-${this.placement}`, role: roleOf(content) });
+    this.fill(el, content);
     el.addEventListener('pointerenter', () => clearTimeout(this.timer));
     el.addEventListener('pointerleave', () => this.closeSoon());
     this.host.append(el);
@@ -109,6 +127,12 @@ export class Popover {
     this.place();
   }
 
+  private fill(el: HTMLElement, { title, body, interactive }: PopoverContent): void {
+    title.id = `${el.id}-title`;
+    if (interactive) setAttr(el, 'aria-labelledby', title.id);
+    el.replaceChildren(title, ...body);
+  }
+
   private place(): void {
     const { el, anchor } = this;
     if (!el || !anchor) return;
@@ -119,8 +143,12 @@ export class Popover {
     const wanted = below
       ? { x: at.left - 12, y: at.bottom + GAP }
       : { x: at.left - size.width - 2 * GAP, y: at.top - 12 };
+    // low in the page it lies above the control, where there is room
+    const above = at.top - size.height - GAP;
+    const isAbove = below && wanted.y > most.y && above >= GAP;
+    el.classList.toggle('is-above', isAbove);
     const x = Math.max(GAP, Math.min(wanted.x, most.x));
-    const y = Math.max(GAP, below ? wanted.y : Math.min(wanted.y, most.y));
+    const y = isAbove ? above : Math.max(GAP, Math.min(wanted.y, most.y));
     el.style.left = `${x}px`;
     el.style.top = `${y}px`;
     const tip = below ? at.left + at.width / 2 - x - 4 : at.top + at.height / 2 - y - 4;
@@ -154,6 +182,10 @@ export class Popover {
   };
 
   private readonly onScroll = (): void => this.place();
+}
+
+function roleOf({ interactive }: PopoverContent): string {
+  return interactive ? 'dialog' : 'tooltip';
 }
 
 function setAttrs(

@@ -2,7 +2,7 @@ import { CATEGORIES, type MemoryChart } from '@torch-workbench/records';
 import { roving, setStop } from '../controls/roving';
 import { h, setAttr, setText } from '../dom';
 import { byteUnit, bytes, count, inUnit } from '../format';
-import { observeWidth, type ChartView } from './loss-chart';
+import { observeWidth, type ChartView } from './metric-chart';
 import { MemoryPlot } from './memory-plot';
 import { chartTable } from './table';
 
@@ -26,7 +26,7 @@ export function memoryChart(height: number): ChartView<MemoryChart> {
   head.append(table.button);
   const legend = h('ul', { class: 'wb-legend' });
   const body = h('div', { class: 'wb-memwrap' }, plot.svg, legend);
-  const figure = h('figure', { class: 'wb-chart', tabindex: 0 }, head, body, table.el);
+  const figure = h('figure', { class: 'wb-chart wb-memory', tabindex: 0 }, head, body, table.el);
   const rows = (): HTMLElement[] => [...legend.querySelectorAll<HTMLElement>('[tabindex]')];
   roving(legend, rows);
   let held: MemoryChart | null = null;

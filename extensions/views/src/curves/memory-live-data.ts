@@ -1,5 +1,6 @@
 import type { Curve } from '../kernel';
 
+const RANK = 'parallel/rank 0 memory_mib';
 /** Samples shown: the last minute of a fast training, more of a slow one. */
 export const MOST_SAMPLES = 600;
 
@@ -7,9 +8,10 @@ export const MOST_SAMPLES = 600;
 export interface LiveMemory {
   /**
    * `allocator`: torch's counters of the device. `card`: those of the allocator that is simulated
-   * for a card. `process`: resident memory, where there is neither.
+   * for a card. `process`: resident memory, where there is neither. `rank`: what the first rank
+   * holds, where ranks compute the steps.
    */
-  readonly of: 'allocator' | 'card' | 'process';
+  readonly of: 'allocator' | 'card' | 'process' | 'rank';
   readonly steps: Int32Array;
   readonly used: Float32Array;
   readonly reserved: Float32Array | null;
@@ -24,7 +26,12 @@ export interface LiveMemory {
 export function liveMemory(curves: ReadonlyMap<string, Curve>, played = false): LiveMemory | null {
   const allocated = curves.get('memory/allocated');
   const resident = curves.get('memory/resident');
-  // both are there where a run went to a simulated card or came back from one: the newer one counts
+  const ofRank = curves.get(RANK);
+  // several are there where a run went to ranks or to a simulated card and came back from them: the
+  // newest one counts
+  if (ofRank && lastStep(ofRank) > Math.max(lastStep(allocated), lastStep(resident))) {
+    return newest('rank', curves, inBytes(ofRank));
+  }
   if (lastStep(allocated) >= lastStep(resident)) {
     return newest(played ? 'card' : 'allocator', curves, allocated);
   }
@@ -39,11 +46,14 @@ function newest(
   if (!used?.length) return null;
   const start = Math.max(0, used.length - MOST_SAMPLES);
   const column = (name: string): Float32Array | null => {
-    const curve = of === 'process' ? undefined : curves.get(name);
+    const curve = of === 'process' || of === 'rank' ? undefined : curves.get(name);
     const fits = curve !== undefined && curve.length === used.length;
     return fits ? curve.values.subarray(start, used.length) : null;
   };
-  const kept = curves.get(of === 'process' ? 'memory/resident_peak' : 'memory/allocated_peak');
+  const kept =
+    of === 'rank'
+      ? undefined
+      : curves.get(of === 'process' ? 'memory/resident_peak' : 'memory/allocated_peak');
   const peakIsKept = (kept?.length ?? 0) > 0;
   const values = peakIsKept && kept ? kept : used;
   return {
@@ -54,6 +64,18 @@ function newest(
     fragmentation: column('memory/fragmentation'),
     peak: highest(values),
     peakIsKept,
+  };
+}
+
+/** Its newest samples, which ranks report in MiB. */
+function inBytes({ steps, values, smooth, length }: Curve): Curve {
+  const start = Math.max(0, length - MOST_SAMPLES);
+  const newest = values.slice(start, length).map((value) => value * 2 ** 20);
+  return {
+    steps: steps.subarray(start, length),
+    values: newest,
+    smooth: smooth.subarray(start, length),
+    length: newest.length,
   };
 }
 

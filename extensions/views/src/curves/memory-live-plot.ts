@@ -61,8 +61,13 @@ export class LiveMemoryPlot {
     base: number,
     what: 'used' | 'reserved',
   ): Element[] {
-    const line = linePath(steps, values, steps.length, this.x, y) || 'M0 0';
-    const [from, to] = [this.x(steps[0] as number), this.x(steps[steps.length - 1] as number)];
+    const to = this.x(steps[steps.length - 1] as number);
+    const isAlone = steps.length === 1;
+    const from = isAlone ? LEFT : this.x(steps[0] as number);
+    // a sample that is alone is a level: a line through one point is none
+    const line = isAlone
+      ? `M${LEFT} ${y(values[0] as number).toFixed(1)}H${to.toFixed(1)}`
+      : linePath(steps, values, steps.length, this.x, y) || 'M0 0';
     const fill = what === 'reserved' ? `url(#${this.hatch})` : null;
     const closed = `${line}L${to.toFixed(1)} ${base}L${from.toFixed(1)} ${base}Z`;
     return [

@@ -2,7 +2,7 @@ import { h, s, setAttr, setShown, setText } from '../dom';
 import { bytes, count } from '../format';
 import type { LiveMemory } from './memory-live-data';
 import { LiveMemoryPlot } from './memory-live-plot';
-import { observeWidth, type ChartView } from './loss-chart';
+import { observeWidth, type ChartView } from './metric-chart';
 import { chartTable } from './table';
 
 const NOTHING_YET = 'Nothing is measured yet: figures come with the next sampled step.';
@@ -22,6 +22,14 @@ const WHAT = {
       'Predicted: what an allocator on the card that is played holds after each sampled step. ' +
       'Within a step there is more: that is the peak.',
     peak: 'The highest since the card was set',
+  },
+  rank: {
+    note: 'rank 0',
+    used: 'held',
+    title:
+      'What the first rank holds, as it reports it: allocated by torch on a GPU, resident memory ' +
+      'of its process on a CPU. Every rank is in the tooltip of Parallel and in TensorBoard.',
+    peak: 'The highest it has reported',
   },
   process: {
     note: 'this process',

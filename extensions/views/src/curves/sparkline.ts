@@ -2,7 +2,7 @@ import { s, setAttr, setShown } from '../dom';
 import type { Curve } from '../kernel';
 import { linePath } from './path';
 import { linear } from './scale';
-import { smoothed, valueRange } from './smooth';
+import { valueRange } from './range';
 
 const WIDTH = 76;
 const HEIGHT = 24;
@@ -31,8 +31,8 @@ export class Sparkline {
     if (key === this.drawn) return;
     this.drawn = key;
     setAttr(this.svg, 'class', live ? 'wb-spark is-live' : 'wb-spark');
-    const smooth = curve ? smoothed(curve) : new Float32Array(0);
-    const range = valueRange(undefined, smooth, []);
+    const smooth = curve?.smooth ?? new Float32Array(0);
+    const range = valueRange(undefined, [curve && { ...curve, values: smooth }]);
     // A line needs two points: the first one is drawn as the dot.
     setShown(this.dot, (live || curve?.length === 1) && range !== null);
     if (!curve || !range) return setAttr(this.path, 'd', '');

@@ -30,12 +30,7 @@ export function controls(view: View): Controls<DiffState> {
     isRead = true;
     equal.hidden = true;
   };
-  const bar = h(
-    'div',
-    { class: 'wv-sidebar', hidden: true },
-    sides,
-    h('span', { class: 'wv-space' }),
-  );
+  const bar = h('div', { class: 'wv-sidebar', hidden: true }, sides, h('span', 'wv-space'));
   const row = h('div', { class: 'wv-chips', role: 'group', 'aria-label': 'Light up' });
   row.append(...chips.map(({ element }) => element));
   bar.append(row);

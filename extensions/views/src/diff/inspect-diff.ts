@@ -23,8 +23,8 @@ export function inspectDiff(view: View, state: DiffState): Node[] {
   const parts: Node[] = [
     h(
       'section',
-      { class: 'wv-sec wv-sentence' },
-      h('div', { class: 'wv-note' }, shorten(record.title, 120)),
+      'wv-sec wv-sentence',
+      h('div', 'wv-note', shorten(record.title, 120)),
       h('p', {}, ...withCode(oneLine(diff.sentence.slice(0, 1000)))),
     ),
     section('Totals', '', table(['', 'A', 'B', 'B − A'], totalsOf(diff))),

@@ -25,7 +25,7 @@ export function inspectGroup(view: GraphView<DiffState>, state: DiffState, item:
   }
   const text = state.open.has(item) ? 'Collapse' : 'Open';
   const open = button(text, () => view.toggle(item), {}, 'Enter');
-  return [...parts, h('section', { class: 'wv-sec' }, open)];
+  return [...parts, h('section', 'wv-sec', open)];
 }
 
 function rowsOf(state: DiffState, item: Group): Total[] {

@@ -36,7 +36,7 @@ const NOT_INSIDE =
 /** `− removed: only in A`. */
 export function stateLine(state: State): HTMLElement {
   const mark = h('i', { class: `sign ${state}`, 'aria-hidden': 'true' }, SIGNS[state]);
-  return h('div', { class: 'wv-state' }, mark, STATES[state]);
+  return h('div', 'wv-state', mark, STATES[state]);
 }
 
 /** A's line, and B's where it is another one; a click asks the host to open it. */
@@ -81,7 +81,7 @@ function rowsOf(change: Change): (string | Cell)[][] {
 /** A shape that may go on in a second line, after a ×: two long ones stand side by side. */
 function breakable(text: string): Cell {
   const parts = text.split('×').join('×\u200b');
-  return { node: h('span', { class: 'wv-wrap' }, shorten(parts, 80)), title: text };
+  return { node: h('span', 'wv-wrap', shorten(parts, 80)), title: text };
 }
 
 /** Backward nodes that left or joined an operation which both captures have. */
@@ -92,7 +92,7 @@ function nodesOf({ left, joined }: Change): HTMLElement | null {
       const times = types.filter((one) => one === type).length;
       const mark = h('i', { class: `sign ${kind}`, 'aria-hidden': 'true' }, sign);
       const text = ` ${shorten(type, 40)}${times > 1 ? ` × ${times}` : ''}`;
-      return h('p', {}, mark, h('span', { class: 'wv-mono' }, text));
+      return h('p', {}, mark, h('span', 'wv-mono', text));
     });
   const lines = [...line(SIGNS.removed, 'removed', left), ...line(SIGNS.added, 'added', joined)];
   return section('Backward nodes', `${left.length} left, ${joined.length} joined`, ...lines);

@@ -16,11 +16,11 @@ export function showLegend(element: HTMLDetailsElement, state: DiffState): void 
   const width = state.widthOf(state.mostFlow).toFixed(1);
   const line = h('i', { class: 'flow', style: `border-top-width:${width}px` });
   const text = h('span', {}, `${formatBytes(state.mostFlow)} flow along an edge`);
-  element.append(h('div', { class: 'key' }, line, text));
+  element.append(h('div', 'key', line, text));
   element.append(h('p', {}, 'Arrows follow the data; gradients run back.'));
 }
 
 function key(kind: string, sign: string, text: string): HTMLElement {
   const mark = h('i', { class: `mark ${kind}` }, sign);
-  return h('div', { class: 'key' }, mark, h('span', {}, text));
+  return h('div', 'key', mark, h('span', {}, text));
 }

@@ -20,7 +20,7 @@ export const TREE: TreeFace<DiffState> = {
 function figures(item: Item, state: DiffState): HTMLElement[] {
   const { a, b } = state.index.saved(item);
   const what = state.index.state(item);
-  const bytes = h('span', { class: 'bytes' }, a === b ? '' : signedBytes(b - a));
+  const bytes = h('span', 'bytes', a === b ? '' : signedBytes(b - a));
   const sign = what === 'same' ? '' : SIGNS[what];
   return [bytes, h('i', { class: `sign ${what}`, title: what, 'aria-label': what }, sign)];
 }

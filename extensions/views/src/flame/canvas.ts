@@ -118,7 +118,7 @@ export class FlameCanvas {
     const { sums, rank, top, palette } = state;
     this.bars = layFlame(sums, rank, top, width);
     const height = ROW * (1 + this.bars.reduce((most, { row }) => Math.max(most, row), 0)) + 4;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     canvas.width = Math.round((width + 2 * SIDE) * ratio);
     canvas.height = Math.round(height * ratio);
     canvas.style.cssText = `width:${width + 2 * SIDE}px;height:${height}px`;

@@ -88,7 +88,7 @@ export class StripCanvas {
     const context = element.getContext('2d');
     const [width, height] = [element.clientWidth, element.clientHeight];
     if (!context || !record || !strip || !palette || width < 40) return;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     element.width = Math.round(width * ratio);
     element.height = Math.round(height * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -22,6 +22,7 @@ export interface FootHost {
 export interface FootState {
   readonly record: FlowColumns | null;
   readonly error: string | null;
+  readonly missing?: string;
   /** Steps of which there is a capture. */
   readonly captured: readonly number[];
   /** The step of the capture that the graph shows. */
@@ -115,8 +116,8 @@ export class FlowFoot implements Store<FlowViewState, never> {
   }
 
   private tell(): void {
-    const { record, error, captured, current } = this.state;
-    this.view = { record, error, captured, shown: this.step ?? current };
+    const { current, ...state } = this.state;
+    this.view = { ...state, shown: this.step ?? current };
     for (const listener of [...this.listeners]) listener();
   }
 }

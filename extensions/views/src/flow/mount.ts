@@ -7,6 +7,8 @@ import { FlowView } from './view';
 export interface FlowViewState {
   readonly record: FlowColumns | null;
   readonly error: string | null;
+  /** Why there is nothing and will be nothing; left out where it may come. */
+  readonly missing?: string;
   /** Steps of which there is a capture: they are outlined. */
   readonly captured?: readonly number[];
   /** The step that the view beside this strip shows; left out where there is none. */

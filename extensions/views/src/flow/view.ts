@@ -71,7 +71,7 @@ export class FlowView {
   }
 
   private update(): void {
-    const { record, error, captured = [], shown = null } = this.store.get();
+    const { record, error, missing, captured = [], shown = null } = this.store.get();
     let problem = error;
     if (record !== this.record) {
       const step = this.record?.step[this.column];
@@ -95,9 +95,9 @@ export class FlowView {
     const drawn = this.record !== null && this.record.step.length > 0;
     this.body.hidden = !drawn || !open;
     for (const control of this.controls) control.hidden = !drawn || !open;
-    this.message.hidden = (drawn && problem === null) || !open;
-    this.message.replaceChildren(problem === null ? EMPTY : errorCard(problem));
     const notes = this.record?.notes ?? [];
+    this.message.hidden = ((drawn || notes.length > 0) && problem === null) || !open;
+    this.message.replaceChildren(problem === null ? (missing ?? EMPTY) : errorCard(problem));
     this.notes.hidden = notes.length === 0 || !open;
     this.notes.textContent = notes.map((note) => shorten(note, 300)).join(' · ');
     this.showKey();

@@ -13,7 +13,7 @@ export function showNonFinite(
   const found = state?.record.non_finite;
   element.hidden = !found;
   if (!state || !found) return;
-  const line = h('span', { class: 'text' }, ...sentence(found.text));
+  const line = h('span', 'text', ...sentence(found.text));
   element.replaceChildren(h('span', { 'aria-hidden': 'true' }, '⚠'), line);
   const operation = state.firstNonFinite;
   if (operation) element.append(button('Show the node', () => select(operation), {}, key));
@@ -24,6 +24,6 @@ export function showLit(element: HTMLElement, state: Drawing | null, clear: () =
   element.hidden = !state?.highlight;
   element.replaceChildren();
   if (!state?.highlight) return;
-  const line = h('span', { class: 'text' }, state.litText());
+  const line = h('span', 'text', state.litText());
   element.replaceChildren(line, button('Show all again', clear, {}, 'Esc'));
 }

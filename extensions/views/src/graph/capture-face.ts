@@ -87,7 +87,7 @@ function controls(view: View): Controls<GraphState> {
   );
   const step = h('div', { class: 'wv-step', hidden: true });
   return {
-    bar: [h('span', { class: 'wv-label' }, 'Colour by'), colour.element],
+    bar: [h('span', 'wv-label', 'Colour by'), colour.element],
     below: [],
     over: [step],
     update(state) {

@@ -13,8 +13,13 @@ export function button(
 ): HTMLButtonElement {
   const own = { type: 'button', class: 'wv-btn', onclick: onClick };
   const element = h('button', { ...own, ...attributes }, label);
-  if (key) element.append(h('kbd', { 'aria-hidden': 'true' }, key));
+  if (key) element.append(keyCap(key));
   return element;
+}
+
+/** The key that does the same, for the eye alone. */
+export function keyCap(key: string): HTMLElement {
+  return h('kbd', { 'aria-hidden': 'true' }, key);
 }
 
 /** Shows whether a button is pressed. */
@@ -76,7 +81,7 @@ export function choices<T extends string>(
 
 /** Label and value pairs. */
 export function facts(rows: readonly (readonly [string, string])[]): HTMLElement {
-  const list = h('dl', { class: 'wv-kv' });
+  const list = h('dl', 'wv-kv');
   for (const [label, value] of rows)
     list.append(h('dt', {}, label), h('dd', { title: value }, value));
   return list;
@@ -90,21 +95,43 @@ export function sentence(text: string, limit = 600): (Node | string)[] {
   return parts.map((part, at) => (at % 2 ? h('code', {}, part) : part));
 }
 
+/**
+ * Replaces what is in an element, as often as figures change, without losing a reader's place: the
+ * focus stays where it was, and under the same title so do the scroll and what was opened. Gives
+ * whether the title is the same.
+ */
+export function renew(element: HTMLElement, parts: readonly Node[]): boolean {
+  const all = <E extends HTMLElement>(what: string): E[] => [...element.querySelectorAll<E>(what)];
+  const title = (): unknown => all('h2')[0]?.textContent;
+  const focusable = (): HTMLElement[] => all('a,button,summary,[tabindex]');
+  const [before, top] = [title(), element.scrollTop];
+  const open = all<HTMLDetailsElement>('details').map((one) => one.open);
+  const { activeElement } = element.getRootNode() as Document;
+  const at = focusable().indexOf(activeElement as HTMLElement);
+  element.replaceChildren(...parts);
+  const same = before === title();
+  if (same)
+    all<HTMLDetailsElement>('details').forEach((one, row) => (one.open = open[row] ?? one.open));
+  focusable()[at]?.focus({ preventScroll: true });
+  element.scrollTop = same ? top : 0;
+  return same;
+}
+
 /** A remark in the second ink. */
 export function note(text: string, ...more: Node[]): HTMLElement {
-  return h('p', { class: 'wv-note' }, ...sentence(text, text.length), ...more);
+  return h('p', 'wv-note', ...sentence(text, text.length), ...more);
 }
 
 /** The same within a line. */
 export function aside(...children: (Node | string)[]): HTMLElement {
-  return h('span', { class: 'wv-note' }, ...children);
+  return h('span', 'wv-note', ...children);
 }
 
 /** A titled part of an inspector. */
 export function section(title: string, note: string, ...children: Node[]): HTMLElement {
   const heading = h('h3', {}, title);
   if (note) heading.append(aside(note));
-  return h('section', { class: 'wv-sec' }, heading, ...children);
+  return h('section', 'wv-sec', heading, ...children);
 }
 
 interface Source {
@@ -139,7 +166,7 @@ export function sourceLink(source: Source): HTMLElement {
 
 /** Where a line of the user's code is, shown as a card. */
 export function sourceCard(source: Source): HTMLElement {
-  const code = h('div', { class: 'wv-code' });
+  const code = h('div', 'wv-code');
   code.append(
     h('i', {}, String(source.line)),
     source.text.trim().slice(0, 2000) || source.function,

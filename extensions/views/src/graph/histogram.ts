@@ -16,8 +16,8 @@ export function histogram(record: GraphColumns, row: number): HTMLElement | null
   const most = Math.max(...found.values());
   const count = high - low + 1;
   const every = Math.ceil((count * LABEL) / WIDTH);
-  const bars = h('div', { class: 'bars' });
-  const axis = h('div', { class: 'axis' });
+  const bars = h('div', 'bars');
+  const axis = h('div', 'axis');
   const said: string[] = [];
   for (let power = low; power <= high; power += 1) {
     const share = found.get(power) ?? 0;

@@ -19,7 +19,7 @@ export function questions(inspection: Inspection, item: Item): HTMLElement {
     highlight?.kind === kind && highlight.from === item;
   const press = (kind: Highlight['kind'], label: string, key: string): HTMLElement =>
     button(label, () => light(kind, item), { 'aria-pressed': String(on(kind)) }, key);
-  const element = h('section', { class: 'wv-sec wv-questions' });
+  const element = h('section', 'wv-sec wv-questions');
   element.append(press('path', 'Path to parameters', 'P'));
   if (highlight && on('path')) element.append(...pathAnswer(state, highlight));
   element.append(press('holders', 'What holds these bytes?', 'H'));
@@ -32,8 +32,7 @@ function pathAnswer(state: GraphState, highlight: Highlight): Node[] {
   if (names.length === 0) return [h('p', {}, 'No parameter gets a gradient from here.')];
   const path = `Feeds ${plural(names.length, 'parameter')} through ${plural(highlight.lit.size, 'operation')}.`;
   const shown = names.slice(0, MOST).map((name) => h('li', {}, h('code', {}, shorten(name, 60))));
-  if (names.length > MOST)
-    shown.push(h('li', { class: 'wv-note' }, `and ${names.length - MOST} more`));
+  if (names.length > MOST) shown.push(h('li', 'wv-note', `and ${names.length - MOST} more`));
   return [h('p', {}, path), h('ul', {}, ...shown)];
 }
 
@@ -87,7 +86,7 @@ export function checkpointCard(state: GraphState, item: Group): HTMLElement | nu
       : 'Time: one more forward, as in this capture. ',
     'During its backward the bytes are held again.',
   ].join('');
-  const line = h('div', { class: 'wv-code wv-wrap' }, code);
+  const line = h('div', 'wv-code wv-wrap', code);
   const place = note(`In the forward of ${where}:`);
   const asMode = note(`Or as a mode: \`${mode}\``);
   return section('Checkpoint', 'estimate', copy, place, line, asMode, note(basis));

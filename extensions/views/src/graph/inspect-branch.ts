@@ -31,7 +31,7 @@ export function inspectBranch({ state, select }: Inspection, item: Operation): N
     ['made next:', after],
   ] as const)
     if (other) list.append(h('p', {}, aside(`${label} `), itemLink(other, select)));
-  const whole = h('div', { class: 'wv-code wv-wrap' }, oneLine(condition));
+  const whole = h('div', 'wv-code wv-wrap', oneLine(condition));
   parts.push(section('Test', '', ...(condition.length > LONG ? [whole] : []), facts(rows)));
   parts.push(section('Around it', '', list, note(SHAPED)));
   return parts;

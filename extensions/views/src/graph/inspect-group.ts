@@ -45,7 +45,7 @@ function groupNote({ kind }: Group): string {
 function openButton({ state, toggle }: Inspection, item: Group): HTMLElement {
   const text = state.open.has(item) ? 'Collapse' : 'Open';
   const open = button(text, () => toggle(item), {}, 'Enter');
-  return h('section', { class: 'wv-sec' }, open);
+  return h('section', 'wv-sec', open);
 }
 
 function moduleFacts(state: GraphState, item: Group): [string, string][] {

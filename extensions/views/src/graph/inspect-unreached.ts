@@ -15,7 +15,7 @@ export function unreachedSection(state: GraphState, group: Group): HTMLElement |
   const isFound = (name: string): boolean =>
     words.length > 0 && words.every((word) => name.toLowerCase().includes(word));
   const parts = byReason(all).map(({ reason, items }) => {
-    const list = h('ul', { class: 'wv-unreached' });
+    const list = h('ul', 'wv-unreached');
     for (const { name, text, source } of items.slice(0, MOST)) {
       const entry = h('li', { 'data-found': isFound(name) });
       entry.append(h('code', { title: shorten(name, 300) }, shorten(name, 60)));
@@ -25,7 +25,7 @@ export function unreachedSection(state: GraphState, group: Group): HTMLElement |
       list.append(entry);
     }
     if (items.length > MOST)
-      list.append(h('li', { class: 'wv-note' }, `and ${items.length - MOST} more: search by name`));
+      list.append(h('li', 'wv-note', `and ${items.length - MOST} more: search by name`));
     const open = reason !== 'frozen' || items.some(({ name }) => isFound(name));
     const title = h('summary', {}, `${REASONS[reason]} (${items.length})`);
     return h('details', { open }, title, list);

@@ -1,5 +1,5 @@
 /** Everything known about the selection, on the right. */
-import { h, link } from './dom';
+import { h, link, renew } from './dom';
 import type { Drawing } from './drawing';
 import { formatBytes, shorten } from './format';
 import type { Item } from './groups';
@@ -8,8 +8,7 @@ import { nameOf } from './tree-panel';
 
 /** Fills the inspector with the parts of a page. */
 export function inspect(element: HTMLElement, parts: readonly Node[]): void {
-  element.replaceChildren(...parts);
-  element.scrollTop = 0;
+  if (renew(element, parts)) return;
   // What was searched for may be far down: a parameter in the list of those without a gradient.
   element.querySelector('[data-found]')?.scrollIntoView?.({ block: 'center' });
 }
@@ -19,10 +18,10 @@ export function head(state: Drawing, item: Item, title: string, note: string): H
   const path = state.path(item).map(nameOf).join(' › ');
   return h(
     'section',
-    { class: 'wv-sec' },
-    h('div', { class: 'wv-note', style: 'overflow-wrap:anywhere' }, shorten(path, 160)),
+    'wv-sec',
+    h('div', 'wv-note', shorten(path, 160)),
     h('h2', { title: shorten(title, 1000) }, shorten(title, 120)),
-    h('div', { class: 'wv-note' }, shorten(note, 80)),
+    h('div', 'wv-note', shorten(note, 80)),
   );
 }
 

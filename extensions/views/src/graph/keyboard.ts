@@ -15,10 +15,9 @@ const ARROWS: Record<string, Direction> = {
 export function handleKey<S extends Drawing>(view: GraphView<S>, event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const typing = event.target instanceof HTMLInputElement;
-  const handled = typing ? typingKey(view, event.key) : viewKey(view, event);
-  // JupyterLab binds single letters in command mode; none of them may leave the view.
-  if (handled) event.preventDefault();
-  if (handled || typing) event.stopPropagation();
+  if (typing ? typingKey(view, event.key) : viewKey(view, event)) event.preventDefault();
+  // a list may have carried it out before
+  if (typing || event.defaultPrevented) event.stopPropagation();
 }
 
 function typingKey<S extends Drawing>(view: GraphView<S>, key: string): boolean {

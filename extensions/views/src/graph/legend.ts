@@ -54,9 +54,9 @@ function scaleOf(state: GraphState, palette: Palette): HTMLElement[] {
   }
   if (texts.length === 1)
     return [key('swatch', `${text}: all norms alike`, `background:${palette.scale[4]}`)];
-  const ramp = h('div', { class: 'ramp' });
+  const ramp = h('div', 'ramp');
   for (const colour of palette.scale) ramp.append(h('i', { style: `background:${colour}` }));
-  const ticks = h('div', { class: 'ticks' });
+  const ticks = h('div', 'ticks');
   for (const tick of texts) ticks.append(h('span', {}, tick));
   return [ramp, ticks];
 }
@@ -120,10 +120,5 @@ function keysOf(state: GraphState, palette: Palette): HTMLElement[] {
 }
 
 function key(kind: string, text: string, style = ''): HTMLElement {
-  return h(
-    'div',
-    { class: 'key' },
-    h('i', { class: kind, style: style || null }),
-    h('span', {}, text),
-  );
+  return h('div', 'key', h('i', { class: kind, style: style || null }), h('span', {}, text));
 }

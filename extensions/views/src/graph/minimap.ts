@@ -41,7 +41,7 @@ export function minimap(onMove: (x: number, y: number) => void): Minimap {
     // A short panel needs its height for the modules.
     element.hidden = whole || camera.height < 600;
     if (element.hidden) return;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     const key = `${palette.canvas}${ratio}`;
     if (drawn !== state.layout || image.dataset['key'] !== key) {
       drawn = state.layout;

@@ -60,5 +60,5 @@ export function showStep(element: HTMLElement, state: GraphState | null): void {
   const captured = step === null ? 'the capture' : `captured step ${formatCount(step)}`;
   const text = `Gradient norm per module at ${stepName(colours)}. Shapes and bytes: ${captured}.`;
   const leave = button(`Back to ${captured}`, () => leaveStep(element), {}, 'Esc');
-  element.replaceChildren(h('span', { class: 'text' }, text), leave);
+  element.replaceChildren(h('span', 'text', text), leave);
 }

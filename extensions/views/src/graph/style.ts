@@ -20,8 +20,8 @@ export const SHARED = scoped(
 .wv-tree{width:228px;flex:none;border-right:1px solid $line;display:flex;flex-direction:column;min-height:0;background:$surface}
 .wv-tree header{padding:8px 12px;display:flex;justify-content:space-between;color:$ink2;font-size:12px}
 .wv-tree header b{font-weight:600}
-.wv-rows{flex:1;overflow:auto;min-height:0}
-.wv-row{height:24px;display:flex;align-items:center;padding-right:8px;gap:4px;white-space:nowrap;cursor:pointer}
+.wv-rows{flex:1;overflow:auto;min-height:0}.wv-rows>div{position:relative}
+.wv-row{position:absolute;left:0;right:0;height:24px;display:flex;align-items:center;padding-right:8px;gap:4px;white-space:nowrap;cursor:pointer}
 .wv-row:hover{background:$lvl1}
 .wv-row[aria-selected=true]{background:$selbg;box-shadow:inset 3px 0 $sel}
 .wv-row .twist{width:16px;flex:none;text-align:center;color:$ink2;font-size:10px;transition:none}
@@ -48,8 +48,8 @@ export const SHARED = scoped(
 .wv-view[data-small] .wv-inspector{right:0;width:min(304px,88%)}
 .wv-view[data-size=narrow] .wv-tree{left:0;width:min(240px,80%)}
 .wv-view[data-small] .wv-label,.wv-view[data-size=narrow] .wv-crumbs{display:none}
-.wv-view[data-small] .wv-bar{gap:6px;padding:5px 8px}
-.wv-view[data-small] .wv-bar{flex-wrap:wrap}.wv-view[data-small] .wv-find{flex:1 9999 110px;max-width:228px}
+.wv-view[data-small] .wv-bar{gap:6px;padding:5px 8px;flex-wrap:wrap}
+.wv-view[data-small] .wv-find{flex:1 9999 110px;max-width:228px}
 .wv-view[data-small] .wv-bar kbd{display:none}
 .wv-view[data-small] .wv-seg button,.wv-view[data-small] .wv-bar .wv-btn{padding:0 8px}
 .wv-table{position:absolute;inset:0;overflow:auto;background:$surface;padding:0 16px 16px 0}
@@ -72,7 +72,7 @@ export const SHARED = scoped(
 .wv-sec details{margin:0 0 6px}.wv-sec summary{cursor:pointer}
 .wv-sec code{font:12px/16px $code-font;background:none;padding:0;color:inherit}
 .wv-view .wv-inspector td{max-width:104px}.wv-view .wv-inspector td:nth-child(2){max-width:132px}
-.wv-inspector ul{margin:0;padding-left:18px}
+.wv-inspector ul{margin:0;padding-left:18px}.wv-inspector .wv-note{overflow-wrap:anywhere}
 `,
 );
 

@@ -50,11 +50,11 @@ export class Surface {
   }
 
   resize(width: number, height: number): void {
-    const ratio = window.devicePixelRatio || 1;
-    this.camera.width = Math.max(1, width);
-    this.camera.height = Math.max(1, height);
-    this.element.width = Math.max(1, Math.round(width * ratio));
-    this.element.height = Math.max(1, Math.round(height * ratio));
+    const { camera, element } = this;
+    camera.width = Math.max(1, width);
+    camera.height = Math.max(1, height);
+    element.width = Math.round(camera.width * devicePixelRatio);
+    element.height = Math.round(camera.height * devicePixelRatio);
     this.#draw();
   }
 
@@ -116,13 +116,17 @@ export class Surface {
     return camera.clear(root.x, right, width, move);
   }
 
-  /** Shows the whole drawing, beside the `covered` pixels of an open legend where it must. */
-  fit(covered: number, legend: Size): void {
+  /**
+   * Shows the whole drawing, beside the `covered` pixels of an inspector that lies over it (behind
+   * it where that leaves less than half), and beside those of an open legend where it must.
+   */
+  fit(covered: number, legend: { readonly reserved: number; readonly place: Size }): void {
     const root = this.#state?.layout.root;
     if (root)
       this.animate((camera) => {
-        camera.fit(root);
-        if (covered > 0 && !this.clear(legend)) camera.fit(root, covered);
+        camera.fit(root, 2 * covered < camera.width ? covered : 0);
+        const { reserved, place } = legend;
+        if (reserved > covered && !this.clear(place)) camera.fit(root, reserved);
       });
   }
 
@@ -232,17 +236,24 @@ export class Surface {
     this.redraw();
   }
 
-  /** Ctrl or a pinch zooms, a plain wheel pans: the page behind must not scroll away. */
+  /**
+   * Ctrl or a pinch zooms. A plain wheel pans in a tab, and where a person has pressed into the
+   * drawing; else it is the notebook's around it, which scrolls past. Amounts are in pixels: browsers
+   * count in lines only where a page asks for the unit.
+   */
   #wheel(event: WheelEvent): void {
-    if (!this.#state) return;
+    const { camera, element } = this;
+    const { deltaX, deltaY, shiftKey } = event;
+    const zooms = event.ctrlKey || event.metaKey;
+    const isOurs = zooms || element.matches(':focus,.jp-Workbench-document *');
+    if (!this.#state || !isOurs) return;
     event.preventDefault();
     cancelAnimationFrame(this.#animation);
-    const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? this.camera.height : 1;
-    if (event.ctrlKey || event.metaKey) {
+    if (zooms) {
       const { screenX, screenY } = this.#at(event);
-      this.camera.zoomAt(Math.exp(-event.deltaY * unit * 0.004), screenX, screenY);
-    } else if (event.shiftKey) this.camera.pan(-event.deltaY * unit, 0);
-    else this.camera.pan(-event.deltaX * unit, -event.deltaY * unit);
+      camera.zoomAt(Math.exp(-deltaY * 0.004), screenX, screenY);
+    } else if (shiftKey) camera.pan(-deltaY, 0);
+    else camera.pan(-deltaX, -deltaY);
     this.#moved();
   }
 }

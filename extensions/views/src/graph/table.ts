@@ -1,5 +1,5 @@
 /** The graph as a tree-table: the same content for screen readers and for reading numbers. */
-import { button, h, on } from './dom';
+import { button, h, on, renew } from './dom';
 import type { Drawing } from './drawing';
 import { formatCount, shorten } from './format';
 import type { Group, Item } from './groups';
@@ -38,18 +38,16 @@ export function showTable(
     const row = rowOf(state, columns, item, depth);
     on(row, 'click', () => onSelect(item));
     on(row, 'keydown', (event) => {
-      const other = event.key === 'ArrowDown' ? row.nextElementSibling : row.previousElementSibling;
+      const isDown = event.key === 'ArrowDown';
+      const other = (isDown ? row.nextSibling : row.previousSibling) as HTMLElement | null;
       if (event.key === 'Enter' && !isOperation(item)) onToggle(item);
       else if (event.key === ' ') onSelect(item);
-      else if (
-        (event.key === 'ArrowDown' || event.key === 'ArrowUp') &&
-        other instanceof HTMLElement
-      )
-        other.focus();
+      else if (isDown || event.key === 'ArrowUp') other?.focus();
       else return;
       event.preventDefault();
-      event.stopPropagation();
     });
+    // the way in by Tab; arrows go on from there
+    if (!body.firstChild) row.tabIndex = 0;
     body.append(row);
   }
   const head = h(
@@ -59,17 +57,18 @@ export function showTable(
       h('th', { scope: 'col', title: columns.titles?.[text] ?? null }, text),
     ),
   );
-  const table = h(
+  const table: HTMLElement = h(
     'table',
     { role: 'treegrid', 'aria-label': 'Operations by module', 'aria-rowcount': rows.length },
     h('thead', {}, head),
     body,
   );
-  element.replaceChildren(table);
+  const parts = [table];
   if (rows.length > limit) {
     const more = () => showTable(element, state, columns, onSelect, onToggle, limit * 2);
-    element.append(button(`Show more of ${formatCount(rows.length)} rows`, more));
+    parts.push(button(`Show more of ${formatCount(rows.length)} rows`, more));
   }
+  renew(element, parts);
 }
 
 function rowOf(state: Drawing, columns: Columns, item: Item, depth: number): HTMLElement {
@@ -79,15 +78,15 @@ function rowOf(state: Drawing, columns: Columns, item: Item, depth: number): HTM
     style: `padding-left:${depth * 16 - 8}px`,
     title: shorten(nameOf(item), 300),
   });
-  name.append(h('span', { class: 'twist' }, mark), shorten(nameOf(item), 60));
+  name.append(h('span', 'twist', mark), shorten(nameOf(item), 60));
   return h(
     'tr',
     {
       role: 'row',
       tabindex: -1,
       'aria-level': depth,
-      'aria-expanded': group ? String(state.open.has(group)) : null,
-      'aria-selected': item === state.selected ? 'true' : 'false',
+      'aria-expanded': group && state.open.has(group),
+      'aria-selected': item === state.selected,
     },
     name,
     ...columns.cells(item).map((text) => h('td', {}, text)),

@@ -90,9 +90,10 @@ export function matching(query: string): MediaQueryList | null {
 
 /**
  * Marks `element` as light or dark by the surface it lies on and hands out its colours: now,
- * whenever the theme changes, and whenever the element comes into sight. Nothing is read from an
- * element outside the page, which has no style: JupyterLab takes cells far from view out of it, and
- * may fill them there.
+ * whenever the theme changes, whenever the element comes into sight, and when its pixels become
+ * others (another monitor, zoom), for which drawings are made anew. Nothing is read from an element
+ * outside the page, which has no style: JupyterLab takes cells far from view out of it, and may fill
+ * them there.
  */
 export function followTheme(
   element: HTMLElement,
@@ -107,23 +108,31 @@ export function followTheme(
   const observer = new MutationObserver(() => requestAnimationFrame(apply));
   const filter = ['class', 'data-jp-theme-name', 'data-jp-theme-light', 'data-theme', 'style'];
   for (const node of [document.documentElement, document.body])
-    observer.observe(node, { attributes: true, attributeFilter: filter });
-  const media = [DARK, FORCED].map(matching);
-  for (const query of media) query?.addEventListener('change', apply);
-  apply();
+    observer.observe(node, { attributeFilter: filter });
+  const end = new AbortController();
+  const { signal } = end;
+  for (const query of [DARK, FORCED])
+    matching(query)?.addEventListener('change', apply, { signal });
+  const pixels = (): void => {
+    // a query is of one ratio: the next change is heard by a query of the new one
+    const now = matching(`(resolution:${devicePixelRatio}dppx)`);
+    now?.addEventListener('change', pixels, { signal, once: true });
+    apply();
+  };
+  pixels();
   return () => {
     sight();
     observer.disconnect();
-    for (const query of media) query?.removeEventListener('change', apply);
+    end.abort();
   };
 }
 
 /** Calls `onSeen` whenever the element gets a size after it had none. */
 function watchSight(element: HTMLElement, onSeen: () => void): () => void {
-  let seen = element.isConnected && element.clientWidth > 0;
+  let seen = element.clientWidth > 0;
   return watchSize(() => {
     const before = seen;
-    seen = element.isConnected && element.clientWidth > 0;
+    seen = element.clientWidth > 0;
     if (seen && !before) onSeen();
   }, element);
 }

@@ -1,5 +1,5 @@
 /** The bar above the drawing. */
-import { button, h, link, on, press } from './dom';
+import { button, h, keyCap, link, on, press } from './dom';
 import { shorten } from './format';
 import type { Item } from './groups';
 import type { Drawing } from './drawing';
@@ -34,26 +34,21 @@ export interface BarSlots {
   tail: readonly Node[];
 }
 
+const FIND = 'Find operation or module';
+const UNPRESSED = { 'aria-pressed': 'false' };
+
 export function toolbar(view: ToolbarHost, { lead, middle, tail }: BarSlots): Toolbar {
   const crumbs = h('nav', { class: 'wv-crumbs', 'aria-label': 'Selected module' });
-  const tree = button('Modules', () => view.togglePanel('tree'), { 'aria-pressed': 'false' });
-  const inspector = button('Details', () => view.togglePanel('inspector'), {
-    'aria-pressed': 'false',
-  });
+  const tree = button('Modules', () => view.togglePanel('tree'), UNPRESSED);
+  const inspector = button('Details', () => view.togglePanel('inspector'), UNPRESSED);
   const search = h('input', {
     type: 'search',
-    placeholder: 'Find operation or module',
-    'aria-label': 'Find operation or module',
+    placeholder: FIND,
+    'aria-label': FIND,
     maxlength: 200,
   });
   const found = h('output', { 'aria-live': 'polite' });
-  const find = h(
-    'label',
-    { class: 'wv-find' },
-    search,
-    found,
-    h('kbd', { 'aria-hidden': 'true' }, '/'),
-  );
+  const find = h('label', 'wv-find', search, found, keyCap('/'));
   on(search, 'input', () => view.finder.find(search.value));
   on(search, 'keydown', (event) => {
     if (event.key === 'Enter') {
@@ -68,9 +63,9 @@ export function toolbar(view: ToolbarHost, { lead, middle, tail }: BarSlots): To
   };
   const zoom = h('div', { class: 'wv-seg', role: 'group', 'aria-label': 'Zoom' });
   zoom.append(step('Zoom out', '−', 1 / 1.25), percent, step('Zoom in', '+', 1.25));
-  const table = button('Table', () => view.toggleTable(), { 'aria-pressed': 'false' }, 'T');
+  const table = button('Table', () => view.toggleTable(), UNPRESSED, 'T');
   const element = h('div', { class: 'wv-bar', role: 'toolbar', 'aria-label': 'Graph' });
-  element.append(...lead, tree, crumbs, h('span', { class: 'wv-space' }), ...middle);
+  element.append(...lead, tree, crumbs, h('span', 'wv-space'), ...middle);
   element.append(
     find,
     zoom,

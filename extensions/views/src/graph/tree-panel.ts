@@ -1,4 +1,5 @@
 /** The modules on the left, with the bytes each one saved. Only the rows in view are in the page. */
+import { uniqueId } from '../dom';
 import { aside, h, on } from './dom';
 import { formatBytes, plural, shorten } from './format';
 import { countOps, countRepeats, isInside, type Group, type Item } from './groups';
@@ -50,13 +51,11 @@ export function treePanel<S extends Drawing>(
   onSelect: (item: Item) => void,
   onToggle: (group: Group) => void,
 ): TreePanel<S> {
-  const spacer = h('div', { style: 'position:relative' });
-  const scroller = h(
-    'div',
-    { class: 'wv-rows', role: 'tree', tabindex: 0, 'aria-label': 'Modules' },
-    spacer,
-  );
-  const foot = h('div', { class: 'wv-foot' });
+  const spacer = h('div');
+  const active = uniqueId('row');
+  const list = { class: 'wv-rows', role: 'tree', tabindex: 0, 'aria-label': 'Modules' };
+  const scroller = h('div', { ...list, 'aria-activedescendant': active }, spacer);
+  const foot = h('div', 'wv-foot');
   const heading = h('header', {}, h('b', {}, 'Modules'), h('span', {}, face.heading));
   const element = h(
     'aside',
@@ -94,8 +93,9 @@ export function treePanel<S extends Drawing>(
       ...rows.slice(first, last).map((row, index) => {
         const line = rowOf(row, drawn, onToggle, onSelect);
         line.append(...face.figures(row.item, drawn));
-        line.style.cssText = `position:absolute;left:0;right:0;top:${(first + index) * ROW}px`;
-        line.style.paddingLeft = `${4 + row.depth * 9}px`;
+        line.style.cssText = `top:${(first + index) * ROW}px;padding-left:${4 + row.depth * 9}px`;
+        // the list keeps the focus, as its rows come and go
+        if (row.item === drawn.selected) line.id = active;
         return line;
       }),
     );
@@ -115,7 +115,6 @@ export function treePanel<S extends Drawing>(
     else if (group && event.key === (open ? 'ArrowLeft' : 'ArrowRight')) onToggle(group);
     else return;
     event.preventDefault();
-    event.stopPropagation();
   });
 
   const update = (): void => {
@@ -153,7 +152,7 @@ function rowOf<S extends Drawing>(
   // The drawing as a whole has no box that closes.
   const group = !isOperation(item) && item.parent ? item : null;
   const open = group && state.open.has(group);
-  const twist = h('span', { class: 'twist' }, group ? (open ? '▾' : '▸') : '');
+  const twist = h('span', 'twist', group ? (open ? '▾' : '▸') : '');
   const label = nameOf(item);
   const name = h('span', { class: 'name', title: shorten(label, 300) }, shorten(label, 80));
   const cls = classOf(item, state);
@@ -164,8 +163,8 @@ function rowOf<S extends Drawing>(
       class: 'wv-row',
       role: 'treeitem',
       'aria-level': depth + 1,
-      'aria-selected': String(item === state.selected),
-      'aria-expanded': group && String(open),
+      'aria-selected': item === state.selected,
+      'aria-expanded': group && open,
     },
     twist,
     name,
@@ -185,8 +184,8 @@ export function byteFigures(item: Item, { tree }: Drawing): HTMLElement[] {
   if (isInside(item)) return [];
   const { saved } = item;
   const share = saved / Math.max(1, tree.root.saved);
-  const meter = h('span', { class: 'meter' }, h('i', { style: `width:${share * 100}%` }));
-  return [h('span', { class: 'bytes' }, formatBytes(saved)), meter];
+  const meter = h('span', 'meter', h('i', { style: `width:${share * 100}%` }));
+  return [h('span', 'bytes', formatBytes(saved)), meter];
 }
 
 /** What the capture adds up to, and what it leaves out. */

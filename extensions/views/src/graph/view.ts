@@ -38,7 +38,7 @@ export class GraphView<S extends Drawing> {
   readonly #look: FirstLook;
   readonly #banner = h('div', { class: 'wv-banner', role: 'alert', hidden: true });
   readonly #lit = h('div', { class: 'wv-lit', hidden: true });
-  readonly #main = h('div', { class: 'wv-main' });
+  readonly #main = h('div', 'wv-main');
   readonly #legend = h('details', { class: 'wv-legend', open: true });
   readonly #message = h('div', { class: 'wv-message', hidden: true });
   readonly #grid = h('div', { class: 'wv-table', hidden: true });
@@ -80,7 +80,7 @@ export class GraphView<S extends Drawing> {
     this.canvas = this.#surface.element;
     this.#main.append(this.canvas, this.#legend, this.#lit, ...this.#own.over);
     this.#main.append(this.#grid, this.#message);
-    const body = h('div', { class: 'wv-body' }, this.#tree.element, this.#main, this.#inspector);
+    const body = h('div', 'wv-body', this.#tree.element, this.#main, this.#inspector);
     this.element.append(h('style', {}, face.style), this.#bar.element, ...this.#own.below);
     this.element.append(this.#banner, body, ...(foot ? [foot] : []), this.#live);
     this.#panels = new Panels({
@@ -155,7 +155,7 @@ export class GraphView<S extends Drawing> {
 
   readonly zoom = (by: number): void => this.#surface.animate((camera) => camera.zoomAt(by));
 
-  readonly fit = (): void => this.#surface.fit(this.#look.reserved, this.#look.place);
+  readonly fit = (): void => this.#surface.fit(this.#panels.covered, this.#look);
 
   toggleTable(): void {
     this.table = !this.table;
@@ -179,6 +179,7 @@ export class GraphView<S extends Drawing> {
   #retheme(palette: Palette): void {
     this.#palette = palette;
     this.#surface.use(this.state, this.#palette);
+    this.#resize(); // the pixels may be others, too
     this.refresh();
   }
 

@@ -4,7 +4,8 @@ import type { FlowPiece } from './model';
 
 /** What a kernel sends before it replies to the command that asked: kept until it is taken. */
 export class Arrivals {
-  private readonly bytes = new Map<string, ArrayBuffer>();
+  /** Of captures and files that somebody waits for; null before they come. */
+  private readonly bytes = new Map<string, ArrayBuffer | null>();
   private readonly flows = new Map<string, FlowPiece>();
   /** Of questions that somebody waits for; null before the answer. */
   private readonly answers = new Map<string, object | null>();
@@ -17,16 +18,20 @@ export class Arrivals {
       // One that comes after its time limit is for nobody.
       if (this.answers.has(id)) this.answers.set(id, message['answer'] as object);
     } else if (type === 'record' && first) {
-      this.bytes.set(String(capture), aligned(first));
+      this.keepBytes(String(capture), first);
     } else if (type === 'file' && first) {
-      this.bytes.set(`${String(capture)}.${String(message['format'])}`, aligned(first));
+      this.keepBytes(`${String(capture)}.${String(message['format'])}`, first);
     } else if (type === 'flow' && first) {
       const piece = { bytes: aligned(first), known: Number(message['known']) };
       this.flows.set(String(message['experiment']), piece);
     }
   }
 
-  /** Bytes of a capture (`g1`), or of a file made of one (`g1.pdf`). */
+  /** Keeps the bytes of a capture (`g1`), or of a file made of one (`g1.pdf`), until taken. */
+  awaitBytes(key: string): void {
+    this.bytes.set(key, null);
+  }
+
   takeBytes(key: string): ArrayBuffer | null {
     return take(this.bytes, key);
   }
@@ -46,6 +51,11 @@ export class Arrivals {
         return answer;
       },
     };
+  }
+
+  /** Those that come after their time limit are for nobody, and may be large. */
+  private keepBytes(key: string, buffer: Buffer): void {
+    if (this.bytes.has(key)) this.bytes.set(key, aligned(buffer));
   }
 
   clear(): void {

@@ -1,6 +1,6 @@
 import type { ExperimentState, MemoryChart } from '@torch-workbench/records';
 
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 
 /** What to tell a person whose page and kernel do not speak the same. */
 export function mismatch(found: unknown): string {
@@ -16,10 +16,12 @@ export interface KernelFacts {
   readonly torch: string;
 }
 
-/** A metric over steps; both arrays have `length` entries that count. */
+/** A metric over steps; each array has `length` entries that count. */
 export interface Curve {
   readonly steps: Int32Array;
   readonly values: Float32Array;
+  /** The moving average, of all values: of those too that are not held any more. */
+  readonly smooth: Float32Array;
   readonly length: number;
 }
 
@@ -44,6 +46,8 @@ export interface KernelModel {
   readonly kernel: KernelFacts | null;
   /** In the order in which they were created. */
   readonly experiments: ReadonlyMap<string, ExperimentModel>;
+  /** Ids of those that the kernel has let go of: closed, or nobody held them any more. */
+  readonly gone: ReadonlySet<string>;
 }
 
 /** Names and arguments of every command; `workbench/panel/commands.py` is its other end. */
@@ -65,6 +69,7 @@ export interface CommandArgs {
   ask: { capture: string; question: object };
   flow: { known: number };
   apply_remedy: { index: number };
+  swap_in: Record<string, never>;
   resume_from_failure: { modes?: string; learning_rate?: number };
   probe_modes: Record<string, never>;
   snapshot: Record<string, never>;
@@ -90,4 +95,5 @@ export const EMPTY_MODEL: KernelModel = {
   detail: '',
   kernel: null,
   experiments: new Map(),
+  gone: new Set(),
 };

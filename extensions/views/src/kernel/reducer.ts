@@ -37,7 +37,7 @@ export function reduce(
     case 'removed': {
       const experiments = new Map(model.experiments);
       experiments.delete(key);
-      return { ...model, experiments };
+      return { ...model, experiments, gone: new Set(model.gone).add(key) };
     }
     default:
       return model;
@@ -53,7 +53,7 @@ function hello(model: KernelModel, message: ChannelData): KernelModel {
     if (held) experiments.set(id, held);
   }
   const kernel = message['kernel'] as KernelFacts;
-  return { connection: 'live', detail: '', kernel, experiments };
+  return { ...model, connection: 'live', detail: '', kernel, experiments };
 }
 
 function withExperiment(model: KernelModel, key: string, value: ExperimentModel): KernelModel {

@@ -26,8 +26,8 @@ export interface KernelStoreOptions {
 
 const RETRY_MS = [500, 2_000, 5_000, 15_000];
 const REPLY_LIMIT_MS = 30_000;
-/** A picture of a large graph takes its time, and others may be before it. */
-const EXPORT_LIMIT_MS = 180_000;
+/** A hundred megabytes over a megabit a second; a channel that is lost ends the wait at once. */
+const BYTES_LIMIT_MS = 900_000;
 /** A question runs an allocator through a whole recording, some of them several times. */
 const ASK_LIMIT_MS = 120_000;
 /** The kernel stops sending to a view it has not heard of for five minutes. */
@@ -95,7 +95,7 @@ export class KernelStore implements Store<KernelModel, Command> {
   /** A capture in another form, which the kernel may take a while to make. */
   fetchExport(experiment: string, capture: string, format: string): Promise<ArrayBuffer> {
     const command = { name: 'export', experiment, args: { capture, format } } as const;
-    return this.fetchBytes(`${capture}.${format}`, command, EXPORT_LIMIT_MS);
+    return this.fetchBytes(`${capture}.${format}`, command);
   }
 
   /**
@@ -141,10 +141,11 @@ export class KernelStore implements Store<KernelModel, Command> {
     this.listeners.clear();
   }
 
-  private fetchBytes(key: string, command: Command, limitMs?: number): Promise<ArrayBuffer> {
+  private fetchBytes(key: string, command: Command): Promise<ArrayBuffer> {
     const running = this.fetching.get(key);
     if (running) return running;
-    const request = this.send(command, limitMs)
+    this.arrived.awaitBytes(key);
+    const request = this.send(command, this.options.replyLimitMs ?? BYTES_LIMIT_MS)
       .then(() => {
         const bytes = this.arrived.takeBytes(key);
         if (!bytes) throw new Error('the capture arrived without its bytes: open it again');

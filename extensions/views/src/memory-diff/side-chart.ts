@@ -89,7 +89,7 @@ export class SideChart {
     const [width, height] = [element.clientWidth, element.clientHeight];
     const context = element.getContext('2d');
     if (!context || !side || !palette || width < 120 || height < 60) return;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (element.width !== wide || element.height !== high) {
       [element.width, element.height] = [wide, high];

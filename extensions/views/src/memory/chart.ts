@@ -69,7 +69,7 @@ export class Chart {
     const height = element.clientHeight;
     const context = element.getContext('2d');
     if (!context || !view || !palette || width < 40 || height < 40) return;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     const size = [Math.round(width * ratio), Math.round(height * ratio)] as const;
     if (element.width !== size[0] || element.height !== size[1])
       [element.width, element.height] = size;

@@ -1,5 +1,5 @@
 /** Everything known about the chosen block: itself, its life, its line and its segment. */
-import { aside, button, facts, h, section, sourceCard, sourceLabel } from '../graph/dom';
+import { aside, button, facts, h, renew, section, sourceCard, sourceLabel } from '../graph/dom';
 import { formatBytes, formatCount, oneLine, plural, shorten } from '../graph/format';
 import { hasFlame } from './callers';
 import { addressOf, moduleOf, opOf, titleOf } from './blocks';
@@ -35,7 +35,7 @@ export function inspectBlock(
   if (made.length > 0) parts.push(section('Allocated by', '', facts(made)));
   if (segment) parts.push(segmentPart(record, block, segment));
   parts.push(actions(model, block, view, there));
-  element.replaceChildren(...parts);
+  renew(element, parts);
 }
 
 function heading(

@@ -1,5 +1,5 @@
 /** The inspector at a refused request: what was asked for, what stood in the way, what helps. */
-import { aside, facts, h, link, section, sourceLabel } from '../graph/dom';
+import { aside, facts, h, link, renew, section, sourceLabel } from '../graph/dom';
 import { formatBytes, formatCount, oneLine, plural, shorten } from '../graph/format';
 import { titleOf } from './blocks';
 import { predictionPart } from './inspector';
@@ -23,7 +23,7 @@ export function inspectRefusal(
   const phase = oneLine(refusedIn(record, row));
   const blocks = obstaclesOf(record, row);
   const room = model.hasSegments ? roomOf(record, model.moment(event + 1), row, blocks) : null;
-  element.replaceChildren(
+  renew(element, [
     h(
       'section',
       { class: 'wv-sec' },
@@ -34,7 +34,7 @@ export function inspectRefusal(
     obstaclesPart(record, blocks, room, onSelect),
     ...remediesPart(record),
     ...predictionPart(record),
-  );
+  ]);
 }
 
 function requestPart(

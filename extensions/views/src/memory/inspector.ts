@@ -1,5 +1,5 @@
 /** The inspector while no block is chosen: the capture, and what is live at the scrubber. */
-import { facts, h, section } from '../graph/dom';
+import { facts, h, renew, section } from '../graph/dom';
 import { formatBytes, formatCount, oneLine, shorten } from '../graph/format';
 import { composition } from './sentence';
 import type { Model } from './model';
@@ -40,7 +40,7 @@ export function inspectCapture(
         h('td', {}, `${((100 * bytes) / total).toFixed(1)} %`),
       ),
     );
-  element.replaceChildren(
+  renew(element, [
     h(
       'section',
       { class: 'wv-sec' },
@@ -54,7 +54,7 @@ export function inspectCapture(
       '',
       h('p', {}, oneLine(record.basis.slice(0, 1000))),
     ),
-  );
+  ]);
   if (record.notes.length > 0) {
     const notes = record.notes.map((text) => h('li', {}, oneLine(text.slice(0, 600))));
     element.append(section('Notes', '', h('ul', {}, ...notes)));

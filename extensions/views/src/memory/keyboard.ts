@@ -7,6 +7,7 @@ const ZOOM = 0.7;
 /** Carries out a key, and keeps it from the host when it was one of ours. */
 export function handleKey(view: MemoryView, event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target instanceof HTMLSelectElement) return; // a letter there finds its option
   const typing = event.target instanceof HTMLInputElement;
   const handled = typing ? typingKey(view, event.key) : viewKey(view, event);
   if (handled) event.preventDefault();

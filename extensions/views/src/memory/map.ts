@@ -126,7 +126,7 @@ export class SegmentMap {
   ): Brush | null {
     const context = canvas.getContext('2d');
     if (!context) return null;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     const size = [Math.round(width * ratio), Math.round(height * ratio)] as const;
     if (canvas.width !== size[0] || canvas.height !== size[1]) {
       [canvas.width, canvas.height] = size;

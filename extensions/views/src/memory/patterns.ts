@@ -17,7 +17,7 @@ const TILE = 6;
 
 /** The fills in the colours of a theme; made again when it changes or the pixels do. */
 export function patternsOf(context: CanvasRenderingContext2D, palette: Palette): Patterns {
-  const ratio = window.devicePixelRatio || 1;
+  const ratio = devicePixelRatio;
   const tile = (back: string | null, draw: (inner: CanvasRenderingContext2D) => void): Fill => {
     const canvas = document.createElement('canvas');
     canvas.width = canvas.height = Math.round(TILE * ratio);

@@ -120,7 +120,7 @@ export class SplitBar {
     const width = canvas.clientWidth;
     const context = canvas.getContext('2d');
     if (!context || !drawn || width < 100) return;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round((BAR + FUNNEL) * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -71,7 +71,7 @@ export class RangeChart {
     const { canvas, palette, plot, stretch } = this;
     const context = canvas.getContext('2d');
     if (!context || !palette || plot.width < 60 || plot.height < 60) return;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     canvas.width = Math.round(plot.width * ratio);
     canvas.height = Math.round(plot.height * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -1,6 +1,7 @@
 import { h, setAttr } from '../dom';
 import { count } from '../format';
 import type { PanelContext } from './context';
+import { fitted } from './fitted';
 
 export interface EpochsField {
   readonly el: HTMLElement;
@@ -19,6 +20,11 @@ export function epochsField(context: PanelContext): EpochsField {
     inputmode: 'numeric',
     autocomplete: 'off',
   });
+  const fit = fitted(input);
+  const put = (epochs: number): void => {
+    input.value = String(epochs);
+    fit();
+  };
   const read = (): number | null => {
     const value = Number(input.value.trim());
     const fine = Number.isInteger(value) && value >= 1 && value <= MOST;
@@ -41,7 +47,7 @@ export function epochsField(context: PanelContext): EpochsField {
     event.stopPropagation();
     if (event.key === 'Enter') apply();
     if (event.key !== 'Escape') return;
-    input.value = String(applied);
+    put(applied);
     setAttr(input, 'aria-invalid', null);
     context.fail('');
   });
@@ -52,12 +58,12 @@ export function epochsField(context: PanelContext): EpochsField {
       setAttr(input, 'readonly', locked !== '');
       const editing = document.activeElement === input && input.value !== String(applied);
       if (editing || epochs === applied) {
-        if (input.value === '') input.value = String(epochs);
+        if (input.value === '') put(epochs);
         applied = epochs;
         return;
       }
       applied = epochs;
-      input.value = String(epochs);
+      put(epochs);
     },
   };
 }

@@ -6,6 +6,7 @@ import { icon } from '../icons';
 import type { PanelContext, Row } from './context';
 import { FactTable } from './facts';
 import { FailureCode, framesOf, FullTraceback } from './failure-code';
+import { NewerModelRow } from './newer-model';
 
 /** B, after an exception in user code: their line first, then what is safe, then the next action. */
 export function exceptionRow(context: PanelContext): Row {
@@ -20,17 +21,20 @@ export function exceptionRow(context: PanelContext): Row {
     { label: 'Resume from last good step', icon: 'resume', primary: true },
     () => void context.run('resume_from_failure', {}),
   );
+  const newer = new NewerModelRow(context, resume);
   const full = new FullTraceback();
   const note = h('span', { class: 'note' });
-  const actions = h('div', { class: 'wb-actions' }, resume.el, full.button.el, note);
+  const buttons = [newer.button.el, resume.el, full.button.el];
+  const actions = h('div', { class: 'wb-actions' }, ...buttons, note);
   const columns = h('div', { class: 'wb-2col' }, code.el, beside);
   const el = h('div', { class: 'wb-row wb-msg is-bad', role: 'alert' }, header, columns);
-  el.append(actions, full.el);
+  el.append(newer.el, actions, full.el);
   let failure: Failure | null = null;
   return {
     el,
     update({ model, locked }) {
       resume.set({ disabled: locked || false });
+      newer.update(model.state.newer_model, locked);
       const next = model.state.failure;
       if (!next || next === failure || JSON.stringify(next) === JSON.stringify(failure)) return;
       failure = next;

@@ -1,6 +1,7 @@
 import { h, setAttr } from '../dom';
 import { learningRate as worded, parseNumber } from '../format';
 import type { PanelContext } from './context';
+import { fitted } from './fitted';
 
 const LOW = -6;
 const HIGH = -1;
@@ -34,9 +35,11 @@ export function learningRateField(context: PanelContext): LearningRateField {
     inputmode: 'decimal',
     autocomplete: 'off',
   });
+  const fit = fitted(field);
   const show = (value: number | null): void => {
     const text = worded(value);
     if (document.activeElement !== field) field.value = text;
+    fit();
     if (value === null || value <= 0) return;
     const exponent = Math.min(HIGH, Math.max(LOW, Math.log10(value)));
     slider.value = String(exponent);
@@ -74,6 +77,7 @@ export function learningRateField(context: PanelContext): LearningRateField {
     if (event.key === 'Enter') commit();
     if (event.key !== 'Escape') return;
     field.value = worded(applied);
+    fit();
     setAttr(field, 'aria-invalid', null);
     context.fail('');
   });

@@ -6,6 +6,7 @@ import { icon } from '../icons';
 import type { PanelContext, Row } from './context';
 import { FactTable } from './facts';
 import { FailureCode, FullTraceback } from './failure-code';
+import { NewerModelRow } from './newer-model';
 import { RemedyChoices } from './remedy-choices';
 
 /** The kernel's status line while remedies are being tried (`workbench/memory/cards/remedies.py`). */
@@ -36,17 +37,19 @@ export function memoryRow(context: PanelContext): Row {
       context.fail('The memory of the step opens inside JupyterLab, or with wb.memory(exp).');
     }
   });
+  const newer = new NewerModelRow(context, apply);
   const full = new FullTraceback();
-  const buttons = [apply.el, resume.el, open.el, full.button.el];
+  const buttons = [newer.button.el, apply.el, resume.el, open.el, full.button.el];
   const actions = h('div', { class: 'wb-actions' }, ...buttons);
   const el = h('div', { class: 'wb-row wb-msg is-bad', role: 'alert' }, header, columns);
-  el.append(choices.el, actions, full.el);
+  el.append(choices.el, newer.el, actions, full.el);
   let failure: Failure | null = null;
   return {
     el,
     update({ model, locked }) {
       const next = model.state.failure;
       for (const button of [apply, resume]) button.set({ disabled: locked || false });
+      newer.update(model.state.newer_model, locked);
       if (!next) return;
       choices.update(next.remedies, model.state.message.includes(TRYING));
       setShown(apply.el, choices.chosen >= 0);

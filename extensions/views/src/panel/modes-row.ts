@@ -42,7 +42,7 @@ export function modesRow(actions: ModeActions, popover: Popover): Row {
 function group(actions: ModeActions, popover: Popover): ModeGroup {
   const label = h('span', { class: 'wb-label' });
   const segments = new Segments(actions, popover);
-  const badge = new BadgeView(popover, () => actions.checkAgain());
+  const badge = new BadgeView(popover, actions);
   return {
     el: h('div', { class: 'wb-mode' }, label, segments.el, badge.el),
     update(mode, locked) {

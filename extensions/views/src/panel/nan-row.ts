@@ -6,7 +6,8 @@ import { learningRate, oneLine } from '../format';
 import { icon } from '../icons';
 import type { PanelContext, Row } from './context';
 import { FactTable } from './facts';
-import { lossData } from './loss-data';
+import { lossData } from './metric-data';
+import { NewerModelRow } from './newer-model';
 
 /** C, after the loss became NaN: the evidence, and the remedies as choices. */
 export function nanRow(context: PanelContext, lossName: string): Row {
@@ -34,14 +35,18 @@ export function nanRow(context: PanelContext, lossName: string): Row {
       void context.run('resume_from_failure', args);
     },
   );
-  const actions = h('div', { class: 'wb-actions' }, resume.el, precision.el, slower.el);
-  const el = h('div', { class: 'wb-row wb-msg is-warn', role: 'alert' }, header, columns, actions);
+  const newer = new NewerModelRow(context, resume);
+  const buttons = [newer.button.el, resume.el, precision.el, slower.el];
+  const actions = h('div', { class: 'wb-actions' }, ...buttons);
+  const el = h('div', { class: 'wb-row wb-msg is-warn', role: 'alert' }, header, columns);
+  el.append(newer.el, actions);
   let shown: Failure | null = null;
   return {
     el,
     update({ model, locked }) {
       const { failure, modes, learning_rate: rate } = model.state;
       resume.set({ disabled: locked || false });
+      newer.update(model.state.newer_model, locked);
       chart.update(lossData(model));
       remedies = {};
       const safer = saferModes(modes);
@@ -52,7 +57,7 @@ export function nanRow(context: PanelContext, lossName: string): Row {
       }
       setShown(slower.el, rate !== null && rate > 0);
       if (rate !== null && rate > 0) {
-        remedies.learning_rate = Number((rate / 2).toPrecision(2));
+        remedies.learning_rate = lower(rate);
         setText(slower.text, `with learning rate ${learningRate(remedies.learning_rate)}`);
       }
       if (!failure || failure === shown) return;
@@ -65,6 +70,11 @@ export function nanRow(context: PanelContext, lossName: string): Row {
     },
     dispose: () => chart.dispose(),
   };
+}
+
+/** Half of a rate, or a tenth of 1 where it is above 1: halving 1e30 would take a hundred presses. */
+function lower(rate: number): number {
+  return rate > 1 ? 0.1 : Number((rate / 2).toPrecision(2));
 }
 
 function choice(): { el: HTMLElement; box: HTMLInputElement; text: HTMLElement } {

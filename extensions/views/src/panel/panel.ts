@@ -61,7 +61,7 @@ export function mountPanel(
     }
     panel.update(last, model);
   };
-  const end = drawOn(store, draw);
+  const end = drawOn(store, draw, { element: frame });
   return () => {
     end();
     panel?.dispose();
@@ -70,6 +70,8 @@ export function mountPanel(
 }
 
 const RESTARTED = 'kernel restarted: run the cell again';
+/** What it reached stays in sight. */
+const GONE = 'no longer in the kernel: it was closed, or no name stands for it any more';
 
 function waiting(model: KernelModel, name: string): string {
   if (model.connection === 'live') return `${name} is not in this kernel: run the cell again`;
@@ -78,7 +80,10 @@ function waiting(model: KernelModel, name: string): string {
 
 /** Why nothing can be asked of the kernel, or an empty text. */
 function lockedBy(model: KernelModel, experiment: string): string {
-  if (model.connection === 'live') return model.experiments.has(experiment) ? '' : RESTARTED;
+  if (model.connection === 'live') {
+    if (model.experiments.has(experiment)) return '';
+    return model.gone.has(experiment) ? GONE : RESTARTED;
+  }
   return model.detail || 'connecting to the kernel';
 }
 
@@ -92,6 +97,7 @@ class Panel implements PanelContext {
   private readonly notice = errorNotice();
   private readonly inline;
   private unfolded = false;
+  private status = '';
 
   constructor(
     private readonly frame: HTMLElement,
@@ -122,7 +128,7 @@ class Panel implements PanelContext {
     const effectId = uniqueId('schedule');
     const run = [runRow(this, effectId), scheduleRow(this, effectId)];
     this.rows = [...run, this.folded, this.modes, ...Object.values(this.bodies)];
-    this.rows.push(carryRow(), footRow(this));
+    this.rows.push(carryRow(), footRow(this, this.popover));
     frame.append(...this.rows.map((row) => row.el), this.notice.el, this.inline.el);
     // A message is an alert only when it appears, so it is not in the page before.
     for (const body of Object.values(this.bodies)) body.el.remove();
@@ -138,8 +144,10 @@ class Panel implements PanelContext {
     setShown(this.folded.el, message && !this.unfolded);
     setShown(this.modes.el, !message || this.unfolded);
     const { name, model: cls, status } = model.state;
+    if (status === 'training' && this.status !== status) this.fail('');
+    this.status = status;
     const label = `Experiment ${oneLine(name, 60)}: ${oneLine(cls, 60)}, ${look(status).word}`;
-    setAttr(this.frame, 'aria-label', label);
+    setAttr(this.frame, 'aria-label', locked === '' ? label : `${label} at last; ${locked}`);
     setAttr(this.frame, 'data-status', status);
     setAttr(this.frame, 'data-connection', locked === '' ? 'live' : 'lost');
     for (const row of this.rows) if (this.frame.contains(row.el)) row.update(state);

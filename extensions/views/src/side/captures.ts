@@ -46,7 +46,7 @@ export function mountCaptures(
     const [first] = buttons();
     if (first && !list.contains(document.activeElement)) setStop(buttons(), first);
   };
-  const end = drawOn(store, draw, AGE_MS);
+  const end = drawOn(store, draw, { period: AGE_MS });
   return () => {
     end();
     frame.remove();

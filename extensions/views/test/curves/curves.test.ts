@@ -3,14 +3,18 @@ import { lossChart, memoryChart, Sparkline } from '../../src/curves';
 import { placeMarkers } from '../../src/curves/markers';
 import { linePath } from '../../src/curves/path';
 import { linear, ticks, tickLabel } from '../../src/curves/scale';
-import { smoothed } from '../../src/curves/smooth';
-import type { Curve } from '../../src/kernel';
+import { valueRange } from '../../src/curves/range';
+import { curveOf, type Curve } from '../../src/kernel';
 import { CHART } from '../panel/mounted';
 
 function curve(values: number[], capacity = values.length): Curve {
   const held = new Float32Array(capacity).fill(777);
   held.set(values);
-  return { steps: Int32Array.from(held, (_, i) => i + 1), values: held, length: values.length };
+  return curveOf(
+    Int32Array.from(held, (_, i) => i + 1),
+    held,
+    values.length,
+  );
 }
 
 const unit = linear(0, 100, 0, 100);
@@ -24,7 +28,8 @@ describe('scales', () => {
     expect(tickLabel(-0.2, 0.2)).toBe('−0.2');
     expect(tickLabel(200, 200)).toBe('200');
     expect(tickLabel(2.5e9, 5e8)).toBe('2.5e9');
-    expect(tickLabel(2e9, 1e9)).toBe('2.0e9');
+    expect([2e11, 4e11, 6e11].map((one) => tickLabel(one, 2e11))).toEqual(['2e11', '4e11', '6e11']);
+    expect([7.5e4, 1e5].map((one) => tickLabel(one, 2.5e4))).toEqual(['7.5e4', '1.00e5']);
     expect(tickLabel(0, 5e8)).toBe('0');
     expect(tickLabel(2000, 1000)).toBe('2,000');
     expect(tickLabel(-1500.5, 0.5)).toBe('−1,500.5');
@@ -39,8 +44,8 @@ describe('scales', () => {
 
 describe('the smoothed line', () => {
   it('starts at the first value and passes over what is not finite', () => {
-    expect(smoothed(curve([2, 2, 2]))).toEqual(Float32Array.of(2, 2, 2));
-    const line = smoothed(curve([NaN, 4, Infinity, 4]));
+    expect(curve([2, 2, 2]).smooth).toEqual(Float32Array.of(2, 2, 2));
+    const line = curve([NaN, 4, Infinity, 4]).smooth;
     expect(line[0]).toBeNaN();
     expect([...line.subarray(1)].map((value) => value.toFixed(4))).toEqual([
       '4.0000',
@@ -50,7 +55,15 @@ describe('the smoothed line', () => {
   });
 
   it('reads only the points that count, not the room behind them', () => {
-    expect(smoothed(curve([1, 1], 64))).toEqual(Float32Array.of(1, 1));
+    expect(curve([1, 1], 64).smooth.subarray(0, 3)).toEqual(Float32Array.of(1, 1, 0));
+  });
+
+  it('lies within the range, as every validation does; of the raw line the worst are left out', () => {
+    const noisy = curve(Array.from({ length: 5_000 }, (_, i) => (i === 2_345 ? 1e6 : 1 + (i % 2))));
+    const range = valueRange(noisy, [curve([3, NaN, -4])]);
+    expect(range?.low).toBe(-4);
+    expect(range?.high).toBe(Math.max(...noisy.smooth));
+    expect(valueRange(curve([NaN]), [undefined])).toBeNull();
   });
 });
 
@@ -144,9 +157,9 @@ describe('the charts', () => {
     document.body.append(chart.el);
     const data = { markers: [], totalSteps: 30, live: false, nanFrom: null, val: undefined };
     const dots = (): string[] =>
-      [...chart.el.querySelectorAll('svg.plot > circle:not([hidden])')].map(
-        (one) => one.getAttribute('class') ?? '',
-      );
+      [...chart.el.querySelectorAll('svg.plot circle.live-halo, svg.plot circle.live-dot')]
+        .filter((one) => !one.hasAttribute('hidden'))
+        .map((one) => one.getAttribute('class') ?? '');
     chart.update({ ...data, train: curve([2]) });
     expect(dots()).toEqual(['live-dot']);
     chart.update({ ...data, train: curve([2, 1]) });
@@ -163,8 +176,12 @@ describe('the charts', () => {
     const data = { markers: [], totalSteps: 30, live: true, nanFrom: null };
     chart.update({ ...data, train: curve([2, 1.5, 1.25]), val: curve([1.75]) });
     expect(chart.el.getAttribute('aria-label')).toMatch(
-      /^Loss \(cross entropy\) up to step 3: train 1\.\d\d, validation 1\.75$/,
+      /^Loss \(cross entropy\) up to step 3: train average 1\.\d\d, last step 1\.25, validation 1\.75$/,
     );
+    const newest = chart.el.querySelector<HTMLElement>('.wb-key');
+    expect(newest?.textContent).toMatch(/^train avg ?1\.\d\d$/);
+    expect(newest?.title).toBe('The average of the last steps; the last one alone: 1.25');
+    expect(chart.el.querySelector('h3')?.title).toBe('Loss: cross entropy');
     expect(chart.el.querySelector('table')?.rows).toHaveLength(0);
     chart.el.querySelector<HTMLButtonElement>('.wb-table-button')?.click();
     const rows = [...(chart.el.querySelector('tbody')?.rows ?? [])];
@@ -180,7 +197,8 @@ describe('the charts', () => {
     const key = (name: string): boolean =>
       chart.el.dispatchEvent(new KeyboardEvent('keydown', { key: name, cancelable: true }));
     key('ArrowLeft');
-    expect(chart.el.querySelector('.wb-reading')?.textContent).toBe('step 2: 1.50');
+    expect(chart.el.querySelector('.wb-reading')?.textContent).toBe('step 2');
+    expect(chart.el.querySelector('.wb-key b')?.textContent).toBe('1.50');
     key('Escape');
     expect(chart.el.querySelector('.wb-reading')?.textContent).toBe('cross entropy');
   });
@@ -221,7 +239,7 @@ describe('a sparkline', () => {
   function rightEnd(totalSteps: number): number {
     const spark = new Sparkline();
     const steps = Int32Array.from([1, 50, 100]);
-    spark.draw({ steps, values: Float32Array.from([3, 2, 1]), length: 3 }, totalSteps, true);
+    spark.draw(curveOf(steps, Float32Array.from([3, 2, 1])), totalSteps, true);
     return Number(spark.svg.querySelector('circle')?.getAttribute('cx'));
   }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { liveMemory, liveMemoryStrip } from '../../src/curves';
 import { MOST_SAMPLES } from '../../src/curves/memory-live-data';
-import type { Curve } from '../../src/kernel';
+import { curveOf, type Curve } from '../../src/kernel';
 
 const MIB = 2 ** 20;
 
@@ -10,7 +10,7 @@ function curve(values: number[], start = 1): Curve {
   const held = new Float32Array(values.length + 9).fill(1e30);
   held.set(values.map((value) => value * MIB));
   const steps = Int32Array.from(held, (_, i) => start + 10 * i);
-  return { steps, values: held, length: values.length };
+  return curveOf(steps, held, values.length);
 }
 
 function onCuda(): Map<string, Curve> {
@@ -56,6 +56,14 @@ describe('memory while it trains', () => {
     );
   });
 
+  it('draws a single sample as a level with its area', () => {
+    const el = shown(new Map([['memory/resident', curve([800])]]));
+    const drawn = (of: string): string => el.querySelector(`.plot ${of}`)?.getAttribute('d') ?? '';
+    const [, left, right] = /^M(\d+) [\d.]+H([\d.]+)$/.exec(drawn('.live-used')) ?? [];
+    expect(Number(right) - Number(left)).toBeGreaterThan(600);
+    expect(drawn('.live-used-area')).toBe(`${drawn('.live-used')}L${right} 43.5L${left}.0 43.5Z`);
+  });
+
   it('calls the memory of a process by its name', () => {
     const curves = new Map([['memory/resident', curve([800, 900])]]);
     expect(legend(shown(curves))).toEqual(['resident 900 MiB', 'peak 900 MiB']);
@@ -70,6 +78,17 @@ describe('memory while it trains', () => {
     expect(liveMemory(curves)?.of).toBe('process');
     curves.set('memory/resident', curve([800], 1));
     expect(liveMemory(curves)?.of).toBe('allocator');
+  });
+
+  it('is that of the first rank where ranks compute the steps, until they are home', () => {
+    const curves = new Map([
+      ['memory/resident', curve([800, 900])],
+      ['parallel/rank 0 memory_mib', curve([500 / MIB, 520 / MIB, 510 / MIB], 21)],
+    ]);
+    expect(legend(shown(curves))).toEqual(['held 510 MiB', 'peak 520 MiB']);
+    expect(shown(curves).textContent).toContain('rank 0');
+    curves.set('memory/resident', curve([800, 900, 910, 920, 930, 940]));
+    expect(legend(shown(curves))).toEqual(['resident 940 MiB', 'peak 940 MiB']);
   });
 
   it('says that a card is simulated', () => {

@@ -26,14 +26,18 @@ export class FakeKernel {
 
   hello(experiments: string[] = ['e1'], fields: ChannelData = {}): void {
     const kernel = { device: 'CPU', cores: 2, memory_bytes: 8 * 2 ** 30, python: '', torch: '' };
-    this.say('hello', { protocol: 1, kernel, experiments, ...fields });
+    this.say('hello', { protocol: 2, kernel, experiments, ...fields });
   }
 
   curves(from: number, steps: number[], values: number[], reset = false): void {
-    const buffers = [Int32Array.from(steps).buffer, Float32Array.from(values).buffer];
+    const columns = [Int32Array.from(steps), Float32Array.from(values), new Float32Array(0)];
     const total = [from + steps.length];
-    const fields = { experiment: 'e1', names: ['train/loss'], from: [from], total, reset };
-    this.say('curves', fields, buffers);
+    const which = { experiment: 'e1', names: ['train/loss'] };
+    this.say(
+      'curves',
+      { ...which, from: [from], total, weight: [0], reset },
+      columns.map((column) => column.buffer),
+    );
   }
 
   reply(error = ''): void {
@@ -61,14 +65,15 @@ export const PRECISION: ModeState = {
   value: 'fp32',
   default: 'fp32',
   choices: [
-    { value: 'fp32', available: true, why: '', remedy: '', commands: [] },
-    { value: 'bf16', available: true, why: '', remedy: '', commands: [] },
+    { value: 'fp32', available: true, why: '', remedy: '', commands: [], emulated: false },
+    { value: 'bf16', available: true, why: '', remedy: '', commands: [], emulated: false },
     {
       value: 'fp16',
       available: false,
       why: 'This CPU has no fp16 arithmetic.',
       remedy: 'Use bf16 here.',
       commands: ['pip install something'],
+      emulated: false,
     },
   ],
   badge: { kind: 'baseline', text: 'baseline', detail: 'bf16: not measured', tooltip: '' },
@@ -98,9 +103,11 @@ export function state(change: Partial<ExperimentState> = {}): ExperimentState {
     modes: [PRECISION],
     markers: [],
     failure: null,
+    newer_model: null,
     captures: [],
     carried: [],
     dropped_points: 0,
+    notes: [],
     run_path: '/runs/exp',
     device: 'cpu',
     ...change,

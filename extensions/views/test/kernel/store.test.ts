@@ -60,17 +60,23 @@ describe('messages', () => {
     const bytes = new Uint8Array(9);
     new DataView(bytes.buffer).setInt32(1, 3, true);
     new DataView(bytes.buffer).setFloat32(5, 0.5, true);
-    const buffers = [new DataView(bytes.buffer, 1, 4), new DataView(bytes.buffer, 5, 4)];
-    const fields = { experiment: 'e1', names: ['train/loss'], from: [2], total: [3] };
+    const parts = [new DataView(bytes.buffer, 1, 4), new DataView(bytes.buffer, 5, 4)];
+    const buffers = [...parts, new ArrayBuffer(0)];
+    const fields = { experiment: 'e1', names: ['train/loss'], from: [2], total: [3], weight: [0] };
     kernel.say('curves', { ...fields, reset: false }, buffers);
     expect(lossOf().values.at(-1)).toBe(0.5);
   });
 
-  it('accepts a strided reset that has fewer points than its total, and goes on from there', () => {
+  it('accepts a thinned reset that has fewer points than its total, and goes on from there', () => {
     greet();
-    const buffers = [Int32Array.of(1, 9).buffer, Float32Array.of(2, 1).buffer];
-    const fields = { experiment: 'e1', names: ['train/loss'], from: [0], total: [9], reset: true };
-    kernel.say('curves', fields, buffers);
+    const columns = [Int32Array.of(1, 9), Float32Array.of(2, 1), Float32Array.of(2, 1.6)];
+    const which = { experiment: 'e1', names: ['train/loss'] };
+    const fields = { ...which, from: [0], total: [9], weight: [0.7], reset: true };
+    kernel.say(
+      'curves',
+      fields,
+      columns.map((column) => column.buffer),
+    );
     kernel.curves(9, [10], [0.5]);
     expect(lossOf().steps).toEqual([1, 9, 10]);
     expect(kernel.commands()).toEqual([]);
@@ -94,7 +100,7 @@ describe('messages', () => {
   });
 
   it('refuses another protocol with a sentence that says what to do', () => {
-    kernel.hello([], { protocol: 2 });
+    kernel.hello([], { protocol: 1 });
     expect(store.get().connection).toBe('dead');
     expect(store.get().detail).toContain('reload the page');
   });
@@ -152,6 +158,30 @@ describe('commands', () => {
     const [first, second] = await Promise.all(both);
     expect(new Uint8Array(first as ArrayBuffer)).toEqual(Uint8Array.of(1, 2, 3));
     expect(second).toBe(first);
+  });
+
+  it('waits for a record that takes minutes to come, as long as its channel is there', async () => {
+    store.dispose();
+    kernel = new FakeKernel();
+    store = new KernelStore({ connect: kernel.connect });
+    await connected();
+    greet();
+    const large = store.fetchRecord('e1', 'c1');
+    await vi.advanceTimersByTimeAsync(600_000);
+    kernel.say('record', { experiment: 'e1', capture: 'c1' }, [Uint8Array.of(1)]);
+    kernel.reply();
+    expect((await large).byteLength).toBe(1);
+  });
+
+  it('holds nothing of a record that comes when nobody waits for it any more', async () => {
+    greet();
+    const late = expect(store.fetchRecord('e1', 'c1')).rejects.toThrow('has not answered');
+    await vi.advanceTimersByTimeAsync(5_001);
+    await late;
+    kernel.say('record', { experiment: 'e1', capture: 'c1' }, [Uint8Array.of(1, 2, 3)]);
+    const again = store.fetchRecord('e1', 'c1');
+    kernel.reply();
+    await expect(again).rejects.toThrow('arrived without its bytes');
   });
 
   it('can ask again after a refused fetch', async () => {

@@ -94,7 +94,10 @@ describe('after memory ran out', () => {
       event.preventDefault();
       asked.push((event as CustomEvent).detail);
     });
-    panel.find('.wb-msg .wb-actions').querySelectorAll('button')[2]?.click();
+    panel
+      .find('.wb-msg .wb-actions')
+      .querySelectorAll<HTMLElement>('button:not([hidden])')[2]
+      ?.click();
     expect(asked).toEqual([{ kind: 'memory', capture: 'c7', experiment: 'e1' }]);
   });
 });

@@ -96,6 +96,19 @@ describe('epochs and learning rate', () => {
     expect(panel.find('.wb-notice').hidden).toBe(true);
   });
 
+  it('has room for every digit of the epochs and of the learning rate', async () => {
+    panel = await Mounted.panel({ epochs: 100_000, learning_rate: 0.00125 });
+    const digits = (of: string): string => panel.find(of).style.getPropertyValue('--wb-length');
+    expect([digits('.wb-epochs'), digits('.wb-rate')]).toEqual(['6', '6']);
+    const field = panel.find<HTMLInputElement>('.wb-epochs');
+    field.focus();
+    field.value = '1000000';
+    field.dispatchEvent(new Event('input'));
+    expect(digits('.wb-epochs')).toBe('7');
+    panel.press(field, 'Escape');
+    expect(digits('.wb-epochs')).toBe('6');
+  });
+
   it('does not overwrite a number that is being typed', async () => {
     panel = await Mounted.panel();
     const field = panel.find<HTMLInputElement>('.wb-epochs');

@@ -52,6 +52,27 @@ describe('what the panel shows instead of the charts', () => {
     expect(panel.find('.wb-charts').textContent).toContain('Loss');
   });
 
+  it('after the code was mended: that the model is the old one, and what swaps in the new', async () => {
+    const newer = { text: 'The model that failed is the old one.', code: 'exp.model = Net()' };
+    const failed = { status: 'exception', step: 186, failure: FAILURE } as const;
+    panel = await Mounted.panel(failed);
+    const primary = (): string =>
+      panel.find('.wb-actions .is-primary:not([hidden])').textContent ?? '';
+    expect(panel.find('.wb-newer').hidden).toBe(true);
+    expect(primary()).toBe('Resume from last good step');
+    await panel.say({ ...failed, newer_model: newer });
+    expect(panel.find('.wb-newer').textContent).toBe(
+      'The model that failed is the old one. exp.model = Net()',
+    );
+    expect(panel.host.querySelectorAll('.wb-actions .is-primary:not([hidden])')).toHaveLength(1);
+    expect(primary()).toBe('Swap in the new model and resume');
+    panel.find('.wb-actions .is-primary:not([hidden])').click();
+    expect(panel.asked).toEqual(['swap_in', {}]);
+    await panel.say({ ...failed, newer_model: { ...newer, code: '' } });
+    expect(primary()).toBe('Resume from last good step');
+    expect(panel.find('.wb-newer').textContent?.trim()).toBe(newer.text);
+  });
+
   it('after an exception: an alert with their line, and the way back', async () => {
     panel = await Mounted.panel({ status: 'exception', step: 186, failure: FAILURE });
     const alert = panel.find('.wb-msg[role=alert]');
@@ -83,6 +104,9 @@ describe('what the panel shows instead of the charts', () => {
     ];
     expect(panel.find('.wb-actions').textContent).toContain('with fp32');
     expect(panel.find('.wb-actions').textContent).toContain('with learning rate 5.0e-3');
+    await panel.say({ status: 'nan', step: 232, failure, modes, learning_rate: 1e30 });
+    expect(panel.find('.wb-actions').textContent).toContain('with learning rate 1.0e-1');
+    await panel.say({ status: 'nan', step: 232, failure, modes, learning_rate: 1e-2 });
     expect([precision?.checked, slower?.checked]).toEqual([true, false]);
     slower?.click();
     panel.button('Resume from last good step').click();
@@ -109,6 +133,9 @@ describe('without a kernel', () => {
     expect(panel.find('.wb-stats').textContent).toContain('12 / 30');
     expect(panel.find('.wb-stats .wb-state').textContent).toBe('disconnected');
     expect(panel.button('Train').title).toBe('kernel restarted: run the cell again');
+    expect(panel.find('.wb-panel').getAttribute('aria-label')).toMatch(
+      /, training at last; kernel restarted: run the cell again$/,
+    );
     panel.button('Stop').click();
     panel.radio('bf16').click();
     expect(panel.kernel.commands()).toEqual([]);
@@ -116,10 +143,22 @@ describe('without a kernel', () => {
 
   it('says so when the kernel knows nothing of the experiment', async () => {
     panel = await Mounted.panel({ status: 'paused', step: 12 });
-    panel.kernel.say('removed', { experiment: 'e1' });
+    panel.kernel.hello([]);
     await panel.settle();
     expect(panel.find('.wb-status').textContent).toContain('kernel restarted: run the cell again');
     expect(panel.find('.wb-stats').textContent).toContain('12 / 30');
+  });
+
+  it('keeps what an experiment reached that the kernel has let go of, and says so', async () => {
+    panel = await Mounted.panel({ status: 'finished', step: 30 });
+    panel.kernel.say('removed', { experiment: 'e1' });
+    await panel.settle();
+    expect(panel.find('.wb-status').textContent).toContain('no name stands for it any more');
+    expect(panel.find('.wb-stats').textContent).toContain('30 / 30');
+    expect(panel.button('Train').title).toContain('no longer in the kernel');
+    panel.kernel.hello([]);
+    await panel.settle();
+    expect(panel.find('.wb-status').textContent).toContain('no longer in the kernel');
   });
 
   it('waits in words before the first answer', async () => {
@@ -190,6 +229,36 @@ describe('views and status', () => {
     expect(seen).toHaveBeenCalledOnce();
   });
 
+  it('keeps what a command was refused for until training goes on', async () => {
+    panel = await Mounted.panel({ step: 4, status: 'exception', failure: FAILURE });
+    panel.button('Resume from last good step').click();
+    panel.kernel.reply('it is closed');
+    await panel.settle();
+    expect(panel.find('.wb-notice').textContent).toContain('it is closed');
+    await panel.say({ step: 4, status: 'training' });
+    expect(panel.find('.wb-notice').hidden).toBe(true);
+  });
+
+  it('computes the graph of now where the newest capture is an old one, but not after a failure', async () => {
+    const over = { step: 160, status: 'finished', captures: [CAPTURE] } as const;
+    panel = await Mounted.panel(over);
+    const seen = vi.fn((event: Event) => event.preventDefault());
+    panel.host.addEventListener('workbench:open', seen);
+    panel.button('Graph').click();
+    expect(seen).not.toHaveBeenCalled();
+    expect(panel.asked).toEqual(['capture', { what: 'graph' }]);
+    panel.kernel.reply();
+    await panel.say(over);
+    const raised = 'the step for a capture raised ValueError: no';
+    await panel.say({ ...over, message: raised });
+    expect((seen.mock.calls[0]?.[0] as CustomEvent).detail.capture).toBe('c9');
+    const next = { ...CAPTURE, id: 'c10', step: 161, created_at: 2 };
+    await panel.say({ ...over, captures: [CAPTURE, next] });
+    expect(panel.button('Graph').title).toBe('Open the graph of step 161, the newest captured');
+    await panel.say({ ...over, status: 'exception', failure: FAILURE });
+    expect(panel.button('Graph').title).toBe('Open the graph of step 4, the newest captured');
+  });
+
   it('opens the newest capture when the run ends before another step', async () => {
     panel = await Mounted.panel({ step: 40, status: 'training', captures: [CAPTURE] });
     const seen = vi.fn((event: Event) => event.preventDefault());
@@ -215,6 +284,27 @@ describe('views and status', () => {
   it('counts what the disk could not take', async () => {
     panel = await Mounted.panel({ dropped_points: 12 });
     expect(panel.find('.wb-status').textContent).toContain('12 metric points were lost');
+  });
+
+  it('has what is noted behind a button, which is renewed where it is open', async () => {
+    const ranks = 'every rank computes whole batches: steps get no faster by ranks';
+    panel = await Mounted.panel();
+    const button = panel.find('.wb-notes-btn');
+    expect(button.hidden).toBe(true);
+    await panel.say({ notes: [ranks] });
+    expect([button.hidden, button.textContent, button.title]).toEqual([false, '1 note', ranks]);
+    button.click();
+    const open = panel.find('[role=dialog]');
+    expect(open.textContent).toBe(`What to know of this experiment${ranks}`);
+    await panel.say({ notes: [ranks, 'the loader begins anew'] });
+    expect(open.isConnected).toBe(true);
+    expect([...open.querySelectorAll('li')].map((one) => one.textContent)).toEqual([
+      ranks,
+      'the loader begins anew',
+    ]);
+    expect(button.textContent).toBe('2 notes');
+    await panel.say({ notes: [] });
+    expect([open.isConnected, button.hidden]).toEqual([false, true]);
   });
 
   it('says what became of every parameter after a hot swap', async () => {

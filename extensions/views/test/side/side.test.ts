@@ -1,7 +1,7 @@
-import type { CaptureInfo, RunSummary } from '@torch-workbench/records';
+import type { CaptureInfo } from '@torch-workbench/records';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { KernelStore } from '../../src/kernel';
-import { mountCaptures, mountExperiments, mountModes, mountRuns } from '../../src/side';
+import { mountCaptures, mountExperiments, mountModes } from '../../src/side';
 import { FakeKernel, state } from '../kernel/fake';
 
 let kernel: FakeKernel;
@@ -29,7 +29,7 @@ afterEach(() => {
 });
 
 describe('experiments', () => {
-  it('lists them with their state in words, and selects one', async () => {
+  it('lists them, the newest first, with their state in words, and selects one', async () => {
     kernel.say('state', { experiment: 'e1', state: state({ status: 'training', step: 12 }) });
     const done = state({ id: 'e2', name: 'base', status: 'finished', best_accuracy: 0.784 });
     kernel.say('state', { experiment: 'e2', state: done });
@@ -38,16 +38,45 @@ describe('experiments', () => {
     dispose = mountExperiments(host, store, { current: () => current, onSelect });
     const rows = [...host.querySelectorAll<HTMLElement>('[role=option]')];
     expect(rows.map((row) => row.textContent)).toEqual([
-      'expstep 12 / 30training',
       'basebest 78.4 %finished',
+      'expstep 12 / 30training',
     ]);
-    expect(rows.map((row) => row.getAttribute('aria-selected'))).toEqual(['true', 'false']);
-    rows[1]?.click();
-    expect(onSelect).toHaveBeenCalledWith('e2');
     expect(rows.map((row) => row.getAttribute('aria-selected'))).toEqual(['false', 'true']);
+    rows[0]?.click();
+    expect(onSelect).toHaveBeenCalledWith('e2');
+    expect(rows.map((row) => row.getAttribute('aria-selected'))).toEqual(['true', 'false']);
     kernel.say('removed', { experiment: 'e1' });
     await settle();
     expect(host.querySelectorAll('[role=option]')).toHaveLength(1);
+  });
+
+  it('halts and goes on with any of them, chosen or not, and says why one was paused', async () => {
+    const because = 'step 812: paused, because its cell ran again';
+    kernel.say('state', { experiment: 'e1', state: state({ status: 'training', step: 12 }) });
+    const old = state({ id: 'e2', name: 'old', status: 'paused', step: 812, message: because });
+    kernel.say('state', { experiment: 'e2', state: old });
+    const onSelect = vi.fn();
+    const onFailure = vi.fn();
+    dispose = mountExperiments(host, store, { current: () => 'e1', onSelect, onFailure });
+    const offered = (): (string | null)[] =>
+      [...host.querySelectorAll('.wb-acts button:not([hidden])')].map((one) =>
+        one.getAttribute('aria-label'),
+      );
+    expect(offered()).toEqual(['Resume old', 'Stop old', 'Pause exp', 'Stop exp']);
+    expect(host.querySelectorAll('small')[0]?.textContent).toBe(
+      'step 812, because its cell ran again',
+    );
+    host.querySelector<HTMLElement>('[aria-label="Resume old"]')?.click();
+    expect(kernel.sent.at(-1)).toMatchObject({ name: 'resume', experiment: 'e2' });
+    kernel.reply('old is being stopped, not paused');
+    await settle();
+    expect(onFailure).toHaveBeenCalledWith('old is being stopped, not paused');
+    host.querySelector<HTMLElement>('[aria-label="Stop exp"]')?.click();
+    expect(kernel.sent.at(-1)).toMatchObject({ name: 'stop', experiment: 'e1' });
+    expect(onSelect).not.toHaveBeenCalled();
+    kernel.say('state', { experiment: 'e1', state: state({ status: 'finished' }) });
+    await settle();
+    expect(offered()).toEqual(['Resume old', 'Stop old']);
   });
 
   it('scrolls to the chosen one when another is chosen, and only then', async () => {
@@ -165,43 +194,5 @@ describe('captures', () => {
     kernel.say('state', { experiment: 'e1', state: state() });
     dispose = mountCaptures(host, store, { experiment: 'e1' });
     expect(host.textContent).toBe('No step has been captured yet.');
-  });
-});
-
-describe('runs', () => {
-  const run = (name: string, best_accuracy: number | null, ago: number): RunSummary => ({
-    name,
-    path: `runs/${name}`,
-    status: best_accuracy === null ? 'exception' : 'finished',
-    model: 'Net',
-    modes: 'bf16',
-    best_accuracy,
-    step: 9,
-    updated_at: Date.now() / 1000 - ago,
-  });
-  const runs = [run('exp-10', 0.5, 60), run('exp-9', null, 7_200), run('exp-2', 0.75, 86_400)];
-  const names = (): string[] =>
-    [...host.querySelectorAll('tbody td:first-child')].map((cell) => cell.textContent ?? '');
-  const sortBy = (label: string): void => {
-    const titles = [...host.querySelectorAll<HTMLElement>('th button')];
-    titles.find((one) => one.textContent === label)?.click();
-  };
-
-  it('sort by any column, names by their numbers, what has no value last', () => {
-    const disk = { get: () => ({ runs }), subscribe: () => () => undefined };
-    const onOpen = vi.fn();
-    dispose = mountRuns(host, { ...disk, send: () => Promise.resolve() }, { onOpen });
-    expect(names()).toEqual(['exp-10', 'exp-9', 'exp-2']);
-    sortBy('Name');
-    expect(names()).toEqual(['exp-2', 'exp-9', 'exp-10']);
-    sortBy('Best acc.');
-    expect(names()).toEqual(['exp-10', 'exp-2', 'exp-9']);
-    sortBy('Best acc.');
-    expect(names()).toEqual(['exp-2', 'exp-10', 'exp-9']);
-    expect(host.querySelector('[aria-sort]')?.getAttribute('aria-sort')).toBe('descending');
-    const open = host.querySelector<HTMLElement>('[aria-label="Open exp-2 in TensorBoard"]');
-    open?.click();
-    expect(onOpen).toHaveBeenCalledWith(runs[2]);
-    expect(host.querySelector('tbody')?.textContent).toContain('exceptionnone');
   });
 });

@@ -4,18 +4,21 @@ import { count } from '../format';
 import type { Curve } from '../kernel';
 import { placeMarkers } from './markers';
 import { linePath } from './path';
-import { linear, multiples, tickLabel, tickStep, ticks, type Scale } from './scale';
-import { smoothed, valueRange } from './smooth';
+import { valueRange } from './range';
+import { enclosing, enclosingLog, linear, logarithmic, ticks, type Scale } from './scale';
 import { textWidth } from './text';
+import { above, between } from './window';
 
 const LEFT = 34;
 const RIGHT = 8;
 const TOP = 18;
 const BOTTOM = 18;
+/** What lies at the edge of the plot is not cut in half. */
+const OVER = 4;
 /** Validation rings closer than this, in pixels, would run into each other: a line takes over. */
 const RING_GAP = 9;
 
-export interface LossData {
+export interface MetricData {
   readonly train: Curve | undefined;
   readonly val: Curve | undefined;
   readonly markers: readonly Marker[];
@@ -25,10 +28,31 @@ export interface LossData {
   readonly nanFrom: number | null;
 }
 
+/** How a metric is drawn. */
+export interface Look {
+  /** Steps to show; null: all, with those to come. */
+  readonly range: readonly [number, number] | null;
+  readonly isLog: boolean;
+  /** The label of a tick; `step` is the distance to the next, null on a logarithmic axis. */
+  readonly label: (value: number, step: number | null) => string;
+  /** Whether the labels of markers are written above the plot. */
+  readonly hasLabels: boolean;
+}
+
+/** The steps that are shown, and the pixels that there are for them. */
+interface Room {
+  readonly from: number;
+  readonly to: number;
+  readonly width: number;
+  readonly height: number;
+}
+
 /** The drawing itself: built once, then patched. */
-export class LossPlot {
-  readonly svg = s('svg', { class: 'plot', 'aria-hidden': 'true' });
+export class MetricPlot {
+  readonly svg = s('svg', { class: 'plot wb-metric', 'aria-hidden': 'true' });
   private readonly hatch = uniqueId('nan');
+  private readonly clip = uniqueId('clip');
+  private readonly frame = s('rect', { y: 0 });
   private readonly axes = s('g');
   private readonly marks = s('g');
   private readonly nan = s('rect', { fill: `url(#${this.hatch})` });
@@ -51,28 +75,37 @@ export class LossPlot {
       stripe,
     );
     setAttr(pattern, 'patternTransform', 'rotate(45)');
-    this.svg.append(s('defs', {}, pattern), this.axes, this.nan, this.marks, this.raw, this.line);
-    this.svg.append(this.valLine, this.rings, this.halo, this.dot, this.cursor);
+    const clip = s('clipPath', { id: this.clip }, this.frame);
+    const curves = s('g', { 'clip-path': `url(#${this.clip})` });
+    curves.append(this.raw, this.line, this.valLine, this.rings, this.halo, this.dot);
+    this.svg.append(s('defs', {}, pattern, clip), this.axes, this.nan, this.marks, curves);
+    this.svg.append(this.cursor);
     setShown(this.cursor, false);
   }
 
-  /** Draws and returns the smoothed train loss, whose last value the header shows. */
-  draw(data: LossData, width: number, height: number): Float32Array {
-    const smooth = data.train ? smoothed(data.train) : new Float32Array(0);
-    const last = data.train?.steps[data.train.length - 1] ?? 0;
-    const end = axisEnd(Math.max(last, data.nanFrom ?? 0), data.totalSteps);
-    const range = valueRange(data.train, smooth, [data.val]) ?? { low: 0, high: 1 };
-    const yTicks = roundedRange(range.low, range.high);
+  draw(all: MetricData, look: Look, width: number, height: number): void {
+    const last = all.train?.steps[all.train.length - 1] ?? 0;
+    const whole = [0, axisEnd(Math.max(last, all.nanFrom ?? 0), all.totalSteps)] as const;
+    const [from, to] = look.range ?? whole;
+    const data = look.range ? shownOf(all, from, to) : all;
+    const drawn = look.isLog
+      ? { ...data, train: data.train && above(data.train), val: data.val && above(data.val) }
+      : data;
+    const range = valueRange(drawn.train, [drawn.val]) ?? { low: look.isLog ? 0.1 : 0, high: 1 };
+    const yTicks = (look.isLog ? enclosingLog : enclosing)(range.low, range.high);
     const [low, high] = [yTicks[0] as number, yTicks.at(-1) as number];
-    this.x = linear(0, end, LEFT, width - RIGHT);
-    const y = linear(low, high, height - BOTTOM, TOP);
+    this.x = linear(from, to, LEFT, width - RIGHT);
+    const y = (look.isLog ? logarithmic : linear)(low, high, height - BOTTOM, TOP);
     setAttr(this.svg, 'viewBox', `0 0 ${width} ${height}`);
     setAttr(this.svg, 'height', height);
-    this.drawAxes(yTicks, y, end, width, height);
-    this.drawMarks(data, width, height);
-    this.drawCurves(data, smooth, y, low, high);
+    setAttr(this.frame, 'x', LEFT - OVER);
+    setAttr(this.frame, 'width', Math.max(0, width - LEFT - RIGHT + 2 * OVER));
+    setAttr(this.frame, 'height', height);
+    const room = { from, to, width, height };
+    this.drawAxes(yTicks, y, look, room);
+    this.drawMarks(data, look, room);
+    this.drawCurves(drawn, y, low, high);
     setAttr(this.cursor, 'y2', height - BOTTOM);
-    return smooth;
   }
 
   /** The step under a pixel of the drawing. */
@@ -88,36 +121,38 @@ export class LossPlot {
     setAttr(this.cursor, 'x2', this.x(step));
   }
 
-  private drawAxes(yTicks: number[], y: Scale, end: number, width: number, height: number): void {
-    const key = [yTicks, end, width, height].join();
+  private drawAxes(yTicks: number[], y: Scale, look: Look, room: Room): void {
+    const { from, to, width, height } = room;
+    const key = [yTicks, look.isLog, from, to, width, height].join();
     if (key === this.axesKey) return;
     this.axesKey = key;
-    const step = (yTicks[1] ?? 1) - (yTicks[0] ?? 0);
+    const step = look.isLog ? null : (yTicks[1] ?? 1) - (yTicks[0] ?? 0);
     const parts: Element[] = [];
     for (const [i, value] of yTicks.entries()) {
       const at = Math.round(y(value)) + 0.5;
       const place = { x1: LEFT, x2: width - RIGHT, y1: at, y2: at };
       parts.push(s('line', { ...place, class: i === 0 ? 'axis' : 'grid' }));
       const label = { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' };
-      parts.push(s('text', label, tickLabel(value, step)));
+      parts.push(s('text', label, look.label(value, step)));
     }
     parts.push(s('text', { x: width - RIGHT, y: height - 4, 'text-anchor': 'end' }, 'step'));
-    const room = width - RIGHT - 28;
-    for (const value of ticks(0, end, Math.max(2, width / 90))) {
+    const end = width - RIGHT - 28;
+    const wanted = ticks(from, to, Math.max(2, width / 90)).filter(Number.isInteger);
+    for (const value of wanted) {
       const at = Math.round(this.x(value)) + 0.5;
       parts.push(
         s('line', { x1: at, x2: at, y1: height - BOTTOM, y2: height - BOTTOM + 3, class: 'axis' }),
       );
       const text = count(value);
-      if (at + text.length * 3.4 > room) continue;
-      const anchor = value === 0 ? 'start' : 'middle';
-      const x = value === 0 ? at - 1 : at;
-      parts.push(s('text', { x, y: height - 4, 'text-anchor': anchor }, text));
+      if (at + text.length * 3.4 > end) continue;
+      const isFirst = at - text.length * 3.4 < LEFT;
+      const place = { x: isFirst ? at - 1 : at, 'text-anchor': isFirst ? 'start' : 'middle' };
+      parts.push(s('text', { ...place, y: height - 4 }, text));
     }
     this.axes.replaceChildren(...parts);
   }
 
-  private drawMarks(data: LossData, width: number, height: number): void {
+  private drawMarks(data: MetricData, look: Look, { from, width, height }: Room): void {
     const key = `${this.axesKey}|${data.nanFrom}|${data.markers.map((m) => m.step + m.text).join()}`;
     if (key === this.marksKey) return;
     this.marksKey = key;
@@ -125,7 +160,8 @@ export class LossPlot {
     const family = getComputedStyle(this.svg).fontFamily || 'sans-serif';
     const nan = data.nanFrom;
     const markers = [...data.markers];
-    if (nan !== null) markers.push({ step: nan, text: `NaN from step ${count(nan)}` });
+    const begins = nan !== null && nan >= from;
+    if (begins) markers.push({ step: nan, text: `NaN from step ${count(nan)}` });
     const placed = placeMarkers(markers, {
       left: 2,
       right: width - 2,
@@ -133,42 +169,37 @@ export class LossPlot {
       measure: (text, bold) => textWidth(text, 10, bold ? 600 : 400, family),
     });
     const parts = placed.map(({ x, label, title, newest, covered }) => {
-      const isNan = nan !== null && newest;
-      const y1 = covered ? TOP : 4;
+      const isNan = begins && newest;
+      const y1 = covered || !look.hasLabels ? TOP : 4;
       const line = s('line', { x1: x, x2: x, y1, y2: bottom, class: isNan ? 'nan' : 'mark' });
       const strong = newest ? 't-mark t-strong' : 't-mark';
-      const text = label
-        ? s('text', { x: label.x, y: 12, 'text-anchor': label.anchor, class: strong }, label.text)
-        : null;
+      const text =
+        label && look.hasLabels
+          ? s('text', { x: label.x, y: 12, 'text-anchor': label.anchor, class: strong }, label.text)
+          : null;
       return s('g', {}, s('title', {}, title), line, text);
     });
     this.marks.replaceChildren(...parts);
     setShown(this.nan, nan !== null);
     if (nan === null) return;
-    const from = this.x(nan);
-    setAttr(this.nan, 'x', from);
+    const left = this.x(Math.max(nan, from));
+    setAttr(this.nan, 'x', left);
     setAttr(this.nan, 'y', TOP);
-    setAttr(this.nan, 'width', Math.max(0, width - RIGHT - from));
+    setAttr(this.nan, 'width', Math.max(0, width - RIGHT - left));
     setAttr(this.nan, 'height', bottom - TOP);
   }
 
-  private drawCurves(
-    data: LossData,
-    smooth: Float32Array,
-    y: Scale,
-    low: number,
-    high: number,
-  ): void {
+  private drawCurves(data: MetricData, y: Scale, low: number, high: number): void {
     const { train, val } = data;
     const clamp = (value: number): number => Math.min(high, Math.max(low, value));
     const inside = Object.assign((value: number) => y(clamp(value)), { invert: y.invert });
     const length = train?.length ?? 0;
     const steps = train?.steps ?? new Int32Array(0);
     setAttr(this.raw, 'd', train ? linePath(steps, train.values, length, this.x, inside) : '');
-    setAttr(this.line, 'd', linePath(steps, smooth, length, this.x, inside));
+    setAttr(this.line, 'd', train ? linePath(steps, train.smooth, length, this.x, inside) : '');
     this.drawValidation(val, inside);
     const lastStep = steps[length - 1];
-    const lastValue = smooth[length - 1] ?? NaN;
+    const lastValue = train?.smooth[length - 1] ?? NaN;
     const known = lastStep !== undefined && Number.isFinite(lastValue);
     // A line needs two points: the first one is drawn as the dot.
     for (const [circle, shown] of [
@@ -184,16 +215,16 @@ export class LossPlot {
 
   /** A ring per validation; where they crowd, a line with a ring at its end. */
   private drawValidation(val: Curve | undefined, y: Scale): void {
-    const count = val?.length ?? 0;
-    const span = count > 1 ? this.x(val?.steps[count - 1] ?? 0) - this.x(val?.steps[0] ?? 0) : 0;
-    const crowded = count > 2 && span / (count - 1) < RING_GAP;
-    const path = val && crowded ? linePath(val.steps, val.values, count, this.x, y) : '';
+    const number = val?.length ?? 0;
+    const span = number > 1 ? this.x(val?.steps[number - 1] ?? 0) - this.x(val?.steps[0] ?? 0) : 0;
+    const crowded = number > 2 && span / (number - 1) < RING_GAP;
+    const path = val && crowded ? linePath(val.steps, val.values, number, this.x, y) : '';
     setAttr(this.valLine, 'd', path);
-    const first = crowded ? count - 1 : 0;
-    const rings = count - first;
+    const first = crowded ? number - 1 : 0;
+    const rings = number - first;
     while (this.rings.childElementCount > rings) this.rings.lastElementChild?.remove();
     while (this.rings.childElementCount < rings) this.rings.append(s('circle', { r: 3 }));
-    for (let i = first; i < count && val; i += 1) {
+    for (let i = first; i < number && val; i += 1) {
       const ring = this.rings.children[i - first] as SVGCircleElement;
       const value = val.values[i] as number;
       setShown(ring, Number.isFinite(value));
@@ -203,15 +234,17 @@ export class LossPlot {
   }
 }
 
-/** Ticks that enclose the range; a flat curve gets a little room around it. */
-function roundedRange(low: number, high: number): number[] {
-  if (high - low < 1e-9 * Math.max(1, Math.abs(high))) {
-    const room = Math.max(Math.abs(high) * 0.1, 1e-3);
-    return roundedRange(low - room, high + room);
-  }
-  const step = tickStep(high - low, 4);
-  const first = Math.floor(low / step + 1e-9) * step;
-  return multiples(first, Math.ceil(high / step - 1e-9) * step, step);
+/** What there is between two steps. */
+function shownOf(data: MetricData, from: number, to: number): MetricData {
+  const last = data.train?.steps[data.train.length - 1] ?? 0;
+  return {
+    ...data,
+    train: data.train && between(data.train, from, to),
+    val: data.val && between(data.val, from, to),
+    markers: data.markers.filter(({ step }) => from <= step && step <= to),
+    live: data.live && last <= to,
+    nanFrom: data.nanFrom !== null && data.nanFrom <= to ? data.nanFrom : null,
+  };
 }
 
 /**

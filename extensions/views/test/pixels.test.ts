@@ -1,0 +1,106 @@
+/** Canvases on a monitor with other pixels: another one, or the page at another zoom. */
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { mount as mountDiff } from '../src/diff';
+import { mount as mountFlow } from '../src/flow';
+import { mount as mountGraph } from '../src/graph';
+import { mount as mountMemory } from '../src/memory';
+import type { Dispose, Store } from '../src/store';
+import { diffOf, EARLY_EXIT } from './diff-data';
+import { flowOf } from './flow-data';
+import { graphOf, residual } from './graph-data';
+import { OPTIONS, STEP } from './memory-data';
+
+const SIZE = { width: 1300, height: 600 };
+let heard: { query: string; tell: () => void }[] = [];
+let end: Dispose = () => {};
+
+const storeOf = <S>(state: S): Store<S, never> => ({
+  get: () => state,
+  subscribe: () => () => {},
+  send: () => Promise.resolve(),
+});
+
+const VIEWS: Record<string, (host: HTMLElement) => Dispose> = {
+  graph: (host) => mountGraph(host, storeOf({ record: graphOf(residual(2)), error: null })),
+  diff: (host) => mountDiff(host, storeOf({ record: diffOf(EARLY_EXIT), error: null })),
+  memory: (host) => mountMemory(host, storeOf({ record: STEP, error: null }), OPTIONS),
+  flow: (host) =>
+    mountFlow(host, storeOf({ record: flowOf({ body: [1, 2], head: [0, 4] }), error: null })),
+};
+
+/** The page's answer to a query, which holds for the ratio of now alone. */
+function played(query: string): object {
+  const asked = devicePixelRatio;
+  return {
+    matches: query === `(resolution:${asked}dppx)`,
+    addEventListener: (_: string, tell: () => void, options?: AddEventListenerOptions) => {
+      const one = { query, tell };
+      heard.push(one);
+      options?.signal?.addEventListener('abort', () => (heard = heard.filter((o) => o !== one)));
+    },
+    removeEventListener: () => undefined,
+  };
+}
+
+/** Another ratio: those hear of it that asked for the one before. */
+function move(ratio: number): void {
+  const query = `(resolution:${devicePixelRatio}dppx)`;
+  const now = heard.filter((one) => one.query === query);
+  heard = heard.filter((one) => one.query !== query);
+  vi.stubGlobal('devicePixelRatio', ratio);
+  for (const { tell } of now) tell();
+}
+
+beforeEach(() => {
+  heard = [];
+  vi.stubGlobal('devicePixelRatio', 1);
+  vi.stubGlobal('matchMedia', played);
+  vi.stubGlobal(
+    'DOMMatrix',
+    class {
+      scale = (): this => this;
+    },
+  );
+  vi.stubGlobal('requestAnimationFrame', (draw: () => void) => (draw(), 0));
+  vi.spyOn(HTMLCanvasElement.prototype, 'getContext').mockImplementation(
+    () =>
+      new Proxy({} as Record<string, unknown>, {
+        get: (target, name) =>
+          target[name as string] ??
+          (() => ({ width: 10, addColorStop: () => {}, setTransform: () => {} })),
+      }) as never,
+  );
+  vi.spyOn(Element.prototype, 'clientWidth', 'get').mockReturnValue(SIZE.width);
+  vi.spyOn(Element.prototype, 'clientHeight', 'get').mockReturnValue(SIZE.height);
+});
+
+afterEach(() => {
+  end();
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+  document.body.replaceChildren();
+});
+
+for (const [name, mount] of Object.entries(VIEWS)) {
+  it(`the ${name} is drawn with the pixels of the monitor that it is moved to`, () => {
+    const host = document.createElement('div');
+    document.body.append(host);
+    end = mount(host);
+    const canvas = host.querySelector<HTMLCanvasElement>(CANVAS[name] ?? 'canvas');
+    const width = canvas?.width ?? 0;
+    expect(width).toBeGreaterThan(100);
+    for (const ratio of [2, 3, 1, 1.5]) {
+      move(ratio);
+      expect(canvas?.width).toBe(Math.round(width * ratio));
+    }
+    end();
+    end = () => {};
+    expect(heard).toEqual([]);
+  });
+}
+
+const CANVAS: Record<string, string> = {
+  graph: 'canvas.wv-surface',
+  diff: 'canvas.wv-surface',
+  memory: 'canvas.wv-timeline',
+};
