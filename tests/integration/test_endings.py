@@ -13,7 +13,7 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 
 from tests.integration.cells import run
 from tests.integration.scripts import DEADLINE_S, environment
-from tests.processes import children_of
+from tests.processes import children_of, is_alive
 from tests.waiting import wait_until
 from workbench.server.runs import read_run
 
@@ -84,14 +84,20 @@ def test_a_run_ends_with_its_experiment_and_with_its_kernel(
 
     with kernel(tmp_path) as (manager, client, process):
         at_rest = len(children_of(process))
+
+        def at_work() -> list[psutil.Process]:
+            """Children beyond those of a kernel at rest; between two epochs a loader has none."""
+            wait_until(lambda: len(children_of(process)) > at_rest, "its processes")
+            return children_of(process)
+
         for name in ways:
             run(client, f"exp = made({name!r}, {modes!r})")
-            assert len(children_of(process)) > at_rest
+            at_work()
             run(client, WAYS[name])
-            wait_until(lambda: len(children_of(process)) == at_rest, f"the processes of {name}")
             ended_well(name)
+            wait_until(lambda: len(children_of(process)) == at_rest, f"the processes of {name}")
         run(client, BEGINNING.format(runs=str(tmp_path)) + f"exp = made('restarted', {modes!r})")
-        left = children_of(process)
+        left = at_work()
         manager.shutdown_kernel(restart=True)
-        wait_until(lambda: not any(map(psutil.pid_exists, (one.pid for one in left))), "the end")
+        wait_until(lambda: not any(map(is_alive, left)), "the end of what the kernel had started")
         ended_well("restarted")
