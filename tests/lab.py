@@ -64,7 +64,12 @@ def heard(page: Page) -> bool:
 
 
 def run_cell(page: Page, number: int) -> None:
-    """Run a cell; JupyterLab drops what is sent before its kernel has settled."""
+    """Run a cell of a kernel at rest.
+
+    Of one that has not come yet JupyterLab asks which it shall be, over the whole page; and it
+    drops what is sent before the kernel has settled.
+    """
+    page.get_by_text(re.compile(r"\| Idle$")).wait_for()  # of the status bar
     cell = page.locator(".jp-Notebook .jp-CodeCell").nth(number)
     prompt = cell.locator(".jp-InputPrompt")
 
