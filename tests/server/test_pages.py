@@ -38,13 +38,31 @@ def context(request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
         yield found
 
 
+NET = """
+import time, torch
+
+class Net(torch.nn.Sequential):
+    def forward(self, x):
+        time.sleep(0.01)
+        return super().forward(x)
+"""
+
+
 def test_a_password_and_an_at_sign_in_the_address(tmp_path: Path, context: BrowserContext) -> None:
-    """As a server behind a person's e-mail address has it: nothing is known by a token."""
+    """As a server behind a person's e-mail address has it: nothing is known by a token.
+
+    Its root is a link, as of a home that is mounted elsewhere: a kernel knows it by another name.
+    """
     hashed = passwd("a secret")
-    flag = f"--PasswordIdentityProvider.hashed_password={hashed}"
-    server = start_server(tmp_path, flag, base_url="/user/ada%40lab/", token="")
+    flags = [f"--PasswordIdentityProvider.hashed_password={hashed}"]
+    (tmp_path / "home").symlink_to(tmp_path / "root")
+    flags.append(f"--ServerApp.root_dir={tmp_path / 'home'}")
+    server = start_server(tmp_path, *flags, base_url="/user/ada%40lab/", token="")
     try:
-        write_notebook(server.root / "work/first.ipynb", EXPERIMENT)
+        notebook = server.root / "work/first.ipynb"
+        cell = EXPERIMENT.replace("(model,", "(Net(*model),")
+        write_notebook(notebook, f"from net import Net\n{cell}")
+        notebook.with_name("net.py").write_text(NET)
         page = context.new_page()
         page.goto(server.base.replace("workbench/", "lab/tree/work/first.ipynb"))
         page.get_by_label("Password").fill("a secret")
@@ -57,6 +75,13 @@ def test_a_password_and_an_at_sign_in_the_address(tmp_path: Path, context: Brows
         press(panel, "TensorBoard")
         tensorboard = page.frame_locator(".jp-Workbench-tensorboard iframe")
         tensorboard.locator("scalar-card").first.wait_for()
+
+        page.get_by_role("tab", name="first.ipynb").click()
+        press(panel, "Graph")
+        graph = page.locator(".jp-Workbench-document:visible")
+        graph.get_by_role("treeitem", name=re.compile("^0")).first.click()
+        graph.get_by_role("button", name=re.compile(r"^net\.py:\d+$")).first.click()
+        page.locator(".jp-FileEditor").get_by_text("class Net").wait_for()
     finally:
         stop_server(server)
 
