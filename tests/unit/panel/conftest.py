@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from workbench.panel.assembly import Experiment
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> Experiment:
+def experiment(tmp_path: Path) -> Iterator[Experiment]:
     torch.manual_seed(0)
     x, y = torch.randn(256, 8), torch.randint(0, 3, (256,))
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-    return Experiment(model, (x, y), val=(x, y), batch_size=32, name="unit", runs=tmp_path / "runs")
+    runs = tmp_path / "runs"
+    exp = Experiment(model, (x, y), val=(x, y), batch_size=32, name="unit", runs=runs)
+    yield exp
+    exp.close()  # else its writer, which waits for more while it is paused, is waited for

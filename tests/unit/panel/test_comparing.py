@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from workbench.records import GraphDiff
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> Experiment:
+def experiment(tmp_path: Path) -> Iterator[Experiment]:
     x, y = torch.randn(64, 8), torch.randint(0, 3, (64,))
-    return Experiment(nn.Linear(8, 3), (x, y), batch_size=32, runs=tmp_path)
+    exp = Experiment(nn.Linear(8, 3), (x, y), batch_size=32, runs=tmp_path)
+    yield exp
+    exp.close()
 
 
 def test_two_graphs_are_compared_and_the_diff_is_held_beside_them(experiment: Experiment) -> None:

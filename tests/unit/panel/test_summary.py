@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from workbench.metrics import writer
 from workbench.panel.assembly import Experiment
 from workbench.panel.summary import static_html, text_summary
 
@@ -69,7 +70,10 @@ def test_a_loss_of_any_size_or_sign_is_drawn_inside_its_axis(
         assert len(set(ticks)) == len(ticks) >= 2
 
 
-def test_what_could_not_be_written_is_in_the_printed_text(tmp_path: Path) -> None:
+def test_what_could_not_be_written_is_in_the_printed_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_GIVE_UP_S", 0.0)  # its thread is waited for
     (tmp_path / "file").write_text("in the way")
     data = (torch.randn(64, 8), torch.randint(0, 3, (64,)))
     exp = Experiment(torch.nn.Linear(8, 3), data, name="a\nb", runs=tmp_path / "file" / "runs")
