@@ -23,6 +23,7 @@ from workbench.experiment.step import call
 from workbench.experiment.thread_state import ThreadState
 from workbench.experiment.validation import Validation, found_over
 from workbench.experiment.values import describe
+from workbench.processes import computing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +130,7 @@ def _note_kept(training: Training, what: str) -> None:
     )
 
 
+@computing
 def _logits(training: Training, batch: Any) -> torch.Tensor:
     with training.forward_context():
         return logits_of(call(training.model, to_device(batch, training.device))).detach().cpu()

@@ -18,6 +18,7 @@ from workbench.experiment.hook_copy import hooks_undone
 from workbench.experiment.rng import RandomState
 from workbench.experiment.state_copy import StateCopy
 from workbench.experiment.switch import first_step
+from workbench.processes import computing
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -111,6 +112,7 @@ def noted(record: Record) -> Record:
     return changed
 
 
+@computing
 def _step(training: Training, batch: Any) -> None:
     if training.cursor.holds_batch:
         training.random.save()  # it is the next step's too, and what drew its order has been drawn

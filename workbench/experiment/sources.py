@@ -22,7 +22,7 @@ from torch.utils.data import (
 )
 
 from workbench.experiment.sampler import EpochSampler
-from workbench.processes import interrupts_kept_from_children
+from workbench.processes import computing, interrupts_kept_from_children
 
 
 class DataError(ValueError):
@@ -358,10 +358,11 @@ def _pass_over(loader: Any) -> Iterator[Any]:
     """A pass over what is iterated; the worker processes of a `DataLoader` outlive an interrupt.
 
     An interrupt stops a cell. A worker that hears of it ends, and with it the run beside the cell.
+    They are forked while no experiment computes: `workbench.processes.forks`.
     """
     if not isinstance(loader, DataLoader) or loader.num_workers == 0:
         return iter(loader)
-    with interrupts_kept_from_children():
+    with interrupts_kept_from_children(), computing.at_rest():
         return iter(cast("DataLoader[Any]", loader))
 
 

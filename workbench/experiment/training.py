@@ -47,6 +47,7 @@ from workbench.experiment.validation import validate, validated
 from workbench.modes import ModeSet
 from workbench.modes.effects import StepTimings
 from workbench.modes.precision import Precision
+from workbench.processes import computing
 from workbench.records import CarryRow
 
 _MORE_ATTEMPTS = 4
@@ -379,7 +380,8 @@ class Training:
             return False
         started = time.perf_counter()
         try:
-            result = self._attempt_as_set(batch, started)
+            with computing:
+                result = self._attempt_as_set(batch, started)
         except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
             if not self.leaves_out(batch, error):
                 raise
@@ -491,6 +493,7 @@ class Training:
         self.guard.release()
         return result
 
+    @computing
     def run_step(self, batch: Any) -> StepResult:
         """One step, probed or plain, on the card that is played."""
         if self.card is not None:

@@ -19,6 +19,7 @@ from workbench.experiment.data import DataError, DataSource, batch_size_of, spli
 from workbench.experiment.losses import check_loss, logits_of
 from workbench.experiment.step import call
 from workbench.experiment.whole_set import WholeSet
+from workbench.processes import computing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +95,7 @@ def validated(training: Training, source: DataSource) -> Validation:
     return found
 
 
+@computing
 def evaluate(training: Training, batch: Any, tally: Tally) -> None:
     """Add one batch to what was found so far."""
     inputs, targets = split(batch)

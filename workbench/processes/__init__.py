@@ -1,6 +1,7 @@
 """Child processes: none is lost, whatever interrupts the one that starts it."""
 
 from workbench.processes.environment import python_path
+from workbench.processes.forks import computing
 from workbench.processes.group import KILL, Group
 from workbench.processes.parent import PARENT, is_orphaned, parent
 from workbench.processes.start import (
@@ -13,6 +14,7 @@ __all__ = [
     "KILL",
     "PARENT",
     "Group",
+    "computing",
     "interrupts_deferred",
     "interrupts_kept_from_children",
     "is_orphaned",
