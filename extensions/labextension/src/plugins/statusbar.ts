@@ -2,9 +2,9 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
-import type { ExperimentState } from '@torch-workbench/records';
 import { follow } from '../connection/follow';
 import { StatusItem } from '../statusbar/item';
+import { running } from '../statusbar/running';
 import { CommandIDs, IWorkbenchConnections, IWorkbenchSettings } from '../tokens';
 
 export const statusbar: JupyterFrontEndPlugin<void> = {
@@ -29,7 +29,7 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
     let active = false;
 
     function update(): void {
-      const [state = null, ...others] = running(connections);
+      const [state = null, ...others] = running(connections.current);
       const next = settings.showStatus && state !== null;
       if (state !== null) {
         item.tell(state, others);
@@ -51,14 +51,3 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
     settings.changed.connect(update);
   },
 };
-
-/** The experiments that train, the selected one first; where none does, one that is paused. */
-function running(connections: IWorkbenchConnections): readonly ExperimentState[] {
-  const connection = connections.current;
-  const experiments = connection?.store?.get().experiments;
-  const states = [...(experiments?.values() ?? [])].map((one) => one.state);
-  const isFirst = (one: ExperimentState): number => Number(one.id === connection?.experiment);
-  states.sort((a, b) => isFirst(b) - isFirst(a));
-  const busy = states.filter(({ status }) => status === 'training');
-  return busy.length > 0 ? busy : states.filter(({ status }) => status === 'paused').slice(0, 1);
-}

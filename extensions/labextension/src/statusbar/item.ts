@@ -3,7 +3,7 @@ import type { ExperimentState } from '@torch-workbench/records';
 import { Widget } from '@lumino/widgets';
 import { count, oneLine, short } from '@torch-workbench/views';
 
-/** Progress of one experiment, in the status bar: its step, its speed, and a small bar. */
+/** Progress of one experiment, in the status bar: its name, step and speed, and a small bar. */
 export class StatusItem extends Widget {
   constructor(
     private readonly trans: TranslationBundle,
@@ -23,7 +23,7 @@ export class StatusItem extends Widget {
   /** Shows `state`, and how many others train; only what changed touches the page. */
   tell(state: ExperimentState, others: readonly ExperimentState[] = []): void {
     const more = others.length > 0 ? this.trans.__(' and %1 more', count(others.length)) : '';
-    const text = `${this.describe(state)}${more}`;
+    const text = `${oneLine(state.name, 24)}: ${this.describe(state)}${more}`;
     const all = [state, ...others].map((one) => `${oneLine(one.name, 60)}: ${this.describe(one)}`);
     const title = [this.trans.__('Show the Workbench side panel'), ...all].join('\n');
     if (this.node.title !== title) {
