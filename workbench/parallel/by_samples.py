@@ -440,11 +440,11 @@ class _Comparison:
             loss = self._loss_see_whole()
             gradient = taken(self._gradient, self._rows, places, self._count)
         gradients: list[torch.Tensor] = []
-        with watching:
-            for strength in self._strengths if logits.requires_grad else ():
-                is_last = strength == self._strengths[-1]
+        for strength in self._strengths if logits.requires_grad else ():
+            is_last = strength == self._strengths[-1]
+            with watching:
                 torch.autograd.backward(logits, gradient * strength, retain_graph=not is_last)
-                gradients.append(_sketches(model))
+            gradients.append(_sketches(model))
         if not gradients:
             gradients = [torch.zeros(0, _CELLS)] * len(self._strengths)
         kept = kept_values(model, self._objects) | {
@@ -602,21 +602,35 @@ def _sketches(model: nn.Module) -> torch.Tensor:
 
     They add up as gradients do, and are as far apart as these, give or take a fifth.
     """
-    found: list[torch.Tensor] = []
-    for parameter in model.parameters():
+    parameters = list(model.parameters())
+    found = np.zeros((len(parameters), _CELLS))
+    for row, parameter in zip(found, parameters, strict=True):
         gradient, parameter.grad = parameter.grad, None
-        nothing = torch.zeros(_CELLS, dtype=torch.float64, device="cpu")
-        found.append(nothing if gradient is None else _sketch(gradient))
-    return torch.stack(found) if found else torch.zeros(0, _CELLS, dtype=torch.float64)
+        if gradient is not None:
+            row[:] = _sketch(gradient)
+    return torch.from_numpy(found)
 
 
-def _sketch(gradient: torch.Tensor) -> torch.Tensor:
+def _sketch(gradient: torch.Tensor) -> Any:
+    """``[_CELLS]``, NumPy's: torch's operations draw nothing, and are looked at, meanwhile."""
     dense = gradient.to_dense() if gradient.layout is not torch.strided else gradient
     dense = torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
-    flat = dense.detach().reshape(-1)
-    flat = flat.float() if flat.dtype.itemsize < 4 else flat
+    dense = dense.float() if dense.dtype.itemsize < 4 else dense
+    if dense.device.type != "cpu":
+        return _sketch_on_device(dense.detach().reshape(-1))
+    flat = dense.detach().numpy().reshape(-1)
+    flat = np.pad(flat, (0, -len(flat) % _CELLS)) if len(flat) % _CELLS else flat
+    table = flat.reshape(-1, _CELLS)
+    return (table * _signs(len(table)).astype(table.dtype)).sum(0, dtype=np.float64)
+
+
+def _sketch_on_device(flat: torch.Tensor) -> Any:
     table = nn.functional.pad(flat, (0, -len(flat) % _CELLS)).view(-1, _CELLS)
-    # NumPy's: torch's operations draw nothing while batches are compared
-    drawn = np.random.default_rng(len(table)).integers(0, 2, (len(table), 1), dtype=np.int8)
-    signs = torch.from_numpy(drawn * 2 - 1).to(table.device, table.dtype)
-    return (table * signs).sum(0, dtype=torch.float64).cpu()
+    signs = torch.from_numpy(_signs(len(table))).to(table.device, table.dtype)
+    return (table * signs).sum(0, dtype=torch.float64).cpu().numpy()
+
+
+def _signs(count: int) -> Any:
+    """``[count, 1]`` of 1 and -1, the same each time."""
+    drawn = np.random.default_rng(count).integers(0, 2, (count, 1), dtype=np.int8)
+    return drawn * 2 - 1

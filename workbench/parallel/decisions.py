@@ -82,7 +82,7 @@ class Decisions(TorchDispatchMode):
     ) -> Any:
         """Run one operation, and follow where the data go."""
         found = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
-        given = [one for one in pytree.tree_leaves((args, kwargs)) if _has_storage(one)]
+        given = [one for one in _flat((*args, *(kwargs or {}).values())) if _has_storage(one)]
         is_drawn = self.chance and torch.Tag.nondeterministic_seeded in func.tags
         if not is_drawn and not any(map(self.follows, given)):
             return found
@@ -168,6 +168,15 @@ def _written(func: Any, args: Any) -> list[Any]:
     """What an operation writes in place."""
     arguments = zip(func._schema.arguments, args, strict=False)
     return [one for spec, one in arguments if spec.alias_info and spec.alias_info.is_write]
+
+
+def _flat(values: Iterable[Any]) -> Iterable[Any]:
+    """What an operation is given: values, and lists of them."""
+    for one in values:
+        if isinstance(one, list | tuple):
+            yield from _flat(cast("Iterable[Any]", one))
+        else:
+            yield one
 
 
 def _has_storage(value: Any) -> bool:

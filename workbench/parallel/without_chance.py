@@ -8,7 +8,8 @@ given the same by an operation that draws.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -32,14 +33,12 @@ class WithoutChance(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one operation, and put what it drew by what all elements have in common."""
-        arguments = [one.name for one in func._schema.arguments]
-        fused = [at for at, name in enumerate(arguments) if name in _FUSED]
+        kind, arguments, fused, draws = _known(func)
         if fused:  # its backward is told, too, of how much was dropped
             args = tuple(0.0 if at in fused else one for at, one in enumerate(args))
             kwargs = {name: 0.0 if name in _FUSED else one for name, one in (kwargs or {}).items()}
         given = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
-        kind = func._schema.name.split("::")[1]
-        if torch.Tag.nondeterministic_seeded not in func.tags:
+        if not draws:
             return self._other_order(given, args) if kind in _SORTS else given
         named = {**dict(zip(arguments, args, strict=False)), **(kwargs or {})}
         kind = kind.rstrip("_").removesuffix("_like")
@@ -60,6 +59,26 @@ class WithoutChance(TorchDispatchMode):
         values, places = given
         last = numbers.shape[-1] - 1 - torch.arange(places.shape[-1], device=places.device)
         return type(given)((values, last.expand_as(places).clone()))
+
+
+class _Known(NamedTuple):
+    kind: str
+    arguments: list[str]
+    fused: list[int]
+    """Places of the arguments that say how much is dropped."""
+    draws: bool
+
+
+@cache
+def _known(func: Any) -> _Known:
+    """What is asked of every operation; torch makes its schema anew each time."""
+    arguments = [one.name for one in func._schema.arguments]
+    return _Known(
+        func._schema.name.split("::")[1],
+        arguments,
+        [at for at, name in enumerate(arguments) if name in _FUSED],
+        torch.Tag.nondeterministic_seeded in func.tags,
+    )
 
 
 def _uniform(given: torch.Tensor, named: dict[str, Any]) -> torch.Tensor:

@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from tests.integration.parallel.support import Net, made, prepare, rows
+from tests.waiting import DEADLINE_S
 from workbench.experiment import Experiment
 from workbench.experiment.sampler import EpochSampler
 from workbench.parallel.folder import Folder
@@ -160,7 +161,7 @@ def trained(cases: dict[str, Case], root: Path) -> dict[str, Trained]:
         prepare(found[name], folders[name], case.layout, STEPS)
     workers = Workers(Folder(root), 2, module="tests.integration.parallel.several")
     try:
-        assert workers.wait(240) == 0, Folder(root).log.read_text()[-5000:]
+        assert workers.wait(8 * DEADLINE_S) == 0, Folder(root).log.read_text()[-5000:]
     finally:
         workers.end()
     done: dict[str, Trained] = {}
