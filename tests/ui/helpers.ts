@@ -143,7 +143,17 @@ export async function runNotebook(
 interface Kernel {
   readonly status: string;
   readonly connectionStatus: string;
+  readonly anyMessage: {
+    connect(slot: (sender: unknown, said: Said) => void): void;
+    disconnect(slot: (sender: unknown, said: Said) => void): void;
+  };
   requestKernelInfo(): Promise<unknown>;
+}
+
+/** A message to or from a kernel. */
+interface Said {
+  readonly direction: string;
+  readonly msg: { readonly channel: string; readonly parent_header: { msg_type?: string } };
 }
 
 /** Runs every cell of an open notebook; does not wait for the last one. */
@@ -162,13 +172,22 @@ export async function runAll(page: IJupyterLabPageFixture, path: string): Promis
     const isAnswering = async (): Promise<boolean> => {
       const kernel = panel.sessionContext.session?.kernel;
       if (kernel?.connectionStatus !== 'connected') return false;
+      let heard = false;
+      const listen = (_: unknown, { direction, msg }: Said): void => {
+        const parent = msg.parent_header.msg_type;
+        heard ||=
+          direction === 'recv' && msg.channel === 'iopub' && parent === 'kernel_info_request';
+      };
+      kernel.anyMessage.connect(listen);
       const answer = kernel.requestKernelInfo().catch(() => undefined);
       const answered = await Promise.race([answer, pause(5_000)]);
-      for (let waited = 0; waited < 100 && kernel.status !== 'idle'; waited += 1) await pause(20);
-      return answered !== undefined && kernel.status === 'idle';
+      for (let waited = 0; waited < 100 && !heard; waited += 1) await pause(20);
+      kernel.anyMessage.disconnect(listen);
+      // such a request changes no status: where nothing else was asked since, it stays unknown
+      return answered !== undefined && heard && ['idle', 'unknown'].includes(kernel.status);
     };
     // JupyterLab drops what is sent before a restarted kernel has settled: one that settled
-    // answers, and says on the other channel that it is idle again.
+    // answers, and is heard on the other channel.
     while (!(await isAnswering())) await pause(50);
     await commands.execute('notebook:run-all-cells');
   }, path);

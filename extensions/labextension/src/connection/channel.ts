@@ -131,7 +131,7 @@ async function newComm(kernel: Kernel.IKernelConnection, target: string): Promis
     // JupyterLab's comms name the promise of their subshell; their interface does not.
     const shell = comm as { commsOverSubshells?: string; subshellStarted?: Promise<void> };
     if (shell.commsOverSubshells !== 'disabled') {
-      await shell.subshellStarted;
+      await soon(shell.subshellStarted);
     }
   }
   return comm;
@@ -209,7 +209,30 @@ async function subshellOf(
     known.get(target) ??
     kernel.requestCreateSubshell({}).done.then(({ content }) => content.subshell_id ?? null);
   known.set(target, subshell);
-  // the next attempt asks anew
-  subshell.catch(() => known.delete(target));
-  return subshell;
+  const found = await soon(subshell).catch(() => undefined);
+  if (found === undefined) {
+    known.delete(target); // the next attempt asks anew
+  }
+  return found ?? null;
+}
+
+/** How long a subshell is waited for: it comes at once, or behind what the kernel is busy with. */
+const SUBSHELL_MS = 10_000;
+
+/**
+ * What comes of asking for a subshell, or undefined where nothing comes. A kernel whose second
+ * connection is renewed while it restarts may answer nothing on its control channel from then on
+ * (JupyterLab 4.6, ipykernel 7.4; debug requests stay unanswered, too): then the shell that runs
+ * cells has to do, behind whatever cell runs.
+ */
+async function soon<T>(asked: Promise<T> | undefined): Promise<T | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), SUBSHELL_MS);
+  });
+  try {
+    return await Promise.race([asked, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

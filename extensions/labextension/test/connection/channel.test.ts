@@ -1,6 +1,6 @@
 import type { Kernel } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { CommChannel, forgetSubshells } from '../../src/connection/channel';
 
 /** A kernel connection's comms as JupyterLab hands them out; the kernel behind them is played. */
@@ -192,6 +192,26 @@ describe('CommChannel over a second connection', () => {
     // the new process is told nothing of a comm of the one before
     expect(shells()).toEqual(['shell-1', 'shell-1', 'shell-1', 'shell-2']);
     expect(kernel.subshells).toBe(2);
+  });
+
+  it('uses the shell of cells where the kernel answers no request for another, or refuses it', async () => {
+    const { kernel, connection, sent } = secondConnection(true);
+    vi.useFakeTimers();
+    try {
+      const asked = vi.spyOn(kernel, 'requestCreateSubshell');
+      asked.mockReturnValueOnce({ done: new Promise(() => undefined) });
+      const opened = CommChannel.open(connection, 'me');
+      await vi.runAllTimersAsync();
+      (await opened).close();
+      asked.mockReturnValueOnce({ done: Promise.reject(new Error('canceled')) });
+      (await CommChannel.open(connection, 'me')).close();
+      await CommChannel.open(connection, 'me');
+    } finally {
+      vi.useRealTimers();
+    }
+    const shells = sent.map(({ header }) => header.subshell_id);
+    // an open and a close each, and once it answers again a shell of its own
+    expect(shells).toEqual([null, null, null, null, 'shell-1']);
   });
 
   it('is refused as on any other connection', async () => {
