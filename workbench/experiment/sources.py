@@ -362,7 +362,7 @@ def _pass_over(loader: Any) -> Iterator[Any]:
     """
     if not isinstance(loader, DataLoader) or loader.num_workers == 0:
         return iter(loader)
-    with interrupts_kept_from_children(), computing.at_rest():
+    with interrupts_kept_from_children(), computing.forking():
         return iter(cast("DataLoader[Any]", loader))
 
 

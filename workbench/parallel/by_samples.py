@@ -618,10 +618,11 @@ def _sketch(gradient: torch.Tensor) -> Any:
     dense = dense.float() if dense.dtype.itemsize < 4 else dense
     if dense.device.type != "cpu":
         return _sketch_on_device(dense.detach().reshape(-1))
-    flat = dense.detach().numpy().reshape(-1)
+    flat = dense.detach().resolve_neg().numpy().reshape(-1)
     flat = np.pad(flat, (0, -len(flat) % _CELLS)) if len(flat) % _CELLS else flat
     table = flat.reshape(-1, _CELLS)
-    return (table * _signs(len(table)).astype(table.dtype)).sum(0, dtype=np.float64)
+    with np.errstate(all="ignore"):  # what is not finite is found by who compares
+        return (table * _signs(len(table)).astype(table.dtype)).sum(0, dtype=np.float64)
 
 
 def _sketch_on_device(flat: torch.Tensor) -> Any:

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Generator
 from contextlib import ContextDecorator, contextmanager
 
-_LONGEST_S = 60.0
-"""How long a fork waits. A step may stand still for good, in a debugger; a compile does not."""
+_LONGEST_S = 20.0
+"""How long either waits for the other. A step may take longer (a compile) or stand still for good
+(a debugger): then the fork is what it is in plain PyTorch."""
 
 
 class Computing(ContextDecorator):
@@ -26,17 +27,19 @@ class Computing(ContextDecorator):
         self.forget()
 
     def forget(self) -> None:
-        """Nobody computes, and nobody waits to fork: in a fork, where no other thread is."""
+        """Nobody computes and nobody forks: in a fork, where no other thread is."""
         self._changed = threading.Condition(threading.Lock())
         self._depths: dict[int, int] = {}
-        self._num_forking = 0
+        self._waiting_forks: dict[int, int] = {}
+        """By thread, how deep in steps of its own it is."""
+        self._of_thread = threading.local()
 
     def __enter__(self) -> None:
         me = threading.get_ident()
         with self._changed:
             depth = self._depths.get(me, 0)
-            while self._num_forking and not depth:
-                self._changed.wait()
+            if self._waiting_forks and not depth:
+                self._changed.wait_for(lambda: not self._waiting_forks, _LONGEST_S)
             self._depths[me] = depth + 1
 
     def __exit__(self, *_error: object) -> None:
@@ -45,34 +48,52 @@ class Computing(ContextDecorator):
             self._depths[me] -= 1
             if not self._depths[me]:
                 del self._depths[me]
-                if self._num_forking:
+                if self._waiting_forks:
                     self._changed.notify_all()
 
     @contextmanager
-    def at_rest(self) -> Generator[None]:
-        """For what forks: no other thread computes in this block, unless it has not come to an end.
+    def forking(self) -> Generator[None]:
+        """Where this thread may fork processes that go on in Python: each fork is at rest.
+
+        A program that is started (``!ls``, a compiler) needs no lock of this process and waits for
+        nothing.
+        """
+        self._of_thread.forks = True
+        try:
+            yield
+        finally:
+            self._of_thread.forks = False
+
+    def before_fork(self) -> None:
+        """Wait until no other thread computes.
 
         Two that fork at once, each within a step of its own, do not wait for each other.
         """
+        if not getattr(self._of_thread, "forks", False):
+            return
         me = threading.get_ident()
-        mine = 0
-        try:
-            with self._changed:
-                mine = self._depths.pop(me, 0)
-                self._num_forking += 1
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: not self._depths, _LONGEST_S)
-            yield
-        finally:
-            with self._changed:
-                self._num_forking -= 1
-                if mine:
-                    self._depths[me] = mine
-                self._changed.notify_all()
+        with self._changed:
+            self._waiting_forks[me] = self._depths.pop(me, 0)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._depths, _LONGEST_S)
+
+    def after_fork(self) -> None:
+        """In the process that forked: steps go on."""
+        me = threading.get_ident()
+        if me not in self._waiting_forks:
+            return
+        with self._changed:
+            if depth := self._waiting_forks.pop(me):
+                self._depths[me] = depth
+            self._changed.notify_all()
 
 
 computing = Computing()
 """Of this process."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=computing.forget)
+    os.register_at_fork(
+        before=computing.before_fork,
+        after_in_parent=computing.after_fork,
+        after_in_child=computing.forget,
+    )

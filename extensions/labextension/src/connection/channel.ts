@@ -131,7 +131,12 @@ async function newComm(kernel: Kernel.IKernelConnection, target: string): Promis
     // JupyterLab's comms name the promise of their subshell; their interface does not.
     const shell = comm as { commsOverSubshells?: string; subshellStarted?: Promise<void> };
     if (shell.commsOverSubshells !== 'disabled') {
-      await soon(shell.subshellStarted);
+      const started = shell.subshellStarted?.then(() => true) ?? Promise.resolve(true);
+      if ((await withinLimit(started)) === undefined) {
+        // once its subshell came, this one would send there what follows an open that still waits
+        comm.dispose();
+        return new PlainComm(kernel, target, null);
+      }
     }
   }
   return comm;
@@ -209,9 +214,20 @@ async function subshellOf(
     known.get(target) ??
     kernel.requestCreateSubshell({}).done.then(({ content }) => content.subshell_id ?? null);
   known.set(target, subshell);
-  const found = await soon(subshell).catch(() => undefined);
+  const forget = (): void => {
+    if (known.get(target) === subshell) {
+      known.delete(target); // the next attempt asks anew
+    }
+  };
+  subshell.catch(forget);
+  const found = await withinLimit(subshell);
   if (found === undefined) {
-    known.delete(target); // the next attempt asks anew
+    forget();
+    // one that comes late is the next attempt's, unless that has asked already
+    subshell.then(
+      () => known.has(target) || known.set(target, subshell),
+      () => undefined,
+    );
   }
   return found ?? null;
 }
@@ -225,7 +241,7 @@ const SUBSHELL_MS = 10_000;
  * (JupyterLab 4.6, ipykernel 7.4; debug requests stay unanswered, too): then the shell that runs
  * cells has to do, behind whatever cell runs.
  */
-async function soon<T>(asked: Promise<T> | undefined): Promise<T | undefined> {
+async function withinLimit<T>(asked: Promise<T>): Promise<T | undefined> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<undefined>((resolve) => {
     timer = setTimeout(() => resolve(undefined), SUBSHELL_MS);

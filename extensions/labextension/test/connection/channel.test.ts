@@ -194,24 +194,52 @@ describe('CommChannel over a second connection', () => {
     expect(kernel.subshells).toBe(2);
   });
 
-  it('uses the shell of cells where the kernel answers no request for another, or refuses it', async () => {
+  it('uses the shell of cells where the kernel answers no request for another', async () => {
     const { kernel, connection, sent } = secondConnection(true);
+    const shells = (): unknown[] => sent.map(({ header }) => header.subshell_id);
+    const asked = vi.spyOn(kernel, 'requestCreateSubshell');
     vi.useFakeTimers();
     try {
-      const asked = vi.spyOn(kernel, 'requestCreateSubshell');
-      asked.mockReturnValueOnce({ done: new Promise(() => undefined) });
+      let answer: (reply: unknown) => void = () => undefined;
+      const late = new Promise((resolve) => (answer = resolve));
+      asked.mockReturnValueOnce({ done: late as Promise<never> });
       const opened = CommChannel.open(connection, 'me');
       await vi.runAllTimersAsync();
       (await opened).close();
-      asked.mockReturnValueOnce({ done: Promise.reject(new Error('canceled')) });
+      expect(shells()).toEqual([null, null]);
+      answer({ content: { subshell_id: 'late' } });
+      await vi.runAllTimersAsync();
       (await CommChannel.open(connection, 'me')).close();
-      await CommChannel.open(connection, 'me');
+      expect(shells().slice(2)).toEqual(['late', 'late']);
+      expect(asked).toHaveBeenCalledOnce();
     } finally {
       vi.useRealTimers();
     }
-    const shells = sent.map(({ header }) => header.subshell_id);
-    // an open and a close each, and once it answers again a shell of its own
-    expect(shells).toEqual([null, null, null, null, 'shell-1']);
+  });
+
+  it('asks for a subshell anew after a request that was refused, as by a restart', async () => {
+    const { kernel, connection, sent } = secondConnection(true);
+    const asked = vi.spyOn(kernel, 'requestCreateSubshell');
+    asked.mockReturnValueOnce({ done: Promise.reject(new Error('canceled')) });
+    await expect(CommChannel.open(connection, 'me')).rejects.toThrow('canceled');
+    await CommChannel.open(connection, 'me');
+    expect(sent.map(({ header }) => header.subshell_id)).toEqual(['shell-1']);
+  });
+
+  it('opens a comm of its own where the subshell of JupyterLab’s does not start', async () => {
+    const { kernel, connection, sent } = secondConnection(true);
+    const comm = { subshellStarted: new Promise(() => undefined), dispose: vi.fn() };
+    Object.assign(kernel, { handleComms: true, createComm: () => comm });
+    vi.useFakeTimers();
+    try {
+      const opened = CommChannel.open(connection, 'me');
+      await vi.runAllTimersAsync();
+      await opened;
+    } finally {
+      vi.useRealTimers();
+    }
+    expect(comm.dispose).toHaveBeenCalled();
+    expect(sent.map(({ header }) => header.subshell_id)).toEqual([null]);
   });
 
   it('is refused as on any other connection', async () => {
