@@ -30,7 +30,7 @@ class Computing(ContextDecorator):
         """Nobody computes and nobody forks: in a fork, where no other thread is."""
         self._changed = threading.Condition(threading.Lock())
         self._depths: dict[int, int] = {}
-        self._waiting_forks: dict[int, int] = {}
+        self._forking: dict[int, int] = {}
         """By thread, how deep in steps of its own it is."""
         self._of_thread = threading.local()
 
@@ -38,8 +38,8 @@ class Computing(ContextDecorator):
         me = threading.get_ident()
         with self._changed:
             depth = self._depths.get(me, 0)
-            if self._waiting_forks and not depth:
-                self._changed.wait_for(lambda: not self._waiting_forks, _LONGEST_S)
+            if self._forking and not depth:
+                self._changed.wait_for(lambda: not self._forking, _LONGEST_S)
             self._depths[me] = depth + 1
 
     def __exit__(self, *_error: object) -> None:
@@ -48,7 +48,7 @@ class Computing(ContextDecorator):
             self._depths[me] -= 1
             if not self._depths[me]:
                 del self._depths[me]
-                if self._waiting_forks:
+                if self._forking:
                     self._changed.notify_all()
 
     @contextmanager
@@ -73,17 +73,17 @@ class Computing(ContextDecorator):
             return
         me = threading.get_ident()
         with self._changed:
-            self._waiting_forks[me] = self._depths.pop(me, 0)
+            self._forking[me] = self._depths.pop(me, 0)
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._depths, _LONGEST_S)
 
     def after_fork(self) -> None:
         """In the process that forked: steps go on."""
         me = threading.get_ident()
-        if me not in self._waiting_forks:
+        if me not in self._forking:
             return
         with self._changed:
-            if depth := self._waiting_forks.pop(me):
+            if depth := self._forking.pop(me):
                 self._depths[me] = depth
             self._changed.notify_all()
 

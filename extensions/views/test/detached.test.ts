@@ -1,14 +1,7 @@
 /** Views that are filled outside the page, as JupyterLab does with cells far from view. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { mount as mountDiff } from '../src/diff';
-import { mount as mountFlow } from '../src/flow';
-import { mount as mountGraph } from '../src/graph';
-import { mount as mountMemory } from '../src/memory';
-import type { Dispose, Store } from '../src/store';
-import { diffOf, EARLY_EXIT } from './diff-data';
-import { flowOf } from './flow-data';
-import { graphOf, residual } from './graph-data';
-import { OPTIONS, STEP } from './memory-data';
+import type { Dispose } from '../src/store';
+import { VIEWS } from './every-view';
 
 const FALLBACK = '#888';
 const SIZE = { width: 1300, height: 600 };
@@ -31,20 +24,6 @@ function context(canvas: HTMLCanvasElement): unknown {
     },
   });
 }
-
-const storeOf = <S>(state: S): Store<S, never> => ({
-  get: () => state,
-  subscribe: () => () => {},
-  send: () => Promise.resolve(),
-});
-
-const VIEWS: Record<string, (host: HTMLElement) => Dispose> = {
-  graph: (host) => mountGraph(host, storeOf({ record: graphOf(residual(2)), error: null })),
-  diff: (host) => mountDiff(host, storeOf({ record: diffOf(EARLY_EXIT), error: null })),
-  memory: (host) => mountMemory(host, storeOf({ record: STEP, error: null }), OPTIONS),
-  flow: (host) =>
-    mountFlow(host, storeOf({ record: flowOf({ body: [1, 2], head: [0, 4] }), error: null })),
-};
 
 beforeEach(() => {
   used = [];

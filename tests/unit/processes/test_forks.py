@@ -80,7 +80,7 @@ def test_two_that_fork_within_their_steps_do_not_wait_for_each_other() -> None:
     for thread in threads:
         thread.join(DEADLINE_S)
     assert not both.broken
-    assert computing._depths == computing._waiting_forks == {}
+    assert computing._depths == computing._forking == {}
 
 
 def test_a_step_within_a_step_ends_with_the_outer_one() -> None:
