@@ -129,9 +129,16 @@ def test_a_day_on_the_hub(hub: Hub, context: BrowserContext) -> None:
 
     control_panel = context.new_page()
     control_panel.goto(f"{hub.url}hub/home")
-    control_panel.get_by_role("button", name="Stop My Server").click()
+    control_panel.wait_for_function("window._jupyterhub_page_loaded")  # its buttons work from now
+    with control_panel.expect_response(is_stop) as stopped:
+        control_panel.get_by_role("button", name="Stop My Server").click()
+    assert stopped.value.ok, stopped.value.text()
     control_panel.get_by_role("button", name="Start My Server").wait_for()
     wait_until(lambda: not hub.processes_of(OWNER), "the end of all that the server started")
+
+
+def is_stop(answer: Response) -> bool:
+    return answer.request.method == "DELETE" and urlsplit(answer.url).path.endswith("/server")
 
 
 AT_WORK = {
