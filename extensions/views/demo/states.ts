@@ -95,7 +95,8 @@ const MANY_MODES = [
   mode(
     'checkpoint',
     'off',
-    ['off', 'auto', 'stages'].map((value) => choice(value)),
+    ['off', 'auto'].map((value) => choice(value)),
+    badge('none', 'no effect', 'model has no blocks'),
   ),
   mode(
     'parallel',
