@@ -91,8 +91,7 @@ class Measures:
         """Log the step that has just gone through."""
         self._scalars.add("train/loss", training.step_count, result.loss)
         self._steps += 1
-        shape = result.logits.shape  # its first entry costs a third of what `len` of a tensor does
-        self._samples += shape[0] if shape else 1
+        self._samples += self.num_samples(result)
         if not result.applied:
             self._skipped(training)
         reader = training.loss.answers
@@ -132,7 +131,8 @@ class Measures:
 
     def num_samples(self, result: StepResult) -> int:
         """Samples in the step's batch."""
-        return len(result.logits) if result.logits.ndim else 1
+        shape = result.logits.shape  # its first entry costs a third of what `len` of a tensor does
+        return shape[0] if shape else 1
 
     def _log_details(self, training: Training, result: StepResult, now: float) -> None:
         step = training.step_count
