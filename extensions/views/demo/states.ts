@@ -95,8 +95,7 @@ const MANY_MODES = [
   mode(
     'checkpoint',
     'off',
-    ['off', 'auto'].map((value) => choice(value)),
-    badge('none', 'no effect', 'model has no blocks'),
+    ['off', 'auto', 'stages'].map((value) => choice(value)),
   ),
   mode(
     'parallel',

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.unit.experiment.experiments import losses
 from workbench.experiment import Experiment
 from workbench.experiment.data import DataError
 from workbench.experiment.events import Event, StepDone
@@ -43,11 +44,6 @@ def made(tmp_path: Path, **options: object) -> Experiment:
     return Experiment(
         Net(), data(), data(30), batch_size=16, runs=tmp_path, device="cpu", **options
     )  # type: ignore[arg-type]
-
-
-def losses(experiment: Experiment) -> list[float]:
-    experiment.scalars.flush()
-    return experiment.scalars.since("train/loss", 0)[1].tolist()
 
 
 def by_hand(model: nn.Module, x: torch.Tensor) -> torch.Tensor:

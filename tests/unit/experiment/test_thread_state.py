@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import workbench as wb
+from tests.unit.experiment.experiments import losses
 from tests.unit.experiment.test_control import Turnstile
 from workbench.experiment import Experiment
 
@@ -64,11 +65,6 @@ def by_hand(around_forward: Callable[[], AbstractContextManager[Any]]) -> list[f
         optimizer.step()
         losses.append(loss.item())
     return losses
-
-
-def losses(experiment: Experiment) -> list[float]:
-    experiment.scalars.flush()
-    return experiment.scalars.since("train/loss", 0)[1].tolist()
 
 
 def test_autocast_around_a_run_is_that_of_its_forwards(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.unit.experiment.experiments import losses
 from workbench.experiment import Experiment
 from workbench.experiment.events import Event, StepDone
 from workbench.experiment.train_mode import TrainMode
@@ -74,11 +75,6 @@ def made(model: nn.Module, tmp_path: Path) -> Experiment:
         model, data(), optimizer=sgd(model), batch_size=16, shuffle=False, runs=tmp_path,
         device="cpu",
     )  # fmt: skip
-
-
-def losses(experiment: Experiment) -> list[float]:
-    experiment.scalars.flush()
-    return experiment.scalars.since("train/loss", 0)[1].tolist()
 
 
 def whole_eval(model: Net) -> None:
