@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_PACKAGE = "chromium-headless-shell"
+"""The same Chromium without its windows, which no test looks at: a tenth less to compute."""
+_NAMES = (_PACKAGE, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def main() -> None:
@@ -27,10 +29,10 @@ def find_or_install() -> tuple[str, str]:
         return found, f"Browser tests use {found}."
     if _is_root() and shutil.which("apt-get"):
         _run("apt-get", "update", "-qq")
-        _run("apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium")
-        found = _on_path()
-        if found:
-            return found, f"Browser tests use {found}, installed from Debian's package chromium."
+        for package in (_PACKAGE, "chromium"):  # not every release has the first
+            _run("apt-get", "install", "-y", "-qq", "--no-install-recommends", package)
+            if found := _on_path():
+                return found, f"Browser tests use {found}, installed from the package {package}."
     _run(sys.executable, "-m", "playwright", "install", "chromium")
     found = _of_playwright()
     if found:
