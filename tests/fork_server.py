@@ -258,7 +258,7 @@ class ForkServer:
                 "arguments": command[at + 2 :],
                 "ranks": ranks,
                 "env": dict(options["env"]),
-                "log": options["stdout"].name,
+                "log": os.path.realpath(options["stdout"].name),
             }
         )
         return Forked(self, answer["pid"], command)

@@ -59,7 +59,7 @@ def test_the_contracts_hold() -> None:
         (
             "server/runs.py",
             "import workbench.modes.base",
-            "the server sees only records, processes and the allocator",
+            "the server sees only records, processes, trust and the allocator",
         ),
         ("allocator/replay.py", "import workbench.modes.base", "imports run one way"),
         (

@@ -32,7 +32,7 @@ def test_every_handler_is_listed_here() -> None:
     """A new endpoint must be added to the checks below."""
     offered = set()
     unused: Any = None
-    for _pattern, handler, _shared in routes(unused, unused, unused, unused):
+    for _pattern, handler, _shared in routes(unused, unused, unused, unused, unused):
         methods = ["get", "head", "post", "put", "patch", "delete"]
         offered |= {(handler.__name__, m.upper()) for m in methods if m in vars(handler)}
     assert offered == {
@@ -195,9 +195,14 @@ class TestPaths:
         assert answer.status_code in {400, 404}
         assert len(answer.json()["message"]) < 700
 
-    @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"logdir": 3}', b'{"logdir": null}'])
-    def test_a_malformed_body(self, server: Server, body: bytes) -> None:
-        answer = server.ask("POST", "api/tensorboard", data=body)
+    @pytest.mark.parametrize("path", ["tensorboard", "memory/record", "memory/ask", "runs/restore"])
+    @pytest.mark.parametrize(
+        "body",
+        [b"", b"{", b"[]", b'{"logdir": 3}', b'{"logdir": null}', b"[" * 100_000, b'{"a":' * 9_999],
+        ids=["nothing", "cut", "list", "number", "null", "deep", "deep objects"],
+    )
+    def test_a_malformed_body(self, server: Server, path: str, body: bytes) -> None:
+        answer = server.ask("POST", f"api/{path}", data=body)
         assert answer.status_code == 400
         assert answer.json()["message"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 COMPARED_STEPS = 20
 """Losses of so many steps are compared, counted from the weights at the start."""
+JOB = "arm.json"
+"""In an arm's folder, what it is to do."""
 LOGITS = "logits.pt"
 """In an arm's folder, what it computed of the validation data."""
 _POLL_S = 0.005
@@ -55,7 +56,7 @@ class ArmProcess:
         cache: Path | None,
     ) -> None:
         folder.mkdir(mode=0o700, parents=True)
-        self.folder = Folder(folder)
+        self.folder = Folder(folder, shared.seal)
         _share(shared, self.folder)
         mode = modes["parallel"]
         layout = mode.layout if isinstance(mode, Parallel) else None
@@ -66,9 +67,9 @@ class ArmProcess:
             "parent": os.getpid(),
             "parity_samples": parity_samples,
         }
-        (folder / "arm.json").write_text(json.dumps(job), encoding="utf-8")
-        self._orders = Writer(folder / "orders.jsonl")
-        self._answers = Follower(folder / "answers.jsonl")
+        self.folder.seal.write_json(folder / JOB, job, JOB)
+        self._orders = Writer(folder / "orders.jsonl", shared.seal)
+        self._answers = Follower(folder / "answers.jsonl", shared.seal)
         variables = _environment(modes.device, self.ranks)
         if cache is not None:
             variables["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
@@ -146,11 +147,16 @@ def _environment(device: torch.device, ranks: int) -> dict[str, str]:
 
 
 def _share(shared: Folder, own: Folder) -> None:
-    """Let an arm find payload, arrays and checkpoint in its own folder, without a copy."""
-    for path in (shared.payload, shared.start, *shared.path.glob(f"{ARRAY}*")):
+    """Let an arm find payload, arrays and checkpoint in its own folder, without a copy of data."""
+    for path in (shared.payload, *shared.path.glob(f"{ARRAY}*")):
         target = own.path / path.name
         try:
-            target.symlink_to(path.resolve(), target_is_directory=path.is_dir())
-        except OSError:  # a file system, or a user of Windows, without links
-            copy = shutil.copytree if path.is_dir() else shutil.copy2
-            copy(path, target)
+            target.hardlink_to(path)
+        except OSError:  # a file system without links
+            shutil.copy2(path, target)
+    own.start.mkdir()
+    for path in shared.start.iterdir():
+        try:
+            (own.start / path.name).hardlink_to(path)
+        except OSError:
+            shutil.copy2(path, own.start / path.name)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import random
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -178,7 +177,7 @@ class Session:
 
     def _launch(self, at: int) -> None:
         """Start a process of an arm, which is not waited for."""
-        path, number = self.shared.path, self._processes.get(at, -1) + 1
+        path, number = self.shared.shown, self._processes.get(at, -1) + 1
         self._processes[at] = number
         fresh_cache = self._plan.fresh_cache and self._modes[at].compiled
         self._running[at] = ArmProcess(
@@ -327,7 +326,7 @@ class Session:
 
     def discard(self) -> None:
         """Remove what was written down for it, where it was never begun."""
-        shutil.rmtree(self.shared.path, ignore_errors=True)
+        self.shared.remove()
 
     def _still_running(self) -> bool:
         return any(not process.is_over for process in self._running.values())
@@ -343,7 +342,7 @@ class Session:
         finally:
             if self._running:
                 self._end_by_force()
-            shutil.rmtree(self.shared.path, ignore_errors=True)
+            self.shared.remove()
 
     def _name(self, at: int) -> str:
         return f"{self.arms[at].model} {self.arms[at].modes}".strip()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -25,6 +22,7 @@ from workbench.modes.find import check_modes
 from workbench.parallel.folder import Folder
 from workbench.parallel.payload import Settings, pack
 from workbench.parallel.state import save
+from workbench.trust import Seal, private_folder
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -149,18 +147,18 @@ def _completed(sessions: Sequence[Session]) -> int:
 
 def _written_down(experiment: Experiment) -> Folder:
     """A folder with everything that an experiment's arms begin with."""
-    shared = Folder(Path(tempfile.mkdtemp(prefix="workbench-compare-")))
+    shared = Folder(private_folder("workbench-compare-"), Seal.new())
 
     asked_from = Settings.current(experiment.device)
 
     def copy(training: Training) -> None:
-        pack(training, shared.payload, asked_from)
-        save(training, shared.start)
+        pack(training, shared.payload, asked_from, seal=shared.seal)
+        save(training, shared.start, shared.seal)
 
     try:
         copied(experiment, copy)
     except BaseException:
-        shutil.rmtree(shared.path, ignore_errors=True)
+        shared.remove()
         raise
     return shared
 

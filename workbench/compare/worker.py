@@ -8,7 +8,6 @@ first one listens and tells the others.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -25,7 +24,7 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
 from workbench.compare.answers import Answers
-from workbench.compare.arms import COMPARED_STEPS, LOGITS
+from workbench.compare.arms import COMPARED_STEPS, JOB, LOGITS
 from workbench.compare.launches import launches
 from workbench.compare.peak import forget_peak, peak_on_gpu, profiled_on_cpu
 from workbench.dynamo import compile_report
@@ -58,12 +57,12 @@ class Arm:
     """One arm's part in a comparison; every rank of it has one."""
 
     def __init__(self, folder: Folder) -> None:
-        job = json.loads((folder.path / "arm.json").read_text(encoding="utf-8"))
+        job = folder.seal.read_json(folder.path / JOB, JOB)
         self._folder, self._parent = folder, int(job["parent"])
         self._ranks = int(job["ranks"])
         self._parity_samples = int(job["parity_samples"])
         local = int(os.environ.get("LOCAL_RANK", "0"))
-        training = unpack(folder.payload, local, as_there=True)
+        training = unpack(folder.payload, local, as_there=True, seal=folder.seal)
         training.modeset = ModeSet.parse(job["modes"], training.device)
         self._as_asked = ExitStack()
         self._as_asked.enter_context(training.asked_from.entered())  # to the end of the process
@@ -79,7 +78,7 @@ class Arm:
             self._advance = self._rank.advance
             self._count_parts()
         else:
-            load(training, folder.start)
+            load(training, folder.start, folder.seal)
             training.random.save()
             training.seeded = True
             training.board.subscribe(self._counted, every_step=True)
@@ -93,8 +92,8 @@ class Arm:
         if training.modeset.compiled:
             listen().on_break.append(self._limited)
         self._leads = self._rank is None or self._rank.leads
-        self._answers = Writer(folder.path / "answers.jsonl") if self._leads else None
-        self._orders = Follower(folder.path / "orders.jsonl")
+        self._answers = Writer(folder.path / "answers.jsonl", folder.seal) if self._leads else None
+        self._orders = Follower(folder.path / "orders.jsonl", folder.seal)
 
     def serve(self) -> None:
         """Obey until told to leave, or until nobody is there to tell."""
@@ -171,7 +170,7 @@ class Arm:
     def _do_parity(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
         """Logits at the weights of the start, in eval mode; written to a file."""
         training = self.training
-        load(training, self._folder.start)
+        load(training, self._folder.start, self._folder.seal)
         source = self._train if self._val is None else self._val
         kept = Answers(self._parity_samples)
         try:
@@ -268,9 +267,9 @@ class Arm:
                 return order
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
-                if not psutil.pid_exists(self._parent) or not self._folder.path.is_dir():
+                if not psutil.pid_exists(self._parent) or not self._folder.is_there:
                     # nobody else is left who could; ranks and their launcher end with this one
-                    shutil.rmtree(self._folder.path.parent, ignore_errors=True)
+                    shutil.rmtree(self._folder.shown.parent, ignore_errors=True)
                     os._exit(_ORPHANED)
             time.sleep(_POLL_S)
 
@@ -288,7 +287,7 @@ def main(arguments: list[str]) -> int:
             join(_PATIENCE)
         Arm(folder).serve()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
-        write_down(error, rank, folder.fault(rank))
+        write_down(error, rank, folder)
         os._exit(1)
     sys.stdout.flush()
     os._exit(0)  # nothing is left to be kept, and taking torch apart takes a second

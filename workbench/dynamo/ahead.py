@@ -11,11 +11,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-import tempfile
 import threading
 import time
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -35,6 +33,7 @@ from workbench.experiment.between_steps import refuse_if_closed
 from workbench.experiment.events import Closed, Event
 from workbench.modes import ModeSet
 from workbench.modes.compile import Compile
+from workbench.trust import private_folder
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -110,7 +109,7 @@ class CompileAhead:
         """The modes that are left, known once the step is copied."""
         self._started = time.monotonic()
         self._turn = threading.Lock()
-        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._folder = private_folder(PREFIX)
         self._unsubscribe = experiment.subscribe(self._on_event)
         self._thread = threading.Thread(target=self._work, name=_THREAD, daemon=True)
         self._thread.start()

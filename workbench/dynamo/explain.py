@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +27,7 @@ from workbench.modes import ModeSet
 from workbench.parallel.payload import Settings, dump
 from workbench.processes import KILL, PARENT, Group, interrupts_deferred, python_path
 from workbench.records import CompileRecord
+from workbench.trust import Seal, private_folder
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -58,12 +59,14 @@ def explain_step(
         RuntimeError: the step failed there; the message says how.
     """
     wanted = compiling_modes(experiment, modes)
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
-        folder = Path(name)
+    folder = private_folder(PREFIX)
+    try:
         pack_next_step(experiment, wanted, folder)
         with experiment.timings.disturbed():
             run_worker(folder, trace)
         record = record_of(folder, wanted)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     note = (
         f"This is what {wanted} would do: the next step was compiled and run in a process of its "
         "own, from a copy. Nothing of the training was compiled or reset. What this report lists "
@@ -146,6 +149,7 @@ def run_worker(
         **os.environ,
         "PYTHONPATH": python_path(),
         PARENT: str(os.getpid()),
+        **Seal.of_this_process().to_hand_on(),
         # compiling in threads of its own would start processes that outlive an interrupt
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }

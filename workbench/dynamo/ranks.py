@@ -7,9 +7,7 @@ makes one report of that and of its own.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
@@ -22,6 +20,7 @@ from workbench.dynamo.breaks import Break, Place
 from workbench.dynamo.owners import own
 from workbench.dynamo.recorder import Compilation, Generated, Recorder, listen, unlisten
 from workbench.dynamo.regions import Region
+from workbench.trust import Seal
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -48,6 +47,7 @@ def accompany(rank: Rank) -> Generator[None]:
         yield
         return
     path, recorder, done = rank.folder.path / _FILE, listen(), threading.Event()
+    seal = rank.folder.seal.of_no_session
     own(rank.training.model, _OWNER)
     told = 0
 
@@ -56,7 +56,7 @@ def accompany(rank: Rank) -> Generator[None]:
         if (heard := recorder.heard) == told:
             return
         try:
-            _write(path, recorder)
+            _write(path, recorder, seal)
             told = heard
         except Exception:
             # a full disk, or what torch tells in an unknown form: no fault of the training
@@ -108,11 +108,8 @@ def _stretches(folder: Path) -> list[Path]:
     return sorted(numbered, key=lambda path: int(path.name))
 
 
-def _write(path: Path, recorder: Recorder) -> None:
-    said = [_plain(one) for one in recorder.compilations(0)]
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(said), encoding="utf-8")
-    draft.replace(path)
+def _write(path: Path, recorder: Recorder, seal: Seal) -> None:
+    seal.write_json(path, [_plain(one) for one in recorder.compilations(0)], _FILE)
 
 
 def _plain(one: Compilation) -> dict[str, Any]:
@@ -122,11 +119,10 @@ def _plain(one: Compilation) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Iterator[Compilation]:
+    seal = Seal.of_this_process().of_no_session
     try:
-        if path.stat().st_uid != os.getuid():
-            return
-        told: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none was compiled, or the run's folder is gone
+        told: list[dict[str, Any]] = seal.read_json(path, _FILE)
+    except OSError:  # none was compiled, the run's folder is gone, or somebody else wrote it
         return
     for one in told:
         yield _compilation(one, path.parent.name)

@@ -7,7 +7,6 @@ every `PERIOD_S` seconds at the end of an epoch and at the end of a run, by a th
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Generator
@@ -20,6 +19,7 @@ import torch
 from workbench.experiment import at_exit
 from workbench.experiment.failure import words_of
 from workbench.experiment.kept_weights import kept_weights
+from workbench.trust import whole_file
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -137,16 +137,13 @@ class CheckpointWriter:
             self._write(state)
 
     def _write(self, state: dict[str, Any]) -> None:
-        draft = self.path.with_suffix(".tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(state, draft)
-            draft.replace(self.path)
+            with whole_file(self.path) as file:
+                torch.save(state, file)
             self.problem, self._written = "", state["step"]
         except BaseException as error:  # noqa: BLE001 - a full disk, or a state that cannot be pickled
             self.problem = f"no checkpoint was written to {self.path}: {words_of(error)}"
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
 
 
 def _on_cpu(value: Any) -> Any:

@@ -15,8 +15,11 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, cast
 
+from workbench.trust import read_regular, write_whole
+
 SCHEMA = "workbench.run/1"
 _ATTEMPTS = 10_000
+_MOST_BYTES = 1 << 28
 
 
 class RunFolder:
@@ -50,7 +53,7 @@ class RunFolder:
             FileNotFoundError: there is none.
             ValueError: it is none that this version wrote.
         """
-        facts = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+        facts = json.loads(read_regular(self.path / "run.json", _MOST_BYTES))
         if not isinstance(facts, dict) or "process" not in facts:
             raise ValueError(f"{self.path / 'run.json'} describes no run")
         return cast("dict[str, Any]", facts)
@@ -62,11 +65,9 @@ class RunFolder:
 
     def _write(self, facts: Mapping[str, Any]) -> bool:
         target = self.path / "run.json"
-        draft = self.path / f".run.json.{os.getpid()}"
         try:
             self.path.mkdir(exist_ok=True)
-            draft.write_text(json.dumps({"schema": SCHEMA, **facts}, indent=1), encoding="utf-8")
-            draft.replace(target)
+            write_whole(target, json.dumps({"schema": SCHEMA, **facts}, indent=1).encode())
         except OSError as error:
             self.problem = _sentence(self.path, error)
             return False

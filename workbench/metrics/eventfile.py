@@ -10,6 +10,7 @@ it would go nowhere, and no write would fail.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import os
 import socket
@@ -65,7 +66,7 @@ class EventFile:
         if self.path is None:
             return None
         try:
-            file = self.path.open("r+b", buffering=0)
+            file = io.FileIO(self.path, "r+b", opener=_through_no_link)
         except FileNotFoundError:
             self.removed, self.path = self.removed + 1, None
             return None
@@ -104,3 +105,8 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
+
+
+def _through_no_link(path: str, flags: int) -> int:
+    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | more)

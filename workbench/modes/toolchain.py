@@ -6,7 +6,9 @@ The one place that touches Inductor's private look-ups (`torch._inductor.cpp_bui
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -16,6 +18,7 @@ from pathlib import Path
 import torch
 
 from workbench.modes.probes import first_line, once
+from workbench.trust import made_private, private_folder
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,21 @@ def use_persistent_cache() -> None:
     """Keep compiled code across kernels, unless the user already said where.
 
     Inductor's own default lies in the system's temporary folder and is lost at a reboot. A first
-    step that found its code in the cache took 1.7 s where the cold one took 20 s. Where the
-    cache folder cannot be written, Inductor's default stays.
+    step that found its code in the cache took 1.7 s where the cold one took 20 s. What is in it is
+    run, so it is the user's alone. Where it cannot be, or cannot be written, this process has a
+    folder of its own, lost with it: Inductor's default would take one that another user has made.
     """
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return
     home = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     folder = Path(home) / "workbench" / "inductor"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError:
-        return
+        folder = private_folder("workbench-inductor-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
 
 

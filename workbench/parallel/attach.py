@@ -7,6 +7,7 @@ to take their run up: the training as it left (`payload`, `state`), what the run
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from pathlib import Path
@@ -18,15 +19,18 @@ from workbench.experiment.experiment import experiments
 from workbench.experiment.plan import Plan
 from workbench.experiment.rundir import RunFolder
 from workbench.parallel.away import Away
-from workbench.parallel.folder import Folder
+from workbench.parallel.folder import FOLLOWED, LAUNCHER, Folder
 from workbench.parallel.history import History
 from workbench.parallel.payload import unpack
 from workbench.parallel.state import load
-from workbench.parallel.stream import Follower
+from workbench.parallel.stream import Follower, Message
 from workbench.parallel.stretch import WorkersStretch
+from workbench.trust import Seal, SealError, stranger_in
+from workbench.trust.folders import user
+from workbench.trust.seal import KEY
 
 
-def attach(run: str | os.PathLike[str]) -> Experiment:
+def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
     """Take up a run under ``ddp`` or ``fsdp`` whose kernel died: follow, steer, bring it home.
 
     Where its workers still train, the experiment is ``training`` and has every control; where they
@@ -34,15 +38,17 @@ def attach(run: str | os.PathLike[str]) -> Experiment:
     dead kernel's cells. A run that lives in this kernel is given as it is, whatever its modes: its
     name may have got lost.
 
-    The run directory holds a pickled program that is run by this: attach to your own runs only.
-    One that others could have written to is refused.
+    The run directory holds a pickled program that is run by this, so it has to be yours: sealed
+    with the key in ``~/.local/state/workbench``, or where nobody else can write. Another one is
+    refused, and nothing of it is run, unless you say that you trust it.
 
     Args:
         run: its directory, such as ``"runs/EarlyExit"``.
+        trust: run what is in it whoever wrote it; for a run that was copied from a colleague.
 
     Raises:
         FileNotFoundError: there is no such directory, or no worker ever had a part in the run.
-        PermissionError: somebody else could have written what would be run.
+        PermissionError: somebody else could have written what would be run; the message says who.
         RuntimeError: another kernel that has the run is alive.
         ValueError: its workers are on another machine.
     """
@@ -52,16 +58,17 @@ def attach(run: str | os.PathLike[str]) -> Experiment:
             return experiment
     folder = _newest_stretch(path)
     _refuse_if_taken(path)
-    _refuse_strangers(folder)
+    _take_seal(folder, trust=trust)
     away = Away.found(folder)
-    training = unpack(folder.payload)
-    load(training, folder.start)
+    training = unpack(folder.payload, seal=folder.seal)
+    load(training, folder.start, folder.seal)
     training.random.save()
     training.seeded = True
-    History.load(folder.history).give_to(training)
-    if any(command["do"] == "constant" for command in Follower(folder.control).new()):
+    History.load(folder.history, folder.seal).give_to(training)
+    commands = list(Follower(folder.control, folder.seal).new())
+    if any(command["do"] == "constant" for command in commands):
         training.schedule.end()
-    plan = _plan(folder)
+    plan = _plan(folder, commands)
     stretch = WorkersStretch(training, away, (plan.until_step, plan.until_epoch))
     stretch.catch_up(_followed(folder))
     training.scalars.flush()  # a writer that follows from now on must not write them again
@@ -106,29 +113,60 @@ def _refuse_if_taken(path: Path) -> None:
         )
 
 
-def _refuse_strangers(folder: Folder) -> None:
-    """What a payload holds is run, so nobody else may have written it."""
-    if not hasattr(os, "getuid"):
-        return
-    unpickled = [folder.path, folder.payload]
-    for checkpoint in (folder.start, folder.last):
-        unpickled += [checkpoint, *checkpoint.glob("*")]
-    for path in unpickled:
-        if not path.exists():
-            continue
-        found = path.lstat()
-        if found.st_uid != os.getuid() or found.st_mode & 0o022:
+def _take_seal(folder: Folder, *, trust: bool) -> None:
+    """Go by the session's seal where it is this user's; else by who can write to the folder.
+
+    A key that could not be kept (a home that cannot be written to) ended with its kernel, and with
+    it every way to check a seal: then what nobody else can write is the user's own.
+
+    Raises:
+        PermissionError: somebody else could have written what would be run.
+    """
+    try:
+        folder.take_session()
+    except SealError:
+        if _take_key_of_ranks(folder):
+            return
+        if not trust and (stranger := _stranger(folder)):
             raise PermissionError(
-                f"{path} belongs to another user, or others may write to it; what is in it would "
-                "be run, so only a run of your own can be attached"
-            )
+                f"{folder.shown} does not have your seal, and {stranger}: what is in it would be "
+                "run, so it is not attached to. Where you know who wrote it: "
+                "wb.attach(run, trust=True); or take the right to write away from others "
+                "(chmod go-w), or copy the run to a folder of your own"
+            ) from None
+        folder.seal = Seal.unchecked()
+        folder.take_session()
 
 
-def _plan(folder: Folder) -> Plan:
+def _take_key_of_ranks(folder: Folder) -> bool:
+    """Whether the folder has the seal of ranks that are there: only their user can ask for it."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, psutil.Error):
+        said = Seal.unchecked().read_json(folder.launcher, LAUNCHER)
+        if key := psutil.Process(int(said["pid"])).environ().get(KEY):
+            folder.seal = Seal(bytes.fromhex(key), "")
+            folder.take_session()
+            return True
+    return False
+
+
+def _stranger(folder: Folder) -> str:
+    """Who else could have written to the folder or to what is in it, in words; ``""``: nobody."""
+    if hasattr(os, "getuid") and (owner := folder.path.stat().st_uid) != os.getuid():
+        return f"it belongs to {user(owner)}"
+    names = [one.name for one in folder.path.iterdir() if not one.is_dir()]
+    below = [one.name for one in folder.path.iterdir() if one.is_dir()]
+    found = stranger_in(folder.shown, *names)
+    for name in below if found is None else ():
+        inside = folder.shown / name
+        found = found or stranger_in(inside, *(one.name for one in inside.iterdir()))
+    return "" if found is None else str(found)
+
+
+def _plan(folder: Folder, commands: list[Message]) -> Plan:
     """Where the run ends: as it was begun, or as its workers were told last."""
     job = folder.read_job()
     plan = Plan(job.until_step, job.until_epoch)
-    for command in Follower(folder.control).new():
+    for command in commands:
         if command["do"] == "plan":
             plan = Plan(command["until_step"], command["until_epoch"])
     return plan
@@ -136,6 +174,6 @@ def _plan(folder: Folder) -> Plan:
 
 def _followed(folder: Folder) -> int:
     try:
-        return int(folder.followed.read_text(encoding="ascii"))
-    except (FileNotFoundError, ValueError):
+        return int(folder.seal.read_json(folder.followed, FOLLOWED))
+    except FileNotFoundError:
         return 0

@@ -8,7 +8,6 @@ workers did since their last checkpoint and nothing else.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -31,6 +30,7 @@ from workbench.parallel.sentences import listed
 from workbench.parallel.shared_memory import refusal, shared_moments
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
+from workbench.trust import Seal
 
 if TYPE_CHECKING:
     from workbench.experiment.plan import Plan
@@ -47,7 +47,7 @@ class WorkersError(ElsewhereError):
     def __init__(self, message: str, fault: Fault | None, checkpoint: Path | None) -> None:
         super().__init__(message, fault)
         self.checkpoint = checkpoint
-        """The newest whole checkpoint; None where there is none."""
+        """The newest whole checkpoint, as this process finds it; None where there is none."""
 
 
 class Away:
@@ -56,9 +56,9 @@ class Away:
     def __init__(self, folder: Folder, workers: Workers | FoundWorkers) -> None:
         self.folder = folder
         self._workers = workers
-        self._control = Writer(folder.control)
-        self._events = Follower(folder.events)
-        self.commands_sent = folder.control.read_bytes().count(b"\n")
+        self._control = Writer(folder.control, folder.seal)
+        self._events = Follower(folder.events, folder.seal)
+        self.commands_sent = self._control.count
         """Lines in the workers' control file, of whichever process."""
         self.ended = ""
         """How it ended: ``finished``, ``home``, ``nan``; ``""`` while it is under way."""
@@ -104,14 +104,14 @@ class Away:
             raise PackingError(why)
         folder = _new_folder(root)
         try:
-            training.hook_state = pack(training, folder.payload)
-            save(training, folder.start)
-            History.of(training).save(folder.history)
+            training.hook_state = pack(training, folder.payload, seal=folder.seal)
+            save(training, folder.start, folder.seal)
+            History.of(training).save(folder.history, folder.seal)
             steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
             end = min(steps, default=None), plan.until_epoch
             folder.write_job(Job(str(layout), *end, save_every_s, companions))
         except BaseException:
-            shutil.rmtree(folder.path, ignore_errors=True)  # with copies of the data
+            folder.remove()  # with copies of the data
             raise
         if outside := objects.written_outside():
             training.note(
@@ -183,9 +183,9 @@ class Away:
         latest = self.folder.latest
         if latest is None:
             raise FileNotFoundError(
-                f"{self.folder.path} holds no whole checkpoint to come home with"
+                f"{self.folder.shown} holds no whole checkpoint to come home with"
             )
-        load(training, latest)
+        load(training, latest, self.folder.seal)
         training.object_state = training.hook_state = None  # they hold what may be let go of
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class Away:
             said = self.folder.last_words()
             return WorkersError(
                 f"the ranks could not be started (status {status}): {said} What was printed is in "
-                f"{self.folder.log}",
+                f"{self.folder.log_shown}",
                 None,
                 latest,
             )
@@ -220,7 +220,7 @@ class Away:
             return WorkersError(
                 f"the ranks waited for each other in vain: {waited[0].splitlines()[0]}. They took "
                 "different ways through the model, or one was stuck. What they printed is in "
-                f"{self.folder.log}",
+                f"{self.folder.log_shown}",
                 None,
                 latest,
             )
@@ -232,7 +232,7 @@ class Away:
         )
         return WorkersError(
             f"{who} ended from outside (status {status}): killed by hand, or by the system "
-            f"when memory ran out. What the workers printed is in {self.folder.log}",
+            f"when memory ran out. What the workers printed is in {self.folder.log_shown}",
             None,
             latest,
         )
@@ -283,5 +283,5 @@ def _new_folder(root: Path) -> Folder:
             path.mkdir(mode=0o700)  # whoever could write a payload here could run a program
         except FileExistsError:
             continue
-        return Folder(path)
+        return Folder(path, Seal.new())
     raise AssertionError

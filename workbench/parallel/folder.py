@@ -1,8 +1,13 @@
-"""Where workers and the kernel that started them meet: a folder, and the names of its files."""
+"""Where workers and the kernel that started them meet: a folder, and the names of its files.
+
+What is in it is unpickled and obeyed, so each process holds the folder open from the beginning, and
+every file but the log has the session's seal (`workbench.trust`).
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import errno
 import os
 import re
 import shutil
@@ -11,12 +16,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.trust import (
+    HeldFolder,
+    NotAFileError,
+    Seal,
+    SealError,
+    open_regular,
+    write_whole,
+)
+
 ARRAY = "array-"
 """Name of a file with a large array of the data, before its number."""
 REST = "rest.pt"
 """In a checkpoint, what is no tensor of the model or the optimizer. It is written last, so its
 presence says that the checkpoint is whole."""
 
+
+_JOB = "job.json"
+FAULT, REPORT, LAUNCHER, FOLLOWED = "fault", "report", "launcher", "followed"
+"""What sealed files are for."""
+_END_OF_LOG = 1 << 20
+"""Of what ranks print, so many bytes are looked through."""
 
 SAVE_EVERY_S = 30.0
 _FAILED = re.compile(r"^ +rank +: (\d+) \(local_rank: \d+\)\n +exitcode +: (-?\d+)", re.MULTILINE)
@@ -41,22 +61,31 @@ class Job:
     manager in which every rank trains."""
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that others read meanwhile: they find it whole, or not at all.
-
-    Raises:
-        OSError: it cannot be written; what was there before stays.
-    """
-    draft = path.with_name(f"{path.name}.part")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
-
-
 class Folder:
-    """The files of one stretch of parallel training, in a run's directory."""
+    """The files of one stretch of parallel training, in a run's directory.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Its paths are good for as long as this object is there, and in this process.
+
+    Args:
+        path: of the folder, which may be made later.
+        seal: of what is in it; None: that of this process.
+    """
+
+    def __init__(self, path: Path, seal: Seal | None = None) -> None:
+        self.shown = path.absolute()
+        """What a person, and another process, knows it by."""
+        self.seal = seal or Seal.of_this_process()
+        self._held: HeldFolder | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where this process finds it, whoever moves it meanwhile, once it is there."""
+        if self._held is None:
+            try:
+                self._held = HeldFolder(self.shown)
+            except OSError:
+                return self.shown
+        return self._held.path
 
     @property
     def payload(self) -> Path:
@@ -111,15 +140,52 @@ class Folder:
                 return found
         return None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has removed it."""
+        try:
+            return self.path.is_dir() and self.path.stat().st_nlink > 0
+        except OSError:
+            return False
+
+    def remove(self) -> None:
+        """Remove it with all that is in it, as far as that can be."""
+        for one in self.path.iterdir() if self.is_there else ():
+            if one.is_dir() and not one.is_symlink():
+                shutil.rmtree(one, ignore_errors=True)
+            else:
+                one.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.shown.rmdir()
+
     def write_job(self, job: Job) -> None:
         """Say what is to be done."""
-        (self.path / "job.json").write_text(json.dumps(asdict(job)), encoding="utf-8")
+        said = {**asdict(job), "session": self.seal.session}
+        self.seal.of_no_session.write_json(self.path / _JOB, said, "job")
 
     def read_job(self) -> Job:
-        """What is to be done."""
-        found: dict[str, Any] = json.loads((self.path / "job.json").read_text(encoding="utf-8"))
+        """What is to be done.
+
+        Raises:
+            SealError: somebody else may have said it, or of another session.
+        """
+        found = self._read_job()
+        if found.pop("session") != self.seal.session and self.seal.checks:
+            raise SealError(errno.EACCES, "it belongs to another session", str(self.shown / _JOB))
         found["companions"] = tuple(found.get("companions", ()))
         return Job(**found)
+
+    def take_session(self) -> None:
+        """Go by the session that its job was sealed for: of a folder that was found.
+
+        Raises:
+            SealError: somebody else may have written the job.
+        """
+        session = str(self._read_job()["session"])
+        self.seal = self.seal.for_session(session)
+
+    def _read_job(self) -> dict[str, Any]:
+        return self.seal.of_no_session.read_json(self.path / _JOB, "job")
 
     def clear(self, *, checkpoints: bool = True) -> None:
         """Remove what is large, once the training is home: what was told and printed stays.
@@ -141,7 +207,7 @@ class Folder:
 
     def introduce(self, rank: int) -> None:
         """Say that this process is the rank."""
-        write_whole(self.pid(rank), str(os.getpid()))
+        write_whole(self.pid(rank), str(os.getpid()).encode())
 
     def report(self, rank: int) -> Path:
         """What a rank tells of itself (`workbench.parallel.ranks`)."""
@@ -149,22 +215,30 @@ class Folder:
 
     def last_words(self) -> str:
         """The last line that was printed, as a sentence; ``""`` where nothing was."""
-        try:
-            lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
-        except FileNotFoundError:
-            return ""
+        lines = self._printed().split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f"{said[:300].rstrip('.')}." if said else ""
 
     @property
+    def log_shown(self) -> Path:
+        """The log, as a person finds it."""
+        return self.shown / self.log.name
+
+    @property
     def failed(self) -> set[int]:
         """The ranks that failed by the launcher's account: not those it ended for their sake."""
-        try:
-            said = self.log.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return set()
+        said = self._printed()
         found: list[tuple[str, str]] = _FAILED.findall(said)
         return {int(rank) for rank, code in found if code != _ENDED or (rank, code) == found[-1]}
+
+    def _printed(self) -> str:
+        """The end of the log, which is of any size."""
+        try:
+            with open_regular(self.log) as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - _END_OF_LOG))
+                return stream.read(_END_OF_LOG).decode("utf-8", "replace")
+        except (FileNotFoundError, NotAFileError):
+            return ""
 
     def fault(self, rank: int) -> Path:
         """Where a rank writes down what it died of."""
@@ -175,5 +249,5 @@ class Folder:
         found: dict[int, dict[str, Any]] = {}
         for path in sorted(self.path.glob("rank-*.error.json")):
             rank = int(path.name.removeprefix("rank-").removesuffix(".error.json"))
-            found[rank] = json.loads(path.read_text(encoding="utf-8"))
+            found[rank] = self.seal.read_json(path, FAULT)
         return found

@@ -6,7 +6,7 @@ to the workers later (`workbench.parallel.attach`) shows them from here.
 
 from __future__ import annotations
 
-import json
+import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.records import Marker
+from workbench.trust import Seal
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -39,8 +40,8 @@ class History:
         board = training.board
         return cls(points, tuple(board.markers), training.best_accuracy, list(board.notes))
 
-    def save(self, folder: Path) -> None:
-        """Write it to ``folder``, which is made."""
+    def save(self, folder: Path, seal: Seal) -> None:
+        """Write it to ``folder``, which is made, with the seal of the session."""
         folder.mkdir(exist_ok=True)
         names = list(self.points)
         columns = {
@@ -48,21 +49,28 @@ class History:
             for at, name in enumerate(names)
             for kind, column in zip("sv", self.points[name], strict=True)
         }
-        np.savez(folder / _POINTS, allow_pickle=False, **columns)
+        points = io.BytesIO()
+        np.savez(points, allow_pickle=False, **columns)
+        seal.write(folder / _POINTS, points.getvalue(), _POINTS)
         rest = {
             "names": names,
             "markers": [asdict(marker) for marker in self.markers],
             "best_accuracy": self.best_accuracy,
             "notes": self.notes,
         }
-        (folder / _REST).write_text(json.dumps(rest), encoding="utf-8")
+        seal.write_json(folder / _REST, rest, _REST)
 
     @classmethod
-    def load(cls, folder: Path) -> History:
-        """What `save` wrote; an empty one where it was not there yet."""
+    def load(cls, folder: Path, seal: Seal) -> History:
+        """What `save` wrote; an empty one where it was not there yet.
+
+        Raises:
+            SealError: somebody else may have written it.
+        """
         try:
-            rest = json.loads((folder / _REST).read_text(encoding="utf-8"))
-            with np.load(folder / _POINTS, allow_pickle=False) as columns:
+            rest = seal.read_json(folder / _REST, _REST)
+            written = io.BytesIO(seal.read(folder / _POINTS, _POINTS))
+            with np.load(written, allow_pickle=False) as columns:
                 points = {
                     name: (columns[f"s{at}"], columns[f"v{at}"])
                     for at, name in enumerate(rest["names"])

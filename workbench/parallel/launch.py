@@ -15,7 +15,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,13 +25,17 @@ import torch
 
 from workbench.experiment import at_exit
 from workbench.experiment.process_settings import threads_of_a_rank
-from workbench.parallel.folder import Folder, write_whole
+from workbench.parallel.folder import LAUNCHER, Folder
+from workbench.parallel.stream import open_to_append
 from workbench.processes import interrupts_deferred, python_path
+from workbench.trust import own_folders, private_folder, read_regular, write_whole
 
 MEETING = "WORKBENCH_MEETING"
 """The environment's name for the folder that launcher and ranks meet in."""
 _MEETING = "workbench-ranks-"
 _INTRODUCED = "launcher.json"
+_PROGRAM = "workbench.parallel.launcher"
+_MOST_SAID = 1 << 16
 _GRACE_S = 10.0
 _SAME_S = 1.0
 """Times of a process's beginning that differ by less are of one process."""
@@ -57,26 +60,27 @@ class Workers:
     ) -> None:
         self.world_size = world_size
         # outside of the run's folder, which a person may remove: ranks would wait for it
-        self._meeting = tempfile.mkdtemp(prefix=_MEETING) if world_size else ""
+        self._meeting = str(private_folder(_MEETING)) if world_size else ""
         _sweep()
-        program = ["-m", module, str(folder.path)]
+        program = ["-m", module, str(folder.shown)]
         launcher = [
-            "-m", "workbench.parallel.launcher",
+            "-m", _PROGRAM,
             "--nnodes", "1", "--nproc-per-node", str(world_size),
             # launcher and ranks meet in files that are the user's alone: torch's usual store
             # listens on every interface, and what it holds is unpickled
             "--rdzv-backend", "c10d", "--rdzv-endpoint", str(Path(self._meeting, "rendezvous")),
             "--rdzv-conf", "store_type=file", "--rdzv-id", "stretch",
-            "--log-dir", str(folder.path / "launcher"),
+            "--log-dir", str(Path(self._meeting, "log")),
         ]  # fmt: skip
         command = [sys.executable, *(launcher if world_size else ()), *program]
         environment = {
             **_environment(max(world_size, 1)),
             MEETING: self._meeting,
+            **folder.seal.to_hand_on(),
             **(variables or {}),
         }
         try:
-            with folder.log.open("ab") as log, interrupts_deferred():
+            with open_to_append(folder.log) as log, interrupts_deferred():
                 self._process = subprocess.Popen(  # noqa: S603 - our own program, no shell
                     command,
                     stdin=subprocess.DEVNULL,
@@ -89,7 +93,7 @@ class Workers:
                 self._dropped = weakref.finalize(self, _kill, self._process, self._meeting)
                 self._dropped.atexit = False  # a run that ends calls them home
                 _owned.add(self)
-            _introduce(self._process.pid, folder.launcher, world_size, self._meeting)
+            _introduce(self._process.pid, folder, world_size, self._meeting)
         except BaseException:
             if hasattr(self, "_process"):
                 self.end()
@@ -153,19 +157,20 @@ class FoundWorkers:
     """The processes of a stretch that another kernel began.
 
     Raises:
+        SealError: somebody else may have said which processes they are.
         ValueError: they are on another machine.
     """
 
     def __init__(self, folder: Folder) -> None:
-        found: dict[str, Any] = json.loads(folder.launcher.read_text(encoding="utf-8"))
+        found: dict[str, Any] = folder.seal.read_json(folder.launcher, LAUNCHER)
         if found["host"] != platform.node():
             raise ValueError(
-                f"the workers of {folder.path} run on {found['host']}; attach to them there"
+                f"the workers of {folder.shown} run on {found['host']}; attach to them there"
             )
         self.world_size: int = found["ranks"]
         self.pid: int = found["pid"]
         self._meeting: str = found["meeting"]
-        self._process = _same_process(self.pid, found["created"])
+        self._process = _our_launcher(_same_process(self.pid, found["created"]))
 
     def status(self) -> int | None:
         """0 once the launcher is gone, whatever it ended with; None while it runs."""
@@ -212,31 +217,28 @@ def _leave(meeting: str) -> None:
 
 def _sweep() -> None:
     """Remove what ranks met in whose kernel died before they ended: nobody else came to do it."""
-    for meeting in Path(tempfile.gettempdir()).glob(f"{_MEETING}*"):
-        # somebody else's, whatever it holds, or just being made
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            found: dict[str, Any] = json.loads((meeting / _INTRODUCED).read_text(encoding="utf-8"))
+    for meeting, descriptor in own_folders(_MEETING):
+        # it is just being made, or holds what this version does not know
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            said = read_regular(_INTRODUCED, _MOST_SAID, folder=descriptor)
+            found: dict[str, Any] = json.loads(said)
             here = found["host"] == platform.node()
             if here and _same_process(found["pid"], found["created"]) is None:
                 _leave(str(meeting))
 
 
-def _introduce(pid: int, path: Path, world_size: int, meeting: str) -> None:
+def _introduce(pid: int, folder: Folder, world_size: int, meeting: str) -> None:
     """Say which process looks after the ranks, for a kernel that finds them later."""
-    created = psutil.Process(pid).create_time()
-    for at in (path, Path(meeting, _INTRODUCED)) if meeting else (path,):
-        _introduce_at(at, pid, created, world_size, meeting)
-
-
-def _introduce_at(path: Path, pid: int, created: float, world_size: int, meeting: str) -> None:
     said = {
         "pid": pid,
-        "created": created,
+        "created": psutil.Process(pid).create_time(),
         "host": platform.node(),
         "ranks": world_size,
         "meeting": meeting,
     }
-    write_whole(path, json.dumps(said))
+    folder.seal.write_json(folder.launcher, said, LAUNCHER)
+    if meeting:
+        write_whole(Path(meeting, _INTRODUCED), json.dumps(said).encode())
 
 
 def _same_process(pid: int, created: float) -> psutil.Process | None:
@@ -246,6 +248,20 @@ def _same_process(pid: int, created: float) -> psutil.Process | None:
         return process if abs(process.create_time() - created) < _SAME_S else None
     except psutil.NoSuchProcess:
         return None
+
+
+def _our_launcher(process: psutil.Process | None) -> psutil.Process | None:
+    """The process, if it is a launcher of this user's: no other one is ever ended."""
+    try:
+        if process is not None and _PROGRAM in process.cmdline() and _is_ours(process):
+            return process
+    except psutil.Error:
+        pass  # it is another user's, or gone
+    return None
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    return not hasattr(os, "getuid") or process.uids().real == os.getuid()
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -8,9 +8,9 @@ Whoever unpacks finds empty tensors in their places, shared where they were shar
 attributes and hooks that they had (`workbench.experiment.attachments`). What is set for the process
 and for the thread goes along, and whoever asks for it goes by it too.
 
-A payload is a program: it is unpickled only by a process that this one started, from a folder that
-belongs to the user. Large arrays of the data lie in files beside it, which all ranks map into their
-memory: there is one copy, however many ranks there are.
+A payload is a program: it is unpickled only where it has the seal of its session, which nobody but
+its user can give (`workbench.trust`). Large arrays of the data lie in files beside it, which all
+ranks map into their memory: there is one copy, however many ranks there are.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from workbench.modes.probes import first_line
 from workbench.parallel import torch_objects
 from workbench.parallel.folder import ARRAY
 from workbench.parallel.hook_state import HookState
+from workbench.trust import Seal
 
 if TYPE_CHECKING:
     from workbench.experiment.losses import Loss
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from workbench.experiment.sources import DataSource
     from workbench.parallel.object_state import ObjectState
 
+PAYLOAD = "payload"
+"""What its seal is for."""
 _LARGE_BYTES = 2**20
 _DEEPEST = 12
 """Attributes of attributes that are searched for what cannot be pickled."""
@@ -60,7 +63,13 @@ class PackingError(TypeError):
     """Something cannot go to another process; the message names where it is and what helps."""
 
 
-def pack(training: Training, path: Path, asked_from: Settings | None = None) -> HookState | None:
+def pack(
+    training: Training,
+    path: Path,
+    asked_from: Settings | None = None,
+    *,
+    seal: Seal | None = None,
+) -> HookState | None:
     """Write ``training`` to ``path``, without its weights and moments; on its own thread.
 
     Its modes must be detached: compiled regions are made anew by whoever unpacks.
@@ -69,6 +78,7 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
         training: what goes.
         path: the file, in a folder of the user's alone.
         asked_from: what is set where it was asked for; None: that of the run.
+        seal: of the session; None: that of this process.
 
     Returns:
         What its hooks keep, to be taken over from where it goes (`Training.hook_state`).
@@ -107,7 +117,7 @@ def pack(training: Training, path: Path, asked_from: Settings | None = None) -> 
         return found
 
     kept = Kept(training.object_state, hooks)
-    return dump(path, parts, settings, left_out, asked_from, kept=kept)
+    return dump(path, parts, settings, left_out, asked_from, kept=kept, seal=seal)
 
 
 def dump(
@@ -118,6 +128,7 @@ def dump(
     asked_from: Settings | None = None,
     *,
     kept: Kept | None = None,
+    seal: Seal | None = None,
 ) -> HookState | None:
     """Write ``parts`` and ``settings`` to ``path``, with the sources of the cells they come from.
 
@@ -128,6 +139,7 @@ def dump(
         left_out: identity of every tensor that stays behind -> its number.
         asked_from: what is set where it was asked for; None: on this thread.
         kept: what is to come home of what it keeps.
+        seal: of the session; None: that of this process.
 
     Returns:
         What its hooks keep, if that was asked for.
@@ -138,29 +150,29 @@ def dump(
     left_out = left_out or {}
     asked_from = asked_from or Settings.current(torch.device("cpu"))
     try:
-        with path.open("wb") as stream:
-            header = {"path": sys.path, "cells": cells()}
-            pickle.dump(header, stream)
-            pickler = _Pickler(stream, left_out, path.parent)
-            operators = [one for one in torch_objects.operators_of_cells() if _can(one, {})]
-            pickler.dump((asked_from.process, operators))
-            _dump_whole(pickler, (parts, settings, asked_from.thread, attachments.hooks_of_all()))
-            objects, hooks = (None, None) if kept is None else kept
-            if objects is not None:
-                objects.keep_those_in(pickler.travelled(), left_out)
-            found = None if hooks is None else hooks()
-            pickler.dump((objects, found))
+        stream = io.BytesIO()
+        pickle.dump({"path": sys.path, "cells": cells()}, stream)
+        pickler = _Pickler(stream, left_out, path.parent)
+        operators = [one for one in torch_objects.operators_of_cells() if _can(one, {})]
+        pickler.dump((asked_from.process, operators))
+        _dump_whole(pickler, (parts, settings, asked_from.thread, attachments.hooks_of_all()))
+        objects, hooks = (None, None) if kept is None else kept
+        if objects is not None:
+            objects.keep_those_in(pickler.travelled(), left_out)
+        found = None if hooks is None else hooks()
+        pickler.dump((objects, found))
+        (seal or Seal.of_this_process()).write(path, stream.getvalue(), PAYLOAD)
     except PackingError:
-        path.unlink(missing_ok=True)
         raise
     except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
-        path.unlink(missing_ok=True)
         said = {**parts, **_around(asked_from)}
         raise PackingError(_explained(said, left_out, error)) from None
     return found
 
 
-def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Training:
+def unpack(
+    path: Path, local_rank: int = 0, *, as_there: bool = False, seal: Seal | None = None
+) -> Training:
     """The training in ``path``, with empty weights and under modes not yet attached.
 
     Args:
@@ -168,11 +180,13 @@ def unpack(path: Path, local_rank: int = 0, *, as_there: bool = False) -> Traini
         local_rank: which of this machine's accelerators it goes to, if it was on one.
         as_there: whether this process is to go by what was set where it was packed (`read`); what
             was set for the thread is then in ``training.asked_from``.
+        seal: of the session; None: that of this process.
 
     Raises:
         PackingError: it needs a module that cannot be imported here.
+        SealError: somebody else may have written it; nothing of it was run.
     """
-    parts, settings, thread = _read(path, as_there=as_there)
+    parts, settings, thread = _read(path, as_there=as_there, seal=seal)
     kind = settings["device"]
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
     training = _training(parts, settings, device)
@@ -239,19 +253,23 @@ def read(path: Path, *, as_there: bool = False) -> tuple[dict[str, Any], dict[st
 
     Raises:
         PackingError: they need a module that cannot be imported here.
+        SealError: somebody else may have written them; nothing of them was run.
     """
     parts, settings, _ = _read(path, as_there=as_there)
     return parts, settings
 
 
-def _read(path: Path, *, as_there: bool) -> tuple[dict[str, Any], dict[str, Any], ThreadState]:
+def _read(
+    path: Path, *, as_there: bool, seal: Seal | None = None
+) -> tuple[dict[str, Any], dict[str, Any], ThreadState]:
     """`read`, and what was set for the thread.
 
     Raises:
         PackingError: they need a module that cannot be imported here.
+        SealError: somebody else may have written them.
     """
-    with path.open("rb") as stream:
-        header = pickle.load(stream)  # noqa: S301 - see the module's own words on trust
+    with io.BytesIO((seal or Seal.of_this_process()).read(path, PAYLOAD)) as stream:
+        header = pickle.load(stream)  # noqa: S301 - it has our seal
         sys.path[:] = [*sys.path, *(entry for entry in header["path"] if entry not in sys.path)]
         linecache.cache.update(header["cells"])
         try:

@@ -40,7 +40,7 @@ from workbench.parallel.ranks import Reporter
 from workbench.parallel.replicas import compare
 from workbench.parallel.state import NotSavedError, load, save
 from workbench.parallel.step import RankGuard, Summed, rank_step
-from workbench.parallel.stream import Follower, Message
+from workbench.parallel.stream import Follower, Message, Writer
 from workbench.parallel.structure import NewWayError, Structure, StructureChangedError
 from workbench.parallel.teller import Teller
 from workbench.parallel.trial_step import draws_numbers, needs_whole
@@ -72,17 +72,17 @@ class Rank:
         self.layout = Layout.parse(job.layout)
         self.plan = Plan(until_step=job.until_step, until_epoch=job.until_epoch)
         self.leads = dist.get_rank() == 0
-        self._commands = Follower(folder.control)
-        self._waiting = Follower(folder.control)
+        self._commands = Follower(folder.control, folder.seal)
+        self._waiting = Follower(folder.control, folder.seal)
         """Counts commands, which `_commands` reads."""
         self._obey = 0
         """How many commands are to be carried out before the next step."""
         self._ended = ""
         self._saved, self._save_took = time.monotonic(), 0.0
-        self._reporter = Reporter(folder.report(dist.get_rank()), dist.get_rank(), training.device)
-        self._teller = Teller(training, folder.events if self.leads else None)
+        self._reporter = Reporter(folder, dist.get_rank(), training.device)
+        self._teller = Teller(training, Writer(folder.events, folder.seal) if self.leads else None)
         self._is_first = True
-        load(training, folder.start)
+        load(training, folder.start, folder.seal)
         self._begin()
 
     def _begin(self) -> None:
@@ -390,7 +390,7 @@ class Rank:
         try:
             with self._teller.at_work("saves a checkpoint"):
                 self._meet()
-                save(self.training, self.folder.last)
+                save(self.training, self.folder.last, self.folder.seal)
         finally:
             self._saved = time.monotonic()
             self._save_took = self._saved - begun

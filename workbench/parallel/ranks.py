@@ -8,17 +8,15 @@ a rank that is faster waits for the others inside of them, and that is in their 
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 import torch
 
-from workbench.parallel.folder import Folder, write_whole
+from workbench.parallel.folder import REPORT, Folder
 
 _EVERY_S = 1.0
 _PROFILED = 4
@@ -59,8 +57,8 @@ class RankReport:
 class Reporter:
     """Writes a rank's reports."""
 
-    def __init__(self, path: Path, rank: int, device: torch.device) -> None:
-        self._path, self._rank, self._device = path, rank, device
+    def __init__(self, folder: Folder, rank: int, device: torch.device) -> None:
+        self._folder, self._rank, self._device = folder, rank, device
         self._process = psutil.Process()
         self._steps = self._samples = self._peak = 0
         self._since = time.perf_counter()
@@ -88,7 +86,8 @@ class Reporter:
         self._since, self._samples = now, 0
         report = RankReport(self._rank, step, speed, held, peak, self._collectives)
         with contextlib.suppress(OSError):  # a full disk ends no run by itself
-            write_whole(self._path, json.dumps(asdict(report)))
+            folder = self._folder
+            folder.seal.write_json(folder.report(self._rank), asdict(report), REPORT)
 
     def _memory(self) -> tuple[int, int]:
         if self._device.type == "cuda":
@@ -109,7 +108,8 @@ class Reports:
 
     def newest(self) -> tuple[RankReport, ...]:
         """One report of every rank that has made any."""
-        found = (_read(path) for path in sorted(self._folder.path.glob("rank-*.report.json")))
+        paths = sorted(self._folder.path.glob("rank-*.report.json"))
+        found = (_read(self._folder.seal.read_json(path, REPORT)) for path in paths)
         self._ranks = tuple(sorted(found, key=lambda one: one.rank))
         return self._ranks
 
@@ -139,8 +139,7 @@ class Reports:
         return "; ".join([*ranks, *(["a step has " + ", ".join(costs)] if costs else [])])
 
 
-def _read(path: Path) -> RankReport:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+def _read(found: dict[str, Any]) -> RankReport:
     collectives = tuple(Collective(**one) for one in found.pop("collectives"))
     return RankReport(**found, collectives=collectives)
 

@@ -12,10 +12,16 @@ every parameter; here a parameter that no step has reached yet has none, before 
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
+from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,8 +30,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 
 from workbench.experiment.data_generators import Held, held_by
 from workbench.modes.layout import reshard
@@ -34,6 +40,7 @@ from workbench.parallel.folder import REST
 from workbench.parallel.object_state import Home, differing
 from workbench.parallel.payload import from_known, to_known
 from workbench.parallel.sentences import listed
+from workbench.trust import Seal, SealError, open_regular, read_regular
 
 if TYPE_CHECKING:
     from workbench.experiment.schedules import Schedule
@@ -41,14 +48,25 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 
+_METADATA = ".metadata"
+"""Torch's own name for its table of a checkpoint's tensors."""
+_MOST_METADATA = 1 << 32
+_BEFORE = ".before"
+
+
 class NotSavedError(OSError):
     """A checkpoint could not be written, on any rank: the disk is full, or the folder gone."""
 
 
-def save(training: Training, folder: Path) -> None:
+def save(training: Training, folder: Path, seal: Seal | None = None) -> None:
     """Write the state to ``folder``, which appears in one piece; by all ranks together.
 
     What was in ``folder`` before is replaced.
+
+    Args:
+        training: whose state it is.
+        folder: the checkpoint.
+        seal: of the session; None: that of this process.
 
     Raises:
         NotSavedError: it cannot be written; raised on all ranks, and what was there before stays.
@@ -67,8 +85,11 @@ def save(training: Training, folder: Path) -> None:
     def finish() -> None:
         on_cpu = {name for name, tensor in tensors.items() if tensor.device.type == "cpu"}
         rest = {**_rest(training), "objects": objects, "moments": plain, "on_cpu": on_cpu}
-        torch.save(rest, draft / REST)
-        before = folder.with_name(f"{folder.name}.before")  # `Folder.latest` finds it meanwhile
+        rest["metadata"] = sha256((draft / _METADATA).read_bytes()).digest()
+        written = io.BytesIO()
+        torch.save(rest, written)
+        (seal or Seal.of_this_process()).write(draft / REST, written.getvalue(), _what(folder))
+        before = folder.with_name(f"{folder.name}{_BEFORE}")  # `Folder.latest` finds it meanwhile
         shutil.rmtree(before, ignore_errors=True)
         if folder.exists():
             folder.replace(before)
@@ -83,19 +104,31 @@ def save(training: Training, folder: Path) -> None:
     except (OSError, CheckpointException) as error:
         if first:
             shutil.rmtree(draft, ignore_errors=True)
-        raise NotSavedError(f"no checkpoint could be written to {folder}: {_why(error)}") from error
+        problem = f"no checkpoint could be written to {folder}: {_why(error)}"
+        raise NotSavedError(_as_shown(problem, folder)) from error
 
 
-def load(training: Training, folder: Path) -> None:
+def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     """Take over the state in ``folder``; by all ranks together where there are several.
+
+    What is no tensor is unpickled, and so is torch's own table of the tensors: both have the seal
+    of the session. The tensors themselves are read as such (``weights_only``).
+
+    Args:
+        training: what takes it over.
+        folder: the checkpoint.
+        seal: of the session; None: that of this process.
 
     Raises:
         FileNotFoundError: there is no whole checkpoint in ``folder``.
+        SealError: somebody else may have written it; nothing of it was run.
     """
     if not (folder / REST).is_file():
-        raise FileNotFoundError(f"{folder} holds no whole checkpoint: {REST} is missing")
-    rest = torch.load(folder / REST, weights_only=False, map_location="cpu")
-    reader = FileSystemReader(folder)
+        problem = f"{folder} holds no whole checkpoint: {REST} is missing"
+        raise FileNotFoundError(_as_shown(problem, folder))
+    sealed = (seal or Seal.of_this_process()).read(folder / REST, _what(folder))
+    rest = torch.load(io.BytesIO(sealed), weights_only=False, map_location="cpu")
+    reader = _SealedReader(folder, rest["metadata"])
     saved = reader.read_metadata().state_dict_metadata
     _make_room(training, saved, rest["buffers"])
     tensors: dict[str, Any] = {
@@ -106,9 +139,59 @@ def load(training: Training, folder: Path) -> None:
     moments = _empty_moments(training, saved, rest["on_cpu"])
     tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
     with _quiet():
-        state_dict_loader.load(tensors, checkpoint_id=folder, no_dist=not dist.is_initialized())
+        state_dict_loader.load(tensors, storage_reader=reader, no_dist=not dist.is_initialized())
     _take_moments(training, moments, rest["moments"])
     _take_rest(training, rest)
+
+
+def _what(folder: Path) -> str:
+    """What a checkpoint's seal is for: one that is not where it was written does not pass."""
+    return f"checkpoint {folder.name.removesuffix(_BEFORE)}"
+
+
+class _SealedReader(FileSystemReader):
+    """Unpickles torch's table of the tensors only where it is the one that was written.
+
+    Args:
+        folder: the checkpoint.
+        digest: SHA-256 of that file.
+    """
+
+    def __init__(self, folder: Path, digest: bytes) -> None:
+        super().__init__(folder)
+        self._file, self._digest = folder / _METADATA, digest
+        self.fs = _RegularFiles()
+
+    def read_metadata(self, *_args: Any, **_options: Any) -> Metadata:
+        """As torch's own.
+
+        Raises:
+            SealError: somebody else may have written it.
+        """
+        data = read_regular(self._file, _MOST_METADATA)
+        if not compare_digest(sha256(data).digest(), self._digest):
+            raise SealError(
+                errno.EACCES,
+                "it is not the file that was written with this checkpoint",
+                str(self._file),
+            )
+        found: Metadata = pickle.loads(data)  # noqa: S301 - the digest of it has our seal
+        told = getattr(found, "storage_meta", None) or StorageMeta()
+        told.load_id = self.load_id
+        found.storage_meta = told
+        return found
+
+
+class _RegularFiles(FileSystem):
+    """Opens no link, and waits for no pipe."""
+
+    @contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase]:
+        """As torch's own, for reading."""
+        if mode != "rb":
+            raise ValueError(f"mode is {mode!r}; checkpoints are read here, in mode 'rb'")
+        with open_regular(path) as stream:
+            yield cast("io.IOBase", stream)
 
 
 def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -350,6 +433,11 @@ def _written(write: Callable[[], None]) -> None:
         write()
     except RuntimeError as error:  # what torch.save says of a full disk
         raise OSError(str(error)) from error
+
+
+def _as_shown(text: str, folder: Path) -> str:
+    """With the name that a person knows, where a folder is named by its open descriptor."""
+    return text.replace(str(folder.parent), os.path.realpath(folder.parent))
 
 
 def _why(error: OSError | CheckpointException) -> str:

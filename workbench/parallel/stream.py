@@ -2,17 +2,22 @@
 
 A file survives either side: a kernel that dies leaves workers that go on, and one that comes back
 reads from the first line. A line is whole or not there yet; a reader that comes upon half a line
-waits for the rest.
+waits for the rest. Each line has a seal, for its place in this file: nobody without the key can add
+one, leave one out, or say one again.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
+
+from workbench.trust import NotAFileError, Seal, open_regular
 
 Message = dict[str, Any]
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -23,10 +28,18 @@ class Writer:
 
     While the disk is full they are kept, in their order, and go with the next one that finds room,
     or with a `flush`.
+
+    Args:
+        path: of the file; what is in it stays.
+        seal: of its lines; None: that of this process.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+    def __init__(self, path: Path, seal: Seal | None = None) -> None:
+        self._seal = seal or Seal.of_this_process()
+        self._what = path.name
+        self._file = open_to_append(path)
+        self.count = _lines_in(path)
+        """Lines in the file, of whichever process."""
         self._waiting = bytearray()
         """What found no room yet; it may begin in the middle of a line."""
         self._lock = threading.Lock()
@@ -37,9 +50,10 @@ class Writer:
         Raises:
             OSError: the file cannot be written to, for another reason than a full disk.
         """
-        line = json.dumps(message, allow_nan=True, separators=(",", ":")) + "\n"
+        text = json.dumps(message, allow_nan=True, separators=(",", ":")).encode()
         with self._lock:
-            self._waiting += line.encode()
+            self._waiting += self._seal.line(text, self._what, self.count)
+            self.count += 1
         self.flush()
 
     def flush(self) -> None:
@@ -62,10 +76,16 @@ class Writer:
 
 
 class Follower:
-    """Reads messages as they are appended; a file that is not there yet has none."""
+    """Reads messages as they are appended; a file that is not there yet has none.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: of the file.
+        seal: of its lines; None: that of this process.
+    """
+
+    def __init__(self, path: Path, seal: Seal | None = None) -> None:
         self._path = path
+        self._seal = seal or Seal.of_this_process()
         self._offset = 0
         self.count = 0
         """Messages read so far."""
@@ -75,11 +95,15 @@ class Follower:
 
         Args:
             most: stop once `count` is so many in all, and leave the rest for later.
+
+        Raises:
+            SealError: somebody else may have written a line.
+            NotAFileError: something else is in the place of the file.
         """
         try:
             if self._path.stat().st_size <= self._offset:
                 return
-            stream = self._path.open("rb")
+            stream = open_regular(self._path)
         except FileNotFoundError:
             return
         with stream:
@@ -88,6 +112,21 @@ class Follower:
                 line = stream.readline()
                 if not line.endswith(b"\n"):
                     return
+                text = self._seal.opened_line(line, self._path.name, self.count, self._path)
                 self._offset += len(line)
                 self.count += 1
-                yield cast("Message", json.loads(line))
+                yield cast("Message", json.loads(text))
+
+
+def open_to_append(path: Path) -> io.FileIO:
+    """Made if it is not there; no link is written through, and no pipe waited for."""
+    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return io.FileIO(path, "ab", opener=lambda name, flags: os.open(name, flags | more, 0o666))
+
+
+def _lines_in(path: Path) -> int:
+    try:
+        with open_regular(path) as stream:
+            return sum(1 for _ in stream)
+    except NotAFileError:  # a device
+        return 0

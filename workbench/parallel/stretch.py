@@ -29,7 +29,7 @@ from workbench.experiment.validation import Validation
 from workbench.modes.parallel import Parallel
 from workbench.parallel.away import Away
 from workbench.parallel.by_samples import Verdict, by_samples
-from workbench.parallel.folder import write_whole
+from workbench.parallel.folder import FOLLOWED
 from workbench.parallel.hook_state import notes_on_hooks
 from workbench.parallel.ranks import Reports
 
@@ -178,7 +178,7 @@ class WorkersStretch:
             if self._away.ended:
                 self._away.wait(_LEAVING_S)
         except subprocess.TimeoutExpired:
-            log.info("the ranks of %s are slow to leave and are ended", self._away.folder.path)
+            log.info("the ranks of %s are slow to leave and are ended", self._away.folder.shown)
         finally:
             self._away.close()
             self._take_home()
@@ -368,14 +368,15 @@ class WorkersStretch:
 
     def _write_down_what_was_followed(self) -> None:
         with contextlib.suppress(OSError):  # a full disk ends no run by itself
-            write_whole(self._away.folder.followed, str(self._away.heard))
+            folder = self._away.folder
+            folder.seal.write_json(folder.followed, self._away.heard, FOLLOWED)
 
     def _lose_patience(self) -> None:
         if self._called_at is None:
             return
-        folder = self._away.folder.path
-        if not folder.is_dir():
-            raise ElsewhereError(f"{folder} is gone, and with it the way to tell its workers")
+        folder = self._away.folder
+        if not folder.is_there:
+            raise ElsewhereError(f"{folder.shown} is gone, and with it the way to tell its workers")
         now = time.monotonic()
         if now - max(self._called_at, self._heard_at) >= _PATIENCE_S:
             waited = f"have told nothing for {_PATIENCE_S:g} s"
@@ -385,7 +386,7 @@ class WorkersStretch:
             return
         raise ElsewhereError(
             f"the workers were asked to end their step and {waited}; they were ended by force. "
-            f"What they printed is in {self._away.folder.log}"
+            f"What they printed is in {folder.log_shown}"
         )
 
 

@@ -12,8 +12,6 @@ from workbench.experiment.events import EpochDone, Event
 from workbench.parallel.stream import Message, Writer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from workbench.experiment.scalars import Series
     from workbench.experiment.training import Training
 
@@ -26,12 +24,12 @@ class Teller:
 
     Args:
         training: of which is told.
-        path: of the file; None: another rank tells, and this one says nothing.
+        events: where to; None: another rank tells, and this one says nothing.
     """
 
-    def __init__(self, training: Training, path: Path | None) -> None:
+    def __init__(self, training: Training, events: Writer | None) -> None:
         self._training = training
-        self._events = None if path is None else Writer(path)
+        self._events = events
         self._told = time.monotonic()
         self._num_notes = 0
         """How many of its notes have been told."""

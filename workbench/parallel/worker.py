@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import threading
@@ -24,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.experiment.failure import fault_of
-from workbench.parallel.folder import Folder, write_whole
+from workbench.parallel.folder import FAULT, Folder
 from workbench.parallel.launch import MEETING
 from workbench.parallel.payload import unpack
 from workbench.parallel.rank import Rank
@@ -46,7 +45,7 @@ def main(arguments: list[str]) -> NoReturn:
         train(folder)
         dist.destroy_process_group()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
-        write_down(error, rank, folder.fault(rank))
+        write_down(error, rank, folder)
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)  # a process group that lost a rank may never be torn down
@@ -91,7 +90,7 @@ def join(patience: timedelta = _PATIENCE) -> None:
 def train(folder: Folder) -> None:
     """Do the job in a folder, as a rank of the process group."""
     job = folder.read_job()
-    training = unpack(folder.payload, _local_rank(), as_there=True)
+    training = unpack(folder.payload, _local_rank(), as_there=True, seal=folder.seal)
     with ExitStack() as stack:
         stack.enter_context(training.asked_from.entered())
         rank = Rank(training, job, folder)
@@ -104,14 +103,14 @@ def _local_rank() -> int:
     return int(os.environ["LOCAL_RANK"])
 
 
-def write_down(error: BaseException, rank: int, path: Path) -> None:
+def write_down(error: BaseException, rank: int, folder: Folder) -> None:
     """Keep what a rank died of in a file of its own, for whoever started it."""
     fault = {
         "fault": fault_of(error, f"rank {rank}"),
         "lost": isinstance(error, dist.DistError) or "gloo" in str(error),
         "time": time.time(),
     }
-    write_whole(path, json.dumps(fault))
+    folder.seal.write_json(folder.fault(rank), fault, FAULT)
 
 
 def _end_with(launcher: int) -> None:

@@ -37,6 +37,7 @@ from workbench.server.errors import (
     UnsupportedPlatformError,
 )
 from workbench.server.memory_files import MemoryFiles
+from workbench.server.run_lists import RunLists
 
 RESOURCE = "workbench"
 """What an authoriser is asked about: ``is_authorized(handler, user, action, "workbench")``."""
@@ -70,12 +71,14 @@ class ErrorsAsJson(JupyterHandler):
         dashboards: Dashboards,
         memory_files: MemoryFiles,
         deleted_runs: DeletedRuns,
+        run_lists: RunLists,
         root: Path,
     ) -> None:
         """Take what the server looks after, and its root folder."""
         self.dashboards = dashboards
         self.memory_files = memory_files
         self.deleted_runs = deleted_runs
+        self.run_lists = run_lists
         self.root = root
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -114,7 +117,7 @@ class Api(ErrorsAsJson, APIHandler):
         """
         try:
             body = json.loads(self.request.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             raise BadRequestError(f"Expected JSON like {example}.")

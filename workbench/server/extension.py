@@ -15,6 +15,7 @@ from workbench.server.dashboards import Dashboards, DashboardSettings
 from workbench.server.deleted_runs import DeletedRuns
 from workbench.server.handlers import routes
 from workbench.server.memory_files import MemoryFiles, MemoryFileSettings
+from workbench.server.run_lists import RunLists
 
 _LOOK_FOR_IDLE_MS = 5_000
 
@@ -89,7 +90,10 @@ class WorkbenchServer(ExtensionApp):
         )
         self.deleted_runs = DeletedRuns(self.deleted_runs_keep_s)
         root = Path(server.root_dir)
-        self.handlers.extend(routes(self.dashboards, root, self.memory_files, self.deleted_runs))
+        self.run_lists = RunLists(root)
+        self.handlers.extend(
+            routes(self.dashboards, root, self.memory_files, self.deleted_runs, self.run_lists)
+        )
         self._watch = PeriodicCallback(self._end_idle, _LOOK_FOR_IDLE_MS)
         self._watch.start()
         self._removal = PeriodicCallback(self._remove_old_runs, _LOOK_FOR_IDLE_MS)
@@ -98,6 +102,7 @@ class WorkbenchServer(ExtensionApp):
     async def _end_idle(self) -> None:
         await self.dashboards.sleep_idle()
         await self.memory_files.stop_idle()
+        await self.run_lists.stop_idle()
 
     async def _remove_old_runs(self) -> None:
         await asyncio.to_thread(self.deleted_runs.remove_old)
@@ -106,5 +111,6 @@ class WorkbenchServer(ExtensionApp):
         """End every TensorBoard and every reader of a file before the server ends."""
         self._watch.stop()
         self._removal.stop()
+        await self.run_lists.stop()
         await self.memory_files.stop_all()
         await self.dashboards.stop_all()

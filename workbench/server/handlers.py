@@ -8,9 +8,8 @@ sentence. Runs and memory files have handlers of their own (`run_handlers`, `mem
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado import web
@@ -32,6 +31,7 @@ from workbench.server.proxy import (
     without_token,
 )
 from workbench.server.run_handlers import RestoreRunHandler, RunsHandler
+from workbench.server.run_lists import RunLists
 
 
 class PathHandler(Api):
@@ -62,13 +62,10 @@ class DashboardsHandler(Api):
         self.finish(self._shown(await self.dashboards.start(logdir)))
 
     def _logdir(self) -> object:
-        try:
-            body = json.loads(self.request.body)
-        except ValueError as error:
-            raise BadRequestError('Expected JSON like {"logdir": "runs"}.') from error
-        if not isinstance(body, dict) or "logdir" not in body:
+        body = self.body('{"logdir": "runs"}')
+        if "logdir" not in body:
             raise BadRequestError('Expected a JSON object with "logdir", like {"logdir": "runs"}.')
-        return cast("dict[str, object]", body)["logdir"]
+        return body["logdir"]
 
     def _shown(self, board: Dashboard) -> dict[str, str]:
         logdir = relative_to_root(self.root, board.logdir)
@@ -205,13 +202,18 @@ class ProxyHandler(ErrorsAsJson):
 
 
 def routes(
-    dashboards: Dashboards, root: Path, memory_files: MemoryFiles, deleted_runs: DeletedRuns
+    dashboards: Dashboards,
+    root: Path,
+    memory_files: MemoryFiles,
+    deleted_runs: DeletedRuns,
+    run_lists: RunLists,
 ) -> list[tuple[str, type, dict[str, Any]]]:
     """Every URL of the extension below the base URL, for tornado."""
     domain: dict[str, Any] = {
         "dashboards": dashboards,
         "memory_files": memory_files,
         "deleted_runs": deleted_runs,
+        "run_lists": run_lists,
         "root": root,
     }
     return [

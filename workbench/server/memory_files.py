@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.records.file import LARGEST_BYTES
+from workbench.server.child import Answer, Child, ChildEndedError
 from workbench.server.errors import (
     MemoryFileError,
     MissingFileError,
@@ -28,7 +29,6 @@ from workbench.server.errors import (
     ServerError,
     TooSlowError,
 )
-from workbench.server.memory_child import Answer, Child, ChildEndedError
 
 _ERRORS: dict[str, type[ServerError]] = {
     "absent": MissingFileError,

@@ -11,7 +11,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from workbench.server.base import Api
-from workbench.server.memory_child import Answer
+from workbench.server.child import Answer
 from workbench.server.paths import file_inside
 
 

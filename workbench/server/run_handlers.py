@@ -15,10 +15,8 @@ from typing import Any, cast
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from workbench.records import to_json
 from workbench.server.base import Api
 from workbench.server.paths import folder_inside, folder_itself, relative_to_root
-from workbench.server.runs import list_runs
 
 _Method = Callable[..., Awaitable[None]]
 
@@ -36,15 +34,10 @@ class RunsHandler(Api):
         """Answer ``{"runs", "truncated", "deleted"}`` of ``?root=``; none before it is made."""
         asked = self.get_query_argument("root", "")
         folder = folder_inside(self.root, asked, may_be_absent=True)
-        runs, truncated, kept = await asyncio.to_thread(list_runs, folder, self.root)
+        found = await self.run_lists.list(folder)
+        kept = [Path(one) for one in found["deleted"]]
         deleted = await asyncio.to_thread(self.deleted_runs.below, kept, self.root)
-        self.finish(
-            {
-                "runs": [to_json(run) for run in runs],
-                "truncated": truncated,
-                "deleted": [asdict(run) for run in deleted],
-            }
-        )
+        self.finish({**found, "deleted": [asdict(run) for run in deleted]})
 
     @web.authenticated
     @authorized

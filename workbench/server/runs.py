@@ -2,17 +2,22 @@
 
 A run directory is one that holds a ``run.json`` (`docs/architecture.md`, "A run directory"). The
 file may be half-written, damaged or written by someone else: such a run is listed as ``damaged``,
-and never hides the others. The walk is bounded, because the folder may be somebody's home.
+and never hides the others. Folders, files, bytes and time are bounded, because the folder may be
+somebody's home, and what is in it may have been made to keep its reader busy: the newest runs come
+first, and what was read is known the next time.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 import os
 import platform
+import stat
+import time
 from collections.abc import Iterator
-from enum import Enum, auto
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -20,13 +25,25 @@ import psutil
 
 from workbench.records import RunSummary
 from workbench.server.paths import DELETED_FOLDER
+from workbench.trust import Seal, read_regular
 
 RUN_FILE = "run.json"
 _MAX_DEPTH = 6
-_MAX_FOLDERS = 5_000
+_MAX_FOLDERS = 200_000
 _MAX_RUNS = 1_000
-_MAX_FILE_BYTES = 16_000_000
+_MAX_FILE_BYTES = 4_000_000
+"""Of one ``run.json``: one with the sources of a long notebook has some 100 kB."""
+_MAX_BYTES = 64_000_000
+"""Of all that are read for one listing."""
+_MAX_WALK_S = _MAX_READ_S = 5.0
+_MAX_STRETCHES = 64
 _MAX_TEXT = 200
+_MOST_SAID = 1 << 16
+_UNCHECKED = Seal.unchecked()
+"""Whether processes are there is shown, and nothing follows from it."""
+_SHOWN = (
+    "name", "status", "model", "modes", "best_accuracy", "step", "updated_at", "process",
+)  # fmt: skip
 _UNDER_WAY = ("training", "paused")
 _INTERRUPTED = "interrupted"
 DETACHED = "detached"
@@ -45,24 +62,53 @@ class Listing(NamedTuple):
     """Folders of runs that can be put back."""
 
 
-def list_runs(folder: Path, root: Path) -> Listing:
-    """The runs in ``folder`` and below.
+class Lister:
+    """Lists runs, and remembers of every ``run.json`` what was read of it."""
 
-    Args:
-        folder: Where to look; inside ``root`` and free of symbolic links.
-        root: The server's root, which the listed paths are relative to.
-    """
-    runs: list[RunSummary] = []
-    deleted: list[Path] = []
-    home = root.resolve()
-    for num_folders, (path, found) in enumerate(_walk(folder), start=1):
-        if found is _Kind.RUN:
-            runs.append(read_run(path, home))
-        elif found is _Kind.DELETED:
-            deleted.append(path)
-        if num_folders >= _MAX_FOLDERS or len(runs) >= _MAX_RUNS:
-            return Listing(_newest_first(runs), truncated=True, deleted=deleted)
-    return Listing(_newest_first(runs), truncated=False, deleted=deleted)
+    def __init__(self) -> None:
+        self._entries: dict[Path, tuple[_Stamp, dict[str, Any] | None]] = {}
+
+    def list(self, folder: Path, root: Path) -> Listing:
+        """The newest runs in ``folder`` and below.
+
+        Args:
+            folder: Where to look; inside ``root`` and free of symbolic links.
+            root: The server's root, which the listed paths are relative to.
+        """
+        runs: list[tuple[float, Path, _Stamp]] = []
+        deleted: list[Path] = []
+        truncated, ends = False, time.monotonic() + _MAX_WALK_S
+        for num_folders, (path, found) in enumerate(_walk(folder), start=1):
+            if found is _DELETED:
+                deleted.append(path)
+            elif found is not None:
+                runs.append((found.changed_ns / 1e9, path, found))
+            if num_folders >= _MAX_FOLDERS or time.monotonic() > ends:
+                truncated = True
+                break
+        newest = heapq.nlargest(_MAX_RUNS, runs, key=lambda run: run[0])
+        read = list(self._read(newest, root.resolve()))
+        # more runs, or files, than are read at once
+        truncated = truncated or len(read) < len(runs)
+        return Listing(_newest_first(read), truncated, deleted)
+
+    def _read(self, runs: list[tuple[float, Path, _Stamp]], home: Path) -> Iterator[RunSummary]:
+        ends, num_bytes, known = time.monotonic() + _MAX_READ_S, 0, self._entries
+        self._entries = {}
+        for _, path, stamp in runs:
+            stamped = known.get(path)
+            if stamped is None or stamped[0] != stamp:
+                num_bytes += min(stamp.size, _MAX_FILE_BYTES)
+                if num_bytes > _MAX_BYTES or time.monotonic() > ends:
+                    return
+                stamped = stamp, _kept(_read(path))
+            self._entries[path] = stamped
+            yield _summary(stamped[1], path, home)
+
+
+def list_runs(folder: Path, root: Path) -> Listing:
+    """As `Lister.list`, for who asks once."""
+    return Lister().list(folder, root)
 
 
 def is_run(folder: Path) -> bool:
@@ -78,8 +124,11 @@ def read_run(path: Path, home: Path) -> RunSummary:
         path: The run directory, below ``home``.
         home: The server's root, resolved.
     """
+    return _summary(_read(path), path, home)
+
+
+def _summary(entry: dict[str, Any] | None, path: Path, home: Path) -> RunSummary:
     relative = path.relative_to(home).as_posix()
-    entry = _read(path)
     if entry is None:
         return _damaged(path, relative)
     said = _status(entry)
@@ -112,9 +161,9 @@ def why_in_use(path: Path) -> str:
 
 def _ranks_run(path: Path) -> bool:
     """Whether processes of a run that outlived its kernel (`docs/parallel.md`) are there."""
-    for file in path.glob("parallel/*/launcher.json"):
+    for file in islice(path.glob("parallel/*/launcher.json"), _MAX_STRETCHES):
         try:
-            said: Any = json.loads(file.read_bytes())
+            said: Any = json.loads(_UNCHECKED.opened(read_regular(file, _MOST_SAID), "", file))
             pid, created, host = said["pid"], said["created"], said["host"]
             if host == platform.node() and _is_alive(int(pid), float(created) + 1):
                 return True
@@ -125,13 +174,16 @@ def _ranks_run(path: Path) -> bool:
 
 def _read(path: Path) -> dict[str, Any] | None:
     """What ``run.json`` says; None where it is unreadable."""
-    file = path / RUN_FILE
     try:
-        fits = file.stat().st_size <= _MAX_FILE_BYTES
-        found = json.loads(file.read_bytes()) if fits else None
+        found = json.loads(read_regular(path / RUN_FILE, _MAX_FILE_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _kept(entry: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What is shown of it."""
+    return entry and {key: entry[key] for key in _SHOWN if key in entry}
 
 
 def _changed_at(path: Path) -> float:
@@ -180,44 +232,54 @@ def _damaged(path: Path, relative: str) -> RunSummary:
     )
 
 
-class _Kind(Enum):
-    FOLDER = auto()
-    RUN = auto()
-    DELETED = auto()
+class _Stamp(NamedTuple):
+    """By which a file is known to be the same as before."""
+
+    inode: int
+    size: int
+    changed_ns: int
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, _Kind]]:
-    """Folders breadth first, with what each is; neither runs nor deleted ones are entered."""
+_DELETED = _Stamp(-1, -1, -1)
+"""Of a folder that keeps deleted runs."""
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, _Stamp | None]]:
+    """Folders breadth first, with the stamp of a run; neither runs nor deleted ones are entered."""
     level = [folder]
     for _depth in range(_MAX_DEPTH + 1):
         below: list[Path] = []
         for path in level:
             if path.name == DELETED_FOLDER:
-                yield path, _Kind.DELETED
+                yield path, _DELETED
                 continue
-            is_run, children = _look(path)
-            yield path, _Kind.RUN if is_run else _Kind.FOLDER
-            if not is_run:
+            stamp, children = _look(path)
+            yield path, stamp
+            if stamp is None:
                 below.extend(children)
         level = below
 
 
-def _look(path: Path) -> tuple[bool, list[Path]]:
-    """Whether ``path`` is a run, and the folders in it worth entering."""
+def _look(path: Path) -> tuple[_Stamp | None, list[Path]]:
+    """The stamp of ``path`` if it is a run, and the folders in it worth entering."""
+    try:
+        found = (path / RUN_FILE).lstat()
+        if stat.S_ISREG(found.st_mode):
+            return _Stamp(found.st_ino, found.st_size, found.st_mtime_ns), []
+    except OSError:
+        pass
     try:
         with os.scandir(path) as entries:
             children: list[Path] = []
             for entry in entries:
-                if entry.name == RUN_FILE and entry.is_file(follow_symlinks=False):
-                    return True, []
                 hidden = entry.name.startswith(".") or entry.name in _SKIPPED
                 # a symbolic link may lead out of the root or in a circle
                 wanted = not hidden or entry.name == DELETED_FOLDER
                 if wanted and entry.is_dir(follow_symlinks=False):
                     children.append(Path(entry.path))
     except OSError:
-        return False, []
-    return False, sorted(children)
+        return None, []
+    return None, sorted(children)
 
 
 def _newest_first(runs: list[RunSummary]) -> list[RunSummary]:

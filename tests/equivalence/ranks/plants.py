@@ -23,6 +23,7 @@ from workbench.modes import ModeSet
 from workbench.parallel import batches, rank, step
 from workbench.parallel.rank import Rank
 from workbench.parallel.step import RankGuard
+from workbench.trust import Seal
 
 
 def _nothing(*_arguments: Any, **_options: Any) -> None:
@@ -88,8 +89,8 @@ def first_batch_again() -> None:
     """A stay begins with the batch that came before it."""
     load = rank.load
 
-    def behind(training: Training, folder: Path) -> None:
-        load(training, folder)
+    def behind(training: Training, folder: Path, seal: Seal) -> None:
+        load(training, folder, seal)
         position = training.cursor.position()
         training.cursor.go_to({**position, "index": max(0, position["index"] - 1)})
 

@@ -161,7 +161,7 @@ def trained(cases: dict[str, Case], root: Path) -> dict[str, Trained]:
         prepare(found[name], folders[name], case.layout, STEPS)
     workers = Workers(Folder(root), 2, module="tests.integration.parallel.several")
     try:
-        assert workers.wait(8 * DEADLINE_S) == 0, Folder(root).log.read_text()[-5000:]
+        assert workers.wait(8 * DEADLINE_S) == 0, (root / "log.txt").read_text()[-5000:]
     finally:
         workers.end()
     done: dict[str, Trained] = {}

@@ -137,8 +137,8 @@ def prepare(experiment: Experiment, folder: Folder, layout: str, until_step: int
     training.detach_modes()
     training.object_state = ObjectState.of(training)
     folder.path.mkdir(parents=True)
-    pack(training, folder.payload)
-    save(training, folder.start)
+    pack(training, folder.payload, seal=folder.seal)
+    save(training, folder.start, folder.seal)
     folder.write_job(Job(str(Layout.parse(layout)), until_step, None))
 
 

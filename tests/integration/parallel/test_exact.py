@@ -171,7 +171,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Experiment]:
         prepare(found[name], folders[name], case.layout, AWAY)
     workers = Workers(Folder(root), 2, module="tests.integration.parallel.several")
     try:
-        assert workers.wait(240) == 0, Folder(root).log.read_text()[-5000:]
+        assert workers.wait(240) == 0, (root / "log.txt").read_text()[-5000:]
     finally:
         workers.end()
     for name, experiment in found.items():

@@ -38,7 +38,8 @@ def under_way(experiment: Experiment, step: int = 5) -> Run:
 
 def ranks_of(experiment: Experiment) -> list[psutil.Process]:
     newest = max((experiment.path / "parallel").iterdir(), key=lambda path: int(path.name))
-    return [psutil.Process(int(Folder(newest).pid(rank).read_text())) for rank in (0, 1)]
+    folder = Folder(newest)
+    return [psutil.Process(int(folder.pid(rank).read_text())) for rank in (0, 1)]
 
 
 @pytest.mark.usefixtures("forked_ranks")

@@ -153,7 +153,9 @@ def test_a_checkpoint_that_cannot_be_written_ends_nothing(tmp_path: Path) -> Non
                 draft.touch(exist_ok=False)
                 break
         refused = until_told(away, "not-saved", heard)
-        assert refused["why"].startswith(f"no checkpoint could be written to {away.folder.last}: ")
+        assert refused["why"].startswith(
+            f"no checkpoint could be written to {away.folder.shown / 'last'}: "
+        )
         assert away.folder.latest is not None
         draft.unlink()
         assert until_told(away, "saved", heard)["step"] > refused["step"]
@@ -209,7 +211,7 @@ def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) ->
             training.begin()
             layout, plan = Layout.parse("ddp:2"), Plan(until_step=40)
             away = Away.send(training, root / "parallel", layout, plan)
-            print(away.folder.path, flush=True)
+            print(away.folder.shown, flush=True)
             os.kill(os.getpid(), 9)
             """
         )
@@ -235,7 +237,8 @@ def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) ->
     stayed = made(tmp_path / "runs", Cell, optimizer="adamw")
     stayed.run(steps=40, wait=True)
     back = made(tmp_path / "runs", Cell, optimizer="adamw")
-    load(back._training, folder.last)
+    folder.take_session()
+    load(back._training, folder.last, folder.seal)
     assert back.step_count == 40
     for ours, plain in zip(back.model.parameters(), stayed.model.parameters(), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-6)

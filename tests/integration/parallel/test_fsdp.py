@@ -7,7 +7,6 @@ wrong, when it is used by itself. The judge is a loop over the whole batches in 
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from workbench.parallel.folder import Folder
 from workbench.parallel.launch import Workers
 from workbench.parallel.payload import PackingError
 from workbench.parallel.state import load
+from workbench.parallel.stream import Follower
 
 STEPS, BATCH = 8, 16
 Parameters = Iterable[nn.Parameter]
@@ -407,7 +407,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Experimen
         found[name] = experiment, folder
     workers = Workers(Folder(root), 2, module="tests.integration.parallel.several")
     try:
-        assert workers.wait(600) == 0, Folder(root).log.read_text()[-5000:]
+        assert workers.wait(600) == 0, (root / "log.txt").read_text()[-5000:]
     finally:
         workers.end()
     for experiment, folder in found.values():
@@ -428,7 +428,7 @@ def test_weights_are_those_of_a_plain_loop(
         torch.testing.assert_close(ours, theirs[path], rtol=1e-5, atol=atol, msg=path)
     for path, ours in experiment.model.named_buffers():
         torch.testing.assert_close(ours, dict(plain.named_buffers())[path], msg=path)
-    told = [json.loads(line) for line in folder.events.read_text().splitlines()]
+    told = list(Follower(folder.events).new())
     notes: list[str] = [note for message in told for note in message.get("notes", ())]
     assert bool(notes) is bool(case.note)
     assert case.note in "; ".join(notes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import psutil
@@ -16,6 +15,7 @@ from tests.processes import children_of
 from workbench.experiment import RunError
 from workbench.parallel.attach import attach
 from workbench.parallel.payload import PackingError
+from workbench.trust import Seal
 
 
 class Scaled(nn.Module):
@@ -83,7 +83,7 @@ def test_nothing_listens_but_on_loopback(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, modes="fsdp:2")
     run = under_way(experiment)
     stretch = max((experiment.path / "parallel").iterdir(), key=lambda path: int(path.name))
-    launcher = psutil.Process(json.loads((stretch / "launcher.json").read_text())["pid"])
+    launcher = psutil.Process(Seal.unchecked().read_json(stretch / "launcher.json", "")["pid"])
     processes = [launcher, *children_of(launcher)]
     assert {rank.pid for rank in ranks_of(experiment)} <= {process.pid for process in processes}
     listening = [

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.profiler import profile
 
+from tests.strangers import shared_folder
 from workbench.modes import ModeSet, refresh
 from workbench.modes.compile import Compile
 from workbench.modes.toolchain import missing_for_compile, use_persistent_cache
@@ -186,14 +187,24 @@ def test_compiled_code_is_kept_where_the_next_kernel_finds_it(
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "mine"
 
 
-def test_a_cache_folder_that_cannot_be_made_leaves_torchs_default(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("why", ["it cannot be made", "others can write to it"])
+def test_a_cache_that_cannot_be_ones_own_is_made_anew(
+    why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "file").write_text("")
+    """What is in it is run. Torch's default is a name that anybody can take first."""
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    use_persistent_cache()
-    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+    with shared_folder(0o755) as home:
+        if why == "it cannot be made":
+            (home / "workbench").write_text("")
+        else:
+            (home / "workbench" / "inductor").mkdir(parents=True)
+            (home / "workbench").chmod(0o777)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+        use_persistent_cache()
+        found = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    assert not found.is_relative_to(home)
+    assert found.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_gpu_without_triton_is_told_so() -> None:

@@ -4,7 +4,8 @@ import os
 import threading
 from pathlib import Path
 
-from workbench.parallel.folder import Folder, Job, write_whole
+from workbench.parallel.folder import Folder, Job
+from workbench.trust import write_whole
 
 HEAD = """\
 ============================================================
@@ -67,7 +68,7 @@ def test_a_rank_says_who_it_is_in_one_piece(tmp_path: Path) -> None:
 
     def write() -> None:
         for _ in range(200):
-            write_whole(path, "x" * 100_000)
+            write_whole(path, b"x" * 100_000)
         ended.set()
 
     writer = threading.Thread(target=write)

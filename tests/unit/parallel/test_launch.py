@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -15,10 +16,36 @@ from workbench.parallel import launch
 
 def met(root: Path, name: str, pid: int, created: float) -> Path:
     meeting = root / f"workbench-ranks-{name}"
-    meeting.mkdir()
-    launch._introduce_at(meeting / "launcher.json", pid, created, 2, str(meeting))
+    meeting.mkdir(mode=0o700)
+    said = {"pid": pid, "created": created, "host": platform.node(), "ranks": 2}
+    (meeting / "launcher.json").write_text(json.dumps(said))
     (meeting / "rendezvous").touch()
     return meeting
+
+
+def test_what_somebody_else_put_there_is_left_out_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a temporary folder that all users share: it stopped every parallel run."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names = ("pipe", "deep", "endless", "large", "link", "open")
+    folders = {name: tmp_path / f"workbench-ranks-{name}" for name in names}
+    for folder in folders.values():
+        folder.mkdir(mode=0o700)
+    os.mkfifo(folders["pipe"] / "launcher.json")
+    (folders["deep"] / "launcher.json").write_text("[" * 200_000)
+    (folders["endless"] / "launcher.json").symlink_to("/dev/zero")
+    (folders["large"] / "launcher.json").write_bytes(b" " * (1 << 20))
+    (folders["link"] / "launcher.json").symlink_to(tmp_path / "elsewhere")
+    said = {"pid": 1 << 22, "created": 0.0, "host": platform.node(), "ranks": 2}
+    (tmp_path / "elsewhere").write_text(json.dumps(said))
+    (folders["open"] / "launcher.json").write_text(json.dumps(said))
+    folders["open"].chmod(0o777)  # as if everybody could have said so
+    (tmp_path / "workbench-ranks-file").touch()
+    (tmp_path / "workbench-ranks-away").symlink_to(folders["open"])
+    before = sorted(tmp_path.rglob("*"))
+    launch._sweep()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_what_nobody_meets_in_any_more_is_removed(
@@ -36,10 +63,10 @@ def test_what_nobody_meets_in_any_more_is_removed(
     said = (elsewhere / "launcher.json").read_text().replace(platform.node(), "another-machine")
     (elsewhere / "launcher.json").write_text(said)
     begun = tmp_path / "workbench-ranks-begun"
-    begun.mkdir()
+    begun.mkdir(mode=0o700)
     for number, text in enumerate(("{}", "[]", "7", "\0", '{"pid": "x", "host": null}')):
         other = tmp_path / f"workbench-ranks-other{number}"
-        other.mkdir()
+        other.mkdir(mode=0o700)
         (other / "launcher.json").write_text(text)
     launch._sweep()
     assert len(list(tmp_path.glob("*-other?"))) == 5

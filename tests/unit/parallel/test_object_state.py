@@ -109,6 +109,8 @@ class Pair:
         self.home.object_state = ObjectState.of(self.home)
         pack(self.home, folder / "payload")
         self.rank = unpack(folder / "payload")
+        # they come with a checkpoint; what is computed with empty ones may be NaN
+        self.rank.model.load_state_dict(self.home.model.state_dict())
         self.state.begin({})
 
     @property

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from pathlib import Path
 from typing import IO, Any, cast
@@ -8,6 +9,7 @@ from typing import IO, Any, cast
 import pytest
 
 from workbench.parallel.stream import Follower, Writer
+from workbench.trust import NotAFileError, Seal, SealError
 
 
 def test_what_is_written_is_read_once_and_in_order(tmp_path: Path) -> None:
@@ -46,13 +48,13 @@ def test_what_finds_no_room_is_kept_and_goes_with_the_next(tmp_path: Path) -> No
     writer, follower = Writer(path), Follower(path)
     disk = Disk(writer._file)
     writer._file = cast("Any", disk)
-    for number, room in enumerate((0, 5, 20, 0, 3)):
-        disk.room = room  # for 28 bytes in all: two lines and a bit
+    for number, room in enumerate((0, 5, 60, 0, 40)):
+        disk.room = room  # for 105 bytes in all: two lines and a bit
         writer.write({"number": number})
     assert [one["number"] for one in follower.new()] == [0, 1]
     writer.flush()
     assert list(follower.new()) == []
-    disk.room = 30
+    disk.room = 90
     writer.flush()
     assert [one["number"] for one in follower.new()] == [2, 3]
     disk.room = 1000
@@ -92,14 +94,71 @@ def test_threads_write_whole_lines(tmp_path: Path) -> None:
 
 
 def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "events"
-    follower = Follower(path)
-    path.write_bytes(b'{"number":1}\n{"num')
+    path, whole = tmp_path / "events", tmp_path / "whole" / "events"
+    whole.parent.mkdir()
+    writer, follower = Writer(whole), Follower(path)
+    for number in (1, 2):
+        writer.write({"number": number})
+    writer.close()
+    said = whole.read_bytes()
+    path.write_bytes(said[:-10])
     assert list(follower.new()) == [{"number": 1}]
     assert list(follower.new()) == []
     with path.open("ab") as stream:
-        stream.write(b'ber":2}\n')
+        stream.write(said[-10:])
     assert list(follower.new()) == [{"number": 2}]
+
+
+def lines(path: Path, seal: Seal) -> list[bytes]:
+    writer = Writer(path, seal)
+    for number in range(3):
+        writer.write({"number": number})
+    writer.close()
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("what", ["added", "left out", "again", "changed", "of another file"])
+def test_a_line_of_somebody_else_is_not_obeyed(what: str, tmp_path: Path) -> None:
+    path, seal = tmp_path / "control", Seal.new()
+    first, second, third = lines(path, seal)
+    elsewhere = lines(tmp_path / "events", seal)
+    (tmp_path / "control").write_bytes(
+        {
+            "added": first + b'{"number":1}\n' + second,
+            "left out": first + third,
+            "again": first + first,
+            "changed": first + second.replace(b"1", b"7", 1),
+            "of another file": first + elsewhere[1],
+        }[what]
+    )
+    follower = Follower(path, seal)
+    told: list[Any] = []
+    with pytest.raises(SealError, match="line 2 does not have this session's seal"):
+        told.extend(follower.new())
+    with pytest.raises(SealError):
+        list(follower.new())
+    reader = Follower(path, seal)
+    assert next(reader.new()) == {"number": 0}
+
+
+def test_who_writes_later_goes_on_with_the_count(tmp_path: Path) -> None:
+    path, seal = tmp_path / "control", Seal.new()
+    lines(path, seal)
+    lines(path, seal)
+    assert [one["number"] for one in Follower(path, seal).new()] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_pipe_or_a_link_in_the_place_of_the_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "pipe-of-somebody").touch()
+    follower = Follower(tmp_path / "pipe")
+    follower._offset = -1  # as if it had grown: a pipe has no size
+    with pytest.raises(NotAFileError, match="a named pipe"):
+        list(follower.new())
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="symbolic links"):
+        Writer(tmp_path / "link")
+    assert not (tmp_path / "target").exists()
 
 
 def test_no_more_is_read_than_is_asked_for(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from workbench.server.errors import (
 )
 from workbench.server.paths import DELETED_FOLDER, folder_itself
 from workbench.server.runs import list_runs
+from workbench.trust import Seal
 
 FINISHED = {"name": "digits", "status": "finished", "updated_at": 5.0}
 HOUR_S = 3600.0
@@ -152,12 +153,11 @@ class TestWhatIsNotDeleted:
             "created": psutil.Process().create_time(),
             "host": platform.node(),
         }
-        (run / "parallel" / "0" / "launcher.json").write_text(json.dumps(launcher))
+        Seal.new().write_json(run / "parallel" / "0" / "launcher.json", launcher, "launcher")
         with pytest.raises(RunInUseError, match=r"ranks of digits train on .* wb\.attach"):
             runs.delete(run, tmp_path)
-        (run / "parallel" / "0" / "launcher.json").write_text(
-            json.dumps({**launcher, "pid": gone.pid})
-        )
+        said = {**launcher, "pid": gone.pid}
+        Seal.new().write_json(run / "parallel" / "0" / "launcher.json", said, "launcher")
         runs.delete(run, tmp_path)
 
     def test_a_folder_that_is_no_run(self, runs: DeletedRuns, tmp_path: Path) -> None:

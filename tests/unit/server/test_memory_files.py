@@ -23,8 +23,8 @@ from tests.waiting import wait_until
 from workbench.allocator.decode import LARGEST_BYTES
 from workbench.memory.files.file_process import MEMORY_BASE, MEMORY_PER_BYTE
 from workbench.records import MemoryRecord
+from workbench.server.child import Answer, Child
 from workbench.server.errors import MemoryFileError, MissingFileError, ServerEndsError, TooSlowError
-from workbench.server.memory_child import Answer, Child
 from workbench.server.memory_files import MemoryFiles, MemoryFileSettings
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped")

@@ -123,6 +123,74 @@ def test_the_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(runs, "_MAX_RUNS", 4)
     found, truncated, _ = list_runs(tmp_path, tmp_path)
     assert (len(found), truncated) == (4, True)
+    monkeypatch.setattr(runs, "_MAX_FOLDERS", 3)  # the root itself is one
+    found, truncated, _ = list_runs(tmp_path, tmp_path)
+    assert (len(found), truncated) == (2, True)
+
+
+def test_where_there_are_too_many_the_newest_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_MAX_RUNS", 3)
+    for index in range(40):
+        run = make_run(tmp_path / f"run{index:02}", {**GOOD, "updated_at": 1e9 + 7 * index % 40})
+        os.utime(run / "run.json", (1e9, 1e9 + 7 * index % 40))
+    found, truncated, _ = list_runs(tmp_path, tmp_path)
+    assert truncated
+    assert [run.updated_at for run in found] == [1e9 + 39, 1e9 + 38, 1e9 + 37]
+
+
+def test_files_made_to_keep_their_reader_busy_are_not_read_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_MAX_FILE_BYTES", 10_000)
+    monkeypatch.setattr(runs, "_MAX_BYTES", 25_000)
+    for index in range(6):
+        run = make_run(tmp_path / f"run{index}", json.dumps(GOOD) + " " * 9_000)
+        os.utime(run / "run.json", (1e9, 1e9 + index))
+    lister = runs.Lister()
+    found, truncated, _ = lister.list(tmp_path, tmp_path)
+    assert ([run.path for run in found], truncated) == (["run4", "run5"], True)
+    found, truncated, _ = lister.list(tmp_path, tmp_path)  # what was read is known
+    assert (sorted(run.path for run in found), truncated) == (
+        ["run2", "run3", "run4", "run5"],
+        True,
+    )
+    found, truncated, _ = lister.list(tmp_path, tmp_path)
+    assert (len(found), truncated) == (6, False)
+    make_run(tmp_path / "large", json.dumps(GOOD) + " " * 20_000)
+    assert {run.path: run.status for run in lister.list(tmp_path, tmp_path)[0]}[
+        "large"
+    ] == "damaged"
+
+
+def test_a_run_that_went_on_is_read_again(tmp_path: Path) -> None:
+    run, lister = make_run(tmp_path / "run", GOOD), runs.Lister()
+    assert lister.list(tmp_path, tmp_path)[0][0].step == 1230
+    (run / "new.json").write_text(json.dumps({**GOOD, "step": 1231}))
+    (run / "new.json").replace(run / "run.json")
+    assert lister.list(tmp_path, tmp_path)[0][0].step == 1231
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "endless"])
+def test_what_took_the_place_of_a_file_between_two_looks_is_not_waited_for(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It held the server's threads for good, and its end with them."""
+    make_run(tmp_path / "run", GOOD)
+    read = runs.read_regular
+
+    def swapped(path: Path, most: int) -> bytes:
+        path.unlink()
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/dev/zero" if kind == "endless" else tmp_path / "elsewhere")
+        return read(path, most)
+
+    monkeypatch.setattr(runs, "read_regular", swapped)
+    (found,), _, _ = list_runs(tmp_path, tmp_path)
+    assert found.status == "damaged"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -1,4 +1,8 @@
-"""A `workbench.memory.files.file_process`: start it, ask it, end it with all it started."""
+"""A process that answers requests: start it, ask it, end it with all it started.
+
+A request is a line of JSON on its stdin; an answer is a line of JSON, ``{"kind", "bytes"}``, and so
+many bytes (`workbench.memory.files.file_process`, `workbench.server.runs_process`).
+"""
 
 from __future__ import annotations
 
@@ -30,20 +34,24 @@ class Answer:
     """What came back."""
 
     kind: str
-    """``record``, ``overview``, ``answer``, ``outgrown`` or ``error``."""
+    """``record``, ``overview``, ``answer``, ``outgrown`` or ``error`` of a file; ``runs``."""
     data: bytes
     reason: str = ""
     message: str = ""
 
 
 class Child:
-    """The process of one file.
+    """The process of one file, or of one folder.
 
     It leads a group of its own, so that ending the group ends the reader it may have started; and
     it ends by itself when our end of its stdin is closed, however we come to our end.
+
+    Args:
+        path: what it is about; its only argument.
+        module: its program.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, module: str = "workbench.memory.files.file_process") -> None:
         self.path = path
         self.turn = asyncio.Lock()
         """Held while one request is answered."""
@@ -53,7 +61,7 @@ class Child:
         self.was_ended = False
         """Whether it was put to an end, and did not come to one by itself."""
         self._popen = subprocess.Popen(  # noqa: S603 - a list of our own, never a shell
-            [sys.executable, "-P", "-m", "workbench.memory.files.file_process", str(path)],
+            [sys.executable, "-P", "-m", module, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

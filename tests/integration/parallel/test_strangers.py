@@ -1,0 +1,222 @@
+"""Another user of the machine, who may write to a folder above the runs, and what he gets by it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from tests.integration.parallel.support import Net, losses, made
+from tests.integration.parallel.test_attach import as_if_it_had_stayed, kernel
+from tests.integration.parallel.test_experiment import under_way
+from tests.strangers import (
+    STRANGER,
+    as_stranger,
+    begin_as_stranger,
+    needs_a_stranger,
+    shared_folder,
+)
+from tests.waiting import wait_until
+from workbench.parallel.attach import attach
+from workbench.parallel.folder import Folder, Job
+from workbench.trust import NotAFileError, Seal, SealError, open_beneath, seal
+
+pytestmark = needs_a_stranger
+
+TRIES = 100_000 if "WORKBENCH_FUZZ" in os.environ else 2_000
+
+RUN = """
+top, marker = sys.argv[1:3]
+run = os.path.join(top, "runs", sys.argv[3])
+stretch = os.path.join(run, "parallel", "1")
+os.makedirs(os.path.join(stretch, "last"))
+os.makedirs(os.path.join(stretch, "start"))
+os.makedirs(os.path.join(run, "checkpoints"))
+seal = b"x" * 84
+program = pickle.dumps(Program(marker))
+for name in ("payload.pkl", "last/rest.pt", "last/.metadata", "start/rest.pt", "start/.metadata"):
+    with open(os.path.join(stretch, name), "wb") as file:
+        file.write((b"" if "metadata" in name else seal) + program)
+with open(os.path.join(stretch, "job.json"), "wb") as file:
+    file.write(seal + b'{"layout": "ddp:2", "until_step": 5, "until_epoch": null, "session": ""}')
+with open(os.path.join(stretch, "launcher.json"), "wb") as file:
+    file.write(seal + b'{"pid": %d, "created": 0.0, "host": "%s", "ranks": 2, "meeting": ""}'
+               % (os.getppid(), os.uname().nodename.encode()))
+with open(os.path.join(run, "run.json"), "w") as file:
+    file.write('{"status": "training", "created_at": 0, "process": {"pid": 4000000, "host": "%s"}}'
+               % os.uname().nodename)
+with open(os.path.join(stretch, "events.jsonl"), "w") as file:
+    for line in ('{"type":"saved","step":7}', '{"type":"end","how":"finished"}'):
+        file.write(line + "\\n")
+open(os.path.join(stretch, "control.jsonl"), "w").close()
+"""
+"""A run directory that runs ``marker`` wherever something of it is unpickled."""
+
+
+@pytest.fixture
+def project() -> Iterator[Path]:
+    """A folder that all users may write to, without the sticky bit."""
+    with shared_folder(0o777) as path:
+        yield path
+
+
+def test_a_run_that_is_under_way_is_not_led_to_what_he_put_there(project: Path) -> None:
+    """He moves ``runs`` and has one of his own in its place: it was unpickled in the kernel."""
+    marker, mine = project / "he-ran-it", project / "precious"
+    mine.write_text("mine")
+    experiment = made(project / "runs", Net, modes="ddp:2", name="run")
+    run = under_way(experiment)
+    as_stranger(
+        "os.rename(sys.argv[1] + '/runs', sys.argv[1] + '/old')\n"
+        + RUN
+        + "os.symlink(sys.argv[4], run + '/.run.json.%d' % os.getppid())\n"
+        + "os.symlink(sys.argv[4], run + '/checkpoints/last.tmp')\n",
+        project, marker, "run", mine,
+    )  # fmt: skip
+    reached = experiment.step_count
+    wait_until(lambda: experiment.step_count > reached + 20, "steps after it")
+    run.pause()
+    experiment.wait(120)
+    assert experiment.status == "paused"
+    assert not marker.exists()
+    steps = experiment.step_count
+    stayed = made(project / "stayed", Net)
+    stayed.run(steps=steps, wait=True)
+    torch.testing.assert_close(losses(experiment), losses(stayed), rtol=1e-4, atol=1e-5)
+    assert len(losses(experiment)) == steps, "no step is lost"
+    experiment.modes = ""
+    experiment.run(steps=2, wait=True)
+    experiment.close()
+    assert not marker.exists()
+    assert mine.read_text() == "mine"
+
+
+def test_his_run_is_not_attached_to_and_the_sentence_says_whose_it_is(project: Path) -> None:
+    as_stranger(RUN, project, project / "he-ran-it", "run")
+    with pytest.raises(PermissionError, match=f"it belongs to user {STRANGER}") as error:
+        attach(project / "runs" / "run")
+    assert "does not have your seal" in str(error.value)
+    assert "wb.attach(run, trust=True)" in str(error.value)
+    assert not (project / "he-ran-it").exists()
+    with contextlib.suppress(Exception):  # whatever comes of what he wrote: it was trusted
+        attach(project / "runs" / "run", trust=True)
+    assert (project / "he-ran-it").exists(), "or this test shows nothing"
+
+
+def test_a_run_from_a_colleague_is_attached_to_once_it_is_trusted(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = project / "go-on"
+    assert kernel(project, 40, "die", go_on).wait(300) == -signal.SIGKILL
+    go_on.touch()
+    stretch = project / "runs" / "run" / "parallel" / "1"
+    launcher = Seal.unchecked().read_json(stretch / "launcher.json", "")["pid"]
+    wait_until(lambda: not psutil.pid_exists(launcher), "the end")
+    copied = project / "copied" / "run"
+    shutil.copytree(project / "runs" / "run", copied)
+    for path in (copied, *copied.rglob("*")):
+        os.chown(path, STRANGER, STRANGER)
+    monkeypatch.setattr(seal._keys, "_of_user", b"another user's key, of 32 bytes.")
+    with pytest.raises(PermissionError, match="does not have your seal"):
+        attach(copied)
+    experiment = attach(copied, trust=True)
+    experiment.wait(120)
+    assert (experiment.status, experiment.step_count) == ("finished", 60)
+    torch.testing.assert_close(
+        losses(experiment), as_if_it_had_stayed(project, 60), rtol=1e-5, atol=1e-6
+    )
+    experiment.close()
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_without_a_key_that_was_kept_ones_own_folder_is_trusted(
+    umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose home cannot be written to: the key ended with its kernel."""
+    from workbench.parallel.attach import _take_seal
+
+    before = os.umask(umask)
+    try:
+        path = tmp_path / "1"
+        path.mkdir(mode=0o700)
+        folder = Folder(path, Seal(b"x" * 32, "a session"))
+        folder.write_job(Job("ddp:2", 5, None))
+        (path / "start").mkdir()
+        (path / "start" / "rest.pt").touch()
+    finally:
+        os.umask(before)
+    found = Folder(path)
+    _take_seal(found, trust=False)
+    assert found.read_job() == Job("ddp:2", 5, None)
+    os.chown(path / "start" / "rest.pt", STRANGER, STRANGER)
+    with pytest.raises(PermissionError, match=f"user {STRANGER} may write to"):
+        _take_seal(Folder(path), trust=False)
+
+
+SWAP = """
+path, genuine, secret, marker = sys.argv[1:5]
+program = pickle.dumps(Program(marker))
+folder = os.path.dirname(path)
+def put(number, data):
+    draft = os.path.join(folder, "draft%d" % number)
+    with open(draft, "wb") as file:
+        file.write(data)
+    return draft
+print("begun", flush=True)
+data = open(genuine, "rb").read()
+while True:
+    for number in range(5):
+        draft = os.path.join(folder, "draft")
+        if os.path.lexists(draft):
+            os.unlink(draft)
+        if number == 0:
+            os.rename(put(0, data), draft)
+        elif number == 1:
+            os.rename(put(1, program), draft)
+        elif number == 2:
+            os.symlink(secret, draft)
+        elif number == 3:
+            os.mkfifo(draft)
+        else:
+            os.rename(put(4, data[:84] + program), draft)
+        os.rename(draft, path)
+"""
+
+
+def test_what_is_swapped_between_looks_is_never_taken(project: Path) -> None:
+    """He puts a file of his, a link and a pipe in its place, over and over."""
+    genuine, secret = project / "genuine", project / "secret"
+    one = Seal.new()
+    one.write(genuine, b"genuine", "payload")
+    secret.write_bytes(b"secret")
+    secret.chmod(0o600)
+    theirs = project / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    path, found = theirs / "it", dict[str, int]()
+    with begin_as_stranger(SWAP, path, genuine, secret, project / "he-ran-it") as swaps:
+        try:
+            assert swaps.stdout is not None
+            assert swaps.stdout.readline() == "begun\n"
+            wait_until(lambda: os.path.lexists(path), "the first of them")
+            for _ in range(TRIES):
+                try:
+                    assert one.read(path, "payload") == b"genuine"
+                    what = "genuine"
+                except (SealError, NotAFileError) as error:
+                    what = type(error).__name__
+                found[what] = found.get(what, 0) + 1
+                with contextlib.suppress(NotAFileError), open_beneath(project, path) as stream:
+                    assert stream.read() != b"secret"
+        finally:
+            swaps.kill()
+    assert not (project / "he-ran-it").exists()
+    print(f"{TRIES:,} tries: {found}")
+    assert set(found) == {"genuine", "SealError", "NotAFileError"}, "all of them were met"

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from workbench.trust import csv_cell, printable, printable_lines
+
+HOSTILE = (
+    "\x1b[2J\x1b]52;c;cm0gLXJm\x07", "\x9b31m", "\u202eevil", "\u2066x\u2069", "a\x00b", "\ud800",
+    "\x7f", "line\nline", "tab\tbed", "\r", "\ufeffbom", "\u2028",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
+    assert printable(text).isprintable()
+    assert len(printable(text)) == len(text), "one character for each"
+    assert all(line.isprintable() for line in printable_lines(f"a\n{text}\nb").split("\n"))
+    printable(text).encode()
+
+
+@pytest.mark.parametrize("text", ["résumé", "数据", "a b", "модель", "naïve 😀", ""])
+def test_what_people_write_stays(text: str) -> None:
+    assert printable(text) == printable_lines(text) == csv_cell(text) == text
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@SUM(A1)", "=cmd|' /C calc'!A0"])
+def test_a_cell_of_a_table_is_no_formula(text: str) -> None:
+    assert csv_cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["-1", "+2.5", "-1e-3", "nan", "12"])
+def test_a_number_is_a_number(text: str) -> None:
+    assert csv_cell(text) == text

@@ -1,0 +1,37 @@
+"""Lists runs in a process of its own: ``python -m workbench.server.runs_process ROOT``.
+
+What is in a folder is anybody's: large files, slow disks and mounts that do not answer hold this
+process up, and neither the server nor its other requests; it can be given up and begun again.
+
+A request is a line of JSON on stdin, ``{"folder"}``; the answer is a line, ``{"kind": "runs",
+"bytes"}``, and so many bytes of JSON: ``{"runs", "truncated", "deleted"}``. It ends with stdin.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from workbench.records import to_json
+from workbench.server.runs import Lister
+
+
+def main(root: Path) -> None:
+    """Answer until nobody can ask any more."""
+    lister = Lister()
+    for line in sys.stdin:
+        runs, truncated, deleted = lister.list(Path(json.loads(line)["folder"]), root)
+        said = {
+            "runs": [to_json(run) for run in runs],
+            "truncated": truncated,
+            "deleted": [str(path) for path in deleted],
+        }
+        data = json.dumps(said).encode()
+        sys.stdout.buffer.write(json.dumps({"kind": "runs", "bytes": len(data)}).encode() + b"\n")
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

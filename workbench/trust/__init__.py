@@ -1,0 +1,39 @@
+"""What other users of the machine could have written is never run, obeyed or waited for.
+
+`docs/security.md` says what is trusted, and what is not.
+"""
+
+from workbench.trust.folders import HeldFolder, Stranger, made_private, stranger_in
+from workbench.trust.opening import (
+    NotAFileError,
+    TooLargeError,
+    open_beneath,
+    open_regular,
+    read_regular,
+)
+from workbench.trust.seal import Seal, SealError
+from workbench.trust.temporary import own_folders, private_folder, private_socket_folder
+from workbench.trust.text import csv_cell, printable, printable_lines
+from workbench.trust.writing import whole_file, write_whole
+
+__all__ = [
+    "HeldFolder",
+    "NotAFileError",
+    "Seal",
+    "SealError",
+    "Stranger",
+    "TooLargeError",
+    "csv_cell",
+    "made_private",
+    "open_beneath",
+    "open_regular",
+    "own_folders",
+    "printable",
+    "printable_lines",
+    "private_folder",
+    "private_socket_folder",
+    "read_regular",
+    "stranger_in",
+    "whole_file",
+    "write_whole",
+]

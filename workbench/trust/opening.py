@@ -1,0 +1,167 @@
+"""Open what somebody else may have put there: a regular file, at once, of a size that is known.
+
+Between a look at a path and an ``open`` of it another user may put something else in its place. So
+nothing is asked of the path: it is opened once, without following a link and without waiting for
+the other end of a pipe, and what is then asked is asked of the open file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_CHUNK = 1 << 20
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISLNK, "a symbolic link"),
+)
+
+
+class NotAFileError(OSError):
+    """There is something, and it is no regular file: a link, a pipe, a device, a folder."""
+
+
+class TooLargeError(OSError):
+    """A file has more bytes than are read of it."""
+
+
+def open_regular(path: str | os.PathLike[str], *, folder: int | None = None) -> BinaryIO:
+    """Open a regular file for reading.
+
+    Links in the folders on the way to it are followed; to have those refused as well, see
+    `workbench.trust.folders.open_beneath`.
+
+    Args:
+        path: of the file; relative to ``folder`` where that is given.
+        folder: an open folder's descriptor.
+
+    Raises:
+        NotAFileError: it is something else.
+        FileNotFoundError: it is not there.
+        OSError: it cannot be read.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EOPNOTSUPP, errno.EMLINK):
+            # a link (EMLINK: FreeBSD); a socket, a device of nothing
+            raise NotAFileError(error.errno, "it is no regular file", os.fspath(path)) from None
+        raise
+    return regular(descriptor, path)
+
+
+def regular(descriptor: int, path: str | os.PathLike[str]) -> BinaryIO:
+    """A file of an open descriptor, which is closed where it is none.
+
+    Raises:
+        NotAFileError: it is something else.
+    """
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise NotAFileError(errno.EINVAL, f"it is {kind_of(found.st_mode)}", os.fspath(path))
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
+
+
+def kind_of(mode: int) -> str:
+    """What a file's mode says it is: ``a named pipe``."""
+    return next((name for test, name in _KINDS if test(mode)), "a regular file")
+
+
+def read_regular(path: str | os.PathLike[str], most: int, *, folder: int | None = None) -> bytes:
+    """All bytes of a regular file.
+
+    Args:
+        path: of the file; relative to ``folder`` where that is given.
+        most: how many bytes are read; one that grows meanwhile is refused too.
+        folder: an open folder's descriptor.
+
+    Raises:
+        NotAFileError: it is something else.
+        TooLargeError: it has more bytes.
+        OSError: it cannot be read.
+    """
+    with open_regular(path, folder=folder) as stream:
+        return read_at_most(stream, most, path)
+
+
+def read_at_most(stream: BinaryIO, most: int, path: str | os.PathLike[str]) -> bytes:
+    """What is left of an open file.
+
+    Raises:
+        TooLargeError: that is more than ``most`` bytes.
+    """
+    size = os.fstat(stream.fileno()).st_size
+    data = b""
+    if size <= most:
+        data = stream.read(size + 1)
+        while size < len(data) <= most and (more := stream.read(_CHUNK)):  # it grows
+            data += more
+    if size > most or len(data) > most:
+        found = max(size, len(data))
+        raise TooLargeError(
+            errno.EFBIG, f"it has {found:,} bytes, and {most:,} are read", os.fspath(path)
+        )
+    return data
+
+
+def open_folder(path: str | os.PathLike[str], *, folder: int | None = None) -> int:
+    """The descriptor of a folder that is no symbolic link; the caller closes it.
+
+    Raises:
+        OSError: it is none, or cannot be opened.
+    """
+    return os.open(path, _FOLDER, dir_fd=folder)
+
+
+def open_beneath(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file below a folder; no link on the way from there is followed.
+
+    Args:
+        root: a folder; links in its own path are followed.
+        path: below it, relative or absolute, without ``..``.
+
+    Raises:
+        ValueError: the path is not below the folder.
+        NotAFileError: it is no regular file, or a folder on the way is a link.
+        OSError: it cannot be read.
+    """
+    *folders, name = _parts(root, path)
+    at = os.open(root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        for one in folders:
+            try:
+                below = open_folder(one, folder=at)
+            except NotADirectoryError:
+                raise NotAFileError(errno.ELOOP, "it lies behind a link", os.fspath(path)) from None
+            os.close(at)
+            at = below
+        return open_regular(name, folder=at)
+    finally:
+        os.close(at)
+
+
+def _parts(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:
+    below = Path(path)
+    if below.is_absolute():
+        below = below.relative_to(root)
+    if not below.parts or ".." in below.parts:
+        raise ValueError(f"{os.fspath(path)} names no file below {os.fspath(root)}")
+    return list(below.parts)

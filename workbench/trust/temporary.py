@@ -1,0 +1,94 @@
+"""Folders for a while, that nobody else can look into or put something in the place of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from workbench.trust.folders import stranger_in
+from workbench.trust.opening import open_folder
+from workbench.trust.seal import key_file
+
+
+def private_folder(prefix: str) -> Path:
+    """A new folder of mode 0700 with a name that nobody can guess; whoever asked removes it.
+
+    It is made where temporary files are kept, unless others could move it there: then where the
+    session's own are, or in the user's home.
+
+    Raises:
+        OSError: none can be made.
+    """
+    usual = Path(tempfile.gettempdir())
+    for root in (usual, *_others()):
+        with contextlib.suppress(OSError):
+            if _is_safe(root):
+                return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+    return Path(tempfile.mkdtemp(prefix=prefix))
+
+
+def private_socket_folder(prefix: str) -> Path:
+    """As `private_folder`, where the session's sockets are kept if there is such a place.
+
+    That is removed when the user has logged out, so it is not for what outlives a session.
+    """
+    for runtime in _of_the_session():
+        with contextlib.suppress(OSError):
+            if _is_private(runtime.stat()):
+                return Path(tempfile.mkdtemp(prefix=prefix, dir=runtime))
+    return private_folder(prefix)
+
+
+def own_folders(prefix: str) -> Iterator[tuple[Path, int]]:
+    """Folders that `private_folder` made for this user, each open while it is its turn.
+
+    What others own, or may enter, is left out unread.
+
+    Args:
+        prefix: that they were made with.
+    """
+    for root in (Path(tempfile.gettempdir()), *_others()):
+        try:
+            found = [path for path in root.iterdir() if path.name.startswith(prefix)]
+        except OSError:
+            continue
+        for path in found:
+            try:
+                descriptor = open_folder(path)
+            except OSError:  # gone, a link, no folder, another's
+                continue
+            try:
+                if _is_private(os.fstat(descriptor)):
+                    yield path, descriptor
+            finally:
+                os.close(descriptor)
+
+
+def _others() -> Iterator[Path]:
+    yield from _of_the_session()
+    with contextlib.suppress(RuntimeError, OSError):  # nobody knows where the home is
+        state = key_file().parent
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield state
+
+
+def _of_the_session() -> Iterator[Path]:
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    if runtime.is_absolute():
+        yield runtime
+
+
+def _is_safe(root: Path) -> bool:
+    """Whether others can put nothing in the place of a folder in there."""
+    return stranger_in(root, sticky_is_safe=True) is None
+
+
+def _is_private(found: os.stat_result) -> bool:
+    return found.st_uid == _me() and not found.st_mode & 0o077
+
+
+def _me() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 0
