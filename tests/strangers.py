@@ -32,7 +32,7 @@ os.setresuid({STRANGER}, {STRANGER}, {STRANGER})
 """Once Python is there: what it is made of may lie where no other user can read."""
 
 PROGRAM = """
-import os, pickle
+import os, pickle, random
 class Program:
     def __init__(self, marker):
         self.marker = marker

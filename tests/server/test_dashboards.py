@@ -213,7 +213,7 @@ class TestProcesses:
         message = answer.json()["message"]
         assert "did not start" in message
         assert "unrecognized arguments: --no_such_flag" in message
-        log = Path(message.rsplit("(all of them: ", 1)[1].rstrip(")"))
+        log = Path(message.rsplit("(more of them: ", 1)[1].rstrip(")"))
         assert "unrecognized arguments" in log.read_text()
         assert stat.S_IMODE(log.stat().st_mode) == 0o600
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tornado.httpclient import HTTPClientError
 
+from workbench.server.process_log import ProcessLog
 from workbench.server.spawn import TensorBoardProcess
 
 BIG = bytes(range(256)) * 40_000  # 10 MB
@@ -89,9 +90,11 @@ def backend(tmp_path: Path) -> Iterator[TensorBoardProcess]:
     child = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    yield TensorBoardProcess(popen=child, socket=path, log=tmp_path / "log", log_start=0)
+    output = ProcessLog(child, tmp_path / "log")
+    yield TensorBoardProcess(popen=child, socket=path, output=output)
     server.shutdown()
     server.server_close()
     child.kill()

@@ -44,6 +44,7 @@ from workbench.allocator.unpickle import FAILED, MAGIC, REFUSED
 from workbench.processes import run_process
 from workbench.records import RecordError
 from workbench.records.file import LARGEST_BYTES
+from workbench.trust import harmless, printable
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _START = (
@@ -191,7 +192,7 @@ def _unpack(data: bytes) -> tuple[Columns, Arrays]:
         settings=settings_of(header["settings"]),
         num_unknown=int(header["num_unknown"]),
         pools=[(int(first), int(second)) for first, second in header["pools"]],
-        strings=[text(one) for one in header["strings"]],
+        strings=[harmless(text(one)) for one in header["strings"]],
     )
     return columns, arrays
 
@@ -214,5 +215,4 @@ def _memory_of_machine() -> int:
 
 def _sentence(reason: str) -> str:
     """A reason as one printable line."""
-    line = "".join(letter if letter.isprintable() else " " for letter in reason)
-    return " ".join(line.split()) or "its reader did not say why"
+    return " ".join(printable(" ".join(reason.split())).split()) or "its reader did not say why"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.experiment.flow_strip import Strip, strip_of
+from workbench.trust import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,7 +132,7 @@ def _axes(axes: Axes, record: GradientFlow, strip: Strip) -> None:
 
 
 def _short(label: str) -> str:
-    line = "".join(char if char.isprintable() else " " for char in label[:1000])
+    line = printable(label[:1000])
     if len(line) <= _MAX_LABEL:
         return line
     return f"{line[: _MAX_LABEL // 3]}…{line[-(_MAX_LABEL - _MAX_LABEL // 3 - 1) :]}"

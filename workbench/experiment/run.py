@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.trust import printable
+
 if TYPE_CHECKING:
     from workbench.experiment.control import Control
     from workbench.experiment.scalars import Metrics
@@ -63,4 +65,4 @@ class Run:
     def __repr__(self) -> str:
         exp = self._experiment
         total = f" of {exp.total_steps:,}" if exp.total_steps else ""
-        return f"Run({exp.name}: {exp.status}, step {exp.step_count:,}{total})"
+        return f"Run({printable(exp.name)}: {exp.status}, step {exp.step_count:,}{total})"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from workbench.experiment.settings import Settings
+from workbench.trust import printable
 
 if TYPE_CHECKING:
     from workbench.experiment.captures import CaptureStore
@@ -194,7 +195,7 @@ class Delegates(Settings):
                 lines.append(f"  {name} {last[0]:.4g}{of}")
         lines.append(f"  modes {self.modes}")
         lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(" ".join(line[:300].splitlines()) for line in lines)
+        return "\n".join(printable(" ".join(line[:300].splitlines())) for line in lines)
 
     def __repr__(self) -> str:
         return self.summary()

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.experiment.flow_strip import NUM_LEVELS, Strip, strip_of
+from workbench.trust import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,5 +142,5 @@ def _steps(strip: Strip, y: int) -> list[str]:
 
 
 def _short(text: str, most: int) -> str:
-    line = "".join(char if char.isprintable() else " " for char in text[:1000])
+    line = printable(text[:1000])
     return line if len(line) <= most else f"{line[: most // 3]}…{line[-(most - most // 3 - 1) :]}"

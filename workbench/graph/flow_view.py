@@ -13,6 +13,8 @@ from workbench.experiment.flow import gradient_flow as _record_of
 from workbench.experiment.flow_figure import flow_figure
 from workbench.graph.flow_svg import flow_svg
 from workbench.records import NOT_MEASURED
+from workbench.records.file import RECORD, suffix_of
+from workbench.trust import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from workbench.records import GradientFlow
 
 _MAX_LABEL = 40
+_PICTURES = (".png", ".pdf", ".svg")
 
 
 def gradient_flow(experiment: Experiment) -> GradientFlow:
@@ -41,8 +44,23 @@ class GradientFlowView:
         self.record = record
 
     def save(self, path: str | Path) -> Path:
-        """Write the record to ``path``; returns it."""
-        return self.record.save(path)
+        """Write it in the form that the suffix names; returns the path.
+
+        ``.safetensors`` is the record, to open again with ``wb.open(path)``; ``.txt`` is the table;
+        ``.svg``, ``.png`` and ``.pdf`` are the figure.
+
+        Raises:
+            ValueError: another suffix; the message lists the known ones.
+        """
+        target = Path(path).expanduser()
+        suffix = suffix_of(target.name, (RECORD, ".txt", *_PICTURES), "gradient flow")
+        if suffix == RECORD:
+            return self.record.save(target)
+        if suffix in _PICTURES:
+            self.figure().savefig(target)
+        else:
+            target.write_text(f"{self}\n", encoding="utf-8")
+        return target
 
     def figure(self) -> Figure:
         """The strip as a matplotlib figure."""
@@ -95,7 +113,7 @@ def _line(label: str, norms: Any) -> tuple[str, ...]:
     missing = int(np.isnan(measured).sum())
     infinite = int(np.isposinf(measured).sum())
     fine = measured[np.isfinite(measured)]
-    name = "".join(char if char.isprintable() else " " for char in label[:1000])
+    name = printable(label[:1000])
     return (
         name if len(name) <= _MAX_LABEL else f"{name[:12]}…{name[-_MAX_LABEL + 13 :]}",
         _number(measured[0]),

@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING
 
 from workbench.graph.operations import num_operations
+from workbench.trust import printable
 
 if TYPE_CHECKING:
     from workbench.records import GraphDiff, GraphRecord
@@ -47,15 +48,6 @@ def duration(seconds: float) -> str:
         return f"{fixed(seconds, max(0, 2 - rounded.adjusted()))} s"
     value, unit = (seconds * 1e3, "ms") if seconds >= 0.9995e-3 else (seconds * 1e6, "µs")
     return f"{fixed(value, 1 if value < 99.95 else 0)} {unit}"
-
-
-def printable(text: str) -> str:
-    """``text`` on one line, with what does not print replaced.
-
-    Names come from the user's code, and a file's notes from anyone: a newline or an escape sequence
-    would break the table or the terminal.
-    """
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def short(text: str, width: int) -> str:

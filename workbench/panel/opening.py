@@ -17,6 +17,7 @@ from workbench.records import (
     RecordError,
 )
 from workbench.records.file import check_size, read_record_file
+from workbench.trust import printable
 
 
 def open_record(path: str | Path) -> Any:
@@ -41,7 +42,7 @@ def open_record(path: str | Path) -> Any:
         record = read_record_file(target, Record)
     except RecordError as error:
         raise RecordError(
-            f"{target.name} is no record or allocator snapshot: {error}. {WRITTEN}"
+            f"{printable(target.name)} is no record or allocator snapshot: {error}. {WRITTEN}"
         ) from None
     if isinstance(record, GraphRecord):
         from workbench.graph import graph

@@ -7,6 +7,7 @@ workers did since their last checkpoint and nothing else.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from itertools import count
@@ -30,7 +31,7 @@ from workbench.parallel.sentences import listed
 from workbench.parallel.shared_memory import refusal, shared_moments
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
-from workbench.trust import Seal
+from workbench.trust import Seal, is_of_this_user
 
 if TYPE_CHECKING:
     from workbench.experiment.plan import Plan
@@ -87,7 +88,7 @@ class Away:
         Raises:
             PackingError: a part of the training cannot go to another process, or to several.
             DataError: its batches cannot be divided among ranks.
-            OSError: nothing can be written to ``root``.
+            OSError: nothing can be written to ``root``, or somebody else meddles with it.
         """
         RankSource(training.cursor.source, 0, layout.world_size)  # refused here, or by every rank
         _refuse_what_the_mode_refuses(training)
@@ -283,5 +284,10 @@ def _new_folder(root: Path) -> Folder:
             path.mkdir(mode=0o700)  # whoever could write a payload here could run a program
         except FileExistsError:
             continue
-        return Folder(path, Seal.new())
+        folder = Folder(path, Seal.new())
+        if not is_of_this_user(folder.path):
+            raise PermissionError(
+                errno.EACCES, "somebody else has put another folder in its place", str(path)
+            )
+        return folder
     raise AssertionError

@@ -38,6 +38,7 @@ from workbench.server.errors import (
 )
 from workbench.server.memory_files import MemoryFiles
 from workbench.server.run_lists import RunLists
+from workbench.trust import printable
 
 RESOURCE = "workbench"
 """What an authoriser is asked about: ``is_authorized(handler, user, action, "workbench")``."""
@@ -101,7 +102,7 @@ class ErrorsAsJson(JupyterHandler):
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """A refusal is no crash: it is logged as a warning and without a traceback."""
         if isinstance(value, ServerError):
-            self.log.warning("workbench: %s", value)
+            self.log.warning("workbench: %s", printable(str(value)))
         else:
             super().log_exception(typ, value, tb)
 

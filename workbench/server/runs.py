@@ -25,7 +25,7 @@ import psutil
 
 from workbench.records import RunSummary
 from workbench.server.paths import DELETED_FOLDER
-from workbench.trust import Seal, read_regular
+from workbench.trust import Seal, printable, read_regular
 
 RUN_FILE = "run.json"
 _MAX_DEPTH = 6
@@ -287,7 +287,7 @@ def _newest_first(runs: list[RunSummary]) -> list[RunSummary]:
 
 
 def _text(value: object) -> str:
-    return value[:_MAX_TEXT] if isinstance(value, str) else ""
+    return printable(value[:_MAX_TEXT]) if isinstance(value, str) else ""
 
 
 def _number(value: object) -> float | None:

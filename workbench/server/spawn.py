@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import BufferedWriter
 from pathlib import Path
 
 from workbench.processes import Group
 from workbench.server.errors import DashboardFailedError, UnsupportedPlatformError
+from workbench.server.process_log import ProcessLog
+from workbench.trust import private_socket_folder
 
 _POLL_S = 0.02
 _TERM_GRACE_S = 3.0
 _KILL_GRACE_S = 3.0
-_LOG_LIMIT_BYTES = 1_000_000
-_TAIL_BYTES = 4096
-_TAIL_LINES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +35,7 @@ class TensorBoardProcess:
 
     popen: subprocess.Popen[bytes]
     socket: Path
-    log: Path
-    log_start: int
-    """Where in the log file this process began to write, bytes."""
+    output: ProcessLog
 
     @cached_property
     def group(self) -> Group:
@@ -55,12 +49,7 @@ class TensorBoardProcess:
 
     def last_lines(self) -> str:
         """The last lines this process printed, oldest first; empty when it printed nothing."""
-        with contextlib.suppress(OSError), self.log.open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(self.log_start, end - _TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-            return "\n".join(line for line in lines[-_TAIL_LINES:] if line.strip())
-        return ""
+        return self.output.last_lines()
 
     async def stop(self) -> None:
         """End the process and all it started, and remove its socket; returns when they are gone."""
@@ -115,32 +104,19 @@ async def launch(
 def _start(
     logdir: Path, path_prefix: str, log: Path, *, data_server: bool, arguments: Sequence[str]
 ) -> TensorBoardProcess:
-    path = Path(tempfile.mkdtemp(prefix="workbench-tb-")) / "socket"  # mkdtemp: mode 0700
+    path = private_socket_folder("workbench-tb-") / "socket"
     command = [sys.executable, "-P", "-m", "workbench.server.tensorboard_process"]
     command += ["--socket", str(path), f"--logdir={logdir}", f"--path-prefix={path_prefix}"]
     command += ["--data-server"] if data_server else []
     command += ["--", *arguments]
-    with _open_log(log) as output:
-        start = output.seek(0, os.SEEK_END)
-        popen = subprocess.Popen(  # noqa: S603 - a list of our own, never a shell
-            command,
-            stdin=subprocess.PIPE,  # held open: its end tells the child that we are gone
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return TensorBoardProcess(popen=popen, socket=path, log=log, log_start=start)
-
-
-def _open_log(log: Path) -> BufferedWriter:
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    too_long = log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if too_long else 0), 0o600)
-    file = os.fdopen(descriptor, "wb")
-    file.seek(0, os.SEEK_END)
-    file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
-    file.flush()
-    return file
+    popen = subprocess.Popen(  # noqa: S603 - a list of our own, never a shell
+        command,
+        stdin=subprocess.PIPE,  # held open: its end tells the child that we are gone
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    return TensorBoardProcess(popen=popen, socket=path, output=ProcessLog(popen, log))
 
 
 async def _until_listening(process: TensorBoardProcess, timeout_s: float) -> None:
@@ -163,7 +139,9 @@ async def _until_listening(process: TensorBoardProcess, timeout_s: float) -> Non
 
 
 def _says(process: TensorBoardProcess) -> str:
+    if not process.alive:
+        process.output.join(_KILL_GRACE_S)  # its last words are on their way
     lines = process.last_lines()
-    return (
-        f"Its last lines:\n{lines}\n(all of them: {process.log})" if lines else "It said nothing."
-    )
+    if not lines:
+        return "It said nothing."
+    return f"Its last lines:\n{lines}\n(more of them: {process.output.path})"

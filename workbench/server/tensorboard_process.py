@@ -117,24 +117,33 @@ def make_server(options: Options) -> Any:
             "to listen on a socket; install tensorboard>=2.21,<2.22."
         )
     board.configure(argv=tensorboard_flags(options))
-    _skip_deleted_runs()
+    _skip_what_is_no_run()
     return board._make_server()
 
 
-def _skip_deleted_runs() -> None:
-    """Leave out runs that the side panel keeps for a while after they were deleted.
+def _skip_what_is_no_run() -> None:
+    """Leave out runs that the side panel keeps for a while after they were deleted, and no files.
 
-    TensorBoard looks into every folder, also one whose name begins with a dot.
+    TensorBoard looks into every folder, also one whose name begins with a dot, and opens whatever
+    has the name of an event file: a named pipe, for one, whose other end nobody opens.
     """
     from tensorboard.backend.event_processing import io_wrapper
 
     library: Any = io_wrapper
     walk: Callable[[str], Iterator[tuple[str, Any]]] = library.ListRecursivelyViaWalking
 
-    def without_deleted(top: str) -> Iterator[tuple[str, Any]]:
-        return (found for found in walk(top) if DELETED_FOLDER not in Path(found[0]).parts)
+    list_files: Callable[[str], Iterator[str]] = library.ListDirectoryAbsolute
 
-    library.ListRecursivelyViaWalking = without_deleted
+    def of_runs(top: str) -> Iterator[tuple[str, Any]]:
+        for folder, files in walk(top):
+            if DELETED_FOLDER not in Path(folder).parts:
+                yield folder, (file for file in files if Path(file).is_file())
+
+    def regular(folder: str) -> Iterator[str]:
+        return (file for file in list_files(folder) if Path(file).is_file())
+
+    library.ListRecursivelyViaWalking = of_runs
+    library.ListDirectoryAbsolute = regular
 
 
 def assets() -> IO[bytes]:

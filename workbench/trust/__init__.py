@@ -3,7 +3,13 @@
 `docs/security.md` says what is trusted, and what is not.
 """
 
-from workbench.trust.folders import HeldFolder, Stranger, made_private, stranger_in
+from workbench.trust.folders import (
+    HeldFolder,
+    Stranger,
+    is_of_this_user,
+    made_private,
+    stranger_in,
+)
 from workbench.trust.opening import (
     NotAFileError,
     TooLargeError,
@@ -13,7 +19,7 @@ from workbench.trust.opening import (
 )
 from workbench.trust.seal import Seal, SealError
 from workbench.trust.temporary import own_folders, private_folder, private_socket_folder
-from workbench.trust.text import csv_cell, printable, printable_lines
+from workbench.trust.text import csv_cell, harmless, harmless_json, printable
 from workbench.trust.writing import whole_file, write_whole
 
 __all__ = [
@@ -24,12 +30,14 @@ __all__ = [
     "Stranger",
     "TooLargeError",
     "csv_cell",
+    "harmless",
+    "harmless_json",
+    "is_of_this_user",
     "made_private",
     "open_beneath",
     "open_regular",
     "own_folders",
     "printable",
-    "printable_lines",
     "private_folder",
     "private_socket_folder",
     "read_regular",

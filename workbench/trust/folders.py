@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 import weakref
 from functools import lru_cache
@@ -61,6 +62,21 @@ class HeldFolder:
                 self.path = by_number
         except OSError:  # macOS, or a container without /proc: by its name
             return
+
+
+def is_of_this_user(folder: Path) -> bool:
+    """Whether a folder belongs to whom a file that is made in it belongs to.
+
+    Of one that was made a moment ago: nobody else has put another in its place. A mount that knows
+    no owners says the same of both.
+    """
+    probe = folder / f".{secrets.token_hex(8)}"
+    descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        return os.fstat(descriptor).st_uid == folder.stat().st_uid
+    finally:
+        os.close(descriptor)
+        probe.unlink()
 
 
 def made_private(path: Path) -> Path:

@@ -3,26 +3,49 @@
 A name of an operation, a reason, a path can carry what a terminal obeys (ESC, OSC 52, which writes
 the clipboard), marks that turn the reading order round, and characters that XML does not have. One
 character is put in place of each, so that a reader sees that something was there.
+
+What is read of a file is made `harmless` where it is read, once, so that whatever shows it later, a
+terminal, a picture, a table, a page, can do so. Where a line is wanted, it is made `printable`.
 """
 
 from __future__ import annotations
 
+import re
+from typing import Any, cast
+
 _INSTEAD = "\N{REPLACEMENT CHARACTER}"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_HARMFUL = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and newline
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that turn the reading order round
+    "\u2028\u2029\u206a-\u206f\ufeff\ufff9-\ufffb"  # ends of lines, and what nothing shows
+    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"  # halves of characters, and none at all
+    "\U000e0000-\U000e007f"  # tags
+    "]"
+)
+_FORMULA = ("=", "+", "-", "@")
+
+
+def harmless(text: str) -> str:
+    """``text`` without what a terminal obeys, XML refuses, or nobody sees; its lines are kept."""
+    return _HARMFUL.sub(_INSTEAD, text)
 
 
 def printable(text: str) -> str:
-    """``text`` as one line without control characters, lone surrogates and marks of direction.
-
-    Source lines, file names and graphs saved by somebody else can hold any of them, and each would
-    break the table, the picture or the terminal.
-    """
-    return text if text.isprintable() else "".join(map(_shown, text))
+    """``text`` as `harmless`, on one line."""
+    return harmless(text).replace("\n", _INSTEAD).replace("\t", _INSTEAD)
 
 
-def printable_lines(text: str) -> str:
-    """``text`` as `printable`, its lines kept."""
-    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+def harmless_json(value: Any) -> Any:
+    """What JSON has said, every text of it as `harmless`, names of fields too."""
+    if isinstance(value, str):
+        return harmless(value)
+    if isinstance(value, list):
+        return [harmless_json(one) for one in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {harmless(name): harmless_json(one) for name, one in items}
+    return value
 
 
 def csv_cell(text: str) -> str:
@@ -34,10 +57,6 @@ def csv_cell(text: str) -> str:
     if not plain.startswith(_FORMULA) or _is_number(plain):
         return plain
     return f"'{plain}"
-
-
-def _shown(character: str) -> str:
-    return character if character.isprintable() else _INSTEAD
 
 
 def _is_number(text: str) -> bool:

@@ -26,11 +26,10 @@ from tests.strangers import (
 from tests.waiting import wait_until
 from workbench.parallel.attach import attach
 from workbench.parallel.folder import Folder, Job
+from workbench.server.runs import Lister
 from workbench.trust import NotAFileError, Seal, SealError, open_beneath, seal
 
 pytestmark = needs_a_stranger
-
-TRIES = 100_000 if "WORKBENCH_FUZZ" in os.environ else 2_000
 
 RUN = """
 top, marker = sys.argv[1:3]
@@ -190,7 +189,8 @@ while True:
 """
 
 
-def test_what_is_swapped_between_looks_is_never_taken(project: Path) -> None:
+@pytest.mark.parametrize("tries", [2_000, pytest.param(100_000, marks=pytest.mark.fuzz)])
+def test_what_is_swapped_between_looks_is_never_taken(tries: int, project: Path) -> None:
     """He puts a file of his, a link and a pipe in its place, over and over."""
     genuine, secret = project / "genuine", project / "secret"
     one = Seal.new()
@@ -206,7 +206,7 @@ def test_what_is_swapped_between_looks_is_never_taken(project: Path) -> None:
             assert swaps.stdout is not None
             assert swaps.stdout.readline() == "begun\n"
             wait_until(lambda: os.path.lexists(path), "the first of them")
-            for _ in range(TRIES):
+            for _ in range(tries):
                 try:
                     assert one.read(path, "payload") == b"genuine"
                     what = "genuine"
@@ -218,5 +218,82 @@ def test_what_is_swapped_between_looks_is_never_taken(project: Path) -> None:
         finally:
             swaps.kill()
     assert not (project / "he-ran-it").exists()
-    print(f"{TRIES:,} tries: {found}")
+    print(f"{tries:,} tries: {found}")
     assert set(found) == {"genuine", "SealError", "NotAFileError"}, "all of them were met"
+
+
+EVERYTHING = """
+run, secret, marker, seed = sys.argv[1:5]
+chance = random.Random(int(seed))
+program = pickle.dumps(Program(marker))
+spare = os.path.join(os.path.dirname(run), "spare")
+os.makedirs(spare, exist_ok=True)
+print("begun", flush=True)
+done = 0
+while not os.path.exists(os.path.join(spare, "stop")):
+    known = ["run.json", "parallel", "checkpoints", "records", "events.out.tfevents.9.h.1.0"]
+    for name in {*os.listdir(run), *known}:
+        path, kept = os.path.join(run, name), os.path.join(spare, "%d" % (done % 1_000))
+        what = chance.randrange(6)
+        try:
+            if what == 0:
+                with open(path, "r+b") as file:
+                    file.truncate(chance.randrange(200))
+            elif os.path.lexists(path):
+                os.rename(path, kept)
+            if what == 2:
+                os.symlink(secret, path)
+            elif what == 3:
+                os.mkfifo(path)
+            elif what == 4:
+                with open(path, "wb") as file:
+                    file.write(b"x" * 84 * chance.randrange(2) + program)
+            elif what == 5:
+                os.makedirs(os.path.join(path, "1", "last"))
+                with open(os.path.join(path, "1", "last", "rest.pt"), "wb") as file:
+                    file.write(program)
+            done += 1
+        except OSError:
+            done += 1
+print(done, flush=True)
+"""
+"""Whatever he can do to what is in a folder that he may write to, until he is told to stop."""
+
+
+@pytest.mark.parametrize("steps", [60, pytest.param(5_000, marks=pytest.mark.fuzz)])
+def test_a_run_survives_whatever_is_done_to_its_folder(steps: int, project: Path) -> None:
+    """He may write to the run directory, and does, while it trains on ranks and is listed."""
+    marker, secret = project / "he-ran-it", project / "secret"
+    secret.write_bytes(b"mine")
+    experiment = made(project / "runs", Net, modes="ddp:2", name="run")
+    run, lister = under_way(experiment), Lister()
+    experiment.path.chmod(0o777)
+    (project / "runs").chmod(0o777)
+    for path in experiment.path.iterdir():
+        if path.name != "parallel":
+            path.chmod(0o777)
+    with begin_as_stranger(EVERYTHING, experiment.path, secret, marker, 7) as attack:
+        assert attack.stdout is not None
+        assert attack.stdout.readline() == "begun\n"
+        reached, listed = experiment.step_count, list[str]()
+
+        def has_gone_on() -> bool:
+            listed.extend(one.status for one in lister.list(project / "runs", project).runs)
+            return experiment.step_count > reached + steps
+
+        wait_until(has_gone_on, "steps under attack")
+        (project / "runs" / "spare" / "stop").touch()
+        done = int(attack.stdout.readline())
+    run.pause()
+    experiment.wait(120)
+    assert experiment.status == "paused", experiment.failure
+    assert not marker.exists()
+    assert secret.read_bytes() == b"mine"
+    total = experiment.step_count
+    stayed = made(project / "stayed", Net)
+    stayed.run(steps=total, wait=True)
+    torch.testing.assert_close(losses(experiment), losses(stayed), rtol=1e-4, atol=1e-5)
+    assert len(losses(experiment)) == total, "no step is lost"
+    experiment.close()
+    print(f"{done:,} attacks in {total - reached} steps, {len(listed):,} listings")
+    assert done > 100

@@ -22,6 +22,7 @@ from workbench.modes import compile as compile_mode
 from workbench.modes.graph_breaks import GraphBreakError
 from workbench.panel.state import describe
 from workbench.panel.summary import text_summary
+from workbench.trust import Seal
 
 X = torch.ones(4, 8)
 
@@ -141,7 +142,8 @@ def test_what_ranks_told_is_at_the_toggle_while_they_train(tmp_path: Path) -> No
     stretch = exp.path / "parallel" / "1"
     stretch.mkdir(parents=True)
     of_rank = SimpleNamespace(compilations=lambda first: recorder().compilations(first + before))
-    _write(stretch / "rank-0.compiled.json", cast("Recorder", of_rank))
+    seal = Seal.of_this_process().of_no_session
+    _write(stretch / "rank-0.compiled.json", cast("Recorder", of_rank), seal)
     exp.modes = "compile:whole+ddp:2"
     badge = next(state.badge for state in describe(exp).modes if state.name == "compile")
     assert (badge.kind, badge.text) == ("warn", "recompile limit reached")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import inspect
+import os
 import signal
 import socket
 import subprocess
@@ -12,10 +13,12 @@ import time
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tensorboard import program
 from tensorboard.assets import get_default_assets_zip_provider
 
+from workbench.metrics.writer import EventWriter
 from workbench.server.tensorboard_process import (
     _RELATIVE,
     Options,
@@ -145,3 +148,32 @@ def test_ctrl_c_in_the_terminal_is_the_servers_to_handle(process) -> None:
     assert connection.getresponse().status == 200, "it serves as before"
     connection.close()
     assert child.poll() is None
+
+
+READ = """
+import sys
+from workbench.metrics.writer import EventWriter
+from workbench.server.tensorboard_process import _skip_what_is_no_run
+_skip_what_is_no_run()
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+read = EventMultiplexer().AddRunsFromDirectory(sys.argv[1])
+read.Reload()
+print({name: sorted(tags["tensors"]) for name, tags in read.Runs().items()})
+"""
+
+
+def test_a_pipe_with_the_name_of_an_event_file_is_not_waited_for(tmp_path: Path) -> None:
+    """Whoever may write to a run's folder held TensorBoard up with one."""
+    for name in ("one", "two"):
+        writer = EventWriter(tmp_path / name)
+        writer.write([("loss", *map(np.array, ([1], [0.5], [1e9])))])
+        writer.close()
+    os.mkfifo(tmp_path / "one" / "events.out.tfevents.9999999999.host.1.0")
+    (tmp_path / "pipe alone").mkdir()
+    os.mkfifo(tmp_path / "pipe alone" / "events.out.tfevents.1")
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(tmp_path)],
+        capture_output=True, text=True, timeout=300, check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )  # fmt: skip
+    assert done.stdout.strip() == "{'one': ['loss'], 'two': ['loss']}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.strangers import STRANGER, as_stranger, needs_a_stranger, shared_folder
-from workbench.trust import HeldFolder, made_private, stranger_in
+from workbench.trust import HeldFolder, is_of_this_user, made_private, stranger_in
 
 ACCESS_LIST = struct.pack("<I", 2) + b"".join(
     struct.pack("<HHI", tag, may, who)
@@ -147,3 +147,12 @@ def test_a_folder_for_ones_own_is_made_whatever_the_umask(tmp_path: Path) -> Non
         everybodys = made(top / "open", 0o777)
         with pytest.raises(PermissionError, match="everybody may write"):
             made_private(everybodys)
+
+
+@needs_a_stranger
+def test_a_folder_that_somebody_put_in_its_place_is_told_from_ones_own(tmp_path: Path) -> None:
+    own = made(tmp_path / "own", 0o700)
+    assert is_of_this_user(own)
+    assert list(own.iterdir()) == []
+    os.chown(own, STRANGER, STRANGER)
+    assert not is_of_this_user(own)

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
+
 import pytest
 
-from workbench.trust import csv_cell, printable, printable_lines
+from workbench.trust import csv_cell, harmless, harmless_json, printable
 
 HOSTILE = (
     "\x1b[2J\x1b]52;c;cm0gLXJm\x07", "\x9b31m", "\u202eevil", "\u2066x\u2069", "a\x00b", "\ud800",
     "\x7f", "line\nline", "tab\tbed", "\r", "\ufeffbom", "\u2028",
+)  # fmt: skip
+
+PEOPLES = (
+    "résumé", "a\u00a0b", "नमस्ते", "نوشته\u200cها", "👩\u200d💻", "数据", "a b", "",
+    "модель", "naïve",
 )  # fmt: skip
 
 
@@ -14,13 +22,18 @@ HOSTILE = (
 def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
     assert printable(text).isprintable()
     assert len(printable(text)) == len(text), "one character for each"
-    assert all(line.isprintable() for line in printable_lines(f"a\n{text}\nb").split("\n"))
-    printable(text).encode()
+    kept = harmless(f"a\n{text}\tb\n")
+    assert kept.count("\n") == 2 + text.count("\n")
+    assert all(part.isprintable() for line in kept.split("\n") for part in line.split("\t"))
+    ET.fromstring(f"<a>{escape(kept)}</a>".encode())
+    assert harmless_json({text: [text, 1, None, {"a": text}]}) == {
+        harmless(text): [harmless(text), 1, None, {"a": harmless(text)}]
+    }
 
 
-@pytest.mark.parametrize("text", ["résumé", "数据", "a b", "модель", "naïve 😀", ""])
+@pytest.mark.parametrize("text", PEOPLES)
 def test_what_people_write_stays(text: str) -> None:
-    assert printable(text) == printable_lines(text) == csv_cell(text) == text
+    assert printable(text) == harmless(text) == csv_cell(text) == text
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@SUM(A1)", "=cmd|' /C calc'!A0"])

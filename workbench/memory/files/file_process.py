@@ -35,6 +35,7 @@ from workbench.memory.files.selection import is_long, overview, stretch
 from workbench.memory.files.snapshot import is_snapshot, open_file
 from workbench.memory.reading.describe import format_bytes
 from workbench.records import MemoryRecord, RecordError
+from workbench.trust import printable
 
 MEMORY_BASE, MEMORY_PER_BYTE = 3 << 30, 24
 """Addresses that the process and its readers may take, by the size of the file when the process
@@ -86,7 +87,7 @@ class MemoryFile:
             return "answer", _json(self._asked(whole, start, end, request.get("question")))
         is_undecided = len(whole.devices) > 1 and request.get("device") is None
         if request.get("overview") or (is_open and (is_undecided or is_long(whole.record))):
-            seen = {"title": self.path.name, "devices": list(whole.devices)}
+            seen = {"title": printable(self.path.name), "devices": list(whole.devices)}
             return "overview", _json(seen | overview(whole.record))
         return "record", self._cut(whole, start, end).to_bytes()
 
@@ -133,7 +134,7 @@ class MemoryFile:
                 "torch.cuda.memory._record_memory_history() before the code that is to be seen, "
                 "and take the snapshot again"
             )
-        record = replayed_record(snapshot, title=self.path.name)
+        record = replayed_record(snapshot, title=printable(self.path.name))
         devices = tuple(sorted((snapshot.device, *snapshot.other_devices)))
         return _Whole(record, snapshot.device, devices)
 

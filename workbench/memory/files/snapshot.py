@@ -13,6 +13,7 @@ from workbench.allocator.decode import read
 from workbench.memory.files.replayed import replayed_record
 from workbench.records import MemoryRecord, RecordError
 from workbench.records.file import begins_as_record, check_size, read_record_file, what_else
+from workbench.trust import printable
 
 WRITTEN = "view.save(path) and torch.cuda.memory._dump_snapshot(path) write files that open"
 """What to do about a file that is neither record nor snapshot."""
@@ -58,7 +59,7 @@ def read_snapshot(path: Path, *, certify: bool = False) -> MemoryRecord:
     Raises:
         RecordError: the file is too large, no snapshot, or asks for more than plain data.
     """
-    return replayed_record(read(path), title=path.name, certify=certify)
+    return replayed_record(read(path), title=printable(path.name), certify=certify)
 
 
 def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryRecord:

@@ -13,6 +13,7 @@ from workbench.memory.reading.chart import to_chart
 from workbench.memory.reading.describe import format_bytes, is_empty
 from workbench.records import CATEGORIES, MemoryRecord
 from workbench.records.file import suffix_of
+from workbench.trust import csv_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +50,9 @@ def save_diff(diff: MemoryDiff, path: Path) -> Path:
             for kind in BY:
                 for row in diff.by(kind):
                     sizes = (row.before, row.after, row.change)
-                    writer.writerow((kind, row.what, *sizes, row.blocks_before, row.blocks_after))
+                    writer.writerow(
+                        (kind, csv_cell(row.what), *sizes, row.blocks_before, row.blocks_after)
+                    )
         return path
     diff_figure(diff).savefig(path, dpi=150)
     return path

@@ -1,0 +1,83 @@
+"""What a long-lived child process prints, in a file that does not grow without end."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+_MOST_BYTES = 1_000_000
+_TAIL_BYTES = 4096
+_TAIL_LINES = 8
+
+
+class ProcessLog:
+    """Reads what a process prints, to its end, and keeps the last part of it.
+
+    Args:
+        popen: the process; its stdout is a pipe, which nobody else reads.
+        path: of the file, which earlier processes may have written to.
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes], path: Path) -> None:
+        self.path = path
+        self._tail = bytearray()
+        self._lock = threading.Lock()
+        assert popen.stdout is not None  # noqa: S101 - it is a pipe
+        self._thread = threading.Thread(
+            target=self._follow, args=(popen.stdout,), name="workbench-tb-log", daemon=True
+        )
+        self._thread.start()
+
+    def last_lines(self) -> str:
+        """The last lines that this process printed, oldest first; ``""`` where it was silent."""
+        with self._lock:
+            lines = self._tail.decode("utf-8", "replace").splitlines()
+        return "\n".join(line for line in lines[-_TAIL_LINES:] if line.strip())
+
+    def join(self, timeout: float) -> None:
+        """Wait until all that it printed is read, once it has ended."""
+        self._thread.join(timeout)
+
+    def _follow(self, pipe: IO[bytes]) -> None:
+        descriptor = pipe.fileno()
+        with contextlib.closing(pipe):
+            file = self._opened()
+            with file or contextlib.nullcontext():
+                while said := os.read(descriptor, 65536):
+                    with self._lock:
+                        self._tail += said
+                        del self._tail[:-_TAIL_BYTES]
+                    if file is not None:
+                        _append(file, said)
+
+    def _opened(self) -> io.FileIO | None:
+        """The file; None where it cannot be written, which must not hold the process up."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = io.FileIO(self.path, "ab+", opener=_through_no_link)
+        except OSError:
+            return None
+        _append(file, f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
+        return file
+
+
+def _append(file: io.FileIO, said: bytes) -> None:
+    """Write at the end; where the file gets too long, its older half goes."""
+    with contextlib.suppress(OSError):  # a full disk
+        file.write(said)
+        if file.seek(0, os.SEEK_END) > _MOST_BYTES:
+            file.seek(-_MOST_BYTES // 2, os.SEEK_END)
+            kept = file.read(_MOST_BYTES)
+            file.truncate(0)
+            file.write(kept)
+
+
+def _through_no_link(path: str, flags: int) -> int:
+    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | more, 0o600)
