@@ -24,7 +24,7 @@ from tests.strangers import (
     shared_folder,
 )
 from tests.waiting import wait_until
-from workbench.parallel.attach import attach
+from workbench.parallel.attach import _take_seal, attach
 from workbench.parallel.folder import Folder, Job
 from workbench.server.runs import Lister
 from workbench.trust import NotAFileError, Seal, SealError, open_beneath, seal
@@ -122,6 +122,9 @@ def test_a_run_from_a_colleague_is_attached_to_once_it_is_trusted(
     shutil.copytree(project / "runs" / "run", copied)
     for path in (copied, *copied.rglob("*")):
         os.chown(path, STRANGER, STRANGER)
+    mine = Folder(copied / "parallel" / "1")
+    _take_seal(mine, trust=False)  # as on a mount that knows no owners: the seal is mine
+    assert mine.seal.checks
     monkeypatch.setattr(seal._keys, "_of_user", b"another user's key, of 32 bytes.")
     with pytest.raises(PermissionError, match="does not have your seal"):
         attach(copied)
@@ -139,8 +142,6 @@ def test_without_a_key_that_was_kept_ones_own_folder_is_trusted(
     umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container whose home cannot be written to: the key ended with its kernel."""
-    from workbench.parallel.attach import _take_seal
-
     before = os.umask(umask)
     try:
         path = tmp_path / "1"

@@ -156,3 +156,14 @@ def test_a_folder_that_somebody_put_in_its_place_is_told_from_ones_own(tmp_path:
     assert list(own.iterdir()) == []
     os.chown(own, STRANGER, STRANGER)
     assert not is_of_this_user(own)
+
+
+def test_a_home_on_a_link_is_ones_own(tmp_path: Path) -> None:
+    made(tmp_path / "data", 0o755)
+    (tmp_path / "home").symlink_to(tmp_path / "data")
+    assert stranger_in(tmp_path / "home") is None
+    held = HeldFolder(tmp_path / "home")
+    (held.path / "file").touch()
+    assert (tmp_path / "data" / "file").exists()
+    assert held.shown == tmp_path / "home"
+    assert made_private(tmp_path / "home" / "cache").is_dir()
