@@ -59,9 +59,17 @@ def use_persistent_cache() -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError:
-        folder = private_folder("workbench-inductor-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            folder = private_folder("workbench-inductor-")
+        except OSError:
+            return
+        atexit.register(_remove, folder, os.getpid())
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # not by a fork of it
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _missing_compiler() -> Missing | None:

@@ -21,13 +21,14 @@ from workbench.experiment.rundir import RunFolder
 from workbench.parallel.away import Away
 from workbench.parallel.folder import FOLLOWED, LAUNCHER, Folder
 from workbench.parallel.history import History
+from workbench.parallel.launch import FoundWorkers, key_of_launcher
 from workbench.parallel.payload import unpack
 from workbench.parallel.state import load
 from workbench.parallel.stream import Follower, Message
 from workbench.parallel.stretch import WorkersStretch
 from workbench.trust import Seal, SealError, stranger_in
 from workbench.trust.folders import user
-from workbench.trust.seal import KEY
+from workbench.trust.seal import is_kept
 
 
 def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
@@ -125,7 +126,7 @@ def _take_seal(folder: Folder, *, trust: bool) -> None:
     try:
         folder.take_session()
     except SealError:
-        if _take_key_of_ranks(folder):
+        if not is_kept() and _take_key_of_ranks(folder):
             return
         if not trust and (stranger := _stranger(folder)):
             raise PermissionError(
@@ -136,13 +137,19 @@ def _take_seal(folder: Folder, *, trust: bool) -> None:
             ) from None
         folder.seal = Seal.unchecked()
         folder.take_session()
+        if FoundWorkers(folder).status() is None:
+            raise RuntimeError(
+                f"the ranks of {folder.shown} still train, and obey only whoever has their key, "
+                "which ended with their kernel; end them (kill "
+                f"{FoundWorkers(folder).pid}), and attach again"
+            ) from None
 
 
 def _take_key_of_ranks(folder: Folder) -> bool:
-    """Whether the folder has the seal of ranks that are there: only their user can ask for it."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, psutil.Error):
+    """Whether the folder has the seal of ranks of this user's that are there."""
+    with contextlib.suppress(OSError, ValueError, ArithmeticError, LookupError, TypeError):
         said = Seal.unchecked().read_json(folder.launcher, LAUNCHER)
-        if key := psutil.Process(int(said["pid"])).environ().get(KEY):
+        if key := key_of_launcher(int(said["pid"])):
             folder.seal = Seal(bytes.fromhex(key), "")
             folder.take_session()
             return True
@@ -154,11 +161,12 @@ def _stranger(folder: Folder) -> str:
     if hasattr(os, "getuid") and (owner := folder.path.stat().st_uid) != os.getuid():
         return f"it belongs to {user(owner)}"
     names = [one.name for one in folder.path.iterdir() if not one.is_dir()]
-    below = [one.name for one in folder.path.iterdir() if one.is_dir()]
-    found = stranger_in(folder.shown, *names)
-    for name in below if found is None else ():
-        inside = folder.shown / name
-        found = found or stranger_in(inside, *(one.name for one in inside.iterdir()))
+    below = [one for one in folder.path.iterdir() if one.is_dir()]
+    found = stranger_in(folder.shown, *names, same_as=folder.path.stat())
+    for inside in below if found is None else ():
+        names = [one.name for one in inside.iterdir()]
+        at = folder.shown / inside.name
+        found = found or stranger_in(at, *names, same_as=inside.stat())
     return "" if found is None else str(found)
 
 

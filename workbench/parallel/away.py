@@ -7,7 +7,6 @@ workers did since their last checkpoint and nothing else.
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Iterator
 from itertools import count
@@ -31,7 +30,7 @@ from workbench.parallel.sentences import listed
 from workbench.parallel.shared_memory import refusal, shared_moments
 from workbench.parallel.state import load, save
 from workbench.parallel.stream import Follower, Message, Writer
-from workbench.trust import Seal, is_of_this_user
+from workbench.trust import HeldFolder, NotAFileError, Seal, SealError
 
 if TYPE_CHECKING:
     from workbench.experiment.plan import Plan
@@ -168,10 +167,14 @@ class Away:
         """
         self._control.flush()
         status = self._workers.status()
-        for message in self._events.new():
-            if message["type"] == "end":
-                self.ended = message["how"]
-            yield message
+        try:
+            for message in self._events.new():
+                if message["type"] == "end":
+                    self.ended = message["how"]
+                yield message
+        except (SealError, NotAFileError) as error:
+            problem = f"what the ranks report cannot be trusted: {error}"
+            raise WorkersError(problem, None, self.folder.latest) from error
         if status is not None and not self.ended:
             raise self._died(status)
 
@@ -279,15 +282,9 @@ def _refuse_in_16_bits(model: nn.Module, layout: Layout) -> None:
 def _new_folder(root: Path) -> Folder:
     root.mkdir(parents=True, exist_ok=True)
     for number in count(1):
-        path = root / str(number)
         try:
-            path.mkdir(mode=0o700)  # whoever could write a payload here could run a program
+            held = HeldFolder.made(root, str(number))
         except FileExistsError:
             continue
-        folder = Folder(path, Seal.new())
-        if not is_of_this_user(folder.path):
-            raise PermissionError(
-                errno.EACCES, "somebody else has put another folder in its place", str(path)
-            )
-        return folder
+        return Folder(held.shown, Seal.new(), held)
     raise AssertionError

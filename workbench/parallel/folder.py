@@ -69,13 +69,16 @@ class Folder:
     Args:
         path: of the folder, which may be made later.
         seal: of what is in it; None: that of this process.
+        held: the folder, where this process has made it.
     """
 
-    def __init__(self, path: Path, seal: Seal | None = None) -> None:
+    def __init__(
+        self, path: Path, seal: Seal | None = None, held: HeldFolder | None = None
+    ) -> None:
         self.shown = path.absolute()
         """What a person, and another process, knows it by."""
         self.seal = seal or Seal.of_this_process()
-        self._held: HeldFolder | None = None
+        self._held = held
 
     @property
     def path(self) -> Path:
@@ -249,5 +252,6 @@ class Folder:
         found: dict[int, dict[str, Any]] = {}
         for path in sorted(self.path.glob("rank-*.error.json")):
             rank = int(path.name.removeprefix("rank-").removesuffix(".error.json"))
-            found[rank] = self.seal.read_json(path, FAULT)
+            with contextlib.suppress(OSError):  # nobody knows what somebody else wrote there
+                found[rank] = self.seal.read_json(path, FAULT)
         return found

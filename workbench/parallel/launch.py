@@ -29,6 +29,7 @@ from workbench.parallel.folder import LAUNCHER, Folder
 from workbench.parallel.stream import open_to_append
 from workbench.processes import interrupts_deferred, python_path
 from workbench.trust import own_folders, private_folder, read_regular, write_whole
+from workbench.trust.seal import KEY
 
 MEETING = "WORKBENCH_MEETING"
 """The environment's name for the folder that launcher and ranks meet in."""
@@ -250,6 +251,15 @@ def _same_process(pid: int, created: float) -> psutil.Process | None:
         return None
 
 
+def key_of_launcher(pid: int) -> str:
+    """The key that a launcher of this user's ranks was handed; ``""`` where it is none."""
+    try:
+        process = _our_launcher(psutil.Process(pid))
+        return "" if process is None else process.environ().get(KEY, "")
+    except psutil.Error:
+        return ""
+
+
 def _our_launcher(process: psutil.Process | None) -> psutil.Process | None:
     """The process, if it is a launcher of this user's: no other one is ever ended."""
     try:
@@ -261,7 +271,10 @@ def _our_launcher(process: psutil.Process | None) -> psutil.Process | None:
 
 
 def _is_ours(process: psutil.Process) -> bool:
-    return not hasattr(os, "getuid") or process.uids().real == os.getuid()
+    if not hasattr(os, "geteuid"):
+        return True
+    uids = process.uids()
+    return uids.real == uids.effective == os.geteuid()
 
 
 def _runs(process: psutil.Process) -> bool:

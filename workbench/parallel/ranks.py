@@ -109,7 +109,10 @@ class Reports:
     def newest(self) -> tuple[RankReport, ...]:
         """One report of every rank that has made any."""
         paths = sorted(self._folder.path.glob("rank-*.report.json"))
-        found = (_read(self._folder.seal.read_json(path, REPORT)) for path in paths)
+        found: list[RankReport] = []
+        for path in paths:
+            with contextlib.suppress(OSError):  # somebody else put something in its place
+                found.append(_read(self._folder.seal.read_json(path, REPORT)))
         self._ranks = tuple(sorted(found, key=lambda one: one.rank))
         return self._ranks
 

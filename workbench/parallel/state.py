@@ -41,6 +41,7 @@ from workbench.parallel.object_state import Home, differing
 from workbench.parallel.payload import from_known, to_known
 from workbench.parallel.sentences import listed
 from workbench.trust import Seal, SealError, open_regular, read_regular
+from workbench.trust.opening import as_shown
 
 if TYPE_CHECKING:
     from workbench.experiment.schedules import Schedule
@@ -173,7 +174,7 @@ class _SealedReader(FileSystemReader):
             raise SealError(
                 errno.EACCES,
                 "it is not the file that was written with this checkpoint",
-                str(self._file),
+                as_shown(self._file),
             )
         found: Metadata = pickle.loads(data)  # noqa: S301 - the digest of it has our seal
         told = getattr(found, "storage_meta", None) or StorageMeta()
@@ -437,7 +438,7 @@ def _written(write: Callable[[], None]) -> None:
 
 def _as_shown(text: str, folder: Path) -> str:
     """With the name that a person knows, where a folder is named by its open descriptor."""
-    return text.replace(str(folder.parent), os.path.realpath(folder.parent))
+    return text.replace(f"{folder.parent}/", f"{os.path.realpath(folder.parent)}/")
 
 
 def _why(error: OSError | CheckpointException) -> str:

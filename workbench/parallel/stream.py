@@ -38,7 +38,7 @@ class Writer:
         self._seal = seal or Seal.of_this_process()
         self._what = path.name
         self._file = open_to_append(path)
-        self.count = _lines_in(path)
+        self.count = _whole_lines(path, self._file)
         """Lines in the file, of whichever process."""
         self._waiting = bytearray()
         """What found no room yet; it may begin in the middle of a line."""
@@ -65,7 +65,7 @@ class Writer:
         with self._lock:
             try:
                 while self._waiting:
-                    del self._waiting[: self._file.write(self._waiting)]
+                    del self._waiting[: self._file.write(self._waiting) or 0]
             except OSError as error:
                 if error.errno not in _FULL:
                     raise
@@ -124,9 +124,16 @@ def open_to_append(path: Path) -> io.FileIO:
     return io.FileIO(path, "ab", opener=lambda name, flags: os.open(name, flags | more, 0o666))
 
 
-def _lines_in(path: Path) -> int:
+def _whole_lines(path: Path, file: io.FileIO) -> int:
+    """How many lines there are; half a line, of a writer that died, is taken away."""
     try:
         with open_regular(path) as stream:
-            return sum(1 for _ in stream)
+            count = whole = 0
+            for line in stream:
+                if line.endswith(b"\n"):
+                    count, whole = count + 1, whole + len(line)
+            if stream.tell() > whole:
+                file.truncate(whole)
+            return count
     except NotAFileError:  # a device
         return 0

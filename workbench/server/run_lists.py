@@ -45,20 +45,20 @@ class RunLists:
             child = self._child
             child.num_waiting += 1
             try:
-                async with asyncio.timeout(self._timeout_s), child.turn:
+                async with child.turn, asyncio.timeout(self._timeout_s):
                     answer = await self._exchange(child, {"folder": str(folder)})
                 return cast("dict[str, Any]", json.loads(answer))
             except ChildEndedError:  # ended by somebody else, or by the system
                 continue
             except TimeoutError:
-                await self._give_up(child)
                 break
             finally:
                 child.num_waiting -= 1
                 child.last_request = time.monotonic()
         raise TooSlowError(
             f"The runs in {folder.name or folder} were not listed within {self._timeout_s:.0f} s: "
-            "the disk does not answer, or there are too many; choose a folder further down."
+            "the disk does not answer, there are too many, or reading them ended the process that "
+            "does; choose a folder further down."
         )
 
     async def _exchange(self, child: Child, request: dict[str, str]) -> bytes:

@@ -37,6 +37,9 @@ _MAX_BYTES = 64_000_000
 """Of all that are read for one listing."""
 _MAX_WALK_S = _MAX_READ_S = 5.0
 _MAX_STRETCHES = 64
+_MAX_ENTRIES = 200_000
+"""Of one folder."""
+_MOST_KNOWN = 10_000
 _MAX_TEXT = 200
 _MOST_SAID = 1 << 16
 _UNCHECKED = Seal.unchecked()
@@ -94,16 +97,19 @@ class Lister:
 
     def _read(self, runs: list[tuple[float, Path, _Stamp]], home: Path) -> Iterator[RunSummary]:
         ends, num_bytes, known = time.monotonic() + _MAX_READ_S, 0, self._entries
-        self._entries = {}
         for _, path, stamp in runs:
             stamped = known.get(path)
             if stamped is None or stamped[0] != stamp:
                 num_bytes += min(stamp.size, _MAX_FILE_BYTES)
-                if num_bytes > _MAX_BYTES or time.monotonic() > ends:
+                if num_bytes > _MAX_BYTES:
                     return
                 stamped = stamp, _kept(_read(path))
-            self._entries[path] = stamped
+            if time.monotonic() > ends:
+                return
+            known[path] = stamped
             yield _summary(stamped[1], path, home)
+        if len(known) > _MOST_KNOWN:
+            self._entries = {path: known[path] for _, path, _ in runs}
 
 
 def list_runs(folder: Path, root: Path) -> Listing:
@@ -161,15 +167,26 @@ def why_in_use(path: Path) -> str:
 
 def _ranks_run(path: Path) -> bool:
     """Whether processes of a run that outlived its kernel (`docs/parallel.md`) are there."""
-    for file in islice(path.glob("parallel/*/launcher.json"), _MAX_STRETCHES):
+    for number in _stretches(path / "parallel"):
+        file = path / "parallel" / number / "launcher.json"
         try:
             said: Any = json.loads(_UNCHECKED.opened(read_regular(file, _MOST_SAID), "", file))
             pid, created, host = said["pid"], said["created"], said["host"]
             if host == platform.node() and _is_alive(int(pid), float(created) + 1):
                 return True
-        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
             continue
     return False
+
+
+def _stretches(folder: Path) -> list[str]:
+    """The newest stretches of a run, of those that a look finds."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [one.name for one in islice(entries, _MAX_ENTRIES) if one.name.isdecimal()]
+    except OSError:
+        return []
+    return sorted(found, key=len)[-_MAX_STRETCHES:]
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -271,7 +288,7 @@ def _look(path: Path) -> tuple[_Stamp | None, list[Path]]:
     try:
         with os.scandir(path) as entries:
             children: list[Path] = []
-            for entry in entries:
+            for entry in islice(entries, _MAX_ENTRIES):
                 hidden = entry.name.startswith(".") or entry.name in _SKIPPED
                 # a symbolic link may lead out of the root or in a circle
                 wanted = not hidden or entry.name == DELETED_FOLDER

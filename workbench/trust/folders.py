@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 from workbench.trust.opening import open_folder, open_regular
 
+_CAN_HOLD = hasattr(os, "O_DIRECTORY")
+"""Not on Windows, where an open folder cannot be named."""
 _ROOT = 0
 _ACL = "system.posix_acl_access"
 
@@ -52,10 +54,43 @@ class HeldFolder:
         self.path = self.shown
         """Where this process finds it. Good for as long as this object is there, and in processes
         that were forked from this one; no other process can use it."""
-        if not hasattr(os, "O_DIRECTORY"):
-            return  # Windows, where an open folder cannot be moved or named
-        descriptor = open_folder(os.path.realpath(path))
-        weakref.finalize(self, os.close, descriptor)
+        if _CAN_HOLD:
+            self._hold(open_folder(os.path.realpath(path)))
+
+    @classmethod
+    def made(cls, parent: str | os.PathLike[str], name: str) -> HeldFolder:
+        """A new folder of mode 0700, and no other one that somebody has put in its place.
+
+        Args:
+            parent: where it is made; symbolic links are followed.
+            name: of the folder.
+
+        Raises:
+            FileExistsError: there is something of that name.
+            PermissionError: somebody else meddles with it.
+            OSError: it cannot be made.
+        """
+        self = cls.__new__(cls)
+        self.shown = self.path = Path(parent).absolute() / name
+        if not _CAN_HOLD:
+            self.path.mkdir(mode=0o700)
+            return self
+        at = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.mkdir(name, mode=0o700, dir_fd=at)
+            self._hold(open_folder(name, folder=at))
+        finally:
+            os.close(at)
+        # what is put in its place can be empty and another's, or of this user and not empty
+        if next(self.path.iterdir(), None) is not None or not is_of_this_user(self.path):
+            raise PermissionError(
+                errno.EACCES, "somebody else has put another folder in its place", str(self.shown)
+            )
+        return self
+
+    def _hold(self, descriptor: int) -> None:
+        closed = weakref.finalize(self, os.close, descriptor)
+        closed.atexit = False  # runs that come home at the end still need it
         by_number = Path(f"/proc/self/fd/{descriptor}")
         try:
             if os.path.samestat(by_number.stat(), os.fstat(descriptor)):
@@ -67,8 +102,7 @@ class HeldFolder:
 def is_of_this_user(folder: Path) -> bool:
     """Whether a folder belongs to whom a file that is made in it belongs to.
 
-    Of one that was made a moment ago: nobody else has put another in its place. A mount that knows
-    no owners says the same of both.
+    A mount that knows no owners says the same of both.
     """
     probe = folder / f".{secrets.token_hex(8)}"
     descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -95,7 +129,10 @@ def made_private(path: Path) -> Path:
 
 
 def stranger_in(
-    path: str | os.PathLike[str], *names: str, sticky_is_safe: bool = False
+    path: str | os.PathLike[str],
+    *names: str,
+    sticky_is_safe: bool = False,
+    same_as: os.stat_result | None = None,
 ) -> Stranger | None:
     """Who else could have written a folder's files; None: nobody but this user, and root.
 
@@ -108,6 +145,7 @@ def stranger_in(
         names: of files in it that are to be looked at as well; those that are not there are not.
         sticky_is_safe: whether it is asked who can move what is of this user in it, not who could
             put something there.
+        same_as: of the folder that is in use; another one at that path is somebody else's.
 
     Raises:
         OSError: it is no folder, or cannot be opened.
@@ -115,7 +153,7 @@ def stranger_in(
     if not hasattr(os, "getuid"):  # Windows, where a profile's folders are its user's
         return None
     real = Path(os.path.realpath(path))
-    at = open_folder(real.anchor)
+    at = open_folder(real.anchor, to_pass=True)
     try:
         shown, is_reached = Path(real.anchor), True
         for name in real.parts[1:]:
@@ -123,9 +161,11 @@ def stranger_in(
             if problem := _stranger(at, shown, is_reached=is_reached, is_last=False):
                 return problem
             is_reached = is_reached and _is_entered_by_others(at, found)
-            below = open_folder(name, folder=at)
+            below = open_folder(name, folder=at, to_pass=True)
             os.close(at)
             at, shown = below, shown / name
+        if same_as is not None and not os.path.samestat(os.fstat(at), same_as):
+            return Stranger(shown, "whoever has moved it")
         if problem := _stranger(at, shown, is_reached=is_reached, is_last=not sticky_is_safe):
             return problem
         is_reached = is_reached and _is_entered_by_others(at, os.fstat(at))
@@ -174,7 +214,7 @@ def _has_strangers(at: int, found: os.stat_result) -> bool:
     """Whether what a file's group may, somebody else may: its group bits are an ACL's limit too."""
     if hasattr(os, "getxattr"):
         try:
-            os.getxattr(at, _ACL)
+            os.getxattr(f"/proc/self/fd/{at}", _ACL)  # of one that is only passed through, too
         except OSError:
             pass  # it has none, or the file system knows of none
         else:

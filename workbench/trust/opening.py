@@ -20,7 +20,9 @@ _FLAGS = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_TO_PASS = getattr(os, "O_PATH", os.O_RDONLY)
+"""Of a folder that is passed through: one that others may enter, and not list, can be opened so."""
 _CHUNK = 1 << 20
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -60,7 +62,7 @@ def open_regular(path: str | os.PathLike[str], *, folder: int | None = None) -> 
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EOPNOTSUPP, errno.EMLINK):
             # a link (EMLINK: FreeBSD); a socket, a device of nothing
-            raise NotAFileError(error.errno, "it is no regular file", os.fspath(path)) from None
+            raise NotAFileError(error.errno, "it is no regular file", as_shown(path)) from None
         raise
     return regular(descriptor, path)
 
@@ -74,10 +76,16 @@ def regular(descriptor: int, path: str | os.PathLike[str]) -> BinaryIO:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        raise NotAFileError(errno.EINVAL, f"it is {kind_of(found.st_mode)}", os.fspath(path))
+        raise NotAFileError(errno.EINVAL, f"it is {kind_of(found.st_mode)}", as_shown(path))
     if hasattr(os, "set_blocking"):
         os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "rb")
+
+
+def as_shown(path: str | os.PathLike[str]) -> str:
+    """With the name that a person knows, where a folder is named by its open descriptor."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - `split` gave two texts
 
 
 def kind_of(mode: int) -> str:
@@ -117,18 +125,25 @@ def read_at_most(stream: BinaryIO, most: int, path: str | os.PathLike[str]) -> b
     if size > most or len(data) > most:
         found = max(size, len(data))
         raise TooLargeError(
-            errno.EFBIG, f"it has {found:,} bytes, and {most:,} are read", os.fspath(path)
+            errno.EFBIG, f"it has {found:,} bytes, and {most:,} are read", as_shown(path)
         )
     return data
 
 
-def open_folder(path: str | os.PathLike[str], *, folder: int | None = None) -> int:
+def open_folder(
+    path: str | os.PathLike[str], *, folder: int | None = None, to_pass: bool = False
+) -> int:
     """The descriptor of a folder that is no symbolic link; the caller closes it.
+
+    Args:
+        path: of the folder; relative to ``folder`` where that is given.
+        folder: an open folder's descriptor.
+        to_pass: whether it is only asked about and gone through, which needs no right to list it.
 
     Raises:
         OSError: it is none, or cannot be opened.
     """
-    return os.open(path, _FOLDER, dir_fd=folder)
+    return os.open(path, _FOLDER | (_TO_PASS if to_pass else os.O_RDONLY), dir_fd=folder)
 
 
 def open_beneath(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> BinaryIO:
@@ -144,11 +159,11 @@ def open_beneath(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> 
         OSError: it cannot be read.
     """
     *folders, name = _parts(root, path)
-    at = os.open(root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    at = os.open(root, _TO_PASS | getattr(os, "O_DIRECTORY", 0))
     try:
         for one in folders:
             try:
-                below = open_folder(one, folder=at)
+                below = open_folder(one, folder=at, to_pass=True)
             except NotADirectoryError:
                 raise NotAFileError(errno.ELOOP, "it lies behind a link", os.fspath(path)) from None
             os.close(at)

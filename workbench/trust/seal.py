@@ -25,7 +25,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from workbench.trust.opening import read_at_most, read_regular, regular
+from workbench.trust.opening import as_shown, read_regular, regular
 from workbench.trust.writing import write_whole
 
 KEY = "WORKBENCH_KEY"
@@ -39,6 +39,7 @@ _HEADER_BYTES = len(_MAGIC) + _SEAL_CHARACTERS + 1
 _LINE_CHARACTERS = 32
 """Of a line's seal: 128 bits."""
 _MOST_BYTES = 1 << 40
+_SOMEBODY = "so somebody else may have written it"
 
 
 class SealError(PermissionError):
@@ -105,14 +106,18 @@ class Seal:
         Raises:
             SealError: the bytes were not sealed by this key, for this session and for this.
         """
+        if not sealed.startswith(_MAGIC):
+            if self._key is not None:
+                raise SealError(errno.EACCES, f"it has no seal, {_SOMEBODY}", as_shown(path))
+            return sealed
         head, data = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES:]
         if self._key is not None:
             own = _MAGIC + self._of(data, what).encode() + b"\n"
             if not hmac.compare_digest(own, head):
                 raise SealError(
                     errno.EACCES,
-                    "it does not have this session's seal, so somebody else may have written it",
-                    _as_shown(path),
+                    f"it does not have this session's seal, {_SOMEBODY}",
+                    as_shown(path),
                 )
         return data
 
@@ -163,15 +168,16 @@ class Seal:
         Raises:
             SealError: the line was not sealed by this key for this session and this place.
         """
-        text, _, seal = line.rstrip(b"\n").rpartition(b"\t")
+        text, tab, seal = line.rstrip(b"\n").rpartition(b"\t")
+        if not tab:
+            text, seal = seal, b""
         if self._key is not None and not hmac.compare_digest(
             self._of_line(text, what, number), seal
         ):
             raise SealError(
                 errno.EACCES,
-                f"its line {number + 1} does not have this session's seal, so somebody else may "
-                "have written it",
-                _as_shown(path),
+                f"its line {number + 1} does not have this session's seal, {_SOMEBODY}",
+                as_shown(path),
             )
         return text
 
@@ -183,12 +189,6 @@ class Seal:
         maker = hmac.new(self._key or b"", about, "sha256")
         maker.update(data)
         return maker.hexdigest()
-
-
-def _as_shown(path: str | os.PathLike[str]) -> str:
-    """With the name that a person knows, where a folder is named by its open descriptor."""
-    folder, name = os.path.split(path)
-    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - `split` gave two texts
 
 
 # --- the key ------------------------------------------------------------------------------------
@@ -269,8 +269,11 @@ def _read_key(path: Path) -> bytes | None:
             found.st_uid != os.geteuid() or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
         ):
             return None  # others may know it
-        key = read_at_most(stream, _KEY_BYTES, path)
-    return key if len(key) == _KEY_BYTES else None
+        key = stream.read(_KEY_BYTES + 1)
+    if len(key) == _KEY_BYTES:
+        return key
+    path.unlink()  # of a disk that lost it
+    raise FileNotFoundError(errno.ENOENT, "it was no key", str(path))
 
 
 def _make_key(path: Path) -> None:
@@ -286,6 +289,8 @@ def _make_key(path: Path) -> None:
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(secrets.token_bytes(_KEY_BYTES))
+            stream.flush()
+            os.fsync(stream.fileno())
         os.link(draft, path)  # fails where there is one, which a rename would replace
     finally:
         draft.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -16,18 +17,23 @@ from workbench.trust.seal import key_file
 def private_folder(prefix: str) -> Path:
     """A new folder of mode 0700 with a name that nobody can guess; whoever asked removes it.
 
-    It is made where temporary files are kept, unless others could move it there: then where the
-    session's own are, or in the user's home.
+    It is made where temporary files are kept, unless others could move it there: then in the user's
+    home.
 
     Raises:
-        OSError: none can be made.
+        OSError: there is no place that is the user's own.
     """
     usual = Path(tempfile.gettempdir())
-    for root in (usual, *_others()):
+    for root in (usual, *_of_the_user()):
         with contextlib.suppress(OSError):
             if _is_safe(root):
                 return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
-    return Path(tempfile.mkdtemp(prefix=prefix))
+    raise PermissionError(
+        errno.EACCES,
+        "others can move what is made there, and there is no folder of your own to use instead; "
+        "set TMPDIR to one that only you may write to",
+        str(usual),
+    )
 
 
 def private_socket_folder(prefix: str) -> Path:
@@ -50,7 +56,7 @@ def own_folders(prefix: str) -> Iterator[tuple[Path, int]]:
     Args:
         prefix: that they were made with.
     """
-    for root in (Path(tempfile.gettempdir()), *_others()):
+    for root in (Path(tempfile.gettempdir()), *_of_the_user()):
         try:
             found = [path for path in root.iterdir() if path.name.startswith(prefix)]
         except OSError:
@@ -67,8 +73,7 @@ def own_folders(prefix: str) -> Iterator[tuple[Path, int]]:
                 os.close(descriptor)
 
 
-def _others() -> Iterator[Path]:
-    yield from _of_the_session()
+def _of_the_user() -> Iterator[Path]:
     with contextlib.suppress(RuntimeError, OSError):  # nobody knows where the home is
         state = key_file().parent
         state.mkdir(mode=0o700, parents=True, exist_ok=True)

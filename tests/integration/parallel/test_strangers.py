@@ -38,7 +38,7 @@ stretch = os.path.join(run, "parallel", "1")
 os.makedirs(os.path.join(stretch, "last"))
 os.makedirs(os.path.join(stretch, "start"))
 os.makedirs(os.path.join(run, "checkpoints"))
-seal = b"x" * 84
+seal = b"workbench.sealed/1 " + b"0" * 64 + b"\\n"
 program = pickle.dumps(Program(marker))
 for name in ("payload.pkl", "last/rest.pt", "last/.metadata", "start/rest.pt", "start/.metadata"):
     with open(os.path.join(stretch, name), "wb") as file:

@@ -141,6 +141,18 @@ def test_a_line_of_somebody_else_is_not_obeyed(what: str, tmp_path: Path) -> Non
     assert next(reader.new()) == {"number": 0}
 
 
+def test_half_a_line_of_one_that_died_is_taken_away(tmp_path: Path) -> None:
+    """A kernel that was killed while the disk was full: the ranks go on under the next one."""
+    path, seal = tmp_path / "control", Seal.new()
+    whole = lines(path, seal)
+    path.write_bytes(b"".join(whole[:2]) + whole[2][:10])
+    writer = Writer(path, seal)
+    assert writer.count == 2
+    writer.write({"number": 7})
+    writer.close()
+    assert [one["number"] for one in Follower(path, seal).new()] == [0, 1, 7]
+
+
 def test_who_writes_later_goes_on_with_the_count(tmp_path: Path) -> None:
     path, seal = tmp_path / "control", Seal.new()
     lines(path, seal)

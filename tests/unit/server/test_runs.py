@@ -226,3 +226,18 @@ def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path, status: str
 def test_a_run_that_is_over_stays_as_it_ended(tmp_path: Path) -> None:
     facts = {**GOOD, "process": {"host": platform.node(), "pid": 2**22 + 1}}
     assert read_run(make_run(tmp_path / "run", facts), tmp_path).status == "finished"
+
+
+@pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", "10" * 200, '"x"', "null", "-1"])
+@pytest.mark.parametrize("name", ["pid", "created"])
+def test_a_launcher_that_is_no_process_hides_nothing(
+    name: str, number: str, tmp_path: Path
+) -> None:
+    kernel = {"host": platform.node(), "pid": 1 << 22}
+    run = make_run(tmp_path / "run", {**GOOD, "status": "training", "process": kernel})
+    (run / "parallel" / "1").mkdir(parents=True)
+    said = {"pid": "1", "created": "0.0", "host": json.dumps(platform.node()), name: number}
+    text = ", ".join(f'"{key}": {value}' for key, value in said.items())
+    (run / "parallel" / "1" / "launcher.json").write_text(f"{{{text}}}")
+    (found,), _, _ = list_runs(tmp_path, tmp_path)
+    assert found.status in ("interrupted", "detached")

@@ -81,7 +81,8 @@ def test_an_access_list_is_seen() -> None:
 @needs_a_stranger
 def test_in_a_container_the_user_has_no_name() -> None:
     """Its folders are of its number, and of the group that it runs as, writable by umask 002."""
-    with shared_folder(0o775) as top:
+    with shared_folder(0o711) as above:  # which may be entered, and not listed
+        top = made(above / "home", 0o775)
         os.chown(top, STRANGER, STRANGER)
         code = "import grp, pwd, sys; sys.path.insert(0, sys.argv[2])\n"
         code += "from workbench.trust import stranger_in\n"
@@ -167,3 +168,44 @@ def test_a_home_on_a_link_is_ones_own(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "file").exists()
     assert held.shown == tmp_path / "home"
     assert made_private(tmp_path / "home" / "cache").is_dir()
+
+
+@pytest.mark.parametrize("what", ["a link", "another folder of the user", "one of another user"])
+def test_what_takes_the_place_of_a_new_folder_is_not_used(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was written to, and removed with all that was in it."""
+    home, mkdir = made(tmp_path / "home", 0o700), os.mkdir
+    (home / "precious").write_text("mine")
+
+    def swapped(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        mkdir(name, mode, dir_fd=dir_fd)
+        if what == "a link":
+            (tmp_path / name).rmdir()
+            (tmp_path / name).symlink_to(home)
+        elif what == "another folder of the user":
+            (tmp_path / name).rmdir()
+            home.rename(tmp_path / name)
+        elif os.geteuid() == 0:
+            os.chown(tmp_path / name, STRANGER, STRANGER)
+        else:
+            pytest.skip("needs to be root, to act as a second user")
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    with pytest.raises(OSError, match=r"another folder in its place|Not a directory|symbolic link"):
+        HeldFolder.made(tmp_path, "1")
+    monkeypatch.undo()
+    assert next(tmp_path.rglob("precious")).read_text() == "mine"
+
+
+def test_a_new_folder_is_private_and_held(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        held = HeldFolder.made(tmp_path, "1")
+    finally:
+        os.umask(before)
+    assert held.shown == tmp_path / "1"
+    assert held.shown.stat().st_mode & 0o777 == 0o700
+    assert list(held.path.iterdir()) == []
+    with pytest.raises(FileExistsError):
+        HeldFolder.made(tmp_path, "1")

@@ -32,11 +32,14 @@ def test_where_others_could_move_it_it_is_made_elsewhere(
 ) -> None:
     with shared_folder(0o777) as everybodys:
         monkeypatch.setattr(tempfile, "tempdir", str(everybodys))
-        assert private_folder("workbench-x-").parent == tmp_path / "runtime"
-        monkeypatch.delenv("XDG_RUNTIME_DIR")
         assert private_folder("workbench-x-").parent == tmp_path / "state" / "workbench"
         everybodys.chmod(0o1777)  # as /tmp is
         assert private_folder("workbench-x-").parent == everybodys
+        everybodys.chmod(0o777)
+        (everybodys / "file").touch()
+        monkeypatch.setenv("XDG_STATE_HOME", str(everybodys / "file"))
+        with pytest.raises(PermissionError, match="set TMPDIR"):
+            private_folder("workbench-x-")
 
 
 def test_a_session_folder_that_others_enter_is_not_used(tmp_path: Path) -> None:
