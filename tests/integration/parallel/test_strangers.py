@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
 import signal
 from collections.abc import Iterator
@@ -148,6 +149,8 @@ def test_without_a_key_that_was_kept_ones_own_folder_is_trusted(
         path.mkdir(mode=0o700)
         folder = Folder(path, Seal(b"x" * 32, "a session"))
         folder.write_job(Job("ddp:2", 5, None))
+        gone = {"pid": 1 << 22, "created": 0.0, "host": platform.node(), "ranks": 2, "meeting": ""}
+        folder.seal.write_json(folder.launcher, gone, "launcher")
         (path / "start").mkdir()
         (path / "start" / "rest.pt").touch()
     finally:
