@@ -145,6 +145,7 @@ AT_WORK = {
     "jupyterhub.singleuser": 1,
     "ipykernel_launcher": 1,
     "workbench.server.tensorboard_process": 1,
+    "workbench.server.runs_process": 1,  # while the side panel lists runs
     "workbench.parallel.launcher": 1,
     "workbench.parallel.worker": 4,  # two ranks, and the loader worker of each
 }
