@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from workbench.metrics.protos import record, version_event
+from workbench.trust import through_no_link
 
 _serial = itertools.count()
 
@@ -66,7 +67,7 @@ class EventFile:
         if self.path is None:
             return None
         try:
-            file = io.FileIO(self.path, "r+b", opener=_through_no_link)
+            file = io.FileIO(self.path, "r+b", opener=through_no_link)
         except FileNotFoundError:
             self.removed, self.path = self.removed + 1, None
             return None
@@ -105,8 +106,3 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
-
-
-def _through_no_link(path: str, flags: int) -> int:
-    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | more)

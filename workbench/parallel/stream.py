@@ -11,13 +11,12 @@ from __future__ import annotations
 import errno
 import io
 import json
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from workbench.trust import NotAFileError, Seal, open_regular
+from workbench.trust import NotAFileError, Seal, open_regular, through_no_link
 
 Message = dict[str, Any]
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -120,8 +119,7 @@ class Follower:
 
 def open_to_append(path: Path) -> io.FileIO:
     """Made if it is not there; no link is written through, and no pipe waited for."""
-    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return io.FileIO(path, "ab", opener=lambda name, flags: os.open(name, flags | more, 0o666))
+    return io.FileIO(path, "ab", opener=through_no_link)
 
 
 def _whole_lines(path: Path, file: io.FileIO) -> int:

@@ -8,8 +8,11 @@ import os
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import IO
+
+from workbench.trust import through_no_link
 
 _MOST_BYTES = 1_000_000
 _TAIL_BYTES = 4096
@@ -60,7 +63,7 @@ class ProcessLog:
         """The file; None where it cannot be written, which must not hold the process up."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = io.FileIO(self.path, "ab+", opener=_through_no_link)
+            file = io.FileIO(self.path, "ab+", opener=partial(through_no_link, mode=0o600))
         except OSError:
             return None
         _append(file, f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
@@ -76,8 +79,3 @@ def _append(file: io.FileIO, said: bytes) -> None:
             kept = file.read(_MOST_BYTES)
             file.truncate(0)
             file.write(kept)
-
-
-def _through_no_link(path: str, flags: int) -> int:
-    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | more, 0o600)

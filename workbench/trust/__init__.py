@@ -20,7 +20,7 @@ from workbench.trust.opening import (
 from workbench.trust.seal import Seal, SealError
 from workbench.trust.temporary import own_folders, private_folder, private_socket_folder
 from workbench.trust.text import csv_cell, harmless, harmless_json, printable
-from workbench.trust.writing import whole_file, write_whole
+from workbench.trust.writing import through_no_link, whole_file, write_whole
 
 __all__ = [
     "HeldFolder",
@@ -42,6 +42,7 @@ __all__ = [
     "private_socket_folder",
     "read_regular",
     "stranger_in",
+    "through_no_link",
     "whole_file",
     "write_whole",
 ]

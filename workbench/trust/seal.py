@@ -25,7 +25,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from workbench.trust.opening import as_shown, read_regular, regular
+from workbench.trust.opening import as_shown, open_regular, read_regular
 from workbench.trust.writing import write_whole
 
 KEY = "WORKBENCH_KEY"
@@ -262,8 +262,7 @@ def _kept(path: Path) -> bytes | None:
 
 
 def _read_key(path: Path) -> bytes | None:
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with regular(os.open(path, flags), path) as stream:
+    with open_regular(path) as stream:
         found = os.fstat(stream.fileno())
         if hasattr(os, "geteuid") and (
             found.st_uid != os.geteuid() or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)

@@ -42,3 +42,13 @@ def whole_file(path: Path) -> Generator[BinaryIO]:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def through_no_link(path: str, flags: int, mode: int = 0o666) -> int:
+    """An ``opener=`` of Python's files: a link is refused, a pipe not waited for.
+
+    Raises:
+        OSError: it is one, or cannot be opened.
+    """
+    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | more, mode)
