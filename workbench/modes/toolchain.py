@@ -7,6 +7,7 @@ The one place that touches Inductor's private look-ups (`torch._inductor.cpp_bui
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import shutil
 import sys
@@ -52,19 +53,24 @@ def use_persistent_cache() -> None:
     """
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    folder = Path(home) / "workbench" / "inductor"
     try:
-        made_private(folder)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError:
+        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        folder = made_private(Path(home) / "workbench" / "inductor")
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            _refuse_noexec(probe.fileno(), folder)
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows where the home is
         try:
             folder = private_folder("workbench-inductor-")
         except OSError:
             return
         atexit.register(_remove, folder, os.getpid())
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+
+
+def _refuse_noexec(descriptor: int, folder: Path) -> None:
+    """Raise where nothing can be run from: what Inductor builds is loaded from its cache."""
+    if hasattr(os, "fstatvfs") and os.fstatvfs(descriptor).f_flag & getattr(os, "ST_NOEXEC", 0):
+        raise PermissionError(errno.EACCES, "it is mounted noexec", str(folder))
 
 
 def _remove(folder: Path, process: int) -> None:

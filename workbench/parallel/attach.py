@@ -28,7 +28,7 @@ from workbench.parallel.stream import Follower, Message
 from workbench.parallel.stretch import WorkersStretch
 from workbench.trust import Seal, SealError, stranger_in
 from workbench.trust.folders import user
-from workbench.trust.seal import is_kept
+from workbench.trust.seal import is_kept, key_file
 
 
 def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
@@ -115,10 +115,12 @@ def _refuse_if_taken(path: Path) -> None:
 
 
 def _take_seal(folder: Folder, *, trust: bool) -> None:
-    """Go by the session's seal where it is this user's; else by who can write to the folder.
+    """Go by the session's seal; where no key can be kept, by who can write to the folder.
 
-    A key that could not be kept (a home that cannot be written to) ended with its kernel, and with
-    it every way to check a seal: then what nobody else can write is the user's own.
+    That a folder is the user's own says nothing of what is in it: whoever unpacks an archive owns
+    what comes out of it. So a run without the user's seal is taken up once the user says so. Only a
+    key that could not be kept (a home that cannot be written to) ended with its kernel, and with it
+    every way to check a seal: then what nobody else can write is taken for the user's own.
 
     Raises:
         PermissionError: somebody else could have written what would be run.
@@ -128,12 +130,11 @@ def _take_seal(folder: Folder, *, trust: bool) -> None:
     except SealError:
         if not is_kept() and _take_key_of_ranks(folder):
             return
-        if not trust and (stranger := _stranger(folder)):
+        if not trust and (reason := _stranger(folder) or _unknown_origin()):
             raise PermissionError(
-                f"{folder.shown} does not have your seal, and {stranger}: what is in it would be "
+                f"{folder.shown} does not have your seal, and {reason}: what is in it would be "
                 "run, so it is not attached to. Where you know who wrote it: "
-                "wb.attach(run, trust=True); or take the right to write away from others "
-                "(chmod go-w), or copy the run to a folder of your own"
+                "wb.attach(run, trust=True)"
             ) from None
         folder.seal = Seal.unchecked()
         folder.take_session()
@@ -143,6 +144,16 @@ def _take_seal(folder: Folder, *, trust: bool) -> None:
                 "which ended with their kernel; end them (kill "
                 f"{FoundWorkers(folder).pid}), and attach again"
             ) from None
+
+
+def _unknown_origin() -> str:
+    """Why a folder of the user's own is not trusted for that; ``""``: it is."""
+    if not is_kept():
+        return ""
+    return (
+        "it may be of somebody else, unpacked or copied (runs of yours are sealed with "
+        f"{key_file()})"
+    )
 
 
 def _take_key_of_ranks(folder: Folder) -> bool:

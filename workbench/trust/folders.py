@@ -120,12 +120,21 @@ def made_private(path: Path) -> Path:
         PermissionError: it is there, and others can write to it or move it.
         OSError: it cannot be made.
     """
-    for folder in reversed((path, *path.parents)):
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
+    make_folders(path)
     if stranger := stranger_in(path):
         raise PermissionError(errno.EACCES, str(stranger), str(path))
     return path
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and those above that are missing, each of mode 0700 whatever the umask says.
+
+    Raises:
+        OSError: one cannot be made.
+    """
+    for folder in reversed((path, *path.parents)):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def stranger_in(

@@ -25,7 +25,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from workbench.trust.opening import as_shown, open_regular, read_regular
+from workbench.trust.folders import make_folders
+from workbench.trust.opening import as_shown, open_regular, read_at_most
 from workbench.trust.writing import write_whole
 
 KEY = "WORKBENCH_KEY"
@@ -39,6 +40,9 @@ _HEADER_BYTES = len(_MAGIC) + _SEAL_CHARACTERS + 1
 _LINE_CHARACTERS = 32
 """Of a line's seal: 128 bits."""
 _MOST_BYTES = 1 << 40
+_ATTEMPTS = 4
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""How a file system without hard links refuses to make one."""
 _SOMEBODY = "so somebody else may have written it"
 
 
@@ -106,11 +110,14 @@ class Seal:
         Raises:
             SealError: the bytes were not sealed by this key, for this session and for this.
         """
-        if not sealed.startswith(_MAGIC):
+        head, data = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES:]
+        return self._checked(head, data, what, path)
+
+    def _checked(self, head: bytes, data: bytes, what: str, path: str | os.PathLike[str]) -> bytes:
+        if not head.startswith(_MAGIC):
             if self._key is not None:
                 raise SealError(errno.EACCES, f"it has no seal, {_SOMEBODY}", as_shown(path))
-            return sealed
-        head, data = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES:]
+            return head + data
         if self._key is not None:
             own = _MAGIC + self._of(data, what).encode() + b"\n"
             if not hmac.compare_digest(own, head):
@@ -136,7 +143,9 @@ class Seal:
             SealError: somebody else may have written it.
             OSError: it is no regular file, or cannot be read.
         """
-        return self.opened(read_regular(path, _MOST_BYTES), what, path)
+        with open_regular(path) as stream:
+            head = stream.read(_HEADER_BYTES)  # apart, so that what may be large is not copied
+            return self._checked(head, read_at_most(stream, _MOST_BYTES, path), what, path)
 
     def write_json(self, path: Path, value: Any, what: str) -> None:
         """`write` what JSON can say."""
@@ -243,21 +252,23 @@ def key_file() -> Path:
 
 
 def _kept(path: Path) -> bytes | None:
-    """The key in a file, made where it is not there; None where it cannot be kept to oneself."""
-    for _attempt in range(2):
+    """The key in a file, made where it is not there; None where it cannot be kept to oneself.
+
+    What is used is what is read, never what was made: of many that begin at once all have one key.
+    """
+    for _attempt in range(_ATTEMPTS):
         try:
             return _read_key(path)
         except FileNotFoundError:
-            try:
-                _make_key(path)
-            except FileExistsError:
-                continue  # another process was first
-            except OSError:
-                return None
+            pass
         except OSError:
             return None
-    with contextlib.suppress(OSError):
-        return _read_key(path)
+        try:
+            _make_key(path)
+        except FileExistsError:
+            continue  # another process was first
+        except OSError:
+            return None
     return None
 
 
@@ -271,8 +282,25 @@ def _read_key(path: Path) -> bytes | None:
         key = stream.read(_KEY_BYTES + 1)
     if len(key) == _KEY_BYTES:
         return key
-    path.unlink()  # of a disk that lost it
+    _put_aside(path)
     raise FileNotFoundError(errno.ENOENT, "it was no key", str(path))
+
+
+def _put_aside(path: Path) -> None:
+    """Remove what is no key, of a disk that lost it; a key that was made meanwhile stays."""
+    aside = path.with_name(f".key.{secrets.token_hex(8)}")
+    path.rename(aside)
+    if aside.stat().st_size != _KEY_BYTES:
+        aside.unlink()
+        return
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        aside.unlink()
+    except OSError:  # no hard links here
+        aside.rename(path)
+    else:
+        aside.unlink()
 
 
 def _make_key(path: Path) -> None:
@@ -282,14 +310,24 @@ def _make_key(path: Path) -> None:
         FileExistsError: there is one.
         OSError: it cannot be kept here.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(path.parent)
     draft = path.with_name(f".key.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(secrets.token_bytes(_KEY_BYTES))
-            stream.flush()
-            os.fsync(stream.fileno())
+        _write_key(draft)
         os.link(draft, path)  # fails where there is one, which a rename would replace
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _write_key(path)  # whoever finds it before its bytes are there puts it aside
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _write_key(path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(secrets.token_bytes(_KEY_BYTES))
+        stream.flush()
+        os.fsync(stream.fileno())

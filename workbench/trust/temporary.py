@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from workbench.trust.folders import stranger_in
+from workbench.trust.folders import make_folders, stranger_in
 from workbench.trust.opening import open_folder
 from workbench.trust.seal import key_file
 
@@ -76,7 +76,7 @@ def own_folders(prefix: str) -> Iterator[tuple[Path, int]]:
 def _of_the_user() -> Iterator[Path]:
     with contextlib.suppress(RuntimeError, OSError):  # nobody knows where the home is
         state = key_file().parent
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(state)
         yield state
 
 

@@ -23,7 +23,9 @@ _HARMFUL = re.compile(
     "\U000e0000-\U000e007f"  # tags
     "]"
 )
-_FORMULA = ("=", "+", "-", "@")
+_FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+"""Before what a spreadsheet computes: it takes full-width signs too, and ``;`` parts its cells in
+countries where the comma is a number's."""
 
 
 def harmless(text: str) -> str:
@@ -54,9 +56,7 @@ def csv_cell(text: str) -> str:
     A number is no formula, whatever its sign.
     """
     plain = printable(text)
-    if not plain.startswith(_FORMULA) or _is_number(plain):
-        return plain
-    return f"'{plain}"
+    return plain if _is_number(plain) else _FORMULA.sub(r"\1'", plain)
 
 
 def _is_number(text: str) -> bool:

@@ -111,7 +111,7 @@ def test_his_run_is_not_attached_to_and_the_sentence_says_whose_it_is(project: P
 
 
 def test_a_run_from_a_colleague_is_attached_to_once_it_is_trusted(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = project / "go-on"
     assert kernel(project, 40, "die", go_on).wait(300) == -signal.SIGKILL
@@ -129,6 +129,10 @@ def test_a_run_from_a_colleague_is_attached_to_once_it_is_trusted(
     monkeypatch.setattr(seal._keys, "_of_user", b"another user's key, of 32 bytes.")
     with pytest.raises(PermissionError, match="does not have your seal"):
         attach(copied)
+    unpacked = tmp_path / "run"  # as of an archive: whoever unpacks it owns it
+    shutil.copytree(copied, unpacked)
+    with pytest.raises(PermissionError, match=r"does not have your seal.* unpacked or copied"):
+        attach(unpacked)
     experiment = attach(copied, trust=True)
     experiment.wait(120)
     assert (experiment.status, experiment.step_count) == ("finished", 60)
@@ -143,6 +147,7 @@ def test_without_a_key_that_was_kept_ones_own_folder_is_trusted(
     umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container whose home cannot be written to: the key ended with its kernel."""
+    monkeypatch.setattr(seal._keys, "_of_user", seal._keys._own)
     before = os.umask(umask)
     try:
         path = tmp_path / "1"

@@ -187,7 +187,9 @@ def test_compiled_code_is_kept_where_the_next_kernel_finds_it(
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "mine"
 
 
-@pytest.mark.parametrize("why", ["it cannot be made", "others can write to it"])
+@pytest.mark.parametrize(
+    "why", ["it cannot be made", "others can write to it", "it is noexec", "there is no home"]
+)
 def test_a_cache_that_cannot_be_ones_own_is_made_anew(
     why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -196,10 +198,16 @@ def test_a_cache_that_cannot_be_ones_own_is_made_anew(
     with shared_folder(0o755) as home:
         if why == "it cannot be made":
             (home / "workbench").write_text("")
-        else:
+        elif why == "others can write to it":
             (home / "workbench" / "inductor").mkdir(parents=True)
             (home / "workbench").chmod(0o777)
+        elif why == "it is noexec":
+            flags = type("Flags", (), {"f_flag": os.ST_NOEXEC})
+            monkeypatch.setattr(os, "fstatvfs", lambda _descriptor: flags)
         monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+        if why == "there is no home":  # as of a user without a name in a container
+            monkeypatch.setenv("XDG_CACHE_HOME", "")
+            monkeypatch.setattr(os.path, "expanduser", lambda path: path)
         use_persistent_cache()
         found = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
         monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")

@@ -114,14 +114,46 @@ def test_a_process_is_handed_the_key_and_hands_it_to_nobody(tmp_path: Path) -> N
     assert said[2] == "None"
 
 
-def test_many_that_begin_at_once_have_one_key(tmp_path: Path) -> None:
-    code = "from workbench.trust import Seal; print(Seal.of_this_process().sealed(b'', '').hex())"
+NO_LINKS = (
+    "import os\ndef refused(*_): raise PermissionError(1, 'no hard links')\nos.link = refused"
+)
+"""As on many network and FUSE mounts."""
+
+
+@pytest.mark.parametrize("found", ["none", "half a key"])
+@pytest.mark.parametrize("links", ["", NO_LINKS], ids=["hard links", "none of them"])
+def test_many_that_begin_at_once_have_one_key(found: str, links: str, tmp_path: Path) -> None:
+    path = tmp_path / ".local/state/workbench/key"
+    if found != "none":
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"of a disk that was full")
+        path.chmod(0o600)
+    code = (
+        f"{links}\nfrom workbench.trust import Seal\nfrom workbench.trust.seal import is_kept\n"
+        "input()\nprint(Seal.of_this_process().sealed(b'', '').hex(), is_kept())"
+    )
     env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": ""}
     several = [
-        subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         for _ in range(8)
     ]
-    assert len({one.communicate()[0] for one in several}) == 1
+    for one in several:
+        assert one.stdin is not None
+        one.stdin.write(b"\n")
+        one.stdin.flush()
+    said = {one.communicate()[0] for one in several}
+    assert len(said) == 1
+    assert said.pop().endswith(b"True\n")
+    assert [one.name for one in path.parent.iterdir()] == ["key"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_folders_of_a_key_are_nobody_elses_whatever_the_umask(tmp_path: Path) -> None:
+    in_a_process("os.umask(0)\n" + WHO, tmp_path)
+    for folder in (".local", ".local/state", ".local/state/workbench"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
 
 
 def test_the_state_folder_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -39,6 +39,14 @@ def test_what_people_write_stays(text: str) -> None:
 @pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@SUM(A1)", "=cmd|' /C calc'!A0"])
 def test_a_cell_of_a_table_is_no_formula(text: str) -> None:
     assert csv_cell(text) == f"'{text}"
+    assert csv_cell(f"  {text}") == f"'  {text}", "spaces before it do not help"
+    # where the comma is a number's, a semicolon parts the cells
+    assert csv_cell(f"x; y;{text}") == f"x; y;'{text}"
+
+
+@pytest.mark.parametrize("text", ["＝1+1", "＋x", "－x", "＠SUM(A1)"])
+def test_nor_with_the_wide_signs_of_east_asian_keyboards(text: str) -> None:
+    assert csv_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["-1", "+2.5", "-1e-3", "nan", "12"])

@@ -9,11 +9,26 @@ export function csvOf(pair: Pair): string {
   for (const by of BY)
     for (const row of pair.changes(by)) {
       const { what, before, after, change, blocksBefore, blocksAfter } = row;
-      const cells = [by, what, before, after, change, blocksBefore, blocksAfter];
+      const cells = [by, harmless(what), before, after, change, blocksBefore, blocksAfter];
       lines.push(cells.map((cell) => quoted(String(cell))).join());
     }
   return `${lines.join('\r\n')}\r\n`;
 }
+
+/**
+ * What a terminal obeys and nobody sees is replaced, and a spreadsheet finds no formula: as
+ * `workbench.trust.csv_cell`, for a record that is opened here may be anybody's.
+ */
+function harmless(text: string): string {
+  const plain = text.replace(HARMFUL, '\ufffd');
+  const isNumber = plain.trim() !== '' && Number.isFinite(Number(plain));
+  return isNumber ? plain : plain.replace(FORMULA, "$1'");
+}
+
+const HARMFUL =
+  /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\u206a-\u206f\ufeff\ufff9-\ufffb\ufdd0-\ufdef\ufffe\uffff\u{e0000}-\u{e007f}]/gu;
+/** Spreadsheets take full-width signs too, and part cells by `;` where the comma is a number's. */
+const FORMULA = /(^|;)(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
 /** As Python's `csv` writes a cell. */
 function quoted(cell: string): string {
