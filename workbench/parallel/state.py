@@ -59,6 +59,10 @@ class NotSavedError(OSError):
     """A checkpoint could not be written, on any rank: the disk is full, or the folder gone."""
 
 
+class NotLoadedError(OSError):
+    """A checkpoint is there, and its tensors cannot be read: a file is gone, or was changed."""
+
+
 def save(training: Training, folder: Path, seal: Seal | None = None) -> None:
     """Write the state to ``folder``, which appears in one piece; by all ranks together.
 
@@ -123,6 +127,7 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     Raises:
         FileNotFoundError: there is no whole checkpoint in ``folder``.
         SealError: somebody else may have written it; nothing of it was run.
+        NotLoadedError: its tensors are not all there, or not as they were written.
     """
     if not (folder / REST).is_file():
         problem = f"{folder} holds no whole checkpoint: {REST} is missing"
@@ -130,7 +135,7 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     sealed = (seal or Seal.of_this_process()).read(folder / REST, _what(folder))
     rest = torch.load(io.BytesIO(sealed), weights_only=False, map_location="cpu")
     reader = _SealedReader(folder, rest["metadata"])
-    saved = reader.read_metadata().state_dict_metadata
+    saved = reader.whole().state_dict_metadata
     _make_room(training, saved, rest["buffers"])
     tensors: dict[str, Any] = {
         full: tensor.detach()
@@ -139,8 +144,13 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     }
     moments = _empty_moments(training, saved, rest["on_cpu"])
     tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
-    with _quiet():
-        state_dict_loader.load(tensors, storage_reader=reader, no_dist=not dist.is_initialized())
+    try:
+        with _quiet():
+            no_dist = not dist.is_initialized()
+            state_dict_loader.load(tensors, storage_reader=reader, no_dist=no_dist)
+    except CheckpointException as error:  # which is no `Exception`
+        problem = f"the checkpoint {folder} cannot be read whole: {_why(error)}"
+        raise NotLoadedError(_as_shown(problem, folder)) from error
     _take_moments(training, moments, rest["moments"])
     _take_rest(training, rest)
 
@@ -180,6 +190,32 @@ class _SealedReader(FileSystemReader):
         told = getattr(found, "storage_meta", None) or StorageMeta()
         told.load_id = self.load_id
         found.storage_meta = told
+        return found
+
+    def whole(self) -> Metadata:
+        """As `read_metadata`, once all bytes of the tensors are there: half of them are not loaded.
+
+        Raises:
+            SealError: somebody else may have written it.
+            NotLoadedError: a file is missing, or was cut.
+        """
+        found = self.read_metadata()
+        ends: dict[str, int] = {}
+        for one in found.storage_data.values():
+            name, end = one.relative_path, one.offset + one.length
+            ends[name] = max(end, ends.get(name, 0))
+        folder = self._file.parent
+        for name, end in ends.items():
+            try:
+                with open_regular(folder / name) as stream:
+                    size = os.fstat(stream.fileno()).st_size
+            except OSError as error:
+                problem = f"{folder} holds no whole checkpoint: {error}"
+                raise NotLoadedError(_as_shown(problem, folder)) from error
+            if size < end:
+                problem = f"{name} has {size:,} of its {end:,} bytes"
+                problem = f"{folder} holds no whole checkpoint: {problem}"
+                raise NotLoadedError(_as_shown(problem, folder))
         return found
 
 

@@ -110,17 +110,24 @@ def test_his_run_is_not_attached_to_and_the_sentence_says_whose_it_is(project: P
     assert (project / "he-ran-it").exists(), "or this test shows nothing"
 
 
+@pytest.fixture(scope="module")
+def left_behind() -> Iterator[Path]:
+    """A run whose kernel was killed, and whose ranks have trained 60 steps and ended since."""
+    with shared_folder(0o755) as folder:
+        go_on = folder / "go-on"
+        assert kernel(folder, 40, "die", go_on).wait(300) == -signal.SIGKILL
+        go_on.touch()
+        stretch = folder / "runs" / "run" / "parallel" / "1"
+        launcher = Seal.unchecked().read_json(stretch / "launcher.json", "")["pid"]
+        wait_until(lambda: not psutil.pid_exists(launcher), "the end")
+        yield folder / "runs" / "run"
+
+
 def test_a_run_from_a_colleague_is_attached_to_once_it_is_trusted(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    left_behind: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on = project / "go-on"
-    assert kernel(project, 40, "die", go_on).wait(300) == -signal.SIGKILL
-    go_on.touch()
-    stretch = project / "runs" / "run" / "parallel" / "1"
-    launcher = Seal.unchecked().read_json(stretch / "launcher.json", "")["pid"]
-    wait_until(lambda: not psutil.pid_exists(launcher), "the end")
     copied = project / "copied" / "run"
-    shutil.copytree(project / "runs" / "run", copied)
+    shutil.copytree(left_behind, copied)
     for path in (copied, *copied.rglob("*")):
         os.chown(path, STRANGER, STRANGER)
     mine = Folder(copied / "parallel" / "1")
@@ -232,7 +239,7 @@ def test_what_is_swapped_between_looks_is_never_taken(tries: int, project: Path)
 
 
 EVERYTHING = """
-run, secret, marker, seed = sys.argv[1:5]
+run, secret, marker, seed, *more = sys.argv[1:]
 chance = random.Random(int(seed))
 program = pickle.dumps(Program(marker))
 spare = os.path.join(os.path.dirname(run), "spare")
@@ -241,7 +248,7 @@ print("begun", flush=True)
 done = 0
 while not os.path.exists(os.path.join(spare, "stop")):
     known = ["run.json", "parallel", "checkpoints", "records", "events.out.tfevents.9.h.1.0"]
-    for name in {*os.listdir(run), *known}:
+    for name in {*os.listdir(run), *known, *more}:
         path, kept = os.path.join(run, name), os.path.join(spare, "%d" % (done % 1_000))
         what = chance.randrange(6)
         try:
@@ -306,3 +313,38 @@ def test_a_run_survives_whatever_is_done_to_its_folder(steps: int, project: Path
     experiment.close()
     print(f"{done:,} attacks in {total - reached} steps, {len(listed):,} listings")
     assert done > 100
+
+
+@pytest.mark.parametrize("tries", [30, pytest.param(2_000, marks=pytest.mark.fuzz)])
+def test_attaching_to_what_he_changes_meanwhile_runs_nothing_of_his(
+    tries: int, left_behind: Path, project: Path
+) -> None:
+    """Every file of the run is cut, linked, swapped and moved while it is attached to."""
+    marker, secret = project / "he-ran-it", project / "secret"
+    secret.write_bytes(b"mine")
+    run, spare = project / "runs" / "run", project / "whole"
+    shutil.copytree(left_behind, spare)
+    inside = [str(one.relative_to(spare)) for one in spare.rglob("*") if one.is_file()]
+    met = dict[str, int]()
+    for number in range(tries):
+        shutil.rmtree(project / "runs", ignore_errors=True)
+        shutil.copytree(spare, run)
+        for folder in (project / "runs", run, *(one for one in run.rglob("*") if one.is_dir())):
+            folder.chmod(0o777)
+        with begin_as_stranger(EVERYTHING, run, secret, marker, number, *inside) as attack:
+            assert attack.stdout is not None
+            assert attack.stdout.readline() == "begun\n"
+            try:
+                experiment = attach(run)
+                what = experiment.status
+                experiment.close()
+            except (OSError, RuntimeError, ValueError) as error:
+                what = type(error).__name__
+            finally:
+                (project / "runs" / "spare" / "stop").touch()
+                attack.communicate()
+        met[what] = met.get(what, 0) + 1
+        assert not marker.exists()
+    print(f"{tries:,} tries: {met}")
+    assert secret.read_bytes() == b"mine"
+    assert "SealError" in met or "PermissionError" in met

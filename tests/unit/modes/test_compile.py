@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.profiler import profile
 
-from tests.strangers import shared_folder
+from tests.strangers import as_stranger, needs_a_stranger, shared_folder
 from workbench.modes import ModeSet, refresh
 from workbench.modes.compile import Compile
 from workbench.modes.toolchain import missing_for_compile, use_persistent_cache
@@ -212,6 +212,23 @@ def test_a_cache_that_cannot_be_ones_own_is_made_anew(
         found = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
         monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     assert not found.is_relative_to(home)
+    assert found.stat().st_mode & 0o777 == 0o700
+
+
+@needs_a_stranger
+@pytest.mark.parametrize("made_first", ["workbench", "workbench/inductor"])
+def test_a_cache_that_a_second_user_made_first_is_not_used(
+    made_first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He needs no more than a cache folder in which everybody makes their own."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    with shared_folder(0o1777) as caches:
+        as_stranger("os.makedirs(sys.argv[1], mode=0o777)", caches / made_first)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(caches))
+        use_persistent_cache()
+        found = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+        assert not found.is_relative_to(caches)
     assert found.stat().st_mode & 0o777 == 0o700
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.strangers import as_stranger, needs_a_stranger, shared_folder
 from workbench.parallel import launch
 
 
@@ -46,6 +47,43 @@ def test_what_somebody_else_put_there_is_left_out_unread(
     before = sorted(tmp_path.rglob("*"))
     launch._sweep()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+MEETINGS = """
+root, node, victim = sys.argv[1:4]
+def made(name, mode):
+    folder = os.path.join(root, "workbench-ranks-" + name)
+    os.mkdir(folder)
+    os.chmod(folder, mode)
+    return os.path.join(folder, "launcher.json")
+for mode in (0o700, 0o755, 0o777):
+    os.mkfifo(made("pipe%o" % mode, mode))
+    os.symlink("/dev/zero", made("endless%o" % mode, mode))
+    with open(made("deep%o" % mode, mode), "w") as file:
+        file.write("[" * 200_000)
+    with open(made("infinite%o" % mode, mode), "w") as file:
+        file.write('{"pid": Infinity, "created": NaN, "host": "%s", "ranks": 2}' % node)
+    with open(made("said%o" % mode, mode), "w") as file:
+        file.write('{"pid": 4194304, "created": 0.0, "host": "%s", "ranks": 2}' % node)
+os.symlink(victim, os.path.join(root, "workbench-ranks-victim"))
+"""
+"""What stops whoever reads it, and what would have a folder removed."""
+
+
+@needs_a_stranger
+def test_what_a_second_user_put_there_is_left_out_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stopped every parallel run of everybody."""
+    victim = met(tmp_path, "mine", os.getpid(), psutil.Process().create_time())
+    with shared_folder(0o1777) as shared:
+        as_stranger(MEETINGS, shared, platform.node(), victim)
+        monkeypatch.setattr(tempfile, "tempdir", str(shared))
+        before = sorted(shared.rglob("*"))
+        launch._sweep()
+        assert sorted(shared.rglob("*")) == before
+        assert len(before) == 31
+    assert (victim / "launcher.json").exists()
 
 
 def test_what_nobody_meets_in_any_more_is_removed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from tests.integration.parallel.support import EarlyExit, Net, losses, made, moments
 from workbench.experiment.value_copy import MOST_ELEMENTS
 from workbench.parallel.batches import RankSource
-from workbench.parallel.state import load, save
+from workbench.parallel.state import NotLoadedError, load, save
 
 
 def resting(experiment: Any) -> Any:
@@ -119,6 +120,29 @@ def test_half_a_checkpoint_is_none(tmp_path: Path) -> None:
         load(training, tmp_path / "there")
     save(training, tmp_path / "there")  # what is broken is replaced
     load(training, tmp_path / "there")
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "overwritten", "a pipe"])
+def test_of_a_checkpoint_whose_tensors_are_not_all_there_none_is_loaded(
+    how: str, tmp_path: Path
+) -> None:
+    first, second = (made(tmp_path / "runs", Net, seed=seed) for seed in (0, 1))
+    first.run(steps=2, wait=True)
+    save(resting(first), tmp_path / "there")
+    (file,) = (tmp_path / "there").glob("*.distcp")
+    data = file.read_bytes()
+    file.unlink()
+    if how == "cut":
+        file.write_bytes(data[:-1])
+    elif how == "overwritten":
+        file.write_bytes(b"\0" * len(data))
+    elif how == "a pipe":
+        os.mkfifo(file)
+    kept = [one.clone() for one in second.model.state_dict().values()]
+    with pytest.raises(NotLoadedError, match="checkpoint") as error:
+        load(resting(second), tmp_path / "there")
+    assert str(tmp_path / "there") in str(error.value)
+    assert all(map(torch.equal, second.model.state_dict().values(), kept))
 
 
 def falling(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:

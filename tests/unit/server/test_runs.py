@@ -13,8 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.strangers import begin_as_stranger, needs_a_stranger, shared_folder
 from workbench.server import runs
-from workbench.server.runs import list_runs, read_run
+from workbench.server.runs import Lister, list_runs, read_run
 
 GOOD = {
     "schema": "workbench.run/1",
@@ -191,6 +192,53 @@ def test_what_took_the_place_of_a_file_between_two_looks_is_not_waited_for(
     monkeypatch.setattr(runs, "read_regular", swapped)
     (found,), _, _ = list_runs(tmp_path, tmp_path)
     assert found.status == "damaged"
+
+
+SWAP = """
+run, good, elsewhere = sys.argv[1:4]
+path = os.path.join(run, "run.json")
+def good_file(name):
+    with open(name, "w") as file:
+        file.write(good)
+kinds = [good_file, os.mkfifo, os.mkdir,
+         lambda name: os.symlink(elsewhere, name), lambda name: os.symlink("/dev/zero", name)]
+print("begun", flush=True)
+while True:
+    for number, make in enumerate(kinds):
+        draft = os.path.join(run, "draft%d" % number)
+        try:
+            make(draft)
+        except FileExistsError:
+            pass
+        try:
+            os.rename(draft, path)
+        except OSError:  # a folder, whose place only a folder takes
+            os.rename(path, os.path.join(run, "old%d" % random.getrandbits(60)))
+"""
+
+
+@needs_a_stranger
+@pytest.mark.parametrize("times", [1_000, pytest.param(100_000, marks=pytest.mark.fuzz)])
+def test_what_a_second_user_swaps_is_listed_or_damaged_and_never_waited_for(times: int) -> None:
+    """It held a thread of the server for good in 8 of 23 tries."""
+    with shared_folder() as shared:
+        secret = shared / "secret"
+        secret.write_text(json.dumps({**GOOD, "name": "secret"}))
+        run = shared / "runs" / "run"
+        run.mkdir(parents=True)
+        run.chmod(0o777)
+        with begin_as_stranger(SWAP, run, json.dumps(GOOD), secret) as swaps:
+            try:
+                assert swaps.stdout is not None
+                assert swaps.stdout.readline() == "begun\n"
+                lister, met = Lister(), set[str]()
+                for _ in range(times):
+                    for one in lister.list(shared / "runs", shared).runs:
+                        assert one.name != "secret"
+                        met.add(one.status)
+            finally:
+                swaps.kill()
+    assert {"damaged", str(GOOD["status"])} <= met
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
