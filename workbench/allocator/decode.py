@@ -32,7 +32,7 @@ import tempfile
 from array import array
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from workbench.allocator.unpickle import FAILED, MAGIC, REFUSED
 from workbench.processes import run_process
 from workbench.records import RecordError
 from workbench.records.file import LARGEST_BYTES
-from workbench.trust import harmless, printable
+from workbench.trust import NotAFileError, OpenFile, harmless, printable
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _START = (
@@ -81,22 +81,29 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
         RecordError: it is too large, no snapshot, does not hold ``device``, or asks for more than
             plain data of its size may.
     """
+    try:
+        file = OpenFile.at(path)
+    except NotAFileError:  # a named pipe would never end, a device never stop
+        raise RecordError(f"{Path(path).name} is no file, so no allocator snapshot") from None
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {str(path)!r} to read a snapshot from") from None
+    with file:
+        return read_open(file, device)
+
+
+def read_open(file: OpenFile, device: int | None = None) -> Snapshot:
+    """As `read`, of a file that is open."""
     if device is not None and device < 0:
         raise RecordError(f"devices are counted from 0, so there is no cuda:{device}")
-    file = Path(path)
-    if not file.exists():
-        raise FileNotFoundError(f"there is no file {str(path)!r} to read a snapshot from")
-    if not file.is_file():  # a named pipe would never end, a device never stop
-        raise RecordError(f"{file.name} is no file, so no allocator snapshot")
-    size = file.stat().st_size
+    size = file.size
     if size > LARGEST_BYTES:
         raise RecordError(
             f"{file.name} has {size / 2**30:.1f} GiB; snapshots up to {LARGEST_BYTES / 2**30:g} "
             "GiB are read: record fewer events (max_entries=) or without stacks (context=None)"
         )
     try:
-        with file.open("rb") as source, tempfile.TemporaryFile() as answer:
-            _run(source, answer, size, device)
+        with tempfile.TemporaryFile() as answer:
+            _run(file.from_start(), answer, size, device)
             found = _parse(answer, _OUTPUT_BASE + _OUTPUT_PER_BYTE * size)
     except RefusedError as error:
         raise RecordError(f"{file.name} is not a CUDA allocator snapshot: {error}") from None
@@ -128,7 +135,7 @@ def of_live(snapshot: Any, device: int | None = None) -> Snapshot:
         raise RecordError("the allocator's snapshot is nested too deeply to be read") from None
 
 
-def _run(source: BinaryIO, answer: IO[bytes], size: int, device: int | None) -> None:
+def _run(source: int, answer: IO[bytes], size: int, device: int | None) -> None:
     """Unpickle ``source`` in a process of its own, into ``answer``."""
     seconds = _SECONDS_BASE + size // _BYTES_PER_SECOND
     bounds = (

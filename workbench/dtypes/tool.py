@@ -14,7 +14,7 @@ from workbench.dtypes.recorder import Recorder
 from workbench.dtypes.view import DtypeView
 from workbench.experiment import Experiment
 from workbench.records.dtypes import DtypeRecord
-from workbench.records.file import read_record_file
+from workbench.records.file import record_at
 
 
 class DtypeRecording(DtypeView):
@@ -92,7 +92,7 @@ def dtypes(target: Any = None) -> DtypeView:
     if target is None or isinstance(target, nn.Module):
         return DtypeRecording(target)
     if isinstance(target, (str, Path)):
-        target = _open(Path(target).expanduser())
+        target = record_at(Path(target).expanduser(), DtypeRecord, "types")
     if isinstance(target, DtypeRecord):
         record = target
         return DtypeView(lambda: record)
@@ -104,9 +104,3 @@ def dtypes(target: Any = None) -> DtypeView:
         f"dtypes() got {type(target).__name__}; it takes an Experiment, a module or nothing (as a "
         "`with` block around code that computes), a DtypeRecord, or the path of a saved one"
     )
-
-
-def _open(path: Path) -> DtypeRecord:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r} to read types from")
-    return read_record_file(path, DtypeRecord)

@@ -25,7 +25,7 @@ from workbench.dynamo.watching import (
 from workbench.experiment import Experiment
 from workbench.modes import Modes
 from workbench.records import CompileRecord
-from workbench.records.file import read_record_file
+from workbench.records.file import record_at
 
 
 class CompileRecording(CompileView):
@@ -137,7 +137,7 @@ def compile_report(
     if isinstance(target, Modes):
         return _of_modes(target)
     if isinstance(target, (str, Path)):
-        target = _open(Path(target).expanduser())
+        target = record_at(Path(target).expanduser(), CompileRecord, "a compile report")
     if isinstance(target, CompileRecord):
         record = target
         return CompileView(lambda: record)
@@ -218,9 +218,3 @@ def _of_modes(modes: Modes) -> CompileView:
 
     now()
     return CompileView(now)
-
-
-def _open(path: Path) -> CompileRecord:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r} to read a compile report from")
-    return read_record_file(path, CompileRecord)

@@ -24,6 +24,7 @@ from workbench.graph.probe import GraphProbe
 from workbench.graph.tracing import TracedGraph, trace_of
 from workbench.graph.view import GraphView
 from workbench.records import GradientFlow, GraphDiff, GraphRecord, RecordError
+from workbench.records.file import record_at
 
 
 @overload
@@ -125,9 +126,7 @@ def open_file(path: str | Path) -> GraphRecord:
         RecordError: the file holds something else.
     """
     file = Path(path).expanduser()
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r} to read a graph from")
     try:
-        return GraphRecord.from_bytes(file.read_bytes())
+        return record_at(file, GraphRecord, "a graph")
     except RecordError as error:
         raise RecordError(f"{file.name} holds no graph record: {error}") from None

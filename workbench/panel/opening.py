@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workbench.memory.files.snapshot import WRITTEN, existing_file, is_snapshot
+from workbench.memory.files.snapshot import WRITTEN, is_snapshot, opened_file, read_snapshot
 from workbench.records import (
     CompareRecord,
     CompileRecord,
@@ -17,7 +17,7 @@ from workbench.records import (
     RecordError,
 )
 from workbench.records.file import check_size, read_record_file
-from workbench.trust import printable
+from workbench.trust import OpenFile, printable
 
 
 def open_record(path: str | Path) -> Any:
@@ -32,18 +32,9 @@ def open_record(path: str | Path) -> Any:
         RecordError: it is a folder, neither of these, or larger than `LARGEST_BYTES`; the message
             says what was found.
     """
-    target = existing_file(path)
-    if is_snapshot(target):
-        from workbench.memory import memory
-
-        return memory(target)
-    check_size(target)
-    try:
-        record = read_record_file(target, Record)
-    except RecordError as error:
-        raise RecordError(
-            f"{printable(target.name)} is no record or allocator snapshot: {error}. {WRITTEN}"
-        ) from None
+    with opened_file(path) as file:
+        name = printable(file.name)
+        record = _record_in(file)
     if isinstance(record, GraphRecord):
         from workbench.graph import graph
 
@@ -68,4 +59,16 @@ def open_record(path: str | Path) -> Any:
         from workbench.dtypes import dtypes
 
         return dtypes(record)
-    raise RecordError(f"{target.name} holds a {record.schema} record, which has no view of its own")
+    raise RecordError(f"{name} holds a {record.schema} record, which has no view of its own")
+
+
+def _record_in(file: OpenFile) -> Record:
+    if is_snapshot(file):
+        return read_snapshot(file)
+    check_size(file)
+    try:
+        return read_record_file(file, Record)
+    except RecordError as error:
+        raise RecordError(
+            f"{printable(file.name)} is no record or allocator snapshot: {error}. {WRITTEN}"
+        ) from None

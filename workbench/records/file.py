@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from workbench.records.base import Record, RecordError, class_of
+from workbench.trust import OpenFile
 
 RECORD = ".safetensors"
 """How the name of a record's file ends."""
@@ -38,22 +39,21 @@ _OTHERS = {
 R = TypeVar("R", bound=Record)
 
 
-def check_size(path: Path, largest: int = LARGEST_BYTES) -> None:
+def check_size(file: OpenFile, largest: int = LARGEST_BYTES) -> None:
     """Raise `RecordError` for a file that is larger than what is read."""
-    size = path.stat().st_size
+    size = file.size
     if size > largest:
         raise RecordError(
-            f"{path.name} has {size / 2**30:.1f} GiB; files up to {largest / 2**30:g} GiB are read"
+            f"{file.name} has {size / 2**30:.1f} GiB; files up to {largest / 2**30:g} GiB are read"
         )
 
 
-def what_else(path: Path) -> str:
+def what_else(file: OpenFile) -> str:
     """What a file is that begins as something else, in words; ``""`` where its start does not say.
 
     A record begins with a length, which may look like anything: ask `begins_as_record` first.
     """
-    with path.open("rb") as stream:
-        start = stream.read(30 + _LONGEST_NAME)
+    start = file.start(30 + _LONGEST_NAME)
     if not start:
         return "empty"
     name = start[30 : 30 + int.from_bytes(start[26:28], "little")]
@@ -82,59 +82,74 @@ def suffix_of(name: str, known: Iterable[str], what: str) -> str:
     return max(found, key=len)
 
 
-def begins_as_record(path: Path) -> bool:
+def begins_as_record(file: OpenFile) -> bool:
     """Whether a file begins with the length of a header that it has room for, and the header."""
-    size = path.stat().st_size
-    with path.open("rb") as stream:
-        return _has_room(_length(stream), size) and stream.read(1) == b"{"
+    start = file.start(_LENGTH_BYTES + 1)
+    return _has_room(_length(start), file.size) and start.endswith(b"{")
 
 
-def read_record_file(path: Path, kind: type[R]) -> R:
+def record_at(path: Path, kind: type[R], what: str) -> R:
+    """The record of ``kind`` in the file that a person has named.
+
+    Args:
+        path: of the file.
+        kind: a class of records.
+        what: it is to be read for: ``"types"``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        RecordError: it is larger than `LARGEST_BYTES`, or as `read_record_file`.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r} to read {what} from")
+    with OpenFile.at(path) as file:
+        check_size(file)
+        return read_record_file(file, kind)
+
+
+def read_record_file(file: OpenFile, kind: type[R]) -> R:
     """Read the record of ``kind`` in a file.
 
     Args:
-        path: a file that `check_size` lets through.
+        file: one that `check_size` lets through.
         kind: a class of records; `Record` for all.
 
     Raises:
         RecordError: as `Record.from_bytes`; a file that does not begin as a record of ``kind`` is
             not read any further.
     """
-    size = path.stat().st_size
-    with path.open("rb") as stream:
-        schema = _schema(stream, size)
-        if schema is None:
-            raise RecordError(_no_record(path))
-        found = class_of(schema)
-        if not issubclass(found, kind):
-            raise RecordError(f"expected a {kind.schema} record, got {found.schema}")
-        stream.seek(0)
-        return kind.from_bytes(stream.read(size))
+    size = file.size
+    schema = _schema(file, size)
+    if schema is None:
+        raise RecordError(_no_record(file))
+    found = class_of(schema)
+    if not issubclass(found, kind):
+        raise RecordError(f"expected a {kind.schema} record, got {found.schema}")
+    return kind.from_bytes(file.start(size))
 
 
-def _length(stream: BinaryIO) -> int:
-    return int.from_bytes(stream.read(_LENGTH_BYTES), "little")
+def _length(start: bytes) -> int:
+    return int.from_bytes(start[:_LENGTH_BYTES], "little")
 
 
 def _has_room(length: int, size: int) -> bool:
     return 0 < length <= min(size - _LENGTH_BYTES, _LONGEST_HEADER)
 
 
-def _no_record(path: Path) -> str:
-    other = what_else(path)
+def _no_record(file: OpenFile) -> str:
+    other = what_else(file)
     if other:
         return f"it is {other}"
-    with path.open("rb") as stream:
-        return f"it begins with {stream.read(_LENGTH_BYTES)!r}, as no whole record does"
+    return f"it begins with {file.start(_LENGTH_BYTES)!r}, as no whole record does"
 
 
-def _schema(stream: BinaryIO, size: int) -> str | None:
+def _schema(file: OpenFile, size: int) -> str | None:
     """What the header says that the file holds; None where it begins with none."""
-    length = _length(stream)
+    length = _length(file.start(_LENGTH_BYTES))
     if not _has_room(length, size):
         return None
     try:
-        header = json.loads(stream.read(length))
+        header = json.loads(file.start(_LENGTH_BYTES + length)[_LENGTH_BYTES:])
         return str(header["__metadata__"].get("schema"))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise RecordError("its header names no schema, as in a file of weights") from None

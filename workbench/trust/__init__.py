@@ -12,6 +12,7 @@ from workbench.trust.folders import (
 )
 from workbench.trust.opening import (
     NotAFileError,
+    OpenFile,
     TooLargeError,
     open_beneath,
     open_regular,
@@ -25,6 +26,7 @@ from workbench.trust.writing import through_no_link, whole_file, write_whole
 __all__ = [
     "HeldFolder",
     "NotAFileError",
+    "OpenFile",
     "Seal",
     "SealError",
     "Stranger",

@@ -13,17 +13,19 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FLAGS = (
     os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
+    | _NO_FOLLOW
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
-_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
 _TO_PASS = getattr(os, "O_PATH", os.O_RDONLY)
 """Of a folder that is passed through: one that others may enter, and not list, can be opened so."""
 _CHUNK = 1 << 20
+_MOST_AT_ONCE = 1 << 30
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -57,14 +59,17 @@ def open_regular(path: str | os.PathLike[str], *, folder: int | None = None) -> 
         FileNotFoundError: it is not there.
         OSError: it cannot be read.
     """
+    return regular(_opened(path, _FLAGS, folder), path)
+
+
+def _opened(path: str | os.PathLike[str], flags: int, folder: int | None = None) -> int:
     try:
-        descriptor = os.open(path, _FLAGS, dir_fd=folder)
+        return os.open(path, flags, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EOPNOTSUPP, errno.EMLINK):
             # a link (EMLINK: FreeBSD); a socket, a device of nothing
             raise NotAFileError(error.errno, "it is no regular file", as_shown(path)) from None
         raise
-    return regular(descriptor, path)
 
 
 def regular(descriptor: int, path: str | os.PathLike[str]) -> BinaryIO:
@@ -128,6 +133,69 @@ def read_at_most(stream: BinaryIO, most: int, path: str | os.PathLike[str]) -> b
             errno.EFBIG, f"it has {found:,} bytes, and {most:,} are read", as_shown(path)
         )
     return data
+
+
+class OpenFile:
+    """A regular file that is open: what is asked of it, and what is read of it, is the same file.
+
+    Args:
+        path: that it was opened at, by which people know it.
+        stream: of it, for reading; closed at the end of the block.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], stream: BinaryIO) -> None:
+        self.path, self.stream = Path(path), stream
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> OpenFile:
+        """The file at a path that the user has named: links on the way to it are followed.
+
+        Raises:
+            NotAFileError: it is a pipe, a device or a folder.
+            OSError: it is not there, or cannot be read.
+        """
+        return cls(path, regular(_opened(path, _FLAGS & ~_NO_FOLLOW), path))
+
+    @classmethod
+    def beneath(cls, root: str | os.PathLike[str], path: str | os.PathLike[str]) -> OpenFile:
+        """As `open_beneath`: no link on the way from ``root`` is followed."""
+        return cls(path, open_beneath(root, path))
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.name
+
+    @property
+    def stat(self) -> os.stat_result:
+        """Of the open file."""
+        return os.fstat(self.stream.fileno())
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.stat.st_size
+
+    def start(self, count: int) -> bytes:
+        """Its first bytes, at most ``count``."""
+        parts: list[bytes] = []
+        at = self.from_start()
+        while count > 0 and (more := os.read(at, min(count, _MOST_AT_ONCE))):
+            parts.append(more)
+            count -= len(more)
+        return b"".join(parts)
+
+    def from_start(self) -> int:
+        """Its descriptor, at its first byte, as for the standard input of a process."""
+        descriptor = self.stream.fileno()
+        os.lseek(descriptor, 0, os.SEEK_SET)  # of the file: a stream's own `seek` may only look
+        return descriptor
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
 
 
 def open_folder(

@@ -8,6 +8,7 @@ import pytest
 
 from workbench.records import GraphRecord, MemoryRecord, Record, RecordError
 from workbench.records.file import begins_as_record, check_size, read_record_file
+from workbench.trust import OpenFile
 
 
 def written(path, header: bytes, length: int | None = None):
@@ -37,21 +38,23 @@ def header_of(schema: str) -> bytes:
 )
 def test_what_a_header_lacks_is_said(header, length, said, tmp_path):
     path = written(tmp_path / "odd", header, length)
-    with pytest.raises(RecordError, match=said):
-        read_record_file(path, MemoryRecord)
+    with OpenFile.at(path) as file, pytest.raises(RecordError, match=said):
+        read_record_file(file, MemoryRecord)
 
 
 def test_a_header_longer_than_any_is_not_read(tmp_path):
     path = written(tmp_path / "long", b"{}", 200_000_000)
     with path.open("r+b") as stream:
         stream.truncate(300_000_000)
-    with pytest.raises(RecordError, match="as no whole record does"):
-        read_record_file(path, Record)
-    assert not begins_as_record(path)
+    with OpenFile.at(path) as file:
+        with pytest.raises(RecordError, match="as no whole record does"):
+            read_record_file(file, Record)
+        assert not begins_as_record(file)
 
 
 def test_a_file_larger_than_what_is_read_is_told_from_its_size(tmp_path):
     path = written(tmp_path / "step.safetensors", b"{}")
-    check_size(path)
-    with pytest.raises(RecordError, match=r"step\.safetensors has 0\.0 GiB; files up to"):
-        check_size(path, largest=9)
+    with OpenFile.at(path) as file:
+        check_size(file)
+        with pytest.raises(RecordError, match=r"step\.safetensors has 0\.0 GiB; files up to"):
+            check_size(file, largest=9)

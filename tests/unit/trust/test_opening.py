@@ -2,11 +2,20 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from workbench.trust import NotAFileError, TooLargeError, open_beneath, open_regular, read_regular
+from workbench.trust import (
+    NotAFileError,
+    OpenFile,
+    TooLargeError,
+    open_beneath,
+    open_regular,
+    read_regular,
+)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "broken link", "folder", "socket", "device"])
@@ -62,3 +71,40 @@ def test_below_a_folder_no_link_leads_out(tmp_path: Path) -> None:
     for path in ("../outside/file", outside / "file", "", "a/../../outside/file"):
         with pytest.raises(ValueError, match=r"names no file|is not in the subpath"):
             open_beneath(root, path)
+
+
+def test_an_open_file_stays_the_one_that_was_looked_at(tmp_path: Path) -> None:
+    path, link = tmp_path / "it", tmp_path / "link"
+    path.write_bytes(b"mine" * 5_000)
+    link.symlink_to(path)
+    with OpenFile.at(link) as file:
+        assert file.start(2) == b"mi"
+        path.unlink()
+        path.write_bytes(b"another")
+        link.unlink()
+        assert (file.size, file.name) == (20_000, "link")
+        assert file.start(1 << 40) == b"mine" * 5_000
+        # another process reads it from its first byte, and this one again
+        say = "import sys; print(len(sys.stdin.buffer.read()))"
+        said = subprocess.check_output([sys.executable, "-c", say], stdin=file.from_start())
+        assert said == b"20000\n"
+        assert file.start(4) == b"mine"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "device", "link to a pipe"])
+def test_what_a_person_names_is_a_file_or_refused_at_once(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    if "pipe" in kind:
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(str(path))
+    else:
+        path = Path("/dev/zero")
+    if "link" in kind:
+        path = tmp_path / "link"
+        path.symlink_to(tmp_path / "it")
+    with pytest.raises(NotAFileError):
+        OpenFile.at(path)

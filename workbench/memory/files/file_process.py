@@ -29,13 +29,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from workbench.allocator.decode import read
+from workbench.allocator.decode import read_open
 from workbench.memory.files.replayed import replayed_record
 from workbench.memory.files.selection import is_long, overview, stretch
-from workbench.memory.files.snapshot import is_snapshot, open_file
+from workbench.memory.files.snapshot import is_snapshot, record_in
 from workbench.memory.reading.describe import format_bytes
 from workbench.records import MemoryRecord, RecordError
-from workbench.trust import printable
+from workbench.trust import OpenFile, printable
 
 MEMORY_BASE, MEMORY_PER_BYTE = 3 << 30, 24
 """Addresses that the process and its readers may take, by the size of the file when the process
@@ -108,7 +108,12 @@ class MemoryFile:
 
     def _read(self, device: int | None) -> _Whole:
         """One device, by default the busiest; kept until another one is asked for."""
-        stat = self.path.stat()
+        # the path was judged with all links in it resolved: one that is there by now was put there
+        with OpenFile.beneath(self.path.anchor, self.path) as file:
+            return self._kept(file, device)
+
+    def _kept(self, file: OpenFile, device: int | None) -> _Whole:
+        stat = file.stat
         if stat.st_size > self.most_bytes:
             raise _OutgrownError
         stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
@@ -117,15 +122,15 @@ class MemoryFile:
         wanted = self._busiest if device is None else device
         if self._whole is None or (self._whole.devices and wanted != self._whole.device):
             self._whole = self._part = None  # before the next one takes as much
-            self._whole = self._load(wanted)
+            self._whole = self._load(file, wanted)
             if device is None:
                 self._busiest = self._whole.device
         return self._whole
 
-    def _load(self, device: int | None) -> _Whole:
-        if not is_snapshot(self.path):
-            return _Whole(open_file(self.path))
-        snapshot = read(self.path, device)
+    def _load(self, file: OpenFile, device: int | None) -> _Whole:
+        if not is_snapshot(file):
+            return _Whole(record_in(file))
+        snapshot = read_open(file, device)
         if not snapshot.num_events and not snapshot.other_devices:
             held = format_bytes(int(snapshot.segment_bytes.sum()))
             raise _UnrecordedError(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from workbench.allocator.decode import read
+from workbench.allocator.decode import read_open
 from workbench.memory.files.replayed import replayed_record
 from workbench.records import MemoryRecord, RecordError
 from workbench.records.file import begins_as_record, check_size, read_record_file, what_else
-from workbench.trust import printable
+from workbench.trust import OpenFile, printable
 
 WRITTEN = "view.save(path) and torch.cuda.memory._dump_snapshot(path) write files that open"
 """What to do about a file that is neither record nor snapshot."""
@@ -22,20 +22,19 @@ _STARTS = (b"\x80", b"(", b"}")
 """Of a pickle of protocol 2 and later; of a dictionary, which a snapshot is, of 0 and of 1."""
 
 
-def is_snapshot(path: Path) -> bool:
+def is_snapshot(file: OpenFile) -> bool:
     """Whether a file is to be read as an allocator snapshot: a pickle, by its name or its start.
 
     A record is none, whatever it is called; the length that it begins with may look like a pickle.
     Nor is what begins as something that no snapshot is, such as a checkpoint.
     """
-    if begins_as_record(path) or what_else(path):
+    if begins_as_record(file) or what_else(file):
         return False
-    with path.open("rb") as stream:
-        return path.suffix in _SUFFIXES or stream.read(1) in _STARTS
+    return file.path.suffix in _SUFFIXES or file.start(1) in _STARTS
 
 
-def existing_file(path: str | PathLike[str]) -> Path:
-    """The file at ``path``.
+def opened_file(path: str | PathLike[str]) -> OpenFile:
+    """The file at ``path``, which whoever asked closes.
 
     Raises:
         FileNotFoundError: there is none.
@@ -46,20 +45,20 @@ def existing_file(path: str | PathLike[str]) -> Path:
         raise RecordError(f"{str(path)!r} is a folder: name a file in it. {WRITTEN}")
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    return file
+    return OpenFile.at(file)
 
 
-def read_snapshot(path: Path, *, certify: bool = False) -> MemoryRecord:
+def read_snapshot(file: OpenFile, *, certify: bool = False) -> MemoryRecord:
     """The record of an allocator snapshot file (``torch.cuda.memory._dump_snapshot``).
 
     Args:
-        path: the file.
+        file: of the snapshot.
         certify: see `workbench.memory.files.replayed.replayed`.
 
     Raises:
         RecordError: the file is too large, no snapshot, or asks for more than plain data.
     """
-    return replayed_record(read(path), title=printable(path.name), certify=certify)
+    return replayed_record(read_open(file), title=printable(file.name), certify=certify)
 
 
 def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryRecord:
@@ -75,7 +74,12 @@ def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryReco
         RecordError: it is a folder, neither of these, larger than `LARGEST_BYTES`, or a saved
             record without the certificate that ``certify`` asks for.
     """
-    file = existing_file(path)
+    with opened_file(path) as file:
+        return record_in(file, certify=certify)
+
+
+def record_in(file: OpenFile, *, certify: bool = False) -> MemoryRecord:
+    """As `open_file`, of a file that is open."""
     if is_snapshot(file):
         return read_snapshot(file, certify=certify)
     check_size(file)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.strangers import as_stranger, begin_as_stranger, needs_a_stranger, shared_folder
 from tests.unit.allocator.traces import path_of
 from workbench.allocator import decode
 from workbench.memory import memory
@@ -142,6 +143,56 @@ def test_a_snapshot_opens_whatever_its_protocol_and_its_name(protocol, name, tmp
     kind, data = MemoryFile(path, path.stat().st_size).answer({"do": "record"})
     assert kind == "record"
     assert MemoryRecord.from_bytes(data).block_requested.tolist() == [700]
+
+
+SWAP = """
+folder, mine, secret = sys.argv[1:4]
+path, aside = os.path.join(folder, "trace.pickle"), os.path.join(folder, "draft")
+print("begun", flush=True)
+while True:
+    for make in (os.link, os.symlink, os.symlink):
+        made = mine if make is os.link else secret
+        make(made, aside)
+        os.rename(aside, path)
+    os.rename(folder, folder + ".old")  # and the same with the folder that it is in
+    os.symlink(os.path.dirname(secret), folder)
+    os.unlink(folder)
+    os.rename(folder + ".old", folder)
+"""
+
+
+@needs_a_stranger
+@pytest.mark.parametrize("times", [300, pytest.param(20_000, marks=pytest.mark.fuzz)])
+def test_a_file_that_a_second_user_swaps_leads_to_no_other(times: int, tmp_path: Path):
+    """Of 522 answers, 202 were of a file outside the server's root."""
+    alloc = {"action": "alloc", "addr": 512, "size": 700, "stream": 0, "time_us": 1}
+    snapshot = {"segments": [], "device_traces": [[alloc]]}
+    secret = tmp_path / "trace.pickle"
+    secret.write_bytes(pickle.dumps({**snapshot, "device_traces": [[{**alloc, "size": 701}]]}))
+    with shared_folder() as shared:
+        folder = shared / "captures"
+        folder.mkdir()
+        folder.chmod(0o777)
+        mine = folder / "mine"
+        as_stranger("open(sys.argv[1], 'wb').write(bytes.fromhex(sys.argv[2]))",
+                    mine, pickle.dumps(snapshot).hex())  # fmt: skip
+        met = dict[str, int]()
+        with begin_as_stranger(SWAP, folder, mine, secret) as swaps:
+            try:
+                assert swaps.stdout is not None
+                assert swaps.stdout.readline() == "begun\n"
+                for _ in range(times):
+                    try:
+                        file = MemoryFile(folder / "trace.pickle", 1 << 20)
+                        data = file.answer({"do": "record"})[1]
+                        what = str(MemoryRecord.from_bytes(data).block_requested.tolist())
+                    except OSError as error:
+                        what = type(error).__name__
+                    met[what] = met.get(what, 0) + 1
+            finally:
+                swaps.kill()
+    assert "[701]" not in met
+    assert {"[700]", "NotAFileError"} <= set(met), met
 
 
 def test_a_record_is_not_taken_for_a_pickle(hand_record, tmp_path: Path):
