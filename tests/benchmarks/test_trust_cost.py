@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from tests.benchmarks.table import (
     ratio_line,
     ratios,
 )
-from workbench.trust import Seal, harmless, open_regular, stranger_in
+from workbench.server.runs import Lister
+from workbench.trust import OpenFile, Seal, harmless, open_regular, stranger_in
 
 ROUNDS = 25
 READ = 2.0
@@ -27,6 +29,12 @@ LINE = 2.5
 """Times what one HMAC over a line takes."""
 TEXT = 1.5
 """Times one search for a control character, which is the least that can be asked of a text."""
+
+
+WALK, BENEATH, OPEN = 12.0, 8.0, 2.5
+"""Times one ``stat`` of each folder on the way, twice; times Python's ``open``."""
+LISTED = 8.0
+"""Times what reading and parsing its file takes."""
 
 
 def us(call: Callable[[], object], times: int) -> float:
@@ -94,27 +102,49 @@ def test_text_costs_one_search() -> None:
 
 @pytest.mark.benchmark
 def test_a_look_at_who_may_write(tmp_path: Path) -> None:
-    """No peer does this; what it costs is printed, beside a look at each folder by its name."""
+    """No peer does this: beside a look at each folder by its name."""
     path = tmp_path / "runs" / "run" / "parallel" / "1"
     path.mkdir(parents=True)
     file = path / "run.json"
     file.write_text("{}")
     above = [path, *path.parents]
 
-    def plain() -> None:
-        with file.open("rb"):
-            pass
+    def closed(opened: Callable[[], AbstractContextManager[object]]) -> Callable[[], None]:
+        def call() -> None:
+            with opened():
+                pass
 
-    def ours() -> None:
-        with open_regular(file):
-            pass
+        return call
 
     contenders = {
         "stat of each folder": lambda: us(lambda: [one.stat() for one in above], 200),
-        "walk down with openat": lambda: us(lambda: stranger_in(path), 200),
-        "open": lambda: us(plain, 2000),
-        "open a regular file": lambda: us(ours, 2000),
+        "who may write, walked down": lambda: us(lambda: stranger_in(path), 200),
+        "opened, walked down": lambda: us(closed(lambda: OpenFile.beneath("/", file)), 200),
+        "open": lambda: us(closed(lambda: file.open("rb")), 2000),
+        "opened, a regular file": lambda: us(closed(lambda: open_regular(file)), 2000),
     }
     results = measure_interleaved(contenders, ROUNDS)
     title = f"A folder {len(above)} deep, and a file in it"
     print("\n" + compare(title, "µs", results, baseline="stat of each folder"))
+    judged("who may write, walked down", results, "stat of each folder", WALK)
+    judged("opened, walked down", results, "stat of each folder", BENEATH)
+    judged("opened, a regular file", results, "open", OPEN)
+
+
+@pytest.mark.benchmark
+def test_a_listed_run_costs_its_json(tmp_path: Path) -> None:
+    facts = {"schema": "workbench.run/1", "name": "digits", "status": "finished", "step": 1230}
+    for number in range(200):
+        folder = tmp_path / f"run{number}"
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps(facts))
+    files = sorted(tmp_path.glob("*/run.json"))
+    contenders = {
+        "read and parse": lambda: (
+            us(lambda: [json.loads(one.read_bytes()) for one in files], 1) / len(files)
+        ),
+        "list": lambda: us(lambda: Lister().list(tmp_path, tmp_path), 1) / len(files),
+    }
+    results = measure_interleaved(contenders, ROUNDS)
+    print("\n" + compare("A run of 200", "µs", results, baseline="read and parse"))
+    judged("list", results, "read and parse", LISTED)

@@ -84,8 +84,10 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
     try:
         file = OpenFile.at(path)
     except NotAFileError:  # a named pipe would never end, a device never stop
-        raise RecordError(f"{Path(path).name} is no file, so no allocator snapshot") from None
-    except FileNotFoundError:
+        raise RecordError(
+            f"{printable(Path(path).name)} is no file, so no allocator snapshot"
+        ) from None
+    except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"there is no file {str(path)!r} to read a snapshot from") from None
     with file:
         return read_open(file, device)
@@ -103,7 +105,7 @@ def read_open(file: OpenFile, device: int | None = None) -> Snapshot:
         )
     try:
         with tempfile.TemporaryFile() as answer:
-            _run(file.from_start(), answer, size, device)
+            _run(file.rewound(), answer, size, device)
             found = _parse(answer, _OUTPUT_BASE + _OUTPUT_PER_BYTE * size)
     except RefusedError as error:
         raise RecordError(f"{file.name} is not a CUDA allocator snapshot: {error}") from None

@@ -92,7 +92,7 @@ def dtypes(target: Any = None) -> DtypeView:
     if target is None or isinstance(target, nn.Module):
         return DtypeRecording(target)
     if isinstance(target, (str, Path)):
-        target = record_at(Path(target).expanduser(), DtypeRecord, "types")
+        target = record_at(target, DtypeRecord, "types")
     if isinstance(target, DtypeRecord):
         record = target
         return DtypeView(lambda: record)

@@ -137,7 +137,7 @@ def compile_report(
     if isinstance(target, Modes):
         return _of_modes(target)
     if isinstance(target, (str, Path)):
-        target = record_at(Path(target).expanduser(), CompileRecord, "a compile report")
+        target = record_at(target, CompileRecord, "a compile report")
     if isinstance(target, CompileRecord):
         record = target
         return CompileView(lambda: record)

@@ -20,6 +20,7 @@ from workbench.trust import read_regular, write_whole
 SCHEMA = "workbench.run/1"
 _ATTEMPTS = 10_000
 _MOST_BYTES = 1 << 28
+_MOST_PID = 1 << 31
 
 
 class RunFolder:
@@ -53,8 +54,18 @@ class RunFolder:
             FileNotFoundError: there is none.
             ValueError: it is none that this version wrote.
         """
-        facts = json.loads(read_regular(self.path / "run.json", _MOST_BYTES))
-        if not isinstance(facts, dict) or "process" not in facts:
+        try:
+            facts = json.loads(read_regular(self.path / "run.json", _MOST_BYTES))
+            process = facts["process"]
+            is_run = (
+                isinstance(process["host"], str)
+                and isinstance(process["pid"], int)
+                and 0 < process["pid"] < _MOST_PID
+                and isinstance(facts["created_at"], (int, float))
+            )
+        except (ValueError, TypeError, LookupError, RecursionError):
+            is_run = False
+        if not is_run:
             raise ValueError(f"{self.path / 'run.json'} describes no run")
         return cast("dict[str, Any]", facts)
 

@@ -24,7 +24,7 @@ from workbench.graph.probe import GraphProbe
 from workbench.graph.tracing import TracedGraph, trace_of
 from workbench.graph.view import GraphView
 from workbench.records import GradientFlow, GraphDiff, GraphRecord, RecordError
-from workbench.records.file import record_at
+from workbench.records.file import check_size, named_file, read_record_file
 
 
 @overload
@@ -125,8 +125,9 @@ def open_file(path: str | Path) -> GraphRecord:
         FileNotFoundError: no file at ``path``.
         RecordError: the file holds something else.
     """
-    file = Path(path).expanduser()
-    try:
-        return record_at(file, GraphRecord, "a graph")
-    except RecordError as error:
-        raise RecordError(f"{file.name} holds no graph record: {error}") from None
+    with named_file(path, "a graph") as file:
+        check_size(file)
+        try:
+            return read_record_file(file, GraphRecord)
+        except RecordError as error:
+            raise RecordError(f"{file.name} holds no graph record: {error}") from None

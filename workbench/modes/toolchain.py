@@ -7,7 +7,6 @@ The one place that touches Inductor's private look-ups (`torch._inductor.cpp_bui
 from __future__ import annotations
 
 import atexit
-import errno
 import os
 import shutil
 import sys
@@ -53,24 +52,36 @@ def use_persistent_cache() -> None:
     """
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return
+    kept = _kept_cache()
+    if kept is not None and _can_run_from(kept):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(kept)
+        return
     try:
-        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        folder = made_private(Path(home) / "workbench" / "inductor")
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            _refuse_noexec(probe.fileno(), folder)
-    except (OSError, RuntimeError):  # RuntimeError: nobody knows where the home is
-        try:
-            folder = private_folder("workbench-inductor-")
-        except OSError:
-            return
+        folder = private_folder("workbench-inductor-")
+    except OSError:
+        return
+    if kept is not None and not _can_run_from(folder):  # nowhere: at least it is kept
+        folder.rmdir()
+        folder = kept
+    else:
         atexit.register(_remove, folder, os.getpid())
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
 
 
-def _refuse_noexec(descriptor: int, folder: Path) -> None:
-    """Raise where nothing can be run from: what Inductor builds is loaded from its cache."""
-    if hasattr(os, "fstatvfs") and os.fstatvfs(descriptor).f_flag & getattr(os, "ST_NOEXEC", 0):
-        raise PermissionError(errno.EACCES, "it is mounted noexec", str(folder))
+def _kept_cache() -> Path | None:
+    """The user's own folder for compiled code; None where it cannot be, or not be written."""
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        folder = made_private(Path(home) / "workbench" / "inductor")
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows where the home is
+        return None
+
+
+def _can_run_from(folder: Path) -> bool:
+    """Not from a mount with ``noexec``: what Inductor builds is loaded from its cache."""
+    return not (hasattr(os, "statvfs") and os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
 
 
 def _remove(folder: Path, process: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workbench.memory.files.snapshot import WRITTEN, is_snapshot, opened_file, read_snapshot
+from workbench.memory.files.snapshot import record_in
 from workbench.records import (
     CompareRecord,
     CompileRecord,
@@ -16,8 +16,7 @@ from workbench.records import (
     Record,
     RecordError,
 )
-from workbench.records.file import check_size, read_record_file
-from workbench.trust import OpenFile, printable
+from workbench.records.file import named_file
 
 
 def open_record(path: str | Path) -> Any:
@@ -32,9 +31,8 @@ def open_record(path: str | Path) -> Any:
         RecordError: it is a folder, neither of these, or larger than `LARGEST_BYTES`; the message
             says what was found.
     """
-    with opened_file(path) as file:
-        name = printable(file.name)
-        record = _record_in(file)
+    with named_file(path, "a record") as file:
+        name, record = file.name, record_in(file, Record)
     if isinstance(record, GraphRecord):
         from workbench.graph import graph
 
@@ -60,15 +58,3 @@ def open_record(path: str | Path) -> Any:
 
         return dtypes(record)
     raise RecordError(f"{name} holds a {record.schema} record, which has no view of its own")
-
-
-def _record_in(file: OpenFile) -> Record:
-    if is_snapshot(file):
-        return read_snapshot(file)
-    check_size(file)
-    try:
-        return read_record_file(file, Record)
-    except RecordError as error:
-        raise RecordError(
-            f"{printable(file.name)} is no record or allocator snapshot: {error}. {WRITTEN}"
-        ) from None

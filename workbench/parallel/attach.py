@@ -40,8 +40,9 @@ def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
     name may have got lost.
 
     The run directory holds a pickled program that is run by this, so it has to be yours: sealed
-    with the key in ``~/.local/state/workbench``, or where nobody else can write. Another one is
-    refused, and nothing of it is run, unless you say that you trust it.
+    with the key in ``~/.local/state/workbench``, or with that of ranks of yours which still train.
+    Another one is refused, and nothing of it is run, unless you say that you trust it. Where no key
+    can be kept, a folder that is yours and where nobody else can write is taken for your own.
 
     Args:
         run: its directory, such as ``"runs/EarlyExit"``.
@@ -49,7 +50,8 @@ def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
 
     Raises:
         FileNotFoundError: there is no such directory, or no worker ever had a part in the run.
-        PermissionError: somebody else could have written what would be run; the message says who.
+        PermissionError: somebody else could have written what would be run; the message says who,
+            where that can be known.
         RuntimeError: another kernel that has the run is alive.
         ValueError: its workers are on another machine.
     """
@@ -128,7 +130,7 @@ def _take_seal(folder: Folder, *, trust: bool) -> None:
     try:
         folder.take_session()
     except SealError:
-        if not is_kept() and _take_key_of_ranks(folder):
+        if _take_key_of_ranks(folder):
             return
         if not trust and (reason := _stranger(folder) or _unknown_origin()):
             raise PermissionError(
@@ -151,8 +153,8 @@ def _unknown_origin() -> str:
     if not is_kept():
         return ""
     return (
-        "it may be of somebody else, unpacked or copied (runs of yours are sealed with "
-        f"{key_file()})"
+        "it may be of somebody else, unpacked or copied, or your key was made anew since, as in a "
+        f"new container (runs of yours are sealed with {key_file()})"
     )
 
 
@@ -169,6 +171,12 @@ def _take_key_of_ranks(folder: Folder) -> bool:
 
 def _stranger(folder: Folder) -> str:
     """Who else could have written to the folder or to what is in it, in words; ``""``: nobody."""
+    with contextlib.suppress(OSError):
+        return _named_stranger(folder)
+    return "what is in it is not all files that you can read"
+
+
+def _named_stranger(folder: Folder) -> str:
     if hasattr(os, "getuid") and (owner := folder.path.stat().st_uid) != os.getuid():
         return f"it belongs to {user(owner)}"
     names = [one.name for one in folder.path.iterdir() if not one.is_dir()]

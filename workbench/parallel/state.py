@@ -40,7 +40,7 @@ from workbench.parallel.folder import REST
 from workbench.parallel.object_state import Home, differing
 from workbench.parallel.payload import from_known, to_known
 from workbench.parallel.sentences import listed
-from workbench.trust import Seal, SealError, open_regular, read_regular
+from workbench.trust import NotAFileError, Seal, SealError, open_regular, read_regular
 from workbench.trust.opening import as_shown
 
 if TYPE_CHECKING:
@@ -60,7 +60,12 @@ class NotSavedError(OSError):
 
 
 class NotLoadedError(OSError):
-    """A checkpoint is there, and its tensors cannot be read: a file is gone, or was changed."""
+    """A checkpoint is there, and its tensors cannot be read: a file is gone, or was cut."""
+
+
+_CHANGED = "its tensors are not as they were written"
+_THEMSELVES = (KeyboardInterrupt, SystemExit, MemoryError, torch.OutOfMemoryError, SealError)
+"""What torch wraps in its `CheckpointException` and is no fault of a checkpoint."""
 
 
 def save(training: Training, folder: Path, seal: Seal | None = None) -> None:
@@ -117,7 +122,8 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     """Take over the state in ``folder``; by all ranks together where there are several.
 
     What is no tensor is unpickled, and so is torch's own table of the tensors: both have the seal
-    of the session. The tensors themselves are read as such (``weights_only``).
+    of the session. The tensors themselves are read as such (``weights_only``), beside those of the
+    model, which are written once all are read.
 
     Args:
         training: what takes it over.
@@ -127,7 +133,7 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     Raises:
         FileNotFoundError: there is no whole checkpoint in ``folder``.
         SealError: somebody else may have written it; nothing of it was run.
-        NotLoadedError: its tensors are not all there, or not as they were written.
+        NotLoadedError: its tensors are not all there, or cannot be read. The training is as it was.
     """
     if not (folder / REST).is_file():
         problem = f"{folder} holds no whole checkpoint: {REST} is missing"
@@ -136,21 +142,22 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     rest = torch.load(io.BytesIO(sealed), weights_only=False, map_location="cpu")
     reader = _SealedReader(folder, rest["metadata"])
     saved = reader.whole().state_dict_metadata
-    _make_room(training, saved, rest["buffers"])
-    tensors: dict[str, Any] = {
-        full: tensor.detach()
-        for name, tensor in _tensors_of(training.model)
-        if (full := f"model.{name}") in saved
-    }
+    other = _other_buffers(training, saved, rest["buffers"])
+    read = {name: torch.empty_like(buffer) for name, buffer in other.items()}
+    for name, tensor in _tensors_of(training.model):
+        if f"model.{name}" in saved and name not in read:
+            read[name] = torch.empty_like(tensor.detach())
     moments = _empty_moments(training, saved, rest["on_cpu"])
+    tensors: dict[str, Any] = {f"model.{name}": tensor for name, tensor in read.items()}
     tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
     try:
         with _quiet():
             no_dist = not dist.is_initialized()
             state_dict_loader.load(tensors, storage_reader=reader, no_dist=no_dist)
     except CheckpointException as error:  # which is no `Exception`
-        problem = f"the checkpoint {folder} cannot be read whole: {_why(error)}"
+        problem = f"the checkpoint {folder} cannot be read whole: {_why(error, reads=True)}"
         raise NotLoadedError(_as_shown(problem, folder)) from error
+    _take_tensors(training, read, other)
     _take_moments(training, moments, rest["moments"])
     _take_rest(training, rest)
 
@@ -199,18 +206,22 @@ class _SealedReader(FileSystemReader):
             SealError: somebody else may have written it.
             NotLoadedError: a file is missing, or was cut.
         """
-        found = self.read_metadata()
+        folder = self._file.parent
+        try:
+            found = self.read_metadata()
+        except (FileNotFoundError, NotAFileError) as error:
+            problem = f"{folder} holds no whole checkpoint: {error.strerror}: {_METADATA}"
+            raise NotLoadedError(_as_shown(problem, folder)) from error
         ends: dict[str, int] = {}
         for one in found.storage_data.values():
             name, end = one.relative_path, one.offset + one.length
             ends[name] = max(end, ends.get(name, 0))
-        folder = self._file.parent
         for name, end in ends.items():
             try:
                 with open_regular(folder / name) as stream:
                     size = os.fstat(stream.fileno()).st_size
             except OSError as error:
-                problem = f"{folder} holds no whole checkpoint: {error}"
+                problem = f"{folder} holds no whole checkpoint: {error.strerror}: {name}"
                 raise NotLoadedError(_as_shown(problem, folder)) from error
             if size < end:
                 problem = f"{name} has {size:,} of its {end:,} bytes"
@@ -237,8 +248,11 @@ def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from model.named_buffers()
 
 
-def _make_room(training: Training, saved: dict[str, Any], names: list[str]) -> None:
-    """Have a tensor in the place of each buffer that a forward has made, or of another shape."""
+def _other_buffers(
+    training: Training, saved: dict[str, Any], names: list[str]
+) -> dict[str, torch.Tensor]:
+    """A tensor for each buffer that a forward has made, or made of another shape or type."""
+    found: dict[str, torch.Tensor] = {}
     modules = dict(training.model.named_modules())
     for full in names:
         entry = saved[f"model.{full}"]
@@ -250,7 +264,21 @@ def _make_room(training: Training, saved: dict[str, Any], names: list[str]) -> N
         now, dtype = buffers.get(name), entry.properties.dtype
         if now is None or now.shape != entry.size or now.dtype is not dtype:
             device = training.device if now is None else now.device
-            buffers[name] = torch.empty(entry.size, dtype=dtype, device=device)
+            found[full] = torch.empty(entry.size, dtype=dtype, device=device)
+    return found
+
+
+@torch.no_grad()
+def _take_tensors(
+    training: Training, read: dict[str, torch.Tensor], other: dict[str, torch.Tensor]
+) -> None:
+    modules = dict(training.model.named_modules())
+    for full, buffer in other.items():
+        path, _, name = full.rpartition(".")
+        vars(modules[path])["_buffers"][name] = buffer
+    for name, tensor in _tensors_of(training.model):
+        if name in read:
+            tensor.detach().copy_(read[name])
 
 
 def _names(training: Training) -> dict[torch.Tensor, str]:
@@ -477,7 +505,22 @@ def _as_shown(text: str, folder: Path) -> str:
     return text.replace(f"{folder.parent}/", f"{os.path.realpath(folder.parent)}/")
 
 
-def _why(error: OSError | CheckpointException) -> str:
+def _why(error: OSError | CheckpointException, *, reads: bool = False) -> str:
+    """What went wrong on which rank, in words.
+
+    Torch's own sentence on tensors that it cannot read says to load them with
+    ``weights_only=False``, which runs what somebody may have put there.
+
+    Raises:
+        KeyboardInterrupt, MemoryError, torch.OutOfMemoryError, SealError: one of these came
+            between, which torch wraps like anything else.
+    """
     if isinstance(error, OSError):
         return str(error)
-    return "; ".join(f"rank {rank}: {one[0]}" for rank, one in error.failures.items())
+    said: list[str] = []
+    for rank, (one, _) in error.failures.items():
+        if isinstance(one, _THEMSELVES):
+            raise one from error
+        reason = str(one) if isinstance(one, OSError) or not reads else _CHANGED
+        said.append(f"rank {rank}: {reason}")
+    return "; ".join(said)

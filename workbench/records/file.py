@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
 from workbench.records.base import Record, RecordError, class_of
-from workbench.trust import OpenFile
+from workbench.trust import NotAFileError, OpenFile, printable
 
 RECORD = ".safetensors"
 """How the name of a record's file ends."""
@@ -53,7 +54,7 @@ def what_else(file: OpenFile) -> str:
 
     A record begins with a length, which may look like anything: ask `begins_as_record` first.
     """
-    start = file.start(30 + _LONGEST_NAME)
+    start = file.first_bytes(30 + _LONGEST_NAME)
     if not start:
         return "empty"
     name = start[30 : 30 + int.from_bytes(start[26:28], "little")]
@@ -84,11 +85,32 @@ def suffix_of(name: str, known: Iterable[str], what: str) -> str:
 
 def begins_as_record(file: OpenFile) -> bool:
     """Whether a file begins with the length of a header that it has room for, and the header."""
-    start = file.start(_LENGTH_BYTES + 1)
+    start = file.first_bytes(_LENGTH_BYTES + 1)
     return _has_room(_length(start), file.size) and start.endswith(b"{")
 
 
-def record_at(path: Path, kind: type[R], what: str) -> R:
+def named_file(path: str | PathLike[str], what: str) -> OpenFile:
+    """The file that a person has named, open; whoever asked closes it.
+
+    Args:
+        path: of the file; ``~`` is the home.
+        what: it is to be read for: ``"types"``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        RecordError: it is a folder, a pipe, a device.
+    """
+    try:
+        return OpenFile.at(Path(path).expanduser())
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"there is no file {str(path)!r} to read {what} from") from None
+    except NotAFileError as error:
+        found = error.strerror.removeprefix("it is ")
+        what_to_do = "name a file in it" if found == "a folder" else f"{what} is read from a file"
+        raise RecordError(f"{printable(str(path))!r} is {found}: {what_to_do}") from None
+
+
+def record_at(path: str | PathLike[str], kind: type[R], what: str) -> R:
     """The record of ``kind`` in the file that a person has named.
 
     Args:
@@ -98,11 +120,10 @@ def record_at(path: Path, kind: type[R], what: str) -> R:
 
     Raises:
         FileNotFoundError: there is no such file.
-        RecordError: it is larger than `LARGEST_BYTES`, or as `read_record_file`.
+        RecordError: as `named_file`, or the file is larger than `LARGEST_BYTES`, or as
+            `read_record_file`.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r} to read {what} from")
-    with OpenFile.at(path) as file:
+    with named_file(path, what) as file:
         check_size(file)
         return read_record_file(file, kind)
 
@@ -125,7 +146,7 @@ def read_record_file(file: OpenFile, kind: type[R]) -> R:
     found = class_of(schema)
     if not issubclass(found, kind):
         raise RecordError(f"expected a {kind.schema} record, got {found.schema}")
-    return kind.from_bytes(file.start(size))
+    return kind.from_bytes(file.first_bytes(size))
 
 
 def _length(start: bytes) -> int:
@@ -140,16 +161,16 @@ def _no_record(file: OpenFile) -> str:
     other = what_else(file)
     if other:
         return f"it is {other}"
-    return f"it begins with {file.start(_LENGTH_BYTES)!r}, as no whole record does"
+    return f"it begins with {file.first_bytes(_LENGTH_BYTES)!r}, as no whole record does"
 
 
 def _schema(file: OpenFile, size: int) -> str | None:
     """What the header says that the file holds; None where it begins with none."""
-    length = _length(file.start(_LENGTH_BYTES))
+    length = _length(file.first_bytes(_LENGTH_BYTES))
     if not _has_room(length, size):
         return None
     try:
-        header = json.loads(file.start(_LENGTH_BYTES + length)[_LENGTH_BYTES:])
+        header = json.loads(file.first_bytes(_LENGTH_BYTES + length)[_LENGTH_BYTES:])
         return str(header["__metadata__"].get("schema"))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise RecordError("its header names no schema, as in a file of weights") from None

@@ -97,7 +97,7 @@ class MemoryFiles:
 
     def _longest_wait_s(self, path: Path) -> float:
         try:
-            size = path.stat().st_size
+            size = path.lstat().st_size  # with all links resolved: one was put there since
         except (FileNotFoundError, NotADirectoryError):
             raise MissingFileError(f"There is no file {path.name} any more.") from None
         if size > LARGEST_BYTES:

@@ -13,6 +13,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from workbench.trust.text import printable
+
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FLAGS = (
     os.O_RDONLY
@@ -25,7 +27,8 @@ _FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
 _TO_PASS = getattr(os, "O_PATH", os.O_RDONLY)
 """Of a folder that is passed through: one that others may enter, and not list, can be opened so."""
 _CHUNK = 1 << 20
-_MOST_AT_ONCE = 1 << 30
+_CAN_DESCEND = bool(_FOLDER) and os.open in os.supports_dir_fd
+"""Not on Windows, where no file is opened relative to an open folder."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -48,7 +51,7 @@ def open_regular(path: str | os.PathLike[str], *, folder: int | None = None) -> 
     """Open a regular file for reading.
 
     Links in the folders on the way to it are followed; to have those refused as well, see
-    `workbench.trust.folders.open_beneath`.
+    `open_beneath`.
 
     Args:
         path: of the file; relative to ``folder`` where that is given.
@@ -163,8 +166,8 @@ class OpenFile:
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
-        return self.path.name
+        """The last part of its path, as it may be shown: a file's name may be anybody's."""
+        return printable(self.path.name)
 
     @property
     def stat(self) -> os.stat_result:
@@ -176,16 +179,12 @@ class OpenFile:
         """In bytes."""
         return self.stat.st_size
 
-    def start(self, count: int) -> bytes:
-        """Its first bytes, at most ``count``."""
-        parts: list[bytes] = []
-        at = self.from_start()
-        while count > 0 and (more := os.read(at, min(count, _MOST_AT_ONCE))):
-            parts.append(more)
-            count -= len(more)
-        return b"".join(parts)
+    def first_bytes(self, count: int) -> bytes:
+        """At most ``count`` bytes, from its beginning."""
+        with open(self.rewound(), "rb", closefd=False) as whole:
+            return whole.read(min(count, self.size))
 
-    def from_start(self) -> int:
+    def rewound(self) -> int:
         """Its descriptor, at its first byte, as for the standard input of a process."""
         descriptor = self.stream.fileno()
         os.lseek(descriptor, 0, os.SEEK_SET)  # of the file: a stream's own `seek` may only look
@@ -226,19 +225,44 @@ def open_beneath(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> 
         NotAFileError: it is no regular file, or a folder on the way is a link.
         OSError: it cannot be read.
     """
-    *folders, name = _parts(root, path)
+    parts = _parts(root, path)
+    if not _CAN_DESCEND:
+        return _open_where_it_is(root, parts, path)
+    try:
+        return _descended(root, parts)
+    except NotAFileError as error:
+        raise NotAFileError(error.errno, error.strerror, os.fspath(path)) from None
+    except PermissionError:
+        if hasattr(os, "O_PATH"):
+            raise
+        return _open_where_it_is(root, parts, path)  # a folder that may be entered, not listed
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+            raise
+        raise NotAFileError(errno.ELOOP, "a link leads to it", os.fspath(path)) from None
+
+
+def _descended(root: str | os.PathLike[str], parts: list[str]) -> BinaryIO:
+    *folders, name = parts
     at = os.open(root, _TO_PASS | getattr(os, "O_DIRECTORY", 0))
     try:
         for one in folders:
-            try:
-                below = open_folder(one, folder=at, to_pass=True)
-            except NotADirectoryError:
-                raise NotAFileError(errno.ELOOP, "it lies behind a link", os.fspath(path)) from None
+            below = open_folder(one, folder=at, to_pass=True)
             os.close(at)
             at = below
         return open_regular(name, folder=at)
     finally:
         os.close(at)
+
+
+def _open_where_it_is(
+    root: str | os.PathLike[str], parts: list[str], path: str | os.PathLike[str]
+) -> BinaryIO:
+    """By its name, where folders cannot be opened one in the other: looked at just before."""
+    real = Path(os.path.realpath(root), *parts)
+    if Path(os.path.realpath(real)) != real:
+        raise NotAFileError(errno.ELOOP, "a link leads to it", os.fspath(path))
+    return open_regular(real)
 
 
 def _parts(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:

@@ -22,6 +22,8 @@ import os
 import secrets
 import stat
 import threading
+import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +42,8 @@ _HEADER_BYTES = len(_MAGIC) + _SEAL_CHARACTERS + 1
 _LINE_CHARACTERS = 32
 """Of a line's seal: 128 bits."""
 _MOST_BYTES = 1 << 40
-_ATTEMPTS = 4
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""How a file system without hard links refuses to make one."""
+_TRIES, _PAUSE_S = 200, 0.05
+"""How often a lock that another process holds is tried for."""
 _SOMEBODY = "so somebody else may have written it"
 
 
@@ -251,25 +252,36 @@ def key_file() -> Path:
     return root / "workbench" / "key"
 
 
-def _kept(path: Path) -> bytes | None:
-    """The key in a file, made where it is not there; None where it cannot be kept to oneself.
+class _NoKeyError(Exception):
+    """The file is there, and holds no key: of a disk that was full, or of a process at work."""
 
-    What is used is what is read, never what was made: of many that begin at once all have one key.
+
+def _kept(path: Path) -> bytes | None:
+    """The key in a file, made where there is none; None where it cannot be kept to oneself.
+
+    What is used is what is read, never what was made, so that of many that begin at once all have
+    the same.
     """
-    for _attempt in range(_ATTEMPTS):
-        try:
+    try:
+        return _read_key(path)
+    except (FileNotFoundError, _NoKeyError):
+        pass
+    except OSError:
+        return None
+    try:
+        make_folders(path.parent)
+        with _one_at_a_time(path.with_name("key.lock")):
+            try:
+                return _read_key(path)
+            except FileNotFoundError:
+                pass
+            except _NoKeyError:
+                path.unlink()
+            with contextlib.suppress(FileExistsError):  # where there are no locks
+                _make_key(path)
             return _read_key(path)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            return None
-        try:
-            _make_key(path)
-        except FileExistsError:
-            continue  # another process was first
-        except OSError:
-            return None
-    return None
+    except (OSError, _NoKeyError):
+        return None
 
 
 def _read_key(path: Path) -> bytes | None:
@@ -280,54 +292,57 @@ def _read_key(path: Path) -> bytes | None:
         ):
             return None  # others may know it
         key = stream.read(_KEY_BYTES + 1)
-    if len(key) == _KEY_BYTES:
-        return key
-    _put_aside(path)
-    raise FileNotFoundError(errno.ENOENT, "it was no key", str(path))
-
-
-def _put_aside(path: Path) -> None:
-    """Remove what is no key, of a disk that lost it; a key that was made meanwhile stays."""
-    aside = path.with_name(f".key.{secrets.token_hex(8)}")
-    path.rename(aside)
-    if aside.stat().st_size != _KEY_BYTES:
-        aside.unlink()
-        return
-    try:
-        os.link(aside, path)
-    except FileExistsError:
-        aside.unlink()
-    except OSError:  # no hard links here
-        aside.rename(path)
-    else:
-        aside.unlink()
+    if len(key) != _KEY_BYTES:
+        raise _NoKeyError
+    return key
 
 
 def _make_key(path: Path) -> None:
-    """Make a key that appears whole.
+    """Make a key that appears whole, where the file system has hard links.
 
     Raises:
         FileExistsError: there is one.
         OSError: it cannot be kept here.
     """
-    make_folders(path.parent)
     draft = path.with_name(f".key.{secrets.token_hex(8)}")
     try:
         _write_key(draft)
         os.link(draft, path)  # fails where there is one, which a rename would replace
     except FileExistsError:
         raise
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        _write_key(path)  # whoever finds it before its bytes are there puts it aside
+    except OSError:  # as each of them says differently that it has no links
+        _write_key(path)
     finally:
         draft.unlink(missing_ok=True)
 
 
 def _write_key(path: Path) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as stream:
         stream.write(secrets.token_bytes(_KEY_BYTES))
         stream.flush()
         os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def _one_at_a_time(path: Path) -> Generator[None]:
+    """Nobody else is in the block; where nothing can be locked, or a lock is not given back, go."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_PAUSE_S)
+            except OSError:  # a mount without locks
+                break
+        yield
+    finally:
+        os.close(descriptor)

@@ -10,6 +10,7 @@ terminal, a picture, a table, a page, can do so. Where a line is wanted, it is m
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, cast
 
@@ -60,8 +61,8 @@ def csv_cell(text: str) -> str:
 
 
 def _is_number(text: str) -> bool:
+    """Whether a spreadsheet takes it for one: it knows neither ``-inf`` nor ``1_000``."""
     try:
-        float(text)
+        return math.isfinite(float(text)) and "_" not in text
     except ValueError:
         return False
-    return True

@@ -25,6 +25,7 @@ from tests.strangers import (
     shared_folder,
 )
 from tests.waiting import wait_until
+from workbench.experiment import Experiment, RunError
 from workbench.parallel.attach import _take_seal, attach
 from workbench.parallel.folder import Folder, Job
 from workbench.server.runs import Lister
@@ -325,26 +326,40 @@ def test_attaching_to_what_he_changes_meanwhile_runs_nothing_of_his(
     run, spare = project / "runs" / "run", project / "whole"
     shutil.copytree(left_behind, spare)
     inside = [str(one.relative_to(spare)) for one in spare.rglob("*") if one.is_file()]
-    met = dict[str, int]()
-    for number in range(tries):
+
+    def whole() -> None:
         shutil.rmtree(project / "runs", ignore_errors=True)
         shutil.copytree(spare, run)
         for folder in (project / "runs", run, *(one for one in run.rglob("*") if one.is_dir())):
             folder.chmod(0o777)
+
+    def weights(experiment: Experiment) -> list[torch.Tensor] | None:
+        with contextlib.suppress(RunError):
+            experiment.wait(120)
+        experiment.close()
+        trained = list(experiment.model.state_dict().values())
+        return trained if experiment.status == "finished" else None
+
+    whole()
+    expected = weights(attach(run))
+    assert expected is not None, "it is attached to where nobody disturbs it"
+    met = dict[str, int]()
+    for number in range(tries):
+        whole()
         with begin_as_stranger(EVERYTHING, run, secret, marker, number, *inside) as attack:
-            assert attack.stdout is not None
-            assert attack.stdout.readline() == "begun\n"
             try:
-                experiment = attach(run)
-                what = experiment.status
-                experiment.close()
+                assert attack.stdout is not None
+                assert attack.stdout.readline() == "begun\n"
+                found = weights(attach(run))
+                what = "as it was written" if found else "attached, and its end refused"
             except (OSError, RuntimeError, ValueError) as error:
-                what = type(error).__name__
+                found, what = None, type(error).__name__
             finally:
                 (project / "runs" / "spare" / "stop").touch()
-                attack.communicate()
+                done, _ = attack.communicate()
         met[what] = met.get(what, 0) + 1
+        assert int(done) > 0
+        assert found is None or all(map(torch.equal, found, expected))
         assert not marker.exists()
     print(f"{tries:,} tries: {met}")
     assert secret.read_bytes() == b"mine"
-    assert "SealError" in met or "PermissionError" in met

@@ -94,3 +94,18 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(tmp_path: Path
     exp.run(epochs=2, wait=True)
     assert exp.status == "finished"
     exp.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"\xff\xfe", b"", b"[]", b"7", b"{}", b"[" * 200_000, b'{"process": 3}',
+     b'{"process": {"host": "h", "pid": "1"}, "created_at": 0}',
+     b'{"process": {"host": "h", "pid": -1}, "created_at": 0}',
+     b'{"process": {"host": null, "pid": 1}, "created_at": 0}',
+     b'{"process": {"host": "h", "pid": 1}, "created_at": "now"}',
+     b'{"process": {"host": "h", "pid": 1e999}, "created_at": 0}'],
+)  # fmt: skip
+def test_a_file_that_describes_no_run_is_refused_in_a_sentence(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(text)
+    with pytest.raises(ValueError, match=r"run\.json describes no run"):
+        RunFolder.existing(tmp_path).read()

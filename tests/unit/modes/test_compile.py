@@ -202,8 +202,10 @@ def test_a_cache_that_cannot_be_ones_own_is_made_anew(
             (home / "workbench" / "inductor").mkdir(parents=True)
             (home / "workbench").chmod(0o777)
         elif why == "it is noexec":
-            flags = type("Flags", (), {"f_flag": os.ST_NOEXEC})
-            monkeypatch.setattr(os, "fstatvfs", lambda _descriptor: flags)
+            monkeypatch.setattr(os, "ST_NOEXEC", 8, raising=False)
+            monkeypatch.setattr(
+                os, "statvfs", lambda path: statvfs(8 if str(home) in str(path) else 0)
+            )
         monkeypatch.setenv("XDG_CACHE_HOME", str(home))
         if why == "there is no home":  # as of a user without a name in a container
             monkeypatch.setenv("XDG_CACHE_HOME", "")
@@ -213,6 +215,22 @@ def test_a_cache_that_cannot_be_ones_own_is_made_anew(
         monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     assert not found.is_relative_to(home)
     assert found.stat().st_mode & 0o777 == 0o700
+
+
+def statvfs(flag: int) -> object:
+    return type("Flags", (), {"f_flag": flag})
+
+
+def test_where_nothing_can_be_run_from_compiled_code_is_kept_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Torch then says itself that it cannot load what it has built."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "ST_NOEXEC", 8, raising=False)
+    monkeypatch.setattr(os, "statvfs", lambda _path: statvfs(8))
+    use_persistent_cache()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "workbench" / "inductor")
 
 
 @needs_a_stranger

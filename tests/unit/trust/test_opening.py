@@ -14,6 +14,7 @@ from workbench.trust import (
     TooLargeError,
     open_beneath,
     open_regular,
+    opening,
     read_regular,
 )
 
@@ -73,22 +74,57 @@ def test_below_a_folder_no_link_leads_out(tmp_path: Path) -> None:
             open_beneath(root, path)
 
 
+def test_what_is_refused_below_a_folder_is_named_as_it_was_asked_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("pipe", "link/pipe"):
+        with pytest.raises(NotAFileError) as error:
+            open_beneath(tmp_path, tmp_path / name)
+        assert error.value.filename == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("can", [True, False], ids=["by folders", "by name"])
+def test_where_folders_cannot_be_opened_one_in_the_other_it_is_the_same(
+    can: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows, and on macOS behind a folder that may be entered and not listed."""
+    monkeypatch.setattr(opening, "_CAN_DESCEND", can)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "file").write_bytes(b"mine")
+    (tmp_path / "away").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "in" / "file")
+    with open_beneath(tmp_path, "in/file") as file:
+        assert file.read() == b"mine"
+    for name in ("away/file", "in/link", "in"):
+        with pytest.raises(NotAFileError):
+            open_beneath(tmp_path, name)
+    with pytest.raises(FileNotFoundError):
+        open_beneath(tmp_path, "in/none")
+
+
+def test_a_name_is_shown_without_what_a_terminal_obeys(tmp_path: Path) -> None:
+    path = tmp_path / "a\x1b]52;c;\x07"
+    path.touch()
+    with OpenFile.at(path) as file:
+        assert file.name == "a\N{REPLACEMENT CHARACTER}]52;c;\N{REPLACEMENT CHARACTER}"
+
+
 def test_an_open_file_stays_the_one_that_was_looked_at(tmp_path: Path) -> None:
     path, link = tmp_path / "it", tmp_path / "link"
     path.write_bytes(b"mine" * 5_000)
     link.symlink_to(path)
     with OpenFile.at(link) as file:
-        assert file.start(2) == b"mi"
+        assert file.first_bytes(2) == b"mi"
         path.unlink()
         path.write_bytes(b"another")
         link.unlink()
         assert (file.size, file.name) == (20_000, "link")
-        assert file.start(1 << 40) == b"mine" * 5_000
+        assert file.first_bytes(1 << 40) == b"mine" * 5_000
         # another process reads it from its first byte, and this one again
         say = "import sys; print(len(sys.stdin.buffer.read()))"
-        said = subprocess.check_output([sys.executable, "-c", say], stdin=file.from_start())
+        said = subprocess.check_output([sys.executable, "-c", say], stdin=file.rewound())
         assert said == b"20000\n"
-        assert file.start(4) == b"mine"
+        assert file.first_bytes(4) == b"mine"
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "device", "link to a pipe"])

@@ -129,17 +129,17 @@ class MemoryFile:
 
     def _load(self, file: OpenFile, device: int | None) -> _Whole:
         if not is_snapshot(file):
-            return _Whole(record_in(file))
+            return _Whole(record_in(file, MemoryRecord))
         snapshot = read_open(file, device)
         if not snapshot.num_events and not snapshot.other_devices:
             held = format_bytes(int(snapshot.segment_bytes.sum()))
             raise _UnrecordedError(
-                f"{self.path.name} holds {held} in {len(snapshot.segment_bytes):,} segments and no "
+                f"{file.name} holds {held} in {len(snapshot.segment_bytes):,} segments and no "
                 "events: recording was never started. Call "
                 "torch.cuda.memory._record_memory_history() before the code that is to be seen, "
                 "and take the snapshot again"
             )
-        record = replayed_record(snapshot, title=printable(self.path.name))
+        record = replayed_record(snapshot, title=file.name)
         devices = tuple(sorted((snapshot.device, *snapshot.other_devices)))
         return _Whole(record, snapshot.device, devices)
 
@@ -154,8 +154,10 @@ class _OutgrownError(Exception):
 
 def main(arguments: list[str]) -> int:
     """Answer until stdin ends; returns the exit status."""
-    path = Path(arguments[0])
-    size = path.stat().st_size if path.exists() else 0
+    path = Path(arguments[0]).absolute()
+    size = 0
+    with suppress(OSError), OpenFile.beneath(path.anchor, path) as file:
+        size = file.size
     _limit(MEMORY_BASE + MEMORY_PER_BYTE * size)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that prints gets between the answers
@@ -215,7 +217,7 @@ def _reply(file: MemoryFile, request: dict[str, Any], out: BinaryIO) -> None:
 
 
 def _why(file: MemoryFile, error: Exception) -> _Failed:
-    name = file.path.name
+    name = printable(file.path.name)
     if isinstance(error, FileNotFoundError):
         return _Failed("absent", f"There is no file {name} any more.")
     if isinstance(error, _UnrecordedError):
@@ -237,7 +239,8 @@ def _remedy(message: str) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    text = " ".join(str(error).split())[:600] or type(error).__name__
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = printable(" ".join(said.split())[:600]) or type(error).__name__
     return text if text.endswith(".") else f"{text}."
 
 

@@ -7,13 +7,21 @@ memory; what it says is replayed (`workbench.memory.files.replayed`) and becomes
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
+from typing import TypeVar
 
 from workbench.allocator.decode import read_open
 from workbench.memory.files.replayed import replayed_record
-from workbench.records import MemoryRecord, RecordError
-from workbench.records.file import begins_as_record, check_size, read_record_file, what_else
-from workbench.trust import OpenFile, printable
+from workbench.records import MemoryRecord, Record, RecordError
+from workbench.records.file import (
+    begins_as_record,
+    check_size,
+    named_file,
+    read_record_file,
+    what_else,
+)
+from workbench.trust import OpenFile
+
+R = TypeVar("R", bound=Record)
 
 WRITTEN = "view.save(path) and torch.cuda.memory._dump_snapshot(path) write files that open"
 """What to do about a file that is neither record nor snapshot."""
@@ -30,22 +38,7 @@ def is_snapshot(file: OpenFile) -> bool:
     """
     if begins_as_record(file) or what_else(file):
         return False
-    return file.path.suffix in _SUFFIXES or file.start(1) in _STARTS
-
-
-def opened_file(path: str | PathLike[str]) -> OpenFile:
-    """The file at ``path``, which whoever asked closes.
-
-    Raises:
-        FileNotFoundError: there is none.
-        RecordError: it is a folder.
-    """
-    file = Path(path).expanduser()
-    if file.is_dir():
-        raise RecordError(f"{str(path)!r} is a folder: name a file in it. {WRITTEN}")
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r}")
-    return OpenFile.at(file)
+    return file.path.suffix in _SUFFIXES or file.first_bytes(1) in _STARTS
 
 
 def read_snapshot(file: OpenFile, *, certify: bool = False) -> MemoryRecord:
@@ -58,7 +51,7 @@ def read_snapshot(file: OpenFile, *, certify: bool = False) -> MemoryRecord:
     Raises:
         RecordError: the file is too large, no snapshot, or asks for more than plain data.
     """
-    return replayed_record(read_open(file), title=printable(file.name), certify=certify)
+    return replayed_record(read_open(file), title=file.name, certify=certify)
 
 
 def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryRecord:
@@ -74,22 +67,27 @@ def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryReco
         RecordError: it is a folder, neither of these, larger than `LARGEST_BYTES`, or a saved
             record without the certificate that ``certify`` asks for.
     """
-    with opened_file(path) as file:
-        return record_in(file, certify=certify)
+    with named_file(path, "a record") as file:
+        return record_in(file, MemoryRecord, certify=certify)
 
 
-def record_in(file: OpenFile, *, certify: bool = False) -> MemoryRecord:
-    """As `open_file`, of a file that is open."""
+def record_in(file: OpenFile, kind: type[R], *, certify: bool = False) -> R | MemoryRecord:
+    """The record in an open file: one of ``kind``, or what an allocator snapshot says.
+
+    Raises:
+        RecordError: as `open_file`.
+    """
     if is_snapshot(file):
         return read_snapshot(file, certify=certify)
     check_size(file)
     try:
-        record = read_record_file(file, MemoryRecord)
+        record = read_record_file(file, kind)
     except RecordError as error:
+        what = "memory record" if kind is MemoryRecord else "record"
         raise RecordError(
-            f"{file.name} is no memory record or allocator snapshot: {error}. {WRITTEN}"
+            f"{file.name} is no {what} or allocator snapshot: {error}. {WRITTEN}"
         ) from None
-    if certify and record.certificate is None:
+    if certify and isinstance(record, MemoryRecord) and record.certificate is None:
         raise RecordError(
             f"{file.name} is a record without a certificate, and a record cannot be replayed: open "
             "the allocator snapshot that it was made of with certify=True, and save that"

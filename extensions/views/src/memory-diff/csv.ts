@@ -9,7 +9,7 @@ export function csvOf(pair: Pair): string {
   for (const by of BY)
     for (const row of pair.changes(by)) {
       const { what, before, after, change, blocksBefore, blocksAfter } = row;
-      const cells = [by, harmless(what), before, after, change, blocksBefore, blocksAfter];
+      const cells = [by, csvCell(what), before, after, change, blocksBefore, blocksAfter];
       lines.push(cells.map((cell) => quoted(String(cell))).join());
     }
   return `${lines.join('\r\n')}\r\n`;
@@ -19,7 +19,7 @@ export function csvOf(pair: Pair): string {
  * What a terminal obeys and nobody sees is replaced, and a spreadsheet finds no formula: as
  * `workbench.trust.csv_cell`, for a record that is opened here may be anybody's.
  */
-function harmless(text: string): string {
+function csvCell(text: string): string {
   const plain = text.replace(HARMFUL, '\ufffd');
   const isNumber = plain.trim() !== '' && Number.isFinite(Number(plain));
   return isNumber ? plain : plain.replace(FORMULA, "$1'");
