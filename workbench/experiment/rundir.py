@@ -64,7 +64,7 @@ class RunFolder:
                 and isinstance(facts["created_at"], (int, float))
             )
         except (ValueError, TypeError, LookupError, RecursionError):
-            is_run = False
+            facts, is_run = None, False
         if not is_run:
             raise ValueError(f"{self.path / 'run.json'} describes no run")
         return cast("dict[str, Any]", facts)

@@ -105,7 +105,7 @@ def named_file(path: str | PathLike[str], what: str) -> OpenFile:
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"there is no file {str(path)!r} to read {what} from") from None
     except NotAFileError as error:
-        found = error.strerror.removeprefix("it is ")
+        found = str(error.strerror).removeprefix("it is ")
         what_to_do = "name a file in it" if found == "a folder" else f"{what} is read from a file"
         raise RecordError(f"{printable(str(path))!r} is {found}: {what_to_do}") from None
 
