@@ -43,8 +43,8 @@ from workbench.allocator.snapshot import Snapshot
 from workbench.allocator.unpickle import FAILED, MAGIC, REFUSED
 from workbench.processes import run_process
 from workbench.records import RecordError
-from workbench.records.file import LARGEST_BYTES
-from workbench.trust import NotAFileError, OpenFile, harmless, printable
+from workbench.records.file import LARGEST_BYTES, named_file
+from workbench.trust import OpenFile, harmless, printable
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _START = (
@@ -81,15 +81,7 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
         RecordError: it is too large, no snapshot, does not hold ``device``, or asks for more than
             plain data of its size may.
     """
-    try:
-        file = OpenFile.at(path)
-    except NotAFileError:  # a named pipe would never end, a device never stop
-        raise RecordError(
-            f"{printable(Path(path).name)} is no file, so no allocator snapshot"
-        ) from None
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"there is no file {str(path)!r} to read a snapshot from") from None
-    with file:
+    with named_file(path, "a snapshot") as file:
         return read_open(file, device)
 
 

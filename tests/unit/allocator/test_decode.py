@@ -57,14 +57,14 @@ def test_a_device_the_file_does_not_hold_is_refused_with_those_it_does(tmp_path:
 def test_what_is_no_file_is_not_opened(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="there is no file"):
         decode.read(tmp_path / "absent.pickle")
-    with pytest.raises(RecordError, match="is no file"):
+    with pytest.raises(RecordError, match="is a folder"):
         decode.read(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_named_pipe_is_not_waited_for(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe.pickle")
-    with pytest.raises(RecordError, match="is no file"):
+    with pytest.raises(RecordError, match="is a named pipe"):
         decode.read(tmp_path / "pipe.pickle")
 
 

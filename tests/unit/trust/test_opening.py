@@ -19,16 +19,11 @@ from workbench.trust import (
 )
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "broken link", "folder", "socket", "device"])
-def test_only_a_regular_file_is_opened_and_nothing_is_waited_for(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "it"
-    (tmp_path / "file").write_text("of somebody")
+def no_file(kind: str, folder: Path) -> Path:
+    """Something that is no regular file: a pipe, a folder, a socket or a device."""
+    path = folder / "it"
     if kind == "pipe":
         os.mkfifo(path)
-    elif kind == "link":
-        path.symlink_to(tmp_path / "file")
-    elif kind == "broken link":
-        path.symlink_to(tmp_path / "nothing")
     elif kind == "folder":
         path.mkdir()
     elif kind == "socket":
@@ -36,6 +31,17 @@ def test_only_a_regular_file_is_opened_and_nothing_is_waited_for(kind: str, tmp_
             one.bind(str(path))
     else:
         path = Path("/dev/zero")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "broken link", "folder", "socket", "device"])
+def test_only_a_regular_file_is_opened_and_nothing_is_waited_for(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("of somebody")
+    if "link" in kind:
+        path = tmp_path / "it"
+        path.symlink_to(tmp_path / ("nothing" if kind == "broken link" else "file"))
+    else:
+        path = no_file(kind, tmp_path)
     before = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
     with pytest.raises(NotAFileError):
         open_regular(path)
@@ -129,16 +135,7 @@ def test_an_open_file_stays_the_one_that_was_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "device", "link to a pipe"])
 def test_what_a_person_names_is_a_file_or_refused_at_once(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "it"
-    if "pipe" in kind:
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(str(path))
-    else:
-        path = Path("/dev/zero")
+    path = no_file(kind.removeprefix("link to a "), tmp_path)
     if "link" in kind:
         path = tmp_path / "link"
         path.symlink_to(tmp_path / "it")

@@ -110,9 +110,9 @@ class MemoryFile:
         """One device, by default the busiest; kept until another one is asked for."""
         # the path was judged with all links in it resolved: one that is there by now was put there
         with OpenFile.beneath(self.path.anchor, self.path) as file:
-            return self._kept(file, device)
+            return self._whole_of(file, device)
 
-    def _kept(self, file: OpenFile, device: int | None) -> _Whole:
+    def _whole_of(self, file: OpenFile, device: int | None) -> _Whole:
         stat = file.stat
         if stat.st_size > self.most_bytes:
             raise _OutgrownError
