@@ -143,7 +143,7 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     reader = _SealedReader(folder, rest["metadata"])
     saved = reader.whole().state_dict_metadata
     other = _other_buffers(training, saved, rest["buffers"])
-    read = {name: torch.empty_like(buffer) for name, buffer in other.items()}
+    read = dict(other)
     for name, tensor in _tensors_of(training.model):
         if f"model.{name}" in saved and name not in read:
             read[name] = torch.empty_like(tensor.detach())
@@ -277,7 +277,7 @@ def _take_tensors(
         path, _, name = full.rpartition(".")
         vars(modules[path])["_buffers"][name] = buffer
     for name, tensor in _tensors_of(training.model):
-        if name in read:
+        if name in read and name not in other:
             tensor.detach().copy_(read[name])
 
 
