@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from workbench.experiment import at_exit
-from workbench.experiment.failure import words_of
 from workbench.experiment.kept_weights import kept_weights
-from workbench.trust import whole_file
+from workbench.trust import error_message, whole_file
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -100,7 +99,7 @@ class CheckpointWriter:
         try:
             state = snapshot(training)
         except BaseException as error:  # noqa: BLE001 - a state_dict may be user code; the run goes on
-            self.problem = f"no checkpoint was made: {type(error).__name__}: {words_of(error)}"
+            self.problem = f"no checkpoint was made: {type(error).__name__}: {error_message(error)}"
             return
         with self._lock:
             self._next = state
@@ -143,7 +142,7 @@ class CheckpointWriter:
                 torch.save(state, file)
             self.problem, self._written = "", state["step"]
         except BaseException as error:  # noqa: BLE001 - a full disk, or a state that cannot be pickled
-            self.problem = f"no checkpoint was written to {self.path}: {words_of(error)}"
+            self.problem = f"no checkpoint was written to {self.path}: {error_message(error)}"
 
 
 def _on_cpu(value: Any) -> Any:

@@ -29,7 +29,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from workbench.experiment.object_copy import attributes, never_changes
-from workbench.experiment.schedule_copy import is_users
+from workbench.experiment.source import may_be_user_module
 from workbench.experiment.value_copy import (
     MOST_ELEMENTS,
     Budget,
@@ -295,7 +295,7 @@ class _Unknown:
 
 def _is_own(value: Any) -> bool:
     """Whether it is an object of a person's own, whose attributes are looked at."""
-    return is_users(type(value).__module__)
+    return may_be_user_module(type(value).__module__)
 
 
 def _is_seen(value: Any) -> bool:

@@ -20,6 +20,7 @@ from workbench.experiment.values import values_on
 from workbench.modes.graph_breaks import GraphBreakError
 from workbench.records import CodeLine, Fact, Failure, SourceLine
 from workbench.records.source import source_line
+from workbench.trust import error_message
 
 _AROUND = 2
 """Lines of code shown before and after the failing one."""
@@ -31,14 +32,6 @@ class _Frame(NamedTuple):
     lineno: int
     name: str
     filename: str
-
-
-def words_of(error: BaseException) -> str:
-    """What ``error`` says; ``""`` for nothing. An exception of the user's may fail at that, too."""
-    try:
-        return str(error)
-    except Exception as another:  # noqa: BLE001 - whatever its `__str__` raises
-        return f"its __str__ raises {type(another).__name__}"
 
 
 class Fault(NamedTuple):
@@ -72,7 +65,7 @@ def fault_of(error: BaseException, where: str) -> Fault:
 
 def _message(error: BaseException) -> str:
     """What ``error`` says, and what it leaves out."""
-    said = words_of(error)
+    said = error_message(error)
     more = explained(error, said)
     return f"{said.rstrip('.')}. {more}" if more else said
 

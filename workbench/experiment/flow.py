@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from workbench.experiment.failure import words_of
 from workbench.experiment.flow_history import FlowHistory
 from workbench.experiment.flow_rows import Rows, choose_rows
 from workbench.records import GradientFlow
+from workbench.trust import error_message
 
 if TYPE_CHECKING:
     from torch import nn
@@ -86,7 +86,8 @@ class FlowLog:
             return self._take(model, parameters, step)
         except Exception as error:  # noqa: BLE001 - gradients of any kind must not end a run
             self._note(
-                f"step {step:,} could not be measured: {type(error).__name__}: {words_of(error)}"
+                f"step {step:,} could not be measured: "
+                f"{type(error).__name__}: {error_message(error)}"
             )
             return None
 
@@ -150,7 +151,7 @@ class FlowLog:
             try:
                 column = _norms_by_row(sample)
             except RuntimeError as error:  # after a CUDA assert every read raises
-                self._note(f"step {sample.step:,} could not be read: {words_of(error)}")
+                self._note(f"step {sample.step:,} could not be read: {error_message(error)}")
                 continue
             self._history.append(sample.step, sample.rows, column)
             self._last_at = sample.at

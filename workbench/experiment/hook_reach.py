@@ -29,7 +29,7 @@ from torch.utils.hooks import RemovableHandle
 from workbench.experiment import attachments
 from workbench.experiment.object_change import generator_state
 from workbench.experiment.object_copy import every_attribute
-from workbench.experiment.schedule_copy import is_users
+from workbench.experiment.source import may_be_user_module
 from workbench.modes.containers import CONTAINERS
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def reached(
             continue
         seen[id(value)] = value  # held: another object must not get its id
         if isinstance(value, types.FunctionType):
-            if is_by_value(value) or (here and is_users(value.__module__)):
+            if is_by_value(value) or (here and may_be_user_module(value.__module__)):
                 found.append(Reached(path, value))
                 waiting.extend(_reached_by_code(path, value))
             continue
@@ -156,7 +156,8 @@ def _is_followed(value: Any, *, here: bool) -> bool:
     if not here or isinstance(value, _TRANSPARENT) or generator_state(value) is not None:
         return True
     return all(
-        cls.__module__ in _OF_NO_LIBRARY or is_users(cls.__module__) for cls in type(value).__mro__
+        cls.__module__ in _OF_NO_LIBRARY or may_be_user_module(cls.__module__)
+        for cls in type(value).__mro__
     )
 
 
@@ -189,7 +190,7 @@ def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
 def _methods(cls: type) -> Iterator[types.FunctionType]:
     """Those of the user's classes: an object that is called as a hook may name globals in them."""
     for base in cls.__mro__:
-        if base is not object and is_users(base.__module__):
+        if base is not object and may_be_user_module(base.__module__):
             yield from (one for one in vars(base).values() if isinstance(one, types.FunctionType))
 
 

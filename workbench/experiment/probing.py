@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from workbench.experiment.failure import words_of
 from workbench.experiment.probe import StepContext, StepProbe
+from workbench.trust import error_message
 
 if TYPE_CHECKING:
     import torch
@@ -143,5 +143,5 @@ class Probing:
         log.log(level, "the %s probe failed in %s", self.kind, hook, exc_info=True)
         if not self._problem:
             self._problem = (
-                f"the {self.kind} capture failed: {type(error).__name__}: {words_of(error)}"
+                f"the {self.kind} capture failed: {type(error).__name__}: {error_message(error)}"
             )

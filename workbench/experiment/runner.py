@@ -19,7 +19,7 @@ import torch
 from workbench.experiment import at_exit, elsewhere
 from workbench.experiment.elsewhere import ElsewhereError, Stretch
 from workbench.experiment.events import RunStarted
-from workbench.experiment.failure import failure_of, words_of
+from workbench.experiment.failure import failure_of
 from workbench.experiment.guard import NonFiniteError
 from workbench.experiment.model_use import InUse, beginning, others_at_work, register
 from workbench.experiment.nonfinite import nan_failure
@@ -32,6 +32,7 @@ from workbench.experiment.worker import Worker, quietly
 from workbench.processes import interrupts_deferred
 from workbench.records import Failure
 from workbench.records.panel import Status
+from workbench.trust import error_message
 
 if TYPE_CHECKING:
     from workbench.experiment.checkpoint import CheckpointWriter
@@ -517,13 +518,13 @@ def _in_short(error: BaseException, step: int) -> Failure:
         kind="nan" if isinstance(error, NonFiniteError) else "exception",
         title=type(error).__name__,
         subtitle=f"Step {step:,} was not applied.",
-        message=words_of(error) or type(error).__name__,
+        message=error_message(error) or type(error).__name__,
         step=step,
     )
 
 
 def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {words_of(error)}".partition("\n")[0]
+    return f"{type(error).__name__}: {error_message(error)}".partition("\n")[0]
 
 
 def _doing(training: Training) -> str:

@@ -21,7 +21,6 @@ import functools
 import io
 import pickle
 import random
-import sys
 import types
 from collections import deque
 from collections.abc import Callable, Generator
@@ -40,7 +39,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from workbench.experiment.learning_rate import learning_rate, parts_of, scale_learning_rate
 from workbench.experiment.rng import RandomState
 from workbench.experiment.schedules import Schedule
-from workbench.experiment.source import is_user_file
+from workbench.experiment.source import may_be_user_module
 
 _MOST_OBJECTS = 20_000
 """A scheduler holds some dozen; what refers to so many holds more than a schedule."""
@@ -208,15 +207,19 @@ class _Pickler(cloudpickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """How what could keep something is copied, wherever it was imported from."""
-        if isinstance(obj, types.FunctionType) and is_users(obj.__module__):
+        if isinstance(obj, types.FunctionType) and may_be_user_module(obj.__module__):
             _refuse_modules(obj.__code__)
             return self._dynamic_function_reduce(obj)
         if isinstance(obj, functools._lru_cache_wrapper):  # pyright: ignore[reportPrivateUsage] - its only name
             cached = cast("Any", obj)
             return _cached_anew, (cached.__wrapped__, cached.cache_parameters())
-        if isinstance(obj, type) and is_users(obj.__module__) and not issubclass(obj, enum.Enum):
+        if (
+            isinstance(obj, type)
+            and may_be_user_module(obj.__module__)
+            and not issubclass(obj, enum.Enum)
+        ):
             return _class_apart(cast("type[Any]", obj))
-        if isinstance(obj, types.ModuleType) and is_users(obj.__name__):
+        if isinstance(obj, types.ModuleType) and may_be_user_module(obj.__name__):
             raise NotCopiedError(f"a function of it uses the module {obj.__name__}")
         if isinstance(obj, _LOOKED_AT):
             held = {
@@ -234,19 +237,10 @@ class _Pickler(cloudpickle.Pickler):
         return self._numbers[id(obj)][0]
 
 
-def is_users(module: str | None) -> bool:
-    """Whether what is defined in a module of this name is the user's own."""
-    found = sys.modules.get(module or "")
-    if module == "__main__" or found is None:
-        return True
-    file = getattr(found, "__file__", None)
-    return bool(file) and is_user_file(file)
-
-
 def _refuse_modules(code: types.CodeType) -> None:
     """What a function imports as it runs is no copy."""
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "IMPORT_NAME" and is_users(instruction.argval):
+        if instruction.opname == "IMPORT_NAME" and may_be_user_module(instruction.argval):
             raise NotCopiedError(f"a function of it imports {instruction.argval}")
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
@@ -270,7 +264,7 @@ def _may_be_written(key: str, value: Any) -> bool:
     if isinstance(value, (torch.Tensor, torch.Generator, np.ndarray, *_LOOKED_AT)):
         return True
     module = type(value).__module__
-    return module in ("builtins", "collections") or is_users(module)
+    return module in ("builtins", "collections") or may_be_user_module(module)
 
 
 def _bare(cls: type[Any]) -> Any:

@@ -37,6 +37,11 @@ def is_user_module(name: str) -> bool:
     return name == "__main__" or (isinstance(file, str) and is_user_file(file))
 
 
+def may_be_user_module(name: str | None) -> bool:
+    """As `is_user_module`, but true of a module that cannot be found, which is no library's."""
+    return sys.modules.get(name or "") is None or is_user_module(name or "")
+
+
 def is_own_name(module: str) -> bool:
     """Whether a module of this name belongs to this package."""
     return module.partition(".")[0] == "workbench"

@@ -22,7 +22,6 @@ from workbench.experiment.cursor import Cursor
 from workbench.experiment.data import DataError, DataSource, batch_size_of, split
 from workbench.experiment.early_batch import EarlyBatch
 from workbench.experiment.events import Captured, EpochDone, StepDone
-from workbench.experiment.failure import words_of
 from workbench.experiment.foreign_steps import ForeignSteps
 from workbench.experiment.guard import Guard, NonFiniteError
 from workbench.experiment.home_steps import HomeSteps
@@ -49,6 +48,7 @@ from workbench.modes.effects import StepTimings
 from workbench.modes.precision import Precision
 from workbench.processes import computing
 from workbench.records import CarryRow
+from workbench.trust import error_message
 
 _MORE_ATTEMPTS = 4
 """At a step in whose course another thread changes modes."""
@@ -416,7 +416,7 @@ class Training:
         Raises:
             DataError: it is not the last of several batches.
         """
-        if BATCH_NORM not in words_of(error) or batch_size_of(*split(batch)) != 1:
+        if BATCH_NORM not in error_message(error) or batch_size_of(*split(batch)) != 1:
             return False
         size = self.cursor.source.batch_size
         # a stream that workers cut has a last batch of each

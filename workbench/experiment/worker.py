@@ -18,9 +18,9 @@ from contextvars import Context
 from typing import Literal, NamedTuple
 
 from workbench.experiment import at_exit
-from workbench.experiment.failure import words_of
 from workbench.experiment.openmp import release_team
 from workbench.processes import interrupts_deferred
+from workbench.trust import error_message
 
 PULSE_S = 0.1
 _THREAD = "workbench-runner"
@@ -399,7 +399,7 @@ class Worker:
             pass  # who asked for it asked for a run, and there is nobody to tell
         except Exception as error:
             log.exception("what was asked for at a step boundary failed")
-            self._say(f"{type(error).__name__}: {words_of(error)}")
+            self._say(f"{type(error).__name__}: {error_message(error)}")
 
 
 def quietly(action: Callable[[], object]) -> None:

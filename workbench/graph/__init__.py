@@ -10,9 +10,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from workbench.graph.capture import NoGraphError
 from workbench.graph.diff_view import GraphDiffView, diff
 from workbench.graph.flow_view import GradientFlowView, gradient_flow
+from workbench.graph.graph_root import NoGraphError
 from workbench.graph.probe import GraphProbe
 from workbench.graph.tool import graph
 from workbench.graph.tracing import TracedGraph

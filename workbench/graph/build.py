@@ -14,19 +14,10 @@ import numpy.typing as npt
 from workbench.graph.absent import no_gradients
 from workbench.graph.branch_rows import branch_rows
 from workbench.graph.calls import Calls, Table
-from workbench.graph.capture import (
-    COMPILED_TYPE,
-    Ints,
-    Outputs,
-    Walk,
-    edge_bytes,
-    node_types,
-    read_outputs,
-    root_of,
-    walk,
-)
+from workbench.graph.capture import Ints, Outputs, Walk, edge_bytes, node_types, read_outputs, walk
 from workbench.graph.collector import without_collections
 from workbench.graph.compiled import Inside
+from workbench.graph.graph_root import COMPILED_TYPE, root_of
 from workbench.graph.names import Leaves, ModelNames
 from workbench.graph.owners import NOWHERE, OUTSIDE, owners_by_parameters, owners_by_sequence
 from workbench.graph.reentrant import has_reentrant, recomputed_names, recomputed_notes

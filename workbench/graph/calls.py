@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from workbench.graph.capture import COMPILED_TYPE
+from workbench.graph.graph_root import COMPILED_TYPE
 from workbench.graph.lines import Place, shows_model_code
 from workbench.graph.torch_private import forward_class
 from workbench.records.source import source_line

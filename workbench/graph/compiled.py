@@ -21,7 +21,7 @@ from workbench.graph.absent import no_inner
 from workbench.graph.backward_code import read_code
 from workbench.graph.backward_graph import BackwardGraph, plain_graph, read_graph
 from workbench.graph.calls import Table
-from workbench.graph.capture import COMPILED_TYPE
+from workbench.graph.graph_root import COMPILED_TYPE
 from workbench.graph.inner_modules import owners_inside
 from workbench.graph.torch_private import forward_class
 from workbench.graph.torch_private_aot import (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from workbench.graph.capture import LEAF_TYPE, root_of
+from workbench.graph.graph_root import LEAF_TYPE, root_of
 from workbench.graph.torch_private import node_sequence, node_type, raw_values
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from workbench.experiment.probe import StepContext, StepProbe
 from workbench.graph.after_backward import with_gradients
 from workbench.graph.batches import batch_size
 from workbench.graph.build import Origin, build_record
-from workbench.graph.capture import root_of, walk
+from workbench.graph.capture import walk
 from workbench.graph.compiled import watch_compiler
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
+from workbench.graph.graph_root import root_of
 from workbench.graph.names import weak_storages
 from workbench.graph.trace import Trace
 

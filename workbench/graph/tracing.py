@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 from workbench.graph.batches import held_batch_size
 from workbench.graph.build import Origin, build_record, with_notes
 from workbench.graph.caller import caller_variables, held_tensors, models_of, uses
-from workbench.graph.capture import NoGraphError, walk
+from workbench.graph.capture import walk
 from workbench.graph.forward_trail import with_forward_trail
 from workbench.graph.gradients import GradientWatch
+from workbench.graph.graph_root import NoGraphError
 from workbench.graph.loss_scale import held_scalers, scale_notes, unscaled
 from workbench.graph.owners import owners_by_sequence
 from workbench.graph.torch_private import node_sequence

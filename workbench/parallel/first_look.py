@@ -20,7 +20,6 @@ import torch
 import torch.distributed as dist
 
 from workbench.experiment.data import copied, split, to_device
-from workbench.experiment.failure import words_of
 from workbench.experiment.host_random import HostRandom
 from workbench.experiment.losses import logits_of
 from workbench.experiment.rng import TorchState
@@ -32,6 +31,7 @@ from workbench.parallel.by_samples import ParameterValues, Verdict, by_samples
 from workbench.parallel.parameter_use import WHY, ParameterUse, Whole, unshardable, why_not_in
 from workbench.parallel.rows import Rows, RowsError, cut, find_rows, first_rows
 from workbench.parallel.sentences import first_said, listed
+from workbench.trust import error_message
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -240,7 +240,7 @@ class FirstLook:
             training.guard.restore()
             self._compare(part, logits, after)
         except Exception as error:  # noqa: BLE001 - see the class
-            self._refuses_one = BATCH_NORM in words_of(error)
+            self._refuses_one = BATCH_NORM in error_message(error)
             self._torch_by_rows = self._draws_torch  # one row of two was refused: as with one alone
         finally:
             training.guard.restore()

@@ -38,7 +38,7 @@ from torch.distributed.tensor import DTensor
 from workbench.experiment.attachments import OPTIMIZER_HOOKS, own_attributes
 from workbench.experiment.object_change import Change, fill, generator_state
 from workbench.experiment.object_copy import attributes, never_changes, walk
-from workbench.experiment.schedule_copy import is_users
+from workbench.experiment.source import may_be_user_module
 from workbench.parallel.payload import from_known, to_known
 from workbench.parallel.sentences import listed
 from workbench.parallel.shared_memory import Shared, shared_in
@@ -262,7 +262,7 @@ def _of_classes(objects: Iterable[Any]) -> dict[str, Any]:
     return {
         f"{cls.__name__}.{name}": value
         for cls in classes
-        if is_users(cls.__module__)
+        if may_be_user_module(cls.__module__)
         for name, value in vars(cls).items()
         if isinstance(value, (list, dict, set, deque, torch.Tensor)) and not name.startswith("__")
     }

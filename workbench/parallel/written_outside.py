@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.experiment.object_copy import never_changes
-from workbench.experiment.schedule_copy import is_users
+from workbench.experiment.source import may_be_user_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,13 +43,15 @@ def written_outside(objects: Iterable[Any]) -> list[str]:
     for one in objects:
         if isinstance(one, types.FunctionType):
             waiting.append(one)
-        classes |= dict.fromkeys(cls for cls in type(one).__mro__ if is_users(cls.__module__))
+        classes |= dict.fromkeys(
+            cls for cls in type(one).__mro__ if may_be_user_module(cls.__module__)
+        )
     waiting += [function for cls in classes for function in _methods(cls)]
     found: dict[str, None] = {}
     seen: set[types.CodeType] = set()
     while waiting and len(seen) < _MOST_FUNCTIONS:
         function = waiting.pop(0)
-        if function.__code__ in seen or not is_users(function.__module__):
+        if function.__code__ in seen or not may_be_user_module(function.__module__):
             continue
         seen.add(function.__code__)
         found |= dict.fromkeys(_written_by(function))
@@ -154,7 +156,7 @@ class _Outer:
         if not isinstance(node, ast.Name) or node.id == "__class__":
             return
         value = self._value(node.id)
-        if isinstance(value, type) and is_users(value.__module__):
+        if isinstance(value, type) and may_be_user_module(value.__module__):
             yield from _of_a_class(target, f"{node.id}.")
         elif value is not None and not never_changes(value):
             yield node.id

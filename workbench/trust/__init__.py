@@ -20,7 +20,7 @@ from workbench.trust.opening import (
 )
 from workbench.trust.seal import Seal, SealError
 from workbench.trust.temporary import own_folders, private_folder, private_socket_folder
-from workbench.trust.text import csv_cell, harmless, harmless_json, printable
+from workbench.trust.text import csv_cell, error_message, harmless, harmless_json, printable
 from workbench.trust.writing import through_no_link, whole_file, write_whole
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Stranger",
     "TooLargeError",
     "csv_cell",
+    "error_message",
     "harmless",
     "harmless_json",
     "is_of_this_user",

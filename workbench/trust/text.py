@@ -66,3 +66,11 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text)) and "_" not in text
     except ValueError:
         return False
+
+
+def error_message(error: BaseException) -> str:
+    """What ``error`` says; ``""`` for nothing. An exception of the user's may fail at that, too."""
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 - whatever its `__str__` raises
+        return f"its __str__ raises {type(another).__name__}"

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 import workbench as wb
-from workbench.graph.capture import NoGraphError, edge_bytes, read_outputs, root_of, walk
+from workbench.graph.capture import edge_bytes, read_outputs, walk
+from workbench.graph.graph_root import NoGraphError, root_of
 
 
 @pytest.mark.parametrize(
