@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 
-from workbench.modes.layout import sharded_together
+from workbench.modes.torch_private_distributed import sharded_together
 
 if TYPE_CHECKING:
     from torch import nn

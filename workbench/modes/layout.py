@@ -12,8 +12,7 @@ Ranks run in processes of their own (`workbench.parallel`); nothing here starts 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -22,6 +21,7 @@ import torch.distributed as dist
 from torch import nn
 
 from workbench.modes.blocks import find_blocks
+from workbench.modes.torch_private_distributed import ignore_in_ddp
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SENT = {
@@ -172,8 +172,7 @@ def _share_of_value(done: Any) -> Any:
 def _leave_to_each_rank(model: nn.Module) -> None:
     """Have DDP send no buffer whose dtype it cannot send (``int16``): each rank counts its own."""
     named = [name for name, buffer in model.named_buffers() if buffer.dtype not in _SENT]
-    ddp: Any = nn.parallel.DistributedDataParallel
-    ddp._set_params_and_buffers_to_ignore_for_model(model, named)
+    ignore_in_ddp(model, named)
 
 
 def reshard(model: nn.Module) -> None:
@@ -186,39 +185,6 @@ def reshard(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
-
-
-def gathered_parameters(model: nn.Module) -> dict[int, nn.Parameter]:
-    """The whole parameters that a forward under ``fsdp`` uses, by identity of the shard.
-
-    The same objects serve every step; there are none before the first.
-    """
-    return {
-        id(one.sharded_param): whole
-        for one in sharded_parameters(model)
-        if (whole := getattr(one, "_unsharded_param", None)) is not None
-    }
-
-
-def sharded_parameters(model: nn.Module) -> Iterator[Any]:
-    """FSDP's own records of the parameters that it has sharded: torch's ``FSDPParam``."""
-    for module in model.modules():
-        yield from sharded_together(module)
-
-
-def sharded_together(module: nn.Module) -> list[Any]:
-    """Those that one call of `fully_shard` has sharded; none where it was not called."""
-    if "torch.distributed.fsdp" not in sys.modules:
-        return []
-    from torch.distributed.fsdp import FSDPModule
-
-    if not isinstance(module, FSDPModule):
-        return []
-    state: Any = module._get_fsdp_state()  # pyright: ignore[reportPrivateUsage] - torch has no public way
-    groups = getattr(state, "_fsdp_param_groups", None)
-    if groups is None:  # before torch 2.12: there is one, or none
-        groups = [group for group in (state._fsdp_param_group,) if group is not None]
-    return [one for group in groups for one in group.fsdp_params]
 
 
 def _shard(

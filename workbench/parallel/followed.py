@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from workbench.modes.layout import sharded_parameters
+from workbench.modes.torch_private_distributed import sharded_parameters
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training

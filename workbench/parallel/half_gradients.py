@@ -20,8 +20,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from workbench.modes.layout import gathered_parameters
 from workbench.modes.leaves import leaf_of
+from workbench.modes.torch_private_distributed import gathered_parameters
 from workbench.parallel.branches import nodes_below
 
 _OVERFLOWS = 65_520.0

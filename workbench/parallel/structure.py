@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from workbench.modes.layout import gathered_parameters
+from workbench.modes.torch_private_distributed import gathered_parameters
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
