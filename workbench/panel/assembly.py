@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "attach"]
 
 
-def attach(run: str | os.PathLike[str]) -> Experiment:
+def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
     """`workbench.parallel.attach.attach`; the experiment gets what every new one gets."""
     from workbench.parallel.attach import attach as attach_run
 
-    return attach_run(run)
+    return attach_run(run, trust=trust)
 
 
 def _stream_to_tensorboard(experiment: Experiment) -> None:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch
 
+import workbench as wb
 from tests.integration.parallel.support import Net, losses, made
 from tests.integration.parallel.test_attach import as_if_it_had_stayed, kernel
 from tests.integration.parallel.test_experiment import under_way
@@ -26,7 +27,7 @@ from tests.strangers import (
 )
 from tests.waiting import wait_until
 from workbench.experiment import Experiment, RunError
-from workbench.parallel.attach import _take_seal, attach
+from workbench.parallel.attach import _take_seal
 from workbench.parallel.folder import Folder, Job
 from workbench.server.runs import Lister
 from workbench.trust import NotAFileError, Seal, SealError, open_beneath, seal
@@ -102,12 +103,12 @@ def test_a_run_that_is_under_way_is_not_led_to_what_he_put_there(project: Path) 
 def test_his_run_is_not_attached_to_and_the_sentence_says_whose_it_is(project: Path) -> None:
     as_stranger(RUN, project, project / "he-ran-it", "run")
     with pytest.raises(PermissionError, match=f"it belongs to user {STRANGER}") as error:
-        attach(project / "runs" / "run")
+        wb.attach(project / "runs" / "run")
     assert "does not have your seal" in str(error.value)
     assert "wb.attach(run, trust=True)" in str(error.value)
     assert not (project / "he-ran-it").exists()
     with contextlib.suppress(Exception):  # whatever comes of what he wrote: it was trusted
-        attach(project / "runs" / "run", trust=True)
+        wb.attach(project / "runs" / "run", trust=True)
     assert (project / "he-ran-it").exists(), "or this test shows nothing"
 
 
@@ -136,12 +137,12 @@ def test_a_run_from_a_colleague_is_attached_to_once_it_is_trusted(
     assert mine.seal.checks
     monkeypatch.setattr(seal._keys, "_of_user", b"another user's key, of 32 bytes.")
     with pytest.raises(PermissionError, match="does not have your seal"):
-        attach(copied)
+        wb.attach(copied)
     unpacked = tmp_path / "run"  # as of an archive: whoever unpacks it owns it
     shutil.copytree(copied, unpacked)
     with pytest.raises(PermissionError, match=r"does not have your seal.* unpacked or copied"):
-        attach(unpacked)
-    experiment = attach(copied, trust=True)
+        wb.attach(unpacked)
+    experiment = wb.attach(copied, trust=True)
     experiment.wait(120)
     assert (experiment.status, experiment.step_count) == ("finished", 60)
     torch.testing.assert_close(
@@ -341,7 +342,7 @@ def test_attaching_to_what_he_changes_meanwhile_runs_nothing_of_his(
         return trained if experiment.status == "finished" else None
 
     whole()
-    expected = weights(attach(run))
+    expected = weights(wb.attach(run))
     assert expected is not None, "it is attached to where nobody disturbs it"
     met = dict[str, int]()
     for number in range(tries):
@@ -350,7 +351,7 @@ def test_attaching_to_what_he_changes_meanwhile_runs_nothing_of_his(
             try:
                 assert attack.stdout is not None
                 assert attack.stdout.readline() == "begun\n"
-                found = weights(attach(run))
+                found = weights(wb.attach(run))
                 what = "as it was written" if found else "attached, and its end refused"
             except (OSError, RuntimeError, ValueError) as error:
                 found, what = None, type(error).__name__
