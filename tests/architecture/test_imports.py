@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -121,3 +122,19 @@ def loaded_after(statement: str) -> set[str]:
 )
 def test_what_an_import_does_not_load(statement: str, absent: set[str]) -> None:
     assert loaded_after(statement) & absent == set()
+
+
+def test_child_processes_are_started_in_one_place() -> None:
+    starters = {"Popen", "run", "call", "check_call", "check_output", "create_subprocess_exec"}
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "workbench").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in starters
+        and ast.unparse(node.func.value) in ("subprocess", "asyncio")
+        and "labextension" not in path.parts
+        and not ast.unparse(node.func).startswith("asyncio.run")
+    }
+    assert found == {"workbench/processes/start.py"}

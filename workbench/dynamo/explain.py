@@ -25,7 +25,14 @@ from workbench.dynamo.raw_trace import read_by_tlparse
 from workbench.experiment.between_steps import NextStep, between_steps
 from workbench.modes import ModeSet
 from workbench.parallel.payload import Settings, dump
-from workbench.processes import KILL, PARENT, Group, interrupts_deferred, python_path
+from workbench.processes import (
+    KILL,
+    PARENT,
+    Group,
+    interrupts_deferred,
+    python_path,
+    start_group,
+)
 from workbench.records import CompileRecord
 from workbench.trust import Seal, private_folder
 
@@ -158,15 +165,7 @@ def run_worker(
     group: Group | None = None
     try:
         with (folder / LOG).open("wb") as log, interrupts_deferred():
-            process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=env,
-                start_new_session=True,
-            )
-            group = Group(process)
+            group = start_group(command, environment=env, stdout=log, stderr=subprocess.STDOUT)
         while group.alive:
             if is_given_up():
                 raise GivenUp

@@ -27,7 +27,7 @@ from workbench.experiment import at_exit
 from workbench.experiment.process_settings import threads_of_a_rank
 from workbench.parallel.folder import LAUNCHER, Folder
 from workbench.parallel.stream import open_to_append
-from workbench.processes import interrupts_deferred, python_path
+from workbench.processes import interrupts_deferred, python_path, start_group
 from workbench.trust import own_folders, private_folder, read_regular, write_whole
 from workbench.trust.seal import KEY
 
@@ -82,14 +82,10 @@ class Workers:
         }
         try:
             with open_to_append(folder.log) as log, interrupts_deferred():
-                self._process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    start_new_session=True,
+                group = start_group(
+                    command, environment=environment, stdout=log, stderr=subprocess.STDOUT
                 )
+                self._process = group.popen
                 # an interrupt may come before whoever asked for them has them
                 self._dropped = weakref.finalize(self, _kill, self._process, self._meeting)
                 self._dropped.atexit = False  # a run that ends calls them home

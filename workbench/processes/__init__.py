@@ -8,6 +8,7 @@ from workbench.processes.start import (
     interrupts_deferred,
     interrupts_kept_from_children,
     run_process,
+    start_group,
 )
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "parent",
     "python_path",
     "run_process",
+    "start_group",
 ]

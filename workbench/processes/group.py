@@ -25,16 +25,21 @@ class Group:
     """
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
-        self._popen = popen
+        self.popen = popen
         self._reaping = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        """The number of its leader, and of the group."""
+        return self.popen.pid
 
     @property
     def status(self) -> int | None:
         """Its exit status once it has ended, and with it all it started; None while it runs."""
         with self._reaping:
-            if self._popen.returncode is None and self._is_zombie():
+            if self.popen.returncode is None and self._is_zombie():
                 self._send(KILL)
-            return self._popen.poll()
+            return self.popen.poll()
 
     @property
     def alive(self) -> bool:
@@ -44,7 +49,7 @@ class Group:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all of them; nothing where it has ended."""
         with self._reaping:
-            if self._popen.returncode is None:
+            if self.popen.returncode is None:
                 self._send(number)
 
     def kill(self) -> None:
@@ -56,11 +61,11 @@ class Group:
         if not hasattr(os, "waitid"):  # macOS before Python 3.13, Windows
             return False
         look = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._popen.pid, look) is not None
+        return os.waitid(os.P_PID, self.popen.pid, look) is not None
 
     def _send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
-                os.killpg(self._popen.pid, number)
+                os.killpg(self.popen.pid, number)
             else:  # Windows: what it started ends with the pipes that it writes to
-                self._popen.kill()
+                self.popen.kill()

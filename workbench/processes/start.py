@@ -1,4 +1,4 @@
-"""Starting a child process so that an interrupt cannot lose it.
+"""Starting a child process so that an interrupt cannot lose it: the one place that does.
 
 A kernel's interrupt becomes a ``KeyboardInterrupt`` between any two instructions of the main
 thread, also between the fork inside ``subprocess.Popen`` and the moment the child's number is
@@ -11,9 +11,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
+
+from workbench.processes.group import Group
 
 
 @contextmanager
@@ -53,6 +55,39 @@ def interrupts_kept_from_children() -> Generator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def start_group(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+) -> Group:
+    """Start a program that leads a process group of its own, and so ends with all it starts.
+
+    An interrupt that comes meanwhile is raised when this returns: a caller on a main thread that
+    may be interrupted assigns the result within `interrupts_deferred`.
+
+    Args:
+        command: the program and its arguments; no shell.
+        environment: all of it; None: this process's.
+        stdin: as of `subprocess.Popen`; nothing to read by default.
+        stdout: as of `subprocess.Popen`.
+        stderr: as of `subprocess.Popen`.
+    """
+    with interrupts_deferred():
+        return Group(
+            subprocess.Popen(  # noqa: S603 - callers' own programs
+                command,
+                env=environment,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        )
 
 
 def run_process(

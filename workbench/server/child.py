@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.processes import Group
+from workbench.processes import start_group
 
 _LONGEST_HEADER = 1 << 16
 _LARGEST_ANSWER = 2 << 30
@@ -60,20 +60,18 @@ class Child:
         self.last_request = time.monotonic()
         self.was_ended = False
         """Whether it was put to an end, and did not come to one by itself."""
-        self._popen = subprocess.Popen(  # noqa: S603 - a list of our own, never a shell
+        self._group = start_group(
             [sys.executable, "-P", "-m", module, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,
             # a pool of threads for matrices, which nothing here multiplies
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            environment={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )
-        self._group = Group(self._popen)
 
     @property
     def pid(self) -> int:
         """Its number."""
-        return self._popen.pid
+        return self._group.pid
 
     @property
     def alive(self) -> bool:
@@ -99,13 +97,13 @@ class Child:
         deadline = time.monotonic() + _END_S
         while self.alive and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
-        if self._popen.stdin is not None:
+        if self._group.popen.stdin is not None:
             with contextlib.suppress(OSError):
-                self._popen.stdin.close()
+                self._group.popen.stdin.close()
 
     def _exchange(self, line: bytes) -> Answer:
         """On a thread: pipes of a child cannot be waited for on every system's event loop."""
-        stdin, stdout = self._popen.stdin, self._popen.stdout
+        stdin, stdout = self._group.popen.stdin, self._group.popen.stdout
         assert stdin is not None and stdout is not None  # noqa: S101, PT018 - both are pipes
         try:
             stdin.write(line)
@@ -124,6 +122,6 @@ class Child:
         deadline = time.monotonic() + 1.0
         while self.alive and time.monotonic() < deadline:
             time.sleep(0.01)
-        if self._popen.returncode in (-9, -6):  # killed, or a library that got no memory
+        if self._group.popen.returncode in (-9, -6):  # killed, or a library that got no memory
             return "its reader was ended, which happens when memory runs out"
-        return f"its reader ended without an answer (exit status {self._popen.returncode})"
+        return f"its reader ended without an answer (exit status {self._group.popen.returncode})"

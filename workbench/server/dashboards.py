@@ -136,7 +136,7 @@ class Dashboards:
                 "This TensorBoard is not running; open it again from the Workbench side panel."
             )
         if not board.process.alive:
-            code = board.process.popen.returncode
+            code = board.process.group.status
             raise DashboardFailedError(
                 f"TensorBoard on {board.logdir} ended by itself (exit status {code}); open it "
                 f"again. Its last lines:\n{board.process.last_lines()}"

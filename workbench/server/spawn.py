@@ -16,10 +16,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-from workbench.processes import Group
+from workbench.processes import Group, start_group
 from workbench.server.errors import DashboardFailedError, UnsupportedPlatformError
 from workbench.server.process_log import ProcessLog
 from workbench.trust import private_socket_folder
@@ -33,14 +32,10 @@ _KILL_GRACE_S = 3.0
 class TensorBoardProcess:
     """A started process, the socket it listens on and the log it writes."""
 
-    popen: subprocess.Popen[bytes]
+    group: Group
+    """The process and all it starts."""
     socket: Path
     output: ProcessLog
-
-    @cached_property
-    def group(self) -> Group:
-        """The process and all it starts."""
-        return Group(self.popen)
 
     @property
     def alive(self) -> bool:
@@ -53,8 +48,8 @@ class TensorBoardProcess:
 
     async def stop(self) -> None:
         """End the process and all it started, and remove its socket; returns when they are gone."""
-        if self.popen.stdin is not None:
-            self.popen.stdin.close()
+        if self.group.popen.stdin is not None:
+            self.group.popen.stdin.close()
         for signal_number, grace_s in (
             (signal.SIGTERM, _TERM_GRACE_S),
             (signal.SIGKILL, _KILL_GRACE_S),
@@ -109,21 +104,20 @@ def _start(
     command += ["--socket", str(path), f"--logdir={logdir}", f"--path-prefix={path_prefix}"]
     command += ["--data-server"] if data_server else []
     command += ["--", *arguments]
-    popen = subprocess.Popen(  # noqa: S603 - a list of our own, never a shell
+    group = start_group(
         command,
         stdin=subprocess.PIPE,  # held open: its end tells the child that we are gone
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        start_new_session=True,
     )
-    return TensorBoardProcess(popen=popen, socket=path, output=ProcessLog(popen, log))
+    return TensorBoardProcess(group=group, socket=path, output=ProcessLog(group.popen, log))
 
 
 async def _until_listening(process: TensorBoardProcess, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if not process.alive:
-            code = process.popen.returncode
+            code = process.group.status
             raise DashboardFailedError(
                 f"TensorBoard did not start (exit status {code}). {_says(process)}"
             )

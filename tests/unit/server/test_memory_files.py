@@ -245,7 +245,7 @@ def test_what_a_reader_started_ends_also_where_nobody_knew_that_it_had_ended(
 ) -> None:
     path = written(tmp_path / "a.pickle", num_events=300_000)
     child = Child(path)
-    stdin, stdout = child._popen.stdin, child._popen.stdout
+    stdin, stdout = child._group.popen.stdin, child._group.popen.stdout
     assert stdin is not None
     assert stdout is not None
     with stdin, stdout:
