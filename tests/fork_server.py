@@ -3,9 +3,10 @@
 Starting two ranks takes some seconds, of which nearly all is the import of torch; a test of 500
 recipes starts more than a thousand pairs. So one process imports what a rank imports, computes
 nothing (it has a single thread, which is looked at before every fork), and forks for every job a
-launcher, which forks the ranks. A rank then runs ``workbench.parallel.worker`` as ``__main__``, the
-whole of it: it meets the others in the folder that `Workers` made, speaks real gloo with them,
-unpacks, trains, writes checkpoints and faults, and ends. Nothing is left of it for the next job.
+launcher, which forks the ranks. A rank then runs ``workbench.parallel.rank.program`` as
+``__main__``, the whole of it: it meets the others in the folder that `Workers` made, speaks real
+gloo with them, unpacks, trains, writes checkpoints and faults, and ends. Nothing is left of it for
+the next job.
 
 What differs from a real start: Python's start and the imports are shared, so what an environment
 variable changes *at import* is as it was when the server began (the number of OpenMP threads is
@@ -60,8 +61,8 @@ _IMPORTED = (
     "torch.nn.utils.parametrizations",
     "torch.utils.checkpoint",
     "torch.utils.tensorboard",
-    "workbench.compare.worker",
-    "workbench.parallel.worker",
+    "workbench.compare.variant_program",
+    "workbench.parallel.rank.program",
 )
 
 
@@ -222,7 +223,7 @@ def _module(request: dict[str, Any]) -> None:
 class ForkServer:
     """The server, and what stands for `subprocess` where workers are started.
 
-    Give it to `workbench.parallel.launch` in the place of the module ``subprocess``.
+    Give it to `workbench.parallel.launch.launch` in the place of the module ``subprocess``.
     """
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -246,8 +247,8 @@ class ForkServer:
     def Popen(self, command: list[str], **options: Any) -> Any:  # noqa: N802 - as in `subprocess`
         """A launcher of ranks or an arm of a comparison, from the server; anything else as ever."""
         self.started += 1
-        has_ranks = "workbench.parallel.launcher" in command
-        if not has_ranks and command[1:3] != ["-m", "workbench.compare.worker"]:
+        has_ranks = "workbench.parallel.launch.launcher" in command
+        if not has_ranks and command[1:3] != ["-m", "workbench.compare.variant_program"]:
             return subprocess.Popen(command, **options)
         at = len(command) - 1 - command[::-1].index("-m")
         ranks = int(command[command.index("--nproc-per-node") + 1]) if has_ranks else 0

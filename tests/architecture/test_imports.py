@@ -54,17 +54,21 @@ def test_the_contracts_hold() -> None:
     ("module", "line", "contract"),
     [
         ("records/source.py", "import workbench.modes", "imports run one way"),
-        ("modes/base.py", "import workbench.experiment.events", "imports run one way"),
-        ("experiment/events.py", "import workbench.panel.hub", "imports run one way"),
+        ("modes/core/base.py", "import workbench.experiment.report.events", "imports run one way"),
+        (
+            "experiment/report/events.py",
+            "import workbench.panel.channel.hub",
+            "imports run one way",
+        ),
         ("graph/__init__.py", "import workbench.memory", "imports run one way"),
         (
             "server/runs.py",
-            "import workbench.modes.base",
+            "import workbench.modes.core.base",
             "the server sees only records, processes, trust and the allocator",
         ),
-        ("allocator/replay.py", "import workbench.modes.base", "imports run one way"),
+        ("allocator/replay/replay.py", "import workbench.modes.core.base", "imports run one way"),
         (
-            "allocator/replay.py",
+            "allocator/replay/replay.py",
             "import torch",
             "what runs without torch never imports it",
         ),
@@ -75,8 +79,34 @@ def test_the_contracts_hold() -> None:
         ),
         ("metrics/__init__.py", "import anywidget", "widgets are made in one place"),
         (
+            "graph/core/walk.py",
+            "import workbench.graph.capture.record_builder",
+            "a graph is watched, captured, measured, queried, drawn, compared",
+        ),
+        (
+            "experiment/loop/step.py",
+            "import workbench.experiment.runtime.runner",
+            "an experiment is built from what it is given to how it runs",
+        ),
+        ("modes/core/base.py", "import workbench.modes.precision", "modes stand on what a mode is"),
+        (
+            "allocator/simulator/simulator.py",
+            "import workbench.allocator.replay",
+            "the allocator is decoded, simulated, replayed",
+        ),
+        (
+            "parallel/rank/rank.py",
+            "import workbench.parallel.session.session",
+            "ranks know nothing of the kernel that they train for",
+        ),
+        (
+            "dynamo/listen/recorder.py",
+            "import workbench.dynamo.render.text",
+            "a compile report is listened to, explained, drawn",
+        ),
+        (
             "memory/reading/lives.py",
-            "import workbench.experiment.source",
+            "import workbench.experiment.state.user_code",
             "a file is opened and asked about without torch",
         ),
         (

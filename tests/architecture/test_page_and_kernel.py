@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.panel import channel, thinning
+from workbench.panel.channel import channel, thinning
 
 KERNEL = Path(__file__).resolve().parents[2] / "extensions/views/src/kernel"
 

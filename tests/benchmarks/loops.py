@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from workbench.experiment import Experiment
-from workbench.experiment.events import EpochDone
+from workbench.experiment.report.events import EpochDone
 from workbench.metrics import attach
 
 SAMPLES, FEATURES, CLASSES, BATCH = 4096, 32, 10, 8

@@ -13,8 +13,8 @@ import torch
 from torch.utils.data import Dataset
 
 from tests.benchmarks.table import compare, measure_interleaved, median, ratio_line, ratios
-from workbench.experiment.data_state import DataState
-from workbench.experiment.value_copy import MOST_ELEMENTS
+from workbench.experiment.data.dataset_state import DataState
+from workbench.experiment.state.small_values import MOST_ELEMENTS
 
 ROUNDS, LOOKS = 15, 3
 

@@ -20,7 +20,7 @@ from tests.benchmarks.table import (
     ratios,
     versions,
 )
-from workbench.experiment.flow import FlowLog
+from workbench.gradient_flow.log import FlowLog
 
 ROUNDS, SAMPLES = 15, 100
 AT_MOST = 2.5
@@ -94,4 +94,4 @@ def test_sampling_reads_no_tensor_until_the_flush() -> None:
             log.take(model, parameters, step)
         assert reads.counts == Counter()
         log.flush()
-        assert set(reads.counts) == {"experiment/flow.py"}
+        assert set(reads.counts) == {"gradient_flow/log.py"}

@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 from tests.benchmarks.table import measure_interleaved, median, versions
 from tests.models.vit import ViT
 from workbench.modes import ModeSet
-from workbench.modes.low_precision import low_precision_layers
+from workbench.modes.precision.low_precision import low_precision_layers
 
 pytestmark = [
     pytest.mark.benchmark,

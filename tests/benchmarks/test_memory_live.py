@@ -29,10 +29,10 @@ from tests.benchmarks.table import (
     versions,
 )
 from workbench.experiment import Experiment
-from workbench.experiment.scalars import ScalarLog
+from workbench.experiment.loop.scalars import ScalarLog
 from workbench.metrics import memory
-from workbench.panel import curves
-from workbench.panel.channel import Client
+from workbench.panel.channel import curves
+from workbench.panel.channel.channel import Client
 
 ROUNDS, SAMPLES = 15, 200
 STEP = "a step of a tiny MLP"

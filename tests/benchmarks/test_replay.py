@@ -17,8 +17,8 @@ import pytest
 from tests.benchmarks import absent
 from tests.benchmarks.table import median, quartiles, ratio_line, ratios
 from tests.unit.allocator.traces import FILES, FOLDER, snapshot_of
-from workbench.allocator.replay import replay
-from workbench.allocator.snapshot import ALLOC, FREE_COMPLETED, Snapshot
+from workbench.allocator.replay.replay import replay
+from workbench.allocator.snapshot.snapshot import ALLOC, FREE_COMPLETED, Snapshot
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 15

@@ -20,7 +20,7 @@ from tests.benchmarks.table import (
     ratios,
     versions,
 )
-from workbench.experiment.scalars import ScalarLog
+from workbench.experiment.loop.scalars import ScalarLog
 from workbench.metrics.writer import EventWriter
 from workbench.modes import StepTimings
 

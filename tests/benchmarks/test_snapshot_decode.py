@@ -46,7 +46,7 @@ made_file(pathlib.Path(sys.argv[1]), int(sys.argv[2]), **json.loads(sys.argv[3])
 """
 _DECODE = """
 import resource, sys, time
-from workbench.allocator.decode import read
+from workbench.allocator.snapshot.decode import read
 began, worked = time.perf_counter(), time.process_time()
 found = read(sys.argv[1])
 took, worked = time.perf_counter() - began, time.process_time() - worked

@@ -22,7 +22,7 @@ from tests.benchmarks.table import (
     versions,
 )
 from workbench.experiment import Experiment
-from workbench.experiment.events import Event, StatusChanged, StepDone
+from workbench.experiment.report.events import Event, StatusChanged, StepDone
 from workbench.metrics import attach
 
 PEER_ROUNDS, ROUNDS = 5, 25
@@ -126,8 +126,8 @@ def test_only_the_guard_of_the_weights_reads_a_tensor_while_training(
     """Logging, timing and TensorBoard read nothing there; the pulse thread does.
 
     The guard looks at the loss and at one flag for all gradients before every update. On the CPU
-    both are plain loads; what it costs an accelerator is said in `workbench.experiment.guard`. At
-    the end of the run the log is flushed once more, which is one read.
+    both are plain loads; what it costs an accelerator is said in `workbench.experiment.loop.guard`.
+    At the end of the run the log is flushed once more, which is one read.
     """
     steps, model = 40, loops.mlp()
     experiment = Experiment(
@@ -145,6 +145,6 @@ def test_only_the_guard_of_the_weights_reads_a_tensor_while_training(
     experiment.run(steps=steps, wait=True)
     detach()
     counts = watch.reads.counts
-    assert counts.pop("experiment/scalars.py", 0) <= 1
-    assert counts == {"experiment/guard.py": 2 * (steps - 1)}
+    assert counts.pop("experiment/loop/scalars.py", 0) <= 1
+    assert counts == {"experiment/loop/guard.py": 2 * (steps - 1)}
     assert len(experiment.scalars.last("train/loss", steps)) == steps

@@ -18,16 +18,17 @@ import torch
 
 from tests.equivalence.check import check
 from tests.equivalence.recipes import Recipe, is_possible
-from workbench.experiment import data, sources, step, validation
-from workbench.experiment.answers import AnswerReader, Answers
-from workbench.experiment.cursor import Cursor
-from workbench.experiment.guard import Guard
-from workbench.experiment.module_state import ModuleState
-from workbench.experiment.rng import RandomState
-from workbench.experiment.schedules import Schedule
-from workbench.experiment.train_mode import TrainMode
+from workbench.experiment.data import data, sources
+from workbench.experiment.data.cursor import Cursor
+from workbench.experiment.loop import step, validation
+from workbench.experiment.loop.guard import Guard
+from workbench.experiment.loop.train_mode import TrainMode
+from workbench.experiment.recipe.schedules import Schedule
+from workbench.experiment.recipe.targets import AnswerReader, Answers
+from workbench.experiment.state.module_state import ModuleState
+from workbench.experiment.state.rng import RandomState
 from workbench.experiment.training import Training
-from workbench.modes.scaler import GradientScaler
+from workbench.modes.precision.scaler import GradientScaler
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 PLAIN = Recipe(model="dropout", validates=True, epochs=3, samples=22, optimizer="adamw")

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from tests.gpu.programs import Recurrent, Transformer, block
-from workbench.allocator.cards import CONTEXT_BYTES, Card
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES, Card
 from workbench.experiment import Experiment
 from workbench.memory import memory
 from workbench.memory.prediction.predict import predicted_step

@@ -11,9 +11,9 @@ from torch import nn
 
 import workbench as wb
 from tests.integration.parallel.support import losses
-from workbench.compare.launches import launches
+from workbench.compare.launch_counts import launches
 from workbench.experiment import Experiment
-from workbench.modes.compile import Compile
+from workbench.modes.compile.mode import Compile
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.experiment import Experiment, measures
-from workbench.experiment.flow import FlowLog, gradient_flow
+from workbench.experiment import Experiment
+from workbench.experiment.loop import measures
+from workbench.gradient_flow.log import FlowLog, gradient_flow
 
 pytestmark = [
     pytest.mark.gpu,

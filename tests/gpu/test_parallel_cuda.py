@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.integration.parallel.support import losses, made, moments, until, until_told
-from workbench.modes.layout import Layout
-from workbench.parallel.away import Away
+from workbench.modes.layout.layout import Layout
+from workbench.parallel.session.session import Away
 
 pytestmark = [
     pytest.mark.gpu,

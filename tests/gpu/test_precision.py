@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from workbench.modes import ModeSet
-from workbench.modes.float8 import VALUES, is_native, product
-from workbench.modes.low_precision import low_precision_layers
-from workbench.modes.precision import Precision
-from workbench.modes.scaler import GradientScaler, Overflow
-from workbench.modes.transformer_engine import engine
+from workbench.modes.precision.float8 import VALUES, is_native, product
+from workbench.modes.precision.low_precision import low_precision_layers
+from workbench.modes.precision.mode import Precision
+from workbench.modes.precision.scaler import GradientScaler, Overflow
+from workbench.modes.precision.transformer_engine import engine
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,7 +14,7 @@ import torch
 
 from tests.gpu.predicting import BACKBONES, predicted, this_card
 from tests.gpu.support import kept_in, printed_table, run_apart
-from workbench.allocator.cards import card_named
+from workbench.allocator.simulator.gpus import card_named
 from workbench.memory import memory
 from workbench.records import CATEGORIES, MemoryRecord
 

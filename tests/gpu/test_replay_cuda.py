@@ -15,9 +15,9 @@ import torch
 
 from tests.gpu.programs import PROGRAMS
 from tests.gpu.support import kept_in, printed_table, run_apart
-from workbench.allocator.decode import read
-from workbench.allocator.replay import Replay, replay
-from workbench.allocator.snapshot import Snapshot
+from workbench.allocator.replay.replay import Replay, replay
+from workbench.allocator.snapshot.decode import read
+from workbench.allocator.snapshot.snapshot import Snapshot
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from tests.gpu.programs import limit
-from workbench.experiment import Experiment, RunError, measures
-from workbench.experiment.events import Event, StepDone
+from workbench.experiment import Experiment, RunError
+from workbench.experiment.loop import measures
+from workbench.experiment.report.events import Event, StepDone
 from workbench.metrics import memory
 
 pytestmark = [

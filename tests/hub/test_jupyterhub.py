@@ -146,8 +146,8 @@ AT_WORK = {
     "ipykernel_launcher": 1,
     "workbench.server.tensorboard_process": 1,
     "workbench.server.runs_process": 1,  # while the side panel lists runs
-    "workbench.parallel.launcher": 1,
-    "workbench.parallel.worker": 4,  # two ranks, and the loader worker of each
+    "workbench.parallel.launch.launcher": 1,
+    "workbench.parallel.rank.program": 4,  # two ranks, and the loader worker of each
 }
 """What a server has started, itself included, while an experiment trains on two ranks."""
 

@@ -13,7 +13,7 @@ from tests.integration.support import batchless, net
 from workbench.experiment import (
     Experiment,
 )
-from workbench.parallel import launch
+from workbench.parallel.launch import launch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from tests.waiting import DEADLINE_S
 from workbench.experiment import Experiment
-from workbench.experiment.events import Event
+from workbench.experiment.report.events import Event
 from workbench.records import MemoryChart
 
 

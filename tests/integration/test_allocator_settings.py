@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from workbench.allocator.settings import AllocatorSettings, SettingsError
+from workbench.allocator.simulator.settings import AllocatorSettings, SettingsError
 
 WORDS = [
     "",

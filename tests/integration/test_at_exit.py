@@ -458,7 +458,7 @@ def test_an_impatient_interrupt_leaves_no_ranks(scripts: Scripts) -> None:
         exp.run(epochs=1_000_000)
         until(lambda: exp.step_count > 3)
         import psutil, signal
-        from workbench.experiment import at_exit
+        from workbench.experiment.runtime import at_exit
         for child in psutil.Process().children(recursive=True):
             print(child.pid, file=sys.stderr, flush=True)
         # as soon as the end has begun

@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from workbench.experiment import Experiment, RunError
-from workbench.experiment.events import Event, StepDone
-from workbench.experiment.sampler import EpochSampler
+from workbench.experiment.data.sampler import EpochSampler
+from workbench.experiment.report.events import Event, StepDone
 
 COUNT = 100
 

@@ -22,12 +22,12 @@ from tests.integration.parallel.support import Net, losses, made, rows
 from tests.interrupts import interrupted
 from tests.processes import children_running
 from tests.waiting import DEADLINE_S, wait_until
-from workbench.compare import compare, measure
-from workbench.compare.describe import speed
-from workbench.compare.measure import Session
+from workbench.compare import compare, measurement
+from workbench.compare.measurement import Session
+from workbench.compare.text import speed
 from workbench.modes import mode_states
 
-WORKER = "workbench.compare.worker"
+WORKER = "workbench.compare.variant_program"
 
 
 class Slowed(Net):
@@ -65,8 +65,8 @@ def arms_of(view: Any) -> dict[str, Any]:
 def test_a_planted_slowdown_is_found_and_equal_arms_are_a_tie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "_AGAIN", 0.0)  # what is undecided then may stay so
-    monkeypatch.setattr(measure, "_LEAST_AGAIN_S", 15.0)
+    monkeypatch.setattr(measurement, "_AGAIN", 0.0)  # what is undecided then may stay so
+    monkeypatch.setattr(measurement, "_LEAST_AGAIN_S", 15.0)
     experiment = made(tmp_path, lambda: Slowed(width=128), val=rows(), lr=0.01)
     experiment.run(steps=3, wait=True)
     view = compare(

@@ -19,9 +19,9 @@ from torch.utils.data import Dataset
 import workbench as wb
 from tests.processes import children_running
 from tests.waiting import DEADLINE_S, wait_until
-from workbench.dynamo.ahead import CompileAhead, ahead_of
-from workbench.panel.commands import execute
-from workbench.panel.state import describe
+from workbench.dynamo.explain.background_compile import CompileAhead, ahead_of
+from workbench.panel.channel.commands import execute
+from workbench.panel.channel.state import describe
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def exp(tmp_path: Path, own_folder: None) -> Iterator[wb.Experiment]:
 
 
 def workers() -> list[psutil.Process]:
-    return children_running("workbench.dynamo.explain_worker")
+    return children_running("workbench.dynamo.explain_program")
 
 
 def folders() -> set[Path]:

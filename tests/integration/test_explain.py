@@ -24,7 +24,7 @@ from tests.interrupts import Interrupted, interrupted
 from tests.processes import children_running
 from workbench.dynamo import watch
 
-WORKER = "workbench.dynamo.explain_worker"
+WORKER = "workbench.dynamo.explain_program"
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,8 @@ from workbench.experiment import (
     Experiment,
     RunError,
 )
-from workbench.experiment.events import Closed, Event
-from workbench.experiment.sampler import EpochSampler
+from workbench.experiment.data.sampler import EpochSampler
+from workbench.experiment.report.events import Closed, Event
 
 
 class Fails(nn.Module):

@@ -17,7 +17,7 @@ import workbench as wb
 from tests.cost import cost
 from tests.waiting import wait_until
 from workbench.graph import GraphView
-from workbench.graph.describe import MAX_ROWS
+from workbench.graph.render.text import MAX_ROWS
 from workbench.records import GraphRecord
 
 CAPTURES = 1_000

@@ -22,7 +22,7 @@ from tests.models.oracles import (
     saved_by_hooks,
     walk_depth_first,
 )
-from workbench.graph.build import INFERRED
+from workbench.graph.capture.record_builder import INFERRED
 from workbench.records import STORAGE_KINDS, GraphRecord
 
 

@@ -14,8 +14,8 @@ import os, signal, sys
 import torch
 from torch import nn
 import workbench as wb
-from workbench.experiment.events import RunStarted
-from workbench.experiment.runner import Runner
+from workbench.experiment.report.events import RunStarted
+from workbench.experiment.runtime.runner import Runner
 from workbench.metrics.writer import EventWriter
 
 torch.set_num_threads(1)

@@ -13,7 +13,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-from workbench.panel.channel import PROTOCOL
+from workbench.panel.channel.channel import PROTOCOL
 from workbench.records import GraphRecord, MemoryRecord
 
 SETUP = """

@@ -15,8 +15,8 @@ import workbench as wb
 from tests.integration.support import weights
 from workbench.experiment import Experiment
 from workbench.modes import ModeSet
-from workbench.modes.float8 import VALUES
-from workbench.modes.toolchain import missing_for_compile
+from workbench.modes.compile.toolchain import missing_for_compile
+from workbench.modes.precision.float8 import VALUES
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torchao") is None, reason="torchao is not installed"

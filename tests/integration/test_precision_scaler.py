@@ -11,7 +11,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tests.integration.support import net, weights
-from workbench.experiment import Experiment, measures
+from workbench.experiment import Experiment
+from workbench.experiment.loop import measures
 from workbench.modes import mode_states
 
 LABEL = "Gradient scale"

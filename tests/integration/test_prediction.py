@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from tests.integration.test_memory_models import bert, convnet, lstm, resnet, transformer
-from workbench.allocator.cards import CONTEXT_BYTES
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.experiment import Experiment
-from workbench.experiment.between_steps import between_steps
+from workbench.experiment.runtime.step_boundary import between_steps
 from workbench.memory import memory
 from workbench.memory.prediction.fake_run import run_twin
 from workbench.memory.prediction.substitutions import lstm_workspaces

@@ -14,8 +14,8 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from workbench.experiment import Experiment
-from workbench.experiment.checkpoint import snapshot
-from workbench.experiment.flow import gradient_flow
+from workbench.experiment.runtime.checkpoint import snapshot
+from workbench.gradient_flow.log import gradient_flow
 from workbench.graph import GraphProbe
 from workbench.memory import MemoryProbe
 

@@ -14,12 +14,12 @@ from torch.optim import lr_scheduler
 
 from tests.integration.support import our_threads
 from workbench.experiment import Experiment, RunError
-from workbench.experiment.data import to_device
-from workbench.experiment.guard import Guard, NonFiniteError
-from workbench.experiment.learning_rate import scale_learning_rate
-from workbench.experiment.losses import Loss
-from workbench.experiment.rundir import RunFolder
-from workbench.experiment.scalars import ScalarLog
+from workbench.experiment.data.data import to_device
+from workbench.experiment.loop.guard import Guard, NonFiniteError
+from workbench.experiment.loop.scalars import ScalarLog
+from workbench.experiment.recipe.learning_rate import scale_learning_rate
+from workbench.experiment.recipe.losses import Loss
+from workbench.experiment.report.run_directory import RunFolder
 
 
 def data(count: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
@@ -77,7 +77,7 @@ def test_a_nan_that_cannot_be_looked_into_still_pauses(
     def broken(*_args: object) -> None:
         raise MemoryError("no room for a second look")
 
-    monkeypatch.setattr("workbench.experiment.runner.nan_failure", broken)
+    monkeypatch.setattr("workbench.experiment.runtime.runner.nan_failure", broken)
     exp = make(tmp_path, loss=lambda logits, labels: logits.mean() * float("nan"))
     exp.run(epochs=1)
     with pytest.raises(RunError, match="loss is NaN"):

@@ -17,7 +17,7 @@ from tests.integration.support import Drawn, Rows, batchless, net, our_threads, 
 from tests.interrupts import Interrupted, interrupted
 from tests.waiting import wait_until
 from workbench.experiment import EpochSampler, Experiment, RunError, experiments
-from workbench.experiment.events import Event, StatusChanged
+from workbench.experiment.report.events import Event, StatusChanged
 
 
 def test_runs_in_the_background_and_finishes(exp: Experiment) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.properties.reference_allocator import ReferenceAllocator, ReferenceOutOfMemoryError
-from workbench.allocator.device import Device
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
+from workbench.allocator.simulator.device import Device
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.simulator.simulator import CachingAllocator, OutOfMemoryError
 
 KIB, MIB = 2**10, 2**20
 PRIVATE = 7

@@ -18,11 +18,11 @@ with atheris.instrument_imports(include=["workbench.allocator", "workbench.memor
     from tests.properties.atheris_choices import Choices
     from tests.properties.hostile_snapshots import check_shown, check_whole, damaged_values
     from tests.unit.allocator.made import made_snapshot
-    from workbench.allocator import decode
-    from workbench.allocator.columns import columns_of
-    from workbench.allocator.plain import RefusedError
-    from workbench.allocator.snapshot import Snapshot
-    from workbench.allocator.unpickle import write
+    from workbench.allocator.snapshot import decode
+    from workbench.allocator.snapshot.columns import columns_of
+    from workbench.allocator.snapshot.plain import RefusedError
+    from workbench.allocator.snapshot.snapshot import Snapshot
+    from workbench.allocator.snapshot.unpickle import write
     from workbench.records import RecordError
 
 SMALL = made_snapshot(60, per_step=12)

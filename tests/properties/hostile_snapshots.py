@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.properties.hostile_records import check_usable
 from tests.unit.allocator.attacks import OPCODES, short
-from workbench.allocator.snapshot import ACTIONS, STATES, Snapshot
+from workbench.allocator.snapshot.snapshot import ACTIONS, STATES, Snapshot
 from workbench.memory.files.replayed import replayed_record
 
 JUNK: tuple[Any, ...] = (

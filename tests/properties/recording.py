@@ -10,8 +10,8 @@ import numpy as np
 
 from tests.properties.allocator_runs import PRIVATE, Program
 from tests.properties.reference_allocator import ReferenceAllocator, ReferenceOutOfMemoryError
-from workbench.allocator.device import Device
-from workbench.allocator.snapshot import ACTIONS, ALLOCATED, FREE, PENDING, Snapshot
+from workbench.allocator.simulator.device import Device
+from workbench.allocator.snapshot.snapshot import ACTIONS, ALLOCATED, FREE, PENDING, Snapshot
 
 WORDS = {"new": "segment_alloc", "free": "segment_free", "map": "segment_map"}
 WORDS["unmap"] = "segment_unmap"

@@ -8,8 +8,8 @@ the description of the settings and the device that hands out addresses.
 from __future__ import annotations
 
 from tests.properties.reference_memory import MIB, Gap, Segment, Used
-from workbench.allocator.device import Device
-from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.simulator.device import Device
+from workbench.allocator.simulator.settings import AllocatorSettings
 
 
 class ReferenceOutOfMemoryError(Exception):

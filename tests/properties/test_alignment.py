@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.graph.align import align
-from workbench.graph.diff import ADDED, REMOVED, diff_records
-from workbench.graph.subsequence import common_subsequence, increasing
+from workbench.graph.diff.align import align
+from workbench.graph.diff.diff import ADDED, REMOVED, diff_records
+from workbench.graph.diff.lcs import common_subsequence, increasing
 from workbench.records import GraphModule, GraphRecord, SourceLine
 
 PATHS = ("", "a", "a.x", "b")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.properties.allocator_runs import MIB, PRIVATE, Program, Run
-from workbench.allocator.settings import NUM_DIVISIONS, AllocatorSettings
+from workbench.allocator.simulator.settings import NUM_DIVISIONS, AllocatorSettings
 
 OPERATIONS = 10_000
 

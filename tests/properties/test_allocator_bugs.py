@@ -7,9 +7,9 @@ from bisect import bisect_left
 import pytest
 
 from tests.properties.allocator_runs import MIB, Program, Run
-from workbench.allocator import blocks, expandable, release, rounding, simulator
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
+from workbench.allocator.simulator import blocks, expandable_segments, release, rounding, simulator
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.simulator.simulator import CachingAllocator, OutOfMemoryError
 
 PROGRAMS = [
     Program(1, num_streams=2),
@@ -196,20 +196,22 @@ def forgets_how_old_a_block_is(patch):
 
 
 def maps_one_page_too_many(patch):
-    original = expandable.Expandable._map
+    original = expandable_segments.Expandable._map
 
     def map_pages(self, block, size):
         return original(self, block, min(size + self.page_of(block.region), block.size))
 
-    patch.setattr(expandable.Expandable, "_map", map_pages)
+    patch.setattr(expandable_segments.Expandable, "_map", map_pages)
 
 
 def takes_the_smallest_block_though_it_could_grow_far(patch):
-    patch.setattr(expandable.Expandable, "best_fit", lambda _self, _free, at: at)
+    patch.setattr(expandable_segments.Expandable, "best_fit", lambda _self, _free, at: at)
 
 
 def does_not_begin_in_the_free_block_before(patch):
-    patch.setattr(expandable, "_room_from", lambda block: 0 if block.is_mapped else block.size)
+    patch.setattr(
+        expandable_segments, "_room_from", lambda block: 0 if block.is_mapped else block.size
+    )
 
 
 BUGS = [

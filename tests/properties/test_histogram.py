@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from workbench.graph.histogram import Histograms, bins_of_each
-from workbench.graph.pending import Pending
-from workbench.graph.small import SmallGradients
-from workbench.graph.statistics import combine, measure, parts_of
+from workbench.graph.backward.cpu_batch import SmallGradients
+from workbench.graph.backward.device_batch import Pending
+from workbench.graph.backward.gradient_stats import combine, measure, parts_of
+from workbench.graph.backward.histogram import Histograms, bins_of_each
 
 values = arrays.arrays(np.float64, st.integers(1, 60))
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.properties.allocator_runs import MIB, Program
 from tests.properties.recording import record
-from workbench.allocator.device import Device
-from workbench.allocator.replay import MOST_SHORTAGES, replay
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import OOM
+from workbench.allocator.replay.replay import MOST_SHORTAGES, replay
+from workbench.allocator.simulator.device import Device
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.snapshot.snapshot import OOM
 from workbench.memory.files.replayed import replayed_record
 
 slow = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))

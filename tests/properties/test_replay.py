@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 
 from tests.properties.allocator_runs import MIB, Program
 from tests.properties.recording import record, record_with_start
-from workbench.allocator.replay import replay
-from workbench.allocator.rounding import round_size
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import ALLOC, FREE_COMPLETED, OOM, SEGMENT_FREE, SEGMENT_UNMAP
-from workbench.allocator.start_state import start_state
+from workbench.allocator.replay.replay import replay
+from workbench.allocator.replay.start_state import start_state
+from workbench.allocator.simulator.rounding import round_size
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.snapshot.snapshot import (
+    ALLOC,
+    FREE_COMPLETED,
+    OOM,
+    SEGMENT_FREE,
+    SEGMENT_UNMAP,
+)
 
 slow = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 rounding = st.sampled_from([0, 4]).map(lambda number: (number,) * 16)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from workbench.experiment import EpochSampler
-from workbench.experiment.data import data_source, split
-from workbench.experiment.sampler import mix
+from workbench.experiment.data.data import data_source, split
+from workbench.experiment.data.sampler import mix
 
 counts = st.integers(1, 200)
 seeds = st.integers(0, 2**63 - 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.properties.allocator_runs import MIB, Program
 from tests.properties.recording import record
 from tests.unit.allocator.traces import FILES, path_of
-from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.memory import open_file
 from workbench.memory.files.replayed import replayed_record
 from workbench.memory.files.selection import overview, stretch

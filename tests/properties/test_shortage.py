@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.cost import cost
 from tests.properties.allocator_runs import MIB, Program
-from workbench.allocator.device import Device
-from workbench.allocator.emptying import cheapest_to_empty
-from workbench.allocator.rounding import SMALL_SIZE, round_size
-from workbench.allocator.settings import AllocatorSettings
 from workbench.allocator.shortage import shortage
-from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
+from workbench.allocator.simulator.device import Device
+from workbench.allocator.simulator.rounding import SMALL_SIZE, round_size
+from workbench.allocator.simulator.segment_emptying import cheapest_to_empty
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.simulator.simulator import CachingAllocator, OutOfMemoryError
 
 slow = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 

@@ -28,7 +28,7 @@ from tests.properties.hostile_snapshots import (
 )
 from tests.unit.allocator.made import made_snapshot
 from tests.unit.allocator.traces import FILES, path_of
-from workbench.allocator import decode
+from workbench.allocator.snapshot import decode
 from workbench.records import RecordError
 
 FUZZ_S = 150

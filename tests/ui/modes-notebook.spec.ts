@@ -8,7 +8,7 @@ import { codeOf, printed, runWhole, scrolledTo } from './notebook';
  */
 const ROUNDS_ALONE = `
 from dataclasses import replace
-from workbench.compare.measure import Session
+from workbench.compare.measurement import Session
 Session._undecided = lambda self: []
 begun = Session.__init__
 Session.__init__ = lambda self, model, shared, arms, plan, say: begun(

@@ -6,7 +6,7 @@ blocks make room for what was asked:
 - In a segment of the request's own pool and stream, blocks in use lie between free ones. A run of
   neighbours as long as the request serves it, were the blocks in it freed.
 - Any segment without a block in use goes back to the driver. Were enough of them emptied, the
-  driver could serve a new one (`workbench.allocator.emptying`).
+  driver could serve a new one (`workbench.allocator.simulator.segment_emptying`).
 
 The cheapest is that which takes the fewest bytes in use.
 """
@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workbench.allocator.blocks import Block, Region
-from workbench.allocator.emptying import cheapest_to_empty
-from workbench.allocator.rounding import SMALL_SIZE, round_size, segment_size
-from workbench.allocator.simulator import CachingAllocator
+from workbench.allocator.simulator.blocks import Block, Region
+from workbench.allocator.simulator.rounding import SMALL_SIZE, round_size, segment_size
+from workbench.allocator.simulator.segment_emptying import cheapest_to_empty
+from workbench.allocator.simulator.simulator import CachingAllocator
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.compare.describe import arms_of, models, verdict
 from workbench.compare.html import COLOUR, NEUTRAL
+from workbench.compare.text import arms_of, models, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

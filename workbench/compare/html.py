@@ -9,15 +9,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
-from workbench.compare.describe import (
-    COLUMNS,
-    arms_of,
-    footing,
-    models,
-    remarks,
-    row,
-    verdict,
-)
+from workbench.compare.text import COLUMNS, arms_of, footing, models, remarks, row, verdict
 
 if TYPE_CHECKING:
     from workbench.records.compare import ComparedArm, CompareRecord

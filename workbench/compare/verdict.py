@@ -22,10 +22,10 @@ What counts as equal is stated beforehand (`EQUAL_WITHIN`, or what was asked for
 - *unclear*: what was measured supports neither.
 
 Arms that are unclear are measured on, and judged again after each pair of processes
-(`workbench.compare.measure`): up to 24 looks, each with a chance of its own to be wrong. So errors
-are counted in simulations of all of it, with correlated and heavy-tailed noise
-(`tests/unit/compare/test_verdict.py`). 400 to 600 comparisons each, of processes that differ by
-1 %, 3 % and 4.4 %: arms that differ by exactly the bound are a tie in 0.2, 4 and 7 % of them, equal
+(`workbench.compare.measurement`): up to 24 looks, each with a chance of its own to be wrong. So
+errors are counted in simulations of all of it, with correlated and heavy-tailed noise
+(`tests/unit/compare/test_verdict.py`). 400 to 600 comparisons each, of processes that differ by 1
+%, 3 % and 4.4 %: arms that differ by exactly the bound are a tie in 0.2, 4 and 7 % of them, equal
 ones different in 0, 0.2 and 2.3 %, 5 % are found in over 97 % and never a tie. On a machine that
 others use, whose rounds differ by 12 % or by 25 %, one like the next, equal ones are different in
 4.5 and 3.5 % (in 12 and 20 % if their pairs were taken to differ by `PROCESSES` there too).

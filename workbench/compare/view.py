@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.compare.describe import describe, models, verdict
 from workbench.compare.figure import comparison_figure
 from workbench.compare.html import comparison_html
+from workbench.compare.text import describe, models, verdict
 from workbench.display import mime_bundle
 from workbench.records.file import RECORD, suffix_of
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from workbench.dtypes.api import DtypeRecording, dtypes
 from workbench.dtypes.probe import DtypeProbe
-from workbench.dtypes.tool import DtypeRecording, dtypes
 from workbench.dtypes.view import DtypeView
 
 __all__ = ["DtypeProbe", "DtypeRecording", "DtypeView", "dtypes"]

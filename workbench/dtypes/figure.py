@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from workbench.dtypes.describe import heading, lines_of
+from workbench.dtypes.text import heading, lines_of
 from workbench.records.dtypes import DTYPE_PHASES
 
 if TYPE_CHECKING:

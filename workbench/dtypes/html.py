@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from workbench.dtypes.describe import HEADINGS, MOST_ROWS, NOTHING, heading, sentences, table
+from workbench.dtypes.text import HEADINGS, MOST_ROWS, NOTHING, heading, sentences, table
 
 if TYPE_CHECKING:
     from workbench.records.dtypes import DtypeRecord

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.dtypes.build import About, build_record
+from workbench.dtypes.record_builder import About, build_record
 from workbench.dtypes.recorder import BACKWARD, FORWARD, UPDATE, Recorder
-from workbench.experiment.probe import StepContext, StepProbe
+from workbench.experiment.loop.probe import StepContext, StepProbe
 
 if TYPE_CHECKING:
     import torch

@@ -21,7 +21,10 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from workbench.dtypes.torch_private import (
+from workbench.dtypes.operation_types import Types, types_of
+from workbench.modes.core.graph_leaves import leaf_of
+from workbench.records.dtypes import DTYPE_PHASES
+from workbench.torch_private.dispatch import (
     MODULE_CALL,
     caller,
     flops_of,
@@ -32,9 +35,6 @@ from workbench.dtypes.torch_private import (
     node_number,
     running_node,
 )
-from workbench.dtypes.values import Types, types_of
-from workbench.modes.leaves import leaf_of
-from workbench.records.dtypes import DTYPE_PHASES
 
 FORWARD, BACKWARD, UPDATE = range(len(DTYPE_PHASES))
 LOSS = "loss"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.display import with_images
-from workbench.dtypes.describe import describe, heading, sentences
 from workbench.dtypes.figure import types_figure
 from workbench.dtypes.html import types_html
+from workbench.dtypes.text import describe, heading, sentences
 from workbench.records.file import RECORD, suffix_of
 
 if TYPE_CHECKING:

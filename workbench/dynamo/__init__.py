@@ -1,9 +1,9 @@
 """The compile report: what Dynamo and Inductor did, from their own records."""
 
-from workbench.dynamo.ahead import CompileAhead, compile_ahead
-from workbench.dynamo.tool import CompileRecording, compile_report
+from workbench.dynamo.api import CompileRecording, compile_report
+from workbench.dynamo.explain.background_compile import CompileAhead, compile_ahead
+from workbench.dynamo.listen.experiment_compilations import watch
 from workbench.dynamo.view import CompileView
-from workbench.dynamo.watching import watch
 
 __all__ = [
     "CompileAhead",

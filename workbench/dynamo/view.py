@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.display import mime_bundle
-from workbench.dynamo.describe import describe, heading, summary
-from workbench.dynamo.figure import report_figure
-from workbench.dynamo.html import phases_svg, report_html
+from workbench.dynamo.render.figure import report_figure
+from workbench.dynamo.render.html import phases_svg, report_html
+from workbench.dynamo.render.text import describe, heading, summary
 from workbench.records.file import RECORD, suffix_of
 
 if TYPE_CHECKING:

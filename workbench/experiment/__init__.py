@@ -1,10 +1,10 @@
 """Experiments: a model, its data and its optimizer, trained in the background."""
 
-from workbench.experiment.data import DataError
+from workbench.experiment.data.data import DataError
+from workbench.experiment.data.sampler import EpochSampler
 from workbench.experiment.experiment import Experiment, assembly_hooks, experiments
-from workbench.experiment.probe import StepContext, StepProbe
+from workbench.experiment.loop.probe import StepContext, StepProbe
 from workbench.experiment.run import Run, RunError
-from workbench.experiment.sampler import EpochSampler
 
 __all__ = [
     "DataError",

@@ -17,22 +17,21 @@ from typing import TYPE_CHECKING, Never, SupportsIndex
 
 from torch import nn
 
-from workbench.experiment import compile_settings
-from workbench.experiment.failure import without_own_frames
-from workbench.experiment.plan import Plan
-from workbench.experiment.probe import StepProbe
-from workbench.experiment.probing import CaptureHandle, Probing
-from workbench.experiment.renew import renew_classes
+from workbench.experiment.failure.failure import without_own_frames
+from workbench.experiment.failure.remedies import Tried
+from workbench.experiment.loop.probe import CaptureHandle, Probing, StepProbe
+from workbench.experiment.loop.stop_condition import Plan
+from workbench.experiment.recipe.arguments import refuse_unknown, whole
+from workbench.experiment.recipe.hot_swap import renew_classes
 from workbench.experiment.run import Run, RunError
-from workbench.experiment.setup import refuse_unknown, whole
-from workbench.experiment.source import callers_level
-from workbench.experiment.thread_state import ThreadState
-from workbench.experiment.tried import Tried
+from workbench.experiment.state import compile_settings
+from workbench.experiment.state.thread_state import ThreadState
+from workbench.experiment.state.user_code import callers_level
 from workbench.experiment.views import Delegates
 
 if TYPE_CHECKING:
-    from workbench.experiment.elsewhere import Stretch
-    from workbench.experiment.runfile import RunFile
+    from workbench.experiment.report.run_directory import RunFile
+    from workbench.experiment.runtime.remote import Stretch
     from workbench.records import Remedy
 
 

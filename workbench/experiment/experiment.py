@@ -20,21 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never
 import torch
 from torch import nn
 
-from workbench.experiment import compile_settings
-from workbench.experiment.checkpoint import CheckpointWriter
 from workbench.experiment.control import Control
-from workbench.experiment.data import Order, data_source
-from workbench.experiment.evaluation import evaluate, predict
-from workbench.experiment.events import Closed, Observer
-from workbench.experiment.facts import facts, model_facts
-from workbench.experiment.losses import Loss
-from workbench.experiment.optimizers import make_optimizer
-from workbench.experiment.rundir import RunFolder, remove_if_empty, slug
-from workbench.experiment.runfile import RunFile
-from workbench.experiment.runner import Runner
-from workbench.experiment.schedule_forecast import ScheduleForecast
-from workbench.experiment.schedules import Every, Schedule
-from workbench.experiment.setup import (
+from workbench.experiment.data.data import Order, data_source
+from workbench.experiment.recipe.arguments import (
     check_model,
     find_device,
     move,
@@ -43,13 +31,24 @@ from workbench.experiment.setup import (
     uncompiled,
     whole,
 )
+from workbench.experiment.recipe.losses import Loss
+from workbench.experiment.recipe.optimizers import make_optimizer
+from workbench.experiment.recipe.schedule_forecast import ScheduleForecast
+from workbench.experiment.recipe.schedules import Every, Schedule
+from workbench.experiment.report.events import Closed, Observer
+from workbench.experiment.report.facts import facts, model_facts
+from workbench.experiment.report.run_directory import RunFile, RunFolder, remove_if_empty, slug
+from workbench.experiment.runtime.checkpoint import CheckpointWriter
+from workbench.experiment.runtime.command_thread import quietly
+from workbench.experiment.runtime.evaluation import evaluate, predict
+from workbench.experiment.runtime.runner import Runner
+from workbench.experiment.state import compile_settings
 from workbench.experiment.training import Training
-from workbench.experiment.worker import quietly
 from workbench.modes import find_modes
-from workbench.modes.find import with_compile
+from workbench.modes.mode_spec import with_compile
 
 if TYPE_CHECKING:
-    from workbench.experiment.validation import Validation
+    from workbench.experiment.loop.validation import Validation
     from workbench.records import Fact
 
 _live: weakref.WeakSet[Experiment] = weakref.WeakSet()
@@ -79,7 +78,7 @@ class Experiment(Control):
         lr: learning rate of an optimizer given by name; that optimizer's default otherwise.
         scheduler: an ``lr_scheduler``, or a callable that takes the optimizer.
         schedule_every: ``"step"`` or ``"epoch"``: after what the scheduler steps; None: what its
-            class, its functions and its length say (`workbench.experiment.schedules`).
+            class, its functions and its length say (`workbench.experiment.recipe.schedules`).
         modes: ``"compile+bf16"``; may be changed at any time.
         name: of the experiment and its run directory; the model's class name by default.
         runs: folder of all run directories.
@@ -255,7 +254,7 @@ class Experiment(Control):
     def predict(self, inputs: Any) -> torch.Tensor:
         """Logits of ``inputs``, on the CPU: in eval mode, without gradients, at any time.
 
-        Nothing of the training notices (`workbench.experiment.evaluation`), so nobody needs
+        Nothing of the training notices (`workbench.experiment.runtime.evaluation`), so nobody needs
         ``exp.model.eval()``.
 
         Args:

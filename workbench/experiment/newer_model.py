@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from workbench.experiment.renew import current_class
-from workbench.experiment.source import is_user_module
+from workbench.experiment.recipe.hot_swap import current_class
+from workbench.experiment.state.user_code import is_user_module
 from workbench.records import NewerModel
 
 _Key = tuple[str, str]

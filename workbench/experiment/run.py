@@ -9,7 +9,7 @@ from workbench.trust import printable
 
 if TYPE_CHECKING:
     from workbench.experiment.control import Control
-    from workbench.experiment.scalars import Metrics
+    from workbench.experiment.loop.scalars import Metrics
 
 
 class RunError(RuntimeError):

@@ -1,7 +1,7 @@
 """The state of a training and how one step moves it on.
 
 A `Training` is touched by one thread at a time: the runner's while a run is active, the caller's
-otherwise (`workbench.experiment.runner` sees to that). It knows nothing of threads.
+otherwise (`workbench.experiment.runtime.runner` sees to that). It knows nothing of threads.
 """
 
 from __future__ import annotations
@@ -16,36 +16,34 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from workbench.experiment.board import Board
-from workbench.experiment.captures import CaptureStore
-from workbench.experiment.cursor import Cursor
-from workbench.experiment.data import DataError, DataSource, batch_size_of, split
-from workbench.experiment.early_batch import EarlyBatch
-from workbench.experiment.events import Captured, EpochDone, StepDone
-from workbench.experiment.foreign_steps import ForeignSteps
-from workbench.experiment.guard import Guard, NonFiniteError
-from workbench.experiment.home_steps import HomeSteps
-from workbench.experiment.interruption import Interruption
-from workbench.experiment.learning_rate import learning_rate
-from workbench.experiment.losses import Loss
-from workbench.experiment.measures import Measures
+from workbench.experiment.data.cursor import Cursor
+from workbench.experiment.data.data import DataError, DataSource, batch_size_of, split
+from workbench.experiment.data.first_batch import EarlyBatch
+from workbench.experiment.failure.remedies import Tried
+from workbench.experiment.loop.first_step import first_step
+from workbench.experiment.loop.foreign_steps import ForeignSteps
+from workbench.experiment.loop.guard import Guard, NonFiniteError, copy_at_risk, noted, undo
+from workbench.experiment.loop.interruption import Interruption
+from workbench.experiment.loop.local_steps import HomeSteps
+from workbench.experiment.loop.measures import Measures
+from workbench.experiment.loop.probe import Probing
+from workbench.experiment.loop.scalars import ScalarLog
+from workbench.experiment.loop.step import StepResult, probed_step, train_step
+from workbench.experiment.loop.train_mode import ChangedInStepError, TrainMode
+from workbench.experiment.loop.validation import validate, validated
 from workbench.experiment.newer_model import Found, Origin
-from workbench.experiment.probing import Probing
-from workbench.experiment.rehearsal import noted
-from workbench.experiment.rng import RandomState
-from workbench.experiment.scalars import ScalarLog
-from workbench.experiment.schedules import Schedule
-from workbench.experiment.state_copy import copy_at_risk, undo
-from workbench.experiment.step import StepResult, probed_step, train_step
-from workbench.experiment.swap_report import read_by_loss
-from workbench.experiment.switch import first_step
-from workbench.experiment.thread_state import ThreadState
-from workbench.experiment.train_mode import ChangedInStepError, TrainMode
-from workbench.experiment.tried import Tried
-from workbench.experiment.validation import validate, validated
+from workbench.experiment.recipe.hot_swap_report import read_by_loss
+from workbench.experiment.recipe.learning_rate import learning_rate
+from workbench.experiment.recipe.losses import Loss
+from workbench.experiment.recipe.schedules import Schedule
+from workbench.experiment.report.captures import CaptureStore
+from workbench.experiment.report.events import Captured, EpochDone, StepDone
+from workbench.experiment.report.status import Board
+from workbench.experiment.state.rng import RandomState
+from workbench.experiment.state.thread_state import ThreadState
 from workbench.modes import ModeSet
-from workbench.modes.effects import StepTimings
-from workbench.modes.precision import Precision
+from workbench.modes.effects.step_times import StepTimings
+from workbench.modes.precision.mode import Precision
 from workbench.processes import computing
 from workbench.records import CarryRow
 from workbench.trust import error_message
@@ -60,8 +58,8 @@ so in the text of an error of its own."""
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from workbench.experiment.out_of_memory import CardPlayer
-    from workbench.experiment.validation import Validation
+    from workbench.experiment.failure.out_of_memory import CardPlayer
+    from workbench.experiment.loop.validation import Validation
 
 
 class Training:
@@ -75,20 +73,20 @@ class Training:
     """Parameters that are whole in place of the model's sharded ones -> their names."""
     undivided = ""
     """Why ranks compute whole batches, as the begin of a sentence; ``""`` where that is not so, or
-    not known (`workbench.parallel.by_samples`)."""
+    not known (`workbench.parallel.checks.batch_sums`)."""
     ways: frozenset[tuple[str, str]] = frozenset()
-    """Of the graphs of steps on ranks (`workbench.parallel.ways`)."""
+    """Of the graphs of steps on ranks (`workbench.parallel.checks.model_paths`)."""
     new_ways = 0
     """How often ranks have come home for one that was new."""
     trained_at_start: dict[str, bool] | None = None
     """On a rank: which parameters were trained when it began, by name."""
     object_state: Any = None
-    """What its objects keep, while it is elsewhere (`workbench.parallel.object_state`)."""
+    """What its objects keep, while it is elsewhere (`workbench.parallel.transfer.object_state`)."""
     interrupted: Interruption | None = None
     """What was raised in the last step once its weights had been written: it counts as done."""
 
     hook_state: Any = None
-    """What its hooks keep, while it is elsewhere (`workbench.parallel.hook_state`)."""
+    """What its hooks keep, while it is elsewhere (`workbench.parallel.transfer.hook_state`)."""
 
     def __init__(
         self,
@@ -137,9 +135,9 @@ class Training:
         self.validating = False
         """Whether validation was at work when something was raised."""
         self.rehearsing = False
-        """Whether the step under way is undone afterwards (`workbench.experiment.rehearsal`)."""
+        """Whether the step under way is undone afterwards (`workbench.experiment.loop.guard`)."""
         self.is_away = False
-        """Whether its steps are being computed elsewhere (`workbench.experiment.elsewhere`)."""
+        """Whether other processes compute its steps (`workbench.experiment.runtime.remote`)."""
         self.card: CardPlayer | None = None
         """Plays a card that steps and validations run on; None: they run on what is there."""
         self.tried = Tried()
@@ -338,7 +336,7 @@ class Training:
 
         A loader's own order is drawn from the run's random state, and so is this batch: where it
         stays the next step's, so does what was drawn for it; before the first step as far as no
-        cell comes in between (`workbench.experiment.early_batch`).
+        cell comes in between (`workbench.experiment.data.first_batch`).
 
         Raises:
             DataError: there is none.
@@ -605,7 +603,7 @@ def _refuses_one(model: nn.Module) -> bool:
     """Whether it will probably refuse a batch of one sample: batch norm over features does.
 
     Over features of a sequence it does not, and over pixels it does where there is but one. The
-    first epoch shows how it is (`workbench.experiment.cursor`).
+    first epoch shows how it is (`workbench.experiment.data.cursor`).
     """
     return any(
         isinstance(module, nn.BatchNorm1d)

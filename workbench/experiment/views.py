@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.experiment.settings import Settings
+from workbench.experiment.mutations import Settings
 from workbench.trust import printable
 
 if TYPE_CHECKING:
-    from workbench.experiment.captures import CaptureStore
-    from workbench.experiment.rundir import RunFolder
-    from workbench.experiment.scalars import ScalarLog
-    from workbench.experiment.schedule_forecast import ScheduleForecast
+    from workbench.experiment.loop.scalars import ScalarLog
+    from workbench.experiment.recipe.schedule_forecast import ScheduleForecast
+    from workbench.experiment.report.captures import CaptureStore
+    from workbench.experiment.report.run_directory import RunFolder
     from workbench.modes import ModeSet
-    from workbench.modes.effects import StepTimings
+    from workbench.modes.effects.step_times import StepTimings
     from workbench.records import CarryRow, Failure, Marker, NewerModel, ScheduleState
     from workbench.records.panel import Status
 

@@ -10,13 +10,13 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from workbench.graph.diff_view import GraphDiffView, diff
-from workbench.graph.flow_view import GradientFlowView, gradient_flow
-from workbench.graph.graph_root import NoGraphError
+from workbench.gradient_flow.view import GradientFlowView, gradient_flow
+from workbench.graph.api import graph
+from workbench.graph.core.graph_root import NoGraphError
+from workbench.graph.diff.view import GraphDiffView, diff
 from workbench.graph.probe import GraphProbe
-from workbench.graph.tool import graph
-from workbench.graph.tracing import TracedGraph
 from workbench.graph.view import GraphView
+from workbench.graph.with_block import TracedGraph
 
 __all__ = [
     "GradientFlowView",

@@ -15,10 +15,10 @@ from torch import nn
 from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
-from workbench.experiment.rng import RandomState
+from workbench.experiment.state.rng import RandomState
+from workbench.graph.core.number_format import byte_size, duration
 from workbench.graph.saved_live import saved_in_forward
-from workbench.graph.torch_private import compiled_call, has_compiled_forward
-from workbench.graph.wording import byte_size, duration
+from workbench.torch_private.autograd import compiled_call, has_compiled_forward
 
 
 @dataclass(frozen=True, kw_only=True)

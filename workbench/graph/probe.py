@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.experiment.probe import StepContext, StepProbe
-from workbench.graph.after_backward import with_gradients
-from workbench.graph.batches import batch_size
-from workbench.graph.build import Origin, build_record
-from workbench.graph.capture import walk
-from workbench.graph.compiled import watch_compiler
-from workbench.graph.forward_trail import with_forward_trail
-from workbench.graph.gradients import GradientWatch
-from workbench.graph.graph_root import root_of
-from workbench.graph.names import weak_storages
-from workbench.graph.trace import Trace
+from workbench.experiment.loop.probe import StepContext, StepProbe
+from workbench.graph.backward.complete_record import with_gradients
+from workbench.graph.backward.gradient_watch import GradientWatch
+from workbench.graph.backward.nonfinite_forward import with_forward_trail
+from workbench.graph.capture.compiled_regions import watch_compiler
+from workbench.graph.capture.record_builder import Origin, build_record
+from workbench.graph.core.batch_size import batch_size
+from workbench.graph.core.graph_root import root_of
+from workbench.graph.core.model_names import weak_storages
+from workbench.graph.core.walk import walk
+from workbench.graph.forward.forward_trace import Trace
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class GraphProbe(StepProbe):
     """Rides along with the next step and returns the `GraphRecord` of its loss.
 
-    Compiled regions are watched from outside only (see `workbench.graph.trace`), so a capture
-    never makes Dynamo compile again. Of a run's very first step no module times are kept.
+    Compiled regions are watched from outside only (see `workbench.graph.forward.forward_trace`), so
+    a capture never makes Dynamo compile again. Of a run's very first step no module times are kept.
 
     Args:
         gradients: whether to watch the backward too.

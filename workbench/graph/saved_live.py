@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree
 
-from workbench.graph.tensor_memory import memory_keys, memory_of
+from workbench.graph.core.tensor_memory import memory_keys, memory_of
 
 
 @dataclass

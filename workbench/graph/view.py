@@ -6,27 +6,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.display import mime_bundle, send_bundle
-from workbench.graph.after_backward import with_gradients
-from workbench.graph.checkpointing import checkpoint_saving
-from workbench.graph.describe import describe
-from workbench.graph.diff_view import diff
-from workbench.graph.export import save
-from workbench.graph.figure import graph_figure
-from workbench.graph.holders import holders
-from workbench.graph.no_gradient import why_no_gradient
-from workbench.graph.saved import FREED
-from workbench.graph.svg import graph_html
-from workbench.graph.wording import heading, summary
+from workbench.graph.backward.complete_record import with_gradients
+from workbench.graph.capture.saved_tensors import FREED, holders
+from workbench.graph.core.number_format import heading, summary
+from workbench.graph.diff.view import diff
+from workbench.graph.questions.checkpoint_savings import checkpoint_saving
+from workbench.graph.questions.why_no_gradient import why_no_gradient
+from workbench.graph.render.export import save
+from workbench.graph.render.figure import graph_figure
+from workbench.graph.render.svg import graph_html
+from workbench.graph.render.text import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from matplotlib.figure import Figure
 
-    from workbench.graph.checkpointing import CheckpointSaving
-    from workbench.graph.diff_view import GraphDiffView
-    from workbench.graph.gradients import GradientWatch
-    from workbench.graph.holders import HeldStorage
+    from workbench.graph.backward.gradient_watch import GradientWatch
+    from workbench.graph.capture.saved_tensors import HeldStorage
+    from workbench.graph.diff.view import GraphDiffView
+    from workbench.graph.questions.checkpoint_savings import CheckpointSaving
     from workbench.records import GradientFlow, GraphNode, GraphRecord, Unreached
 
 

@@ -121,7 +121,7 @@ def memory(
     if isinstance(target, MemoryRecord):
         return MemoryView(target)
     if callable(getattr(target, "capture", None)):
-        from workbench.experiment.out_of_memory import kept_record
+        from workbench.experiment.failure.out_of_memory import kept_record
         from workbench.memory.prediction.growing import MOST_UNASKED, growing, grown
         from workbench.memory.probe import MemoryProbe
 

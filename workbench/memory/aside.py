@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from workbench.experiment import at_exit
+from workbench.experiment.runtime import at_exit
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from workbench.experiment.data import batch_size_of, split
-from workbench.experiment.probe import StepContext, StepProbe
+from workbench.experiment.data.data import batch_size_of, split
+from workbench.experiment.loop.probe import StepContext, StepProbe
 from workbench.memory.cards.on_card import CardRecorder
 from workbench.memory.prediction.grown import with_growth
 from workbench.memory.reading.describe import format_bytes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.tensorboard.summary import hparams, text
 
-from workbench.experiment.learning_rate import leading
+from workbench.experiment.recipe.learning_rate import leading
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment

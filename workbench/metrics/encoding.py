@@ -21,7 +21,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from workbench.experiment.scalars import Series
+from workbench.experiment.loop.scalars import Series
 from workbench.metrics.protos import record, scalar_event
 
 _TIME = slice(1, 9)

@@ -13,7 +13,7 @@ def draw_flow(record: GradientFlow) -> tuple[bytes, tuple[int, int]]:
     """PNG bytes and (width, height) in pixels of the heat strip: modules by steps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    from workbench.experiment.flow_figure import flow_figure
+    from workbench.gradient_flow.figure import flow_figure
 
     canvas = FigureCanvasAgg(flow_figure(record))
     buffer = BytesIO()

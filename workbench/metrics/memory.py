@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import torch
 
-from workbench.experiment.measures import on_sample
+from workbench.experiment.loop.measures import on_sample
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment

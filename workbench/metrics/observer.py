@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.experiment.events import (
+from workbench.experiment.report.events import (
     Closed,
     EpochDone,
     Event,
@@ -25,7 +25,7 @@ from workbench.experiment.events import (
     ScheduleRemoved,
     StatusChanged,
 )
-from workbench.experiment.flow import flow_source
+from workbench.gradient_flow.log import flow_source
 from workbench.metrics.confusion import accuracy_title, draw_confusion
 from workbench.metrics.flow import draw_flow
 from workbench.metrics.pictures import Pictures

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.experiment import at_exit
-from workbench.experiment.scalars import Series
+from workbench.experiment.loop.scalars import Series
+from workbench.experiment.runtime import at_exit
 from workbench.metrics.encoding import encode_series, merged
 from workbench.metrics.eventfile import EventFile
 from workbench.metrics.protos import record, summary_event

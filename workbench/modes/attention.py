@@ -26,9 +26,9 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from workbench.modes.base import Mode
-from workbench.modes.evidence import calls_sdpa, configured_attention
-from workbench.modes.probes import first_line, on_forget
+from workbench.modes.attention_use import calls_sdpa, configured_attention
+from workbench.modes.core.base import Mode
+from workbench.modes.core.machine_probes import first_line, on_forget
 from workbench.records import ModeChoice
 
 BACKENDS = {

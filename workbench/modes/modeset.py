@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from workbench.modes import backward
-from workbench.modes.base import Mode
-from workbench.modes.checkpointing import Checkpoint
-from workbench.modes.compile import Compile
-from workbench.modes.parallel import Parallel
+from workbench.modes.activation_checkpointing import Checkpoint
+from workbench.modes.compile.mode import Compile
+from workbench.modes.core import fast_backward as backward
+from workbench.modes.core.base import Mode
+from workbench.modes.core.model_lock import attaching, detached
+from workbench.modes.layout.mode import Parallel
 from workbench.modes.registry import displayed_modes, mode_class, mode_classes
-from workbench.modes.tenancy import attaching, detached
 
 _NO_CONTEXT = nullcontext()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from workbench.modes.activation_checkpointing import Checkpoint
 from workbench.modes.attention import Attention
-from workbench.modes.base import Mode
-from workbench.modes.checkpointing import Checkpoint
-from workbench.modes.compile import Compile
-from workbench.modes.parallel import Parallel
-from workbench.modes.precision import Precision
-from workbench.modes.probes import forget
+from workbench.modes.compile.mode import Compile
+from workbench.modes.core.base import Mode
+from workbench.modes.core.machine_probes import forget
+from workbench.modes.layout.mode import Parallel
+from workbench.modes.precision.mode import Precision
 
 _DISPLAYED: tuple[type[Mode], ...] = (Compile, Precision, Attention, Checkpoint, Parallel)
 _APPLIED = tuple(sorted(_DISPLAYED, key=lambda cls: cls.order))

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from torch import nn
 
-from workbench.modes.badges import badge, told_of
-from workbench.modes.base import Mode
-from workbench.modes.effects import StepTimings
+from workbench.modes.core.base import Mode
+from workbench.modes.effects.badges import badge, told_of
+from workbench.modes.effects.step_times import StepTimings
 from workbench.modes.modeset import ModeSet
 from workbench.modes.registry import displayed_modes
 from workbench.records import ModeChoice, ModeState

@@ -10,20 +10,22 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from workbench import experiment as _experiment
-from workbench.experiment import Experiment, elsewhere, out_of_memory
-from workbench.experiment.openmp import release_team
-from workbench.panel import redefined
-from workbench.panel.hub import hub
+from workbench.experiment import Experiment
+from workbench.experiment.failure import out_of_memory
+from workbench.experiment.runtime import remote
+from workbench.experiment.runtime.openmp import release_team
+from workbench.panel import redefined_classes
+from workbench.panel.channel.hub import hub
 from workbench.panel.reruns import follow_cells
 from workbench.records.source import shell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workbench.experiment.elsewhere import Stretch
-    from workbench.experiment.events import Event
-    from workbench.experiment.out_of_memory import MemoryTool
-    from workbench.experiment.plan import Plan
+    from workbench.experiment.failure.out_of_memory import MemoryTool
+    from workbench.experiment.loop.stop_condition import Plan
+    from workbench.experiment.report.events import Event
+    from workbench.experiment.runtime.remote import Stretch
     from workbench.experiment.training import Training
 
 __all__ = ["Experiment", "attach"]
@@ -55,8 +57,8 @@ def _memory_tool() -> MemoryTool:
 
 
 def _elsewhere(training: Training, plan: Plan, folder: Path) -> Stretch:
-    from workbench.dynamo.ranks import companions
-    from workbench.parallel.stretch import send
+    from workbench.dynamo.listen.rank_reports import companions
+    from workbench.parallel.session.mirror import send
 
     return send(training, plan, folder, companions(training))
 
@@ -75,7 +77,7 @@ def _look_after_cells() -> None:
 
 def _after_cell(_result: object = None) -> None:
     release_team()
-    redefined.look()
+    redefined_classes.look()
 
 
 def _pause_what_a_cell_left() -> None:
@@ -98,7 +100,7 @@ def _capture_first_step(experiment: Experiment) -> None:
     """
     import weakref
 
-    from workbench.experiment.events import ModelSwapped, RunStarted
+    from workbench.experiment.report.events import ModelSwapped, RunStarted
 
     this = weakref.ref(experiment)
 
@@ -123,11 +125,11 @@ def _keep_compiled_insides(experiment: Experiment) -> None:
 
     A run says that it compiles, once the compiler is imported and before it begins.
     """
-    from workbench.experiment.events import StatusChanged
+    from workbench.experiment.report.events import StatusChanged
 
     def on_event(event: Event) -> None:
         if isinstance(event, StatusChanged):
-            from workbench.graph.compiled import watch_compiler
+            from workbench.graph.capture.compiled_regions import watch_compiler
 
             watch_compiler()
 
@@ -153,6 +155,6 @@ _experiment.assembly_hooks.extend(
 )
 Experiment.displayer = staticmethod(_display)
 out_of_memory.register(_memory_tool)
-elsewhere.register(_elsewhere)
+remote.register(_elsewhere)
 _look_after_cells()
 _pause_what_a_cell_left()

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench.experiment import Experiment
-from workbench.experiment.events import RunStarted
+from workbench.experiment.report.events import RunStarted
 from workbench.experiment.run import Run
 
 if TYPE_CHECKING:
-    from workbench.experiment.events import Event
+    from workbench.experiment.report.events import Event
 
 WHY = "because its cell ran again"
 _HISTORY = frozenset({"In", "Out"})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.panel.switching import states_of
-from workbench.panel.thinning import kept_rows
+from workbench.panel.channel.mode_switch import states_of
+from workbench.panel.channel.thinning import kept_rows
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment

@@ -1,9 +1,9 @@
 """The panel in a notebook: a widget that finds its experiment over the live channels.
 
 The widget itself carries two small strings. Everything live travels over the comms the browser
-opens (`hub.py`); where a host cannot open comms (Colab) the same messages travel over the
-widget's own channel. In JupyterLab with the extension the same two strings travel in a mime type of
-our own, and the extension draws the panel: a reload then needs no widget to be handed back.
+opens (`panel/channel/hub.py`); where a host cannot open comms (Colab) the same messages travel over
+the widget's own channel. In JupyterLab with the extension the same two strings travel in a mime
+type of our own, and the extension draws the panel: a reload then needs no widget to be handed back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.display import MimeBundle, mime_bundle, send_bundle
-from workbench.panel.hub import hub
+from workbench.panel.channel.hub import hub
 from workbench.panel.summary import static_html, text_summary
 
 if TYPE_CHECKING:

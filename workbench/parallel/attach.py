@@ -16,16 +16,16 @@ import psutil
 
 from workbench.experiment import Experiment
 from workbench.experiment.experiment import experiments
-from workbench.experiment.plan import Plan
-from workbench.experiment.rundir import RunFolder
-from workbench.parallel.away import Away
-from workbench.parallel.folder import FOLLOWED, LAUNCHER, Folder
-from workbench.parallel.history import History
-from workbench.parallel.launch import FoundWorkers, key_of_launcher
-from workbench.parallel.payload import unpack
-from workbench.parallel.state import load
-from workbench.parallel.stream import Follower, Message
-from workbench.parallel.stretch import WorkersStretch
+from workbench.experiment.loop.stop_condition import Plan
+from workbench.experiment.report.run_directory import RunFolder
+from workbench.parallel.exchange.files import FOLLOWED, LAUNCHER, Folder
+from workbench.parallel.exchange.stream import Follower, Message
+from workbench.parallel.launch.launch import FoundWorkers, key_of_launcher
+from workbench.parallel.session.history import History
+from workbench.parallel.session.mirror import WorkersStretch
+from workbench.parallel.session.session import Away
+from workbench.parallel.transfer.checkpoint import load
+from workbench.parallel.transfer.job_pickle import unpack
 from workbench.trust import Seal, SealError, stranger_in
 from workbench.trust.folders import user
 from workbench.trust.seal import is_kept, key_file

@@ -15,8 +15,9 @@ import graph_models as models
 import torch
 from torch import nn
 
-from workbench.experiment import Experiment, RunError, measures
-from workbench.experiment.flow import gradient_flow
+from workbench.experiment import Experiment, RunError
+from workbench.experiment.loop import measures
+from workbench.gradient_flow.log import gradient_flow
 from workbench.graph import GraphProbe
 from workbench.metrics.flow import draw_flow
 from workbench.records import GradientFlow, GraphRecord

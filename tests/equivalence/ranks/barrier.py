@@ -3,7 +3,7 @@
 A person who switches modes while ranks train does so at whatever step they have got to. A plain
 loop has to do the same at the same step; so rank 0 says where it is and waits until there is a
 command, and then goes on as ever: all ranks obey it once that step is done.
-`workbench.parallel.folder.Job.companions` has this module ride along.
+`workbench.parallel.exchange.files.Job.companions` has this module ride along.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.waiting import wait_until
-from workbench.parallel.rank import Rank
+from workbench.parallel.rank.rank import Rank
 
 WAITS = "WORKBENCH_TEST_WAITS"
 """The environment's name for those steps: ``3,7``."""

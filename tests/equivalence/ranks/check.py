@@ -23,9 +23,9 @@ from tests.equivalence.ranks.recipes import PLAIN, RankRecipe, is_possible
 from tests.equivalence.ranks.refusals import unclear
 from tests.equivalence.ranks.trace import Trace, difference
 from tests.fork_server import ForkServer
-from workbench.experiment import elsewhere
-from workbench.parallel import launch
-from workbench.parallel.stretch import send
+from workbench.experiment.runtime import remote
+from workbench.parallel.launch import launch
+from workbench.parallel.session.mirror import send
 
 NUM_NOISY = 2
 
@@ -56,7 +56,7 @@ def ranks() -> Iterator[ForkServer]:
     """Experiments have their ranks from a fork server, in this process, while inside."""
     with pytest.MonkeyPatch.context() as patch:
         torch.set_num_threads(1)  # a kernel's threads are shared among its ranks
-        patch.setattr(elsewhere, "_known", [_send])
+        patch.setattr(remote, "_known", [_send])
         server = ForkServer(launch._environment(PLAIN.ranks))
         patch.setattr(launch, "subprocess", server)
         try:
@@ -76,8 +76,8 @@ def ordinary_ranks() -> Iterator[Counted]:
             super().__init__(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elsewhere, "_known", [send])
-        patch.setattr("workbench.parallel.away.Workers", Counting)
+        patch.setattr(remote, "_known", [send])
+        patch.setattr("workbench.parallel.session.session.Workers", Counting)
         yield counted
 
 

@@ -17,12 +17,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from workbench.experiment.loop.validation import Tally
 from workbench.experiment.training import Training
-from workbench.experiment.validation import Tally
 from workbench.modes import ModeSet
-from workbench.parallel import batches, rank, step
-from workbench.parallel.rank import Rank
-from workbench.parallel.step import RankGuard
+from workbench.parallel.data import batches
+from workbench.parallel.rank import rank, step
+from workbench.parallel.rank.rank import Rank
+from workbench.parallel.rank.step import RankGuard
 from workbench.trust import Seal
 
 

@@ -12,8 +12,9 @@ import pytest
 from tests.equivalence.ranks.check import check
 from tests.equivalence.ranks.recipes import PLAIN, SWITCH, RankRecipe, is_possible
 from tests.fork_server import PLANT, ForkServer
-from workbench.parallel import away, state
-from workbench.parallel.object_state import ObjectState
+from workbench.parallel.session import session
+from workbench.parallel.transfer import checkpoint
+from workbench.parallel.transfer.object_state import ObjectState
 
 pytestmark = pytest.mark.slow
 
@@ -36,24 +37,24 @@ def _in(actions: Any = DDP, **changes: Any) -> RankRecipe:
 
 def _moments_are_lost(patch: pytest.MonkeyPatch) -> None:
     """Those of the ranks do not come home."""
-    patch.setattr(state, "_take_moments", lambda *_arguments: None)
+    patch.setattr(checkpoint, "_take_moments", lambda *_arguments: None)
 
 
 def _one_step_more(patch: pytest.MonkeyPatch) -> None:
     """Ranks do one more than they were to."""
-    job = away.Job
-    patch.setattr(away, "Job", lambda layout, step, *rest: job(layout, step and step + 1, *rest))
+    job = session.Job
+    patch.setattr(session, "Job", lambda layout, step, *rest: job(layout, step and step + 1, *rest))
 
 
 def _scale_is_lost(patch: pytest.MonkeyPatch) -> None:
     """A gradient scaler begins anew at home."""
-    take = state._take_rest
-    patch.setattr(state, "_take_rest", lambda it, rest: take(it, {**rest, "modes": {}}))
+    take = checkpoint._take_rest
+    patch.setattr(checkpoint, "_take_rest", lambda it, rest: take(it, {**rest, "modes": {}}))
 
 
 def _schedule_is_lost(patch: pytest.MonkeyPatch) -> None:
     """It comes home where it left: neither by its state nor as an object that has changed."""
-    patch.setattr(state, "_take_schedule", lambda *_arguments: None)
+    patch.setattr(checkpoint, "_take_schedule", lambda *_arguments: None)
     patch.setattr(ObjectState, "take", lambda *_arguments: iter(()))
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.models.recurrent import LSTMLoop
 from tests.models.vit import ViT
-from workbench.allocator.cards import CONTEXT_BYTES
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.experiment import Experiment
 from workbench.records import MemoryRecord
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.integration.out_of_memory.support import MIB, experiment, refused
 from workbench.experiment import Experiment, RunError
-from workbench.panel import commands
+from workbench.panel.channel import commands
 
 
 def test_a_remedy_can_be_applied_by_its_number(tmp_path: Path) -> None:

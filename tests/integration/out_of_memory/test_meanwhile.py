@@ -15,9 +15,9 @@ from torch import nn
 
 from tests.integration.out_of_memory.support import MIB, record_of_failure
 from tests.waiting import wait_until
-from workbench.allocator.cards import CONTEXT_BYTES
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.experiment import Experiment, RunError
-from workbench.experiment.events import Event, StatusChanged
+from workbench.experiment.report.events import Event, StatusChanged
 from workbench.memory import memory
 from workbench.memory.cards import remedies
 

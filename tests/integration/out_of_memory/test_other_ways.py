@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from tests.integration.out_of_memory.support import BATCH, CNN, MIB, images, refused
-from workbench.allocator.cards import CONTEXT_BYTES
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.experiment import Experiment, RunError
 
 

@@ -16,8 +16,9 @@ from tests.integration.out_of_memory.support import (
     experiment,
     refused,
 )
-from workbench.experiment import Experiment, out_of_memory
-from workbench.experiment.checkpoint import snapshot
+from workbench.experiment import Experiment
+from workbench.experiment.failure import out_of_memory
+from workbench.experiment.runtime.checkpoint import snapshot
 
 
 def needed(folder: Path, kind: str, **options: Any) -> int:

@@ -13,7 +13,7 @@ from torch import nn
 
 from tests.integration.out_of_memory.support import MIB, experiment, refused
 from tests.integration.support import our_threads
-from workbench.allocator.cards import CONTEXT_BYTES
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.experiment import Experiment
 from workbench.memory import MemoryProbe, memory
 from workbench.memory.cards.card_player import PlayedCard

@@ -18,11 +18,11 @@ from torch.utils.data import DataLoader
 from tests.integration.parallel.support import Net, made, prepare, rows
 from tests.waiting import DEADLINE_S
 from workbench.experiment import Experiment
-from workbench.experiment.sampler import EpochSampler
-from workbench.parallel.folder import Folder
-from workbench.parallel.launch import Workers
-from workbench.parallel.state import load
-from workbench.parallel.stream import Follower
+from workbench.experiment.data.sampler import EpochSampler
+from workbench.parallel.exchange.files import Folder
+from workbench.parallel.exchange.stream import Follower
+from workbench.parallel.launch.launch import Workers
+from workbench.parallel.transfer.checkpoint import load
 
 STEPS = 15
 """An epoch has 14, of which the last has 8 samples."""

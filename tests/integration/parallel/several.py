@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from workbench.parallel.folder import Folder
-from workbench.parallel.worker import join, leave, train
+from workbench.parallel.exchange.files import Folder
+from workbench.parallel.rank.program import join, leave, train
 
 
 def main(root: Path) -> None:

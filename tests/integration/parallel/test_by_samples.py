@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from tests.equivalence.ranks.models import ByNorm
 from tests.integration.parallel.one_start import BATCH, Case, Trained, plain_loop, trained
 from tests.integration.parallel.support import SAMPLES, Net, made, rows
-from workbench.parallel.rank import DRAWS_APART, NORMALISES, UNDIVIDED
+from workbench.parallel.rank.rank import DRAWS_APART, NORMALISES, UNDIVIDED
 
 
 class ByCount(ByNorm):

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.integration.parallel.support import losses, made, until, until_told
-from workbench.modes.layout import Layout
-from workbench.parallel.away import Away
-from workbench.parallel.stream import Message
+from workbench.modes.layout.layout import Layout
+from workbench.parallel.exchange.stream import Message
+from workbench.parallel.session.session import Away
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from torch import nn
 import workbench as wb
 from tests.integration.parallel.support import Net, made
 from tests.waiting import wait_until
-from workbench.experiment import elsewhere
+from workbench.experiment.runtime import remote
 from workbench.panel import assembly
-from workbench.panel.switching import states_of
-from workbench.parallel.stretch import send
+from workbench.panel.channel.mode_switch import states_of
+from workbench.parallel.session.mirror import send
 
 
 class Scaled(nn.Module):
@@ -40,9 +40,9 @@ class Breaking(Net):
 
 @pytest.fixture(autouse=True)
 def _as_in_a_notebook() -> Iterator[None]:
-    elsewhere.register(assembly._elsewhere)
+    remote.register(assembly._elsewhere)
     yield
-    elsewhere.register(send)
+    remote.register(send)
 
 
 @pytest.mark.parametrize("layout", ["fsdp:2", "ddp:2"])

@@ -32,9 +32,9 @@ from tests.integration.parallel.support import (
     sentences,
 )
 from workbench.experiment import Experiment, Run
-from workbench.parallel.folder import Folder
-from workbench.parallel.launch import Workers
-from workbench.parallel.state import load
+from workbench.parallel.exchange.files import Folder
+from workbench.parallel.launch.launch import Workers
+from workbench.parallel.transfer.checkpoint import load
 
 BEFORE, AWAY, AFTER = 5, 25, 35
 

@@ -19,12 +19,13 @@ from tests.integration.parallel.support import Net, Tokens, losses, made, rows, 
 from tests.integration.parallel.test_faults import Faulty, NotFinite, assert_gone
 from tests.waiting import wait_until
 from workbench.experiment import Experiment, Run, RunError
-from workbench.experiment.events import EpochDone, Event
-from workbench.experiment.flow import ELSEWHERE, gradient_flow
+from workbench.experiment.report.events import EpochDone, Event
+from workbench.gradient_flow.log import ELSEWHERE, gradient_flow
 from workbench.graph import GraphProbe
-from workbench.parallel import stretch, teller
-from workbench.parallel.folder import Folder
-from workbench.parallel.payload import PackingError
+from workbench.parallel.exchange.files import Folder
+from workbench.parallel.rank import reporter
+from workbench.parallel.session import mirror
+from workbench.parallel.transfer.job_pickle import PackingError
 
 
 def under_way(experiment: Experiment, step: int = 5) -> Run:
@@ -215,7 +216,7 @@ class Thorough(Net):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training and "RANK" in os.environ:
-            teller._AT_WORK_S = 0.1
+            reporter._AT_WORK_S = 0.1
             while self.hold.exists():
                 self.held.touch()
                 time.sleep(0.02)
@@ -226,7 +227,7 @@ class Thorough(Net):
 def test_a_long_validation_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For longer than it would be if its ranks told nothing."""
     patience_s = 10.0
-    monkeypatch.setattr(stretch, "_PATIENCE_S", patience_s)
+    monkeypatch.setattr(mirror, "_PATIENCE_S", patience_s)
     hold, inputs, targets = tmp_path / "hold", *rows()
     data, val = (inputs[:32], targets[:32]), (inputs[:16], targets[:16])
     experiment = made(tmp_path, lambda: Thorough(hold), data, batch_size=32, val=val, modes="ddp:2")

@@ -22,14 +22,14 @@ from torch import nn
 from tests.integration.parallel.support import DEADLINE_S, Net, made, until, until_told
 from tests.waiting import wait_until
 from workbench.experiment import Experiment
+from workbench.experiment.data.sources import DataError
 from workbench.experiment.run import RunError
-from workbench.experiment.sources import DataError
-from workbench.modes.layout import Layout
-from workbench.parallel.away import Away, WorkersError
-from workbench.parallel.folder import Folder
-from workbench.parallel.payload import PackingError
-from workbench.parallel.state import load
-from workbench.parallel.stream import Message
+from workbench.modes.layout.layout import Layout
+from workbench.parallel.exchange.files import Folder
+from workbench.parallel.exchange.stream import Message
+from workbench.parallel.session.session import Away, WorkersError
+from workbench.parallel.transfer.checkpoint import load
+from workbench.parallel.transfer.job_pickle import PackingError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -193,9 +193,9 @@ def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) ->
             from torch import nn
             from tests.integration.parallel.support import rows
             from workbench.experiment import Experiment
-            from workbench.experiment.plan import Plan
-            from workbench.modes.layout import Layout
-            from workbench.parallel.away import Away
+            from workbench.experiment.loop.stop_condition import Plan
+            from workbench.modes.layout.layout import Layout
+            from workbench.parallel.session.session import Away
 
             class Cell(nn.Module):
                 def __init__(self):

@@ -20,11 +20,11 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.integration.parallel.support import CLASSES, SAMPLES, Net, made, prepare, rows
 from workbench.experiment import Experiment, RunError
-from workbench.parallel.folder import Folder
-from workbench.parallel.launch import Workers
-from workbench.parallel.payload import PackingError
-from workbench.parallel.state import load
-from workbench.parallel.stream import Follower
+from workbench.parallel.exchange.files import Folder
+from workbench.parallel.exchange.stream import Follower
+from workbench.parallel.launch.launch import Workers
+from workbench.parallel.transfer.checkpoint import load
+from workbench.parallel.transfer.job_pickle import PackingError
 
 STEPS, BATCH = 8, 16
 Parameters = Iterable[nn.Parameter]

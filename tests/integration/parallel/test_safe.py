@@ -14,7 +14,7 @@ from tests.integration.parallel.test_experiment import ranks_of, under_way
 from tests.processes import children_of
 from workbench.experiment import RunError
 from workbench.parallel.attach import attach
-from workbench.parallel.payload import PackingError
+from workbench.parallel.transfer.job_pickle import PackingError
 from workbench.trust import Seal
 
 

@@ -28,7 +28,7 @@ from tests.strangers import (
 from tests.waiting import wait_until
 from workbench.experiment import Experiment, RunError
 from workbench.parallel.attach import _take_seal
-from workbench.parallel.folder import Folder, Job
+from workbench.parallel.exchange.files import Folder, Job
 from workbench.server.runs import Lister
 from workbench.trust import NotAFileError, Seal, SealError, open_beneath, seal
 

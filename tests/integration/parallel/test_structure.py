@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from tests.integration.parallel.support import CLASSES, losses, made
-from workbench.experiment import Experiment, home_steps
+from workbench.experiment import Experiment
+from workbench.experiment.loop import local_steps
 
 AWAY, BACK, END = 3, 9, 12
 """Steps after which ranks take over, it comes home, and the run ends."""
@@ -105,7 +106,7 @@ class TakesTurns(Unfreezes):
 def test_ranks_that_would_do_nothing_but_start_leave_it_to_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(home_steps, "MOST", 2)
+    monkeypatch.setattr(local_steps, "MOST", 2)
 
     def run(runs: Path, modes: str) -> Experiment:
         torch.manual_seed(0)

@@ -19,7 +19,7 @@ from torch import nn
 
 from tests.integration.parallel.support import Net, Tokens, losses, made, moments, sentences
 from workbench.experiment import Experiment
-from workbench.experiment.events import Event, ModesChanged, StepDone
+from workbench.experiment.report.events import Event, ModesChanged, StepDone
 from workbench.modes import ModeSet
 
 ORDER = ["compile", "compile+bf16", "compile+bf16+fsdp:2", "fsdp:2", "ddp:2", ""]

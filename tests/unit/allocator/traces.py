@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.allocator.decode import read
-from workbench.allocator.snapshot import Snapshot
+from workbench.allocator.snapshot.decode import read
+from workbench.allocator.snapshot.snapshot import Snapshot
 
 FOLDER = Path(__file__).parents[4] / "shared" / "traces"
 FILES = (

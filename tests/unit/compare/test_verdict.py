@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.compare.measure import _MOST_PROCESSES
+from workbench.compare.measurement import _MOST_PROCESSES
 from workbench.compare.verdict import (
     EQUAL_WITHIN,
     Paired,

@@ -12,9 +12,9 @@ import pytest
 
 import workbench as wb
 from tests.unit.records.support import compare_record
-from workbench.compare.describe import describe, verdict
 from workbench.compare.html import comparison_html
 from workbench.compare.progress import PROGRESS_MIME, Bar
+from workbench.compare.text import describe, verdict
 from workbench.compare.view import ComparisonView, carried
 
 

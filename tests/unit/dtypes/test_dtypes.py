@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import workbench as wb
 from workbench.dtypes import DtypeView
-from workbench.dtypes.values import types_of
+from workbench.dtypes.operation_types import types_of
 from workbench.records import DtypeRow, RecordError
 
 ATEN = torch.ops.aten

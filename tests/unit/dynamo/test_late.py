@@ -11,9 +11,9 @@ from torch import nn
 
 import workbench
 from workbench.dynamo import compile_report
-from workbench.dynamo.torch_private import num_compiled, num_variants
 from workbench.experiment import Experiment
-from workbench.modes.toolchain import missing_for_compile
+from workbench.modes.compile.toolchain import missing_for_compile
+from workbench.torch_private.dynamo import num_compiled, num_variants
 
 needs_toolchain = pytest.mark.skipif(
     missing_for_compile(torch.device("cpu")) is not None, reason="no compiler for Inductor"

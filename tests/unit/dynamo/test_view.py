@@ -15,7 +15,7 @@ from tests.unit.dynamo.broken_models import branches
 from tests.unit.records.support import compile_record
 from tests.unit.records.test_base import assert_same_record
 from workbench.dynamo import compile_report
-from workbench.dynamo.describe import NOTHING
+from workbench.dynamo.render.text import NOTHING
 from workbench.dynamo.view import carried, giving_source
 from workbench.panel import open_record
 from workbench.records import CompileRecord, RecordError

@@ -12,9 +12,9 @@ from torch import nn
 
 import workbench as wb
 from workbench.experiment import Experiment
-from workbench.experiment.events import StepDone
-from workbench.experiment.runner import Runner
-from workbench.panel.commands import execute
+from workbench.experiment.report.events import StepDone
+from workbench.experiment.runtime.runner import Runner
+from workbench.panel.channel.commands import execute
 
 Ask = Callable[[Experiment], object]
 

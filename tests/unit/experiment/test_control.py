@@ -11,8 +11,8 @@ from torch import nn
 
 from tests.waiting import wait_until
 from workbench.experiment import Experiment
-from workbench.experiment.events import Event, RunStarted, StatusChanged
-from workbench.panel.commands import execute
+from workbench.experiment.report.events import Event, RunStarted, StatusChanged
+from workbench.panel.channel.commands import execute
 
 
 class Turnstile(nn.Linear):

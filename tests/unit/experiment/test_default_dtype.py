@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from workbench.experiment import Experiment
-from workbench.experiment.events import Event, StepDone
+from workbench.experiment.report.events import Event, StepDone
 
 STEPS = 4
 

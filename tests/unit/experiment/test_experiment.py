@@ -16,10 +16,10 @@ from torch import nn
 
 from tests.unit.experiment.plain_loop import CLASSES, FEATURES, data, seeded, weights
 from workbench.experiment import Experiment
-from workbench.experiment.checkpoint import snapshot
-from workbench.experiment.setup import uncompiled
-from workbench.modes import compile as compiling
-from workbench.modes.toolchain import Missing
+from workbench.experiment.recipe.arguments import uncompiled
+from workbench.experiment.runtime.checkpoint import snapshot
+from workbench.modes.compile import mode as compiling
+from workbench.modes.compile.toolchain import Missing
 
 
 class Net(nn.Module):

@@ -13,8 +13,8 @@ from torch import nn
 
 from tests.integration.support import chart as empty_chart
 from workbench.experiment import Experiment
-from workbench.experiment.captures import MAX_CAPTURES, CaptureStore
-from workbench.experiment.rundir import RunFolder, slug
+from workbench.experiment.report.captures import MAX_CAPTURES, CaptureStore
+from workbench.experiment.report.run_directory import RunFolder, slug
 from workbench.records import MemoryChart
 
 

@@ -26,7 +26,7 @@ from tests.unit.experiment.plain_loop import (
     seeded,
     weights,
 )
-from workbench.experiment.data import DataError
+from workbench.experiment.data.data import DataError
 
 
 class Norms(nn.Module):

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from workbench.experiment import Experiment, RunError
-from workbench.panel.commands import execute
+from workbench.panel.channel.commands import execute
 
 IMPORTS = "import torch\nfrom torch import nn\n"
 NET = """

@@ -27,8 +27,8 @@ from tests.unit.experiment.plain_loop import (
     seeded,
 )
 from workbench.experiment import Experiment
-from workbench.experiment.data import DataError
-from workbench.experiment.guard import NonFiniteError
+from workbench.experiment.data.data import DataError
+from workbench.experiment.loop.guard import NonFiniteError
 
 # -- an optimizer over a part of the model ----------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Two captures, and what checkpointing each of their modules would free, for the browser's tests.
 
-The browser estimates by the same rule as `workbench.graph.checkpointing`, whose figures are equal
-to measured ones (``test_checkpointing.py``). ``python -m tests.unit.graph.checkpoint_fixtures``
-writes them anew after a change of the record.
+The browser estimates by the same rule as `workbench.graph.questions.checkpoint_savings`, whose
+figures are equal to measured ones (``test_checkpointing.py``). ``python -m
+tests.unit.graph.checkpoint_fixtures`` writes them anew after a change of the record.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 
 import workbench as wb
-from tests.unit.graph.test_checkpointing import conv_net, transformer
-from workbench.graph.checkpointing import checkpoint_saving
+from tests.unit.graph.questions.test_checkpoint_savings import conv_net, transformer
+from workbench.graph.questions.checkpoint_savings import checkpoint_saving
 from workbench.records import GraphRecord
 
 FOLDER = Path(__file__).parents[3] / "extensions" / "views" / "test" / "fixtures"

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import (
 )
 
 import workbench as wb
-from workbench.graph.checkpointing import checkpoint_saving
+from workbench.graph.questions.checkpoint_savings import checkpoint_saving
 
 MM = torch.ops.aten.mm.default
 

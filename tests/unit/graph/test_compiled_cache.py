@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 import workbench as wb
 from tests.unit.graph.compiled_models import Images, columns, inside, loss_of
 from workbench.experiment import Experiment
-from workbench.graph import compiled
+from workbench.graph.capture import compiled_regions
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +37,11 @@ def two_layers() -> nn.Module:
 
 def test_inductor_and_its_cache_keep_what_is_known(cold_cache):
     model, x = two_layers(), torch.randn(4, 3)
-    compiled.watch_compiler()
+    compiled_regions.watch_compiler()
     found = []
     for _ in range(2):  # the second time from the cache on disk
         step = torch.compile(model)
-        compiled.watch_compiler()
+        compiled_regions.watch_compiler()
         for _ in range(2):  # before the first backward, and after it
             loss = loss_of(step, x)
             record = wb.graph(loss, model=model).record
@@ -59,7 +59,7 @@ def test_what_torch_dropped_is_said(cold_cache, monkeypatch):
         raise RuntimeError
 
     model, x = two_layers(), torch.randn(4, 3)
-    monkeypatch.setattr(compiled, "plain_graph", refuse)
+    monkeypatch.setattr(compiled_regions, "plain_graph", refuse)
     step = torch.compile(model)
     unwatch(monkeypatch)
     loss_of(step, x).backward()

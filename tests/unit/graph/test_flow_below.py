@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from workbench import display
-from workbench.experiment import Experiment, measures
+from workbench.experiment import Experiment
+from workbench.experiment.loop import measures
 from workbench.graph import GraphView, graph
 from workbench.graph.view import _on_message
 from workbench.records import GradientFlow

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import workbench as wb
-from workbench.experiment.probe import StepContext
+from workbench.experiment.loop.probe import StepContext
 from workbench.graph import GraphProbe
 
 

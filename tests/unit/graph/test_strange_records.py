@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import workbench as wb
-from workbench.graph.no_gradient import why_no_gradient
-from workbench.graph.svg import graph_html
+from workbench.graph.questions.why_no_gradient import why_no_gradient
+from workbench.graph.render.svg import graph_html
 from workbench.records import NODE_KINDS, read_record
 
 

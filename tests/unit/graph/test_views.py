@@ -16,10 +16,10 @@ from torch import nn
 import workbench as wb
 from workbench import display
 from workbench.graph import GraphView
-from workbench.graph.describe import MAX_ROWS, subtree_bytes
-from workbench.graph.layout import CARD_HEIGHT, CARD_WIDTH, MAX_CARDS, layout
-from workbench.graph.svg import graph_html, graph_svg
-from workbench.graph.wording import byte_size, short
+from workbench.graph.core.number_format import byte_size, short
+from workbench.graph.render.layout import CARD_HEIGHT, CARD_WIDTH, MAX_CARDS, layout
+from workbench.graph.render.svg import graph_html, graph_svg
+from workbench.graph.render.text import MAX_ROWS, subtree_bytes
 
 
 def test_the_table_names_modules_calls_and_bytes(record):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.allocator.cards import CONTEXT_BYTES
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.memory import memory
 from workbench.memory.recording.attribution import Line
 from workbench.memory.recording.blocks import Block

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.memory.reading.fragmentation import PARTS, fragmentation
 from workbench.memory.reading.recorded import recorded_settings
 from workbench.memory.recording.build import record_of

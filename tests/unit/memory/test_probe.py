@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.experiment.probe import StepContext
+from workbench.experiment.loop.probe import StepContext
 from workbench.memory import MemoryProbe, memory, to_chart
 from workbench.memory.reading.describe import format_bytes
 from workbench.records import CATEGORIES, MemoryRecord

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from workbench.experiment.between_steps import NextStep
-from workbench.experiment.losses import Loss
+from workbench.experiment.recipe.losses import Loss
+from workbench.experiment.runtime.step_boundary import NextStep
 from workbench.modes import ModeSet
 
 

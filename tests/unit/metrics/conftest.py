@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from workbench.experiment.scalars import Series
+from workbench.experiment.loop.scalars import Series
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from torch import nn
 from tests.unit.records.support import flow_of as flow
 from tests.unit.records.support import gradient_flow as sample
 from workbench.experiment import Experiment, RunError
-from workbench.experiment.flow_figure import flow_figure
+from workbench.gradient_flow.figure import flow_figure
 from workbench.metrics import attach, observer, pictures
 from workbench.metrics.flow import draw_flow
 from workbench.records import GradientFlow

@@ -15,7 +15,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
-from workbench.experiment import Experiment, measures
+from workbench.experiment import Experiment
+from workbench.experiment.loop import measures
 from workbench.metrics import attach, memory
 
 MIB = 2**20
@@ -173,7 +174,7 @@ def test_what_is_detached_logs_nothing_more(
 def test_on_a_played_card_it_is_the_simulated_allocators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench.experiment import out_of_memory
+    from workbench.experiment.failure import out_of_memory
     from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 
     monkeypatch.setattr(measures, "EVERY", 1)

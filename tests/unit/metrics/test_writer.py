@@ -15,7 +15,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.waiting import DEADLINE_S, wait_until
-from workbench.experiment.scalars import Series
+from workbench.experiment.loop.scalars import Series
 from workbench.metrics.eventfile import EventFile
 from workbench.metrics.protos import image_summary
 from workbench.metrics.writer import EventWriter

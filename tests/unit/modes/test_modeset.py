@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from workbench.modes import ModeSet, mode_classes
-from workbench.modes.base import Mode
+from workbench.modes.core.base import Mode
 
 Make = Callable[..., nn.Module]
 CPU = torch.device("cpu")

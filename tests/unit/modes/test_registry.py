@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from workbench.modes import mode_class, mode_classes, refresh
-from workbench.modes.probes import first_line, once
+from workbench.modes.core.machine_probes import first_line, once
 
 
 def test_modes_are_found_by_name_and_ordered_by_application() -> None:

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from workbench.modes import ModeSet, StepTimings, mode_states
-from workbench.modes.compared import Compared, Judged
-from workbench.modes.precision import Precision
-from workbench.modes.statistics import spread
+from workbench.modes.effects.compared import Compared, Judged
+from workbench.modes.effects.statistics import spread
+from workbench.modes.precision.mode import Precision
 from workbench.records import to_json
 
 

@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from tests.unit.records.support import samples
-from workbench.panel.opening import open_record
+from workbench.panel.open_record import open_record
 from workbench.records import Record, RecordError, read_record
 from workbench.trust import harmless
 

@@ -16,9 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.integration.parallel.support import Net, made
 from workbench.experiment import Experiment
-from workbench.experiment.attachments import TENSOR_HOOKS
+from workbench.experiment.state.attachments import TENSOR_HOOKS
 from workbench.experiment.training import Training
-from workbench.parallel.payload import PackingError, Settings, pack, unpack
+from workbench.parallel.transfer.job_pickle import PackingError, Settings, pack, unpack
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import pytest
 
 from tests.processes import children_of, children_running, command_of, is_alive
 from tests.waiting import wait_until
-from workbench.allocator.decode import LARGEST_BYTES
+from workbench.allocator.snapshot.decode import LARGEST_BYTES
 from workbench.memory.files.file_process import MEMORY_BASE, MEMORY_PER_BYTE
 from workbench.records import MemoryRecord
 from workbench.server.child import Answer, Child

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.allocator.settings import MIB
-from workbench.experiment.changes import Change
+from workbench.allocator.simulator.settings import MIB
+from workbench.experiment.failure.changes import Change
 from workbench.memory.cards.card_player import PlayedCard
 from workbench.memory.simulation.rerun import Rerun
-from workbench.modes.blocks import find_blocks
-from workbench.modes.checkpointing import containers
+from workbench.modes.activation_checkpointing import containers
+from workbench.modes.core.model_blocks import find_blocks
 from workbench.records import CATEGORIES, MemoryRecord
 
 if TYPE_CHECKING:

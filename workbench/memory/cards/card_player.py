@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from workbench.allocator.limit import CardLimit
-from workbench.allocator.release import inactive_split
-from workbench.experiment.data import batch_size_of, split
-from workbench.experiment.out_of_memory import CardUse
+from workbench.allocator.memory_limit import CardLimit
+from workbench.allocator.simulator.release import inactive_split
+from workbench.experiment.data.data import batch_size_of, split
+from workbench.experiment.failure.out_of_memory import CardUse
 from workbench.memory.cards.card_record import Work
 from workbench.memory.cards.held import held_by
 from workbench.memory.cards.on_card import CardLedger, CardRecorder

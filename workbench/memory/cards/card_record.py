@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from workbench.allocator.program import Lives
-from workbench.allocator.start_state import StartSegment
+from workbench.allocator.replay.program import Lives
+from workbench.allocator.replay.start_state import StartSegment
 from workbench.memory.cards.held import segment_columns_of
 from workbench.memory.cards.on_card import CardRecorder, Refused
 from workbench.memory.reading.describe import card_in_words, format_bytes

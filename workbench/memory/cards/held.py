@@ -1,12 +1,15 @@
-"""What a simulated allocator holds at a moment: the way back from `workbench.allocator.restore`."""
+"""What a simulated allocator holds at a moment.
+
+`workbench.allocator.replay.restored_state` goes the other way.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from workbench.allocator.blocks import Block
-from workbench.allocator.simulator import CachingAllocator
-from workbench.allocator.start_state import StartBlock, StartSegment
+from workbench.allocator.replay.start_state import StartBlock, StartSegment
+from workbench.allocator.simulator.blocks import Block
+from workbench.allocator.simulator.simulator import CachingAllocator
 from workbench.records import POOLS
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from workbench.allocator.limit import CardLimit
-from workbench.allocator.simulator import CachingAllocator, OutOfMemoryError
+from workbench.allocator.memory_limit import CardLimit
+from workbench.allocator.simulator.simulator import CachingAllocator, OutOfMemoryError
 from workbench.memory.reading.describe import format_bytes
 from workbench.memory.recording.blocks import Block
 from workbench.memory.recording.categories import adopt_model, adopt_optimizer

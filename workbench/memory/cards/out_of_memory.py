@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.experiment.out_of_memory import Explained, Remedied
+from workbench.experiment.failure.out_of_memory import Explained, Remedied
 from workbench.memory.cards.card_player import PlayedCard
 from workbench.memory.cards.remedies import Search
 from workbench.memory.reading.describe import format_bytes
@@ -14,8 +14,8 @@ from workbench.records.source import source_line
 if TYPE_CHECKING:
     import torch
 
-    from workbench.allocator.limit import CardLimit
-    from workbench.experiment.out_of_memory import Trials
+    from workbench.allocator.memory_limit import CardLimit
+    from workbench.experiment.failure.out_of_memory import Trials
     from workbench.experiment.training import Training
 
 

@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from workbench.experiment.changes import Change
-from workbench.experiment.let_go import collecting_only_new
-from workbench.experiment.out_of_memory import Remedied, Trials, conditions
+from workbench.experiment.failure.changes import Change
+from workbench.experiment.failure.out_of_memory import Remedied, Trials, conditions
+from workbench.experiment.failure.release import collecting_only_new
 from workbench.memory.cards.candidates import KINDS, Candidate, candidates
 from workbench.memory.cards.trial import NUM_STEPS, Trial, tried
 from workbench.records import MemoryRecord, Remedy

@@ -3,7 +3,7 @@
 Nothing is estimated. The training does what it would do next, with the change made: three steps, as
 the optimizer makes its state in the first one, the second holds both that and the activations, and
 the third begins with what the second left in the cache; and a batch of validation. Then everything
-is put back (`workbench.experiment.rehearsal.undone`), and the card gives back what that took.
+is put back (`workbench.experiment.loop.guard.undone`), and the card gives back what that took.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.experiment.data import copied
-from workbench.experiment.guard import NonFiniteError
-from workbench.experiment.let_go import let_go_of
-from workbench.experiment.rehearsal import undone
-from workbench.experiment.validation import Tally, evaluate
+from workbench.experiment.data.data import copied
+from workbench.experiment.failure.release import let_go_of
+from workbench.experiment.loop.guard import NonFiniteError, undone
+from workbench.experiment.loop.validation import Tally, evaluate
 from workbench.memory.cards.card_player import PlayedCard
 from workbench.memory.cards.on_card import Interrupted
 
 if TYPE_CHECKING:
-    from workbench.experiment.changes import Change
+    from workbench.experiment.failure.changes import Change
     from workbench.experiment.training import Training
 
 NUM_STEPS = 3

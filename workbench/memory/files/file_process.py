@@ -1,10 +1,10 @@
 """A memory file in a process of its own: ``python -m workbench.memory.files.file_process <path>``.
 
 The Jupyter server opens files for a browser, and must neither hold nor run what is in them. So a
-process reads the file (`workbench.allocator.decode` unpickles in yet another one), makes the record
-and stays: the next stretch of the same file, or a question about it, then takes no second reading.
-It holds one device and one stretch at a time, and reads again when the file was written anew; one
-that is larger than its bounds are for is left to another process.
+process reads the file (`workbench.allocator.snapshot.decode` unpickles in yet another one), makes
+the record and stays: the next stretch of the same file, or a question about it, then takes no
+second reading. It holds one device and one stretch at a time, and reads again when the file was
+written anew; one that is larger than its bounds are for is left to another process.
 
 A request is a line of JSON on stdin: ``{"do": "record" | "ask", "device", "start", "end",
 "overview", "question"}``. The answer is a line of JSON, ``{"kind", "bytes"}``, and so many bytes: a
@@ -29,7 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from workbench.allocator.decode import read_open
+from workbench.allocator.snapshot.decode import read_open
 from workbench.memory.files.replayed import replayed_record
 from workbench.memory.files.selection import is_long, overview, stretch
 from workbench.memory.files.snapshot import is_snapshot, record_in

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator.settings import AllocatorSettings
 from workbench.allocator.shortage import Shortage
-from workbench.allocator.snapshot import Snapshot
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.snapshot.snapshot import Snapshot
 from workbench.memory.files.from_stacks import CUT, stack_columns
 from workbench.memory.files.refused import refusal_columns
 from workbench.memory.reading.lives import Lives, lives_of
@@ -51,7 +51,7 @@ def record_of_snapshot(
     """The record of one device of a snapshot.
 
     Args:
-        snapshot: as `workbench.allocator.decode` reads it.
+        snapshot: as `workbench.allocator.snapshot.decode` reads it.
         title: what it is called on screen.
         sizes: what a replay found blocks to occupy, see `workbench.memory.reading.lives.lives_of`.
         certificate: what the replay came to.

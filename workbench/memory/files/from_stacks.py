@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator.snapshot import Frame, Snapshot
+from workbench.allocator.snapshot.snapshot import Frame, Snapshot
 from workbench.memory.reading.calls import MOST_CALLS, MOST_DEEP, call_tree
 from workbench.records import SourceLine
 from workbench.records.source import cell_number

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.allocator.shortage import Shortage
-from workbench.allocator.snapshot import OOM, Snapshot
+from workbench.allocator.snapshot.snapshot import OOM, Snapshot
 from workbench.memory.reading.lives import Lives
 from workbench.memory.reading.ranges import last_before
 

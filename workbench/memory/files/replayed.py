@@ -1,7 +1,7 @@
 """A snapshot with what its replay found: the true sizes of blocks, and how far it can be trusted.
 
 A trace says what was asked for; what a freed block occupied is known only to somebody who does what
-the allocator did (`workbench.allocator.replay`). How far that came out as recorded is in the
+the allocator did (`workbench.allocator.replay.replay`). How far that came out as recorded is in the
 certificate. A trace that cannot be replayed is shown all the same, with requests rounded up.
 """
 
@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator import certificate as allocator
-from workbench.allocator.replay import replay
+from workbench.allocator.replay import certificate as allocator
+from workbench.allocator.replay.replay import replay
 from workbench.allocator.shortage import Shortage
-from workbench.allocator.snapshot import Snapshot
+from workbench.allocator.snapshot.snapshot import Snapshot
 from workbench.memory.files.from_snapshot import record_of_snapshot
 from workbench.records import Certificate, MemoryRecord, RecordError
 from workbench.records.check import DamagedError, check_record
@@ -36,7 +36,7 @@ class Replayed(NamedTuple):
     certificate: Certificate | None = None
     notes: tuple[str, ...] = ()
     shortages: Mapping[int, Shortage] = MappingProxyType({})
-    """See `workbench.allocator.replay.Replay`."""
+    """See `workbench.allocator.replay.replay.Replay`."""
 
 
 def replayed(snapshot: Snapshot, *, certify: bool = False) -> Replayed:
@@ -64,7 +64,7 @@ def replayed_record(
     """The record of a snapshot, with a certificate where its trace can be replayed.
 
     Args:
-        snapshot: as `workbench.allocator.decode` reads it.
+        snapshot: as `workbench.allocator.snapshot.decode` reads it.
         title: what it is called on screen.
         notes: further sentences for the reader.
         certify: see `replayed`.

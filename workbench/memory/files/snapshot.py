@@ -1,7 +1,7 @@
 """Opens a memory file: an allocator snapshot, or a saved record: ``wb.memory("snapshot.pickle")``.
 
-`workbench.allocator.decode` reads the file, so that nothing in it can run or take the machine's
-memory; what it says is replayed (`workbench.memory.files.replayed`) and becomes a record.
+`workbench.allocator.snapshot.decode` reads the file, so that nothing in it can run or take the
+machine's memory; what it says is replayed (`workbench.memory.files.replayed`) and becomes a record.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TypeVar
 
-from workbench.allocator.decode import read_open
+from workbench.allocator.snapshot.decode import read_open
 from workbench.memory.files.replayed import replayed_record
 from workbench.records import MemoryRecord, Record, RecordError
 from workbench.records.file import (

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
-from workbench.experiment.losses import logits_of
-from workbench.experiment.step import call, clear_gradients
+from workbench.experiment.loop.step import call, clear_gradients
+from workbench.experiment.recipe.losses import logits_of
 from workbench.memory.prediction.twin import Twin, TwinError
 from workbench.memory.recording.attribution import Site
 from workbench.memory.recording.blocks import Block
@@ -31,8 +31,8 @@ from workbench.memory.recording.categories import adopt_inputs, adopt_model, ado
 from workbench.memory.recording.cuda import AllocatorHistory
 from workbench.memory.recording.ledger import Death, Ledger
 from workbench.memory.recording.recorder import Recorder
-from workbench.memory.recording.torch_private import is_fake, storage_key
 from workbench.records import MemoryRecord
+from workbench.torch_private.memory import is_fake, storage_key
 
 NUM_STEPS = 2
 _LIFT = torch.ops.aten.lift_fresh.default
@@ -107,7 +107,7 @@ def _built(twin: Twin, recorder: TwinRecorder, title: str) -> MemoryRecord:
 
 
 def _step(twin: Twin, recorder: Recorder) -> None:
-    """As `workbench.experiment.step` does one, without what looks at values."""
+    """As `workbench.experiment.loop.step` does one, without what looks at values."""
     clear_gradients(twin.optimizer, list(twin.model.parameters()))
     with twin.modes.forward_context():
         logits = logits_of(call(twin.model, twin.inputs))

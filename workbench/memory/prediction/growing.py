@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from workbench.experiment.between_steps import LONGEST_WAIT_S, NextStep, between_steps
+from workbench.experiment.runtime.step_boundary import LONGEST_WAIT_S, NextStep, between_steps
 from workbench.memory.prediction.grown import with_growth
 from workbench.memory.prediction.twin import TwinError
 from workbench.memory.prediction.twin_steps import plain_steps

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workbench.allocator.cards import Card
+from workbench.allocator.simulator.gpus import Card
 from workbench.memory.prediction.substitutions import (
     CONVOLUTIONS,
     FUSED_ATTENTION_BACKWARD,

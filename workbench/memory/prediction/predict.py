@@ -22,10 +22,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, SupportsIndex
 
-from workbench.allocator.cards import Card
-from workbench.allocator.program import Lives
-from workbench.allocator.settings import AllocatorSettings
-from workbench.experiment.between_steps import between_steps
+from workbench.allocator.replay.program import Lives
+from workbench.allocator.simulator.gpus import Card
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.experiment.runtime.step_boundary import between_steps
 from workbench.memory.prediction.open_questions import drafts_of, reasons_of
 from workbench.memory.prediction.twin_steps import twin_steps
 from workbench.memory.reading.cut import from_event

@@ -22,11 +22,11 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from workbench.experiment.between_steps import NextStep
-from workbench.experiment.data import batch_size_of, split
-from workbench.experiment.losses import Loss
-from workbench.memory.recording.torch_private import fake_mode, original_module
+from workbench.experiment.data.data import batch_size_of, split
+from workbench.experiment.recipe.losses import Loss
+from workbench.experiment.runtime.step_boundary import NextStep
 from workbench.modes import ModeSet
+from workbench.torch_private.memory import fake_mode, original_module
 
 Make = Callable[[torch.Tensor], torch.Tensor]
 CPU = torch.device("cpu")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import psutil
 from torch import nn
 
-from workbench.experiment.between_steps import NextStep
-from workbench.experiment.data import batch_size_of, split, tensors_in
+from workbench.experiment.data.data import batch_size_of, split, tensors_in
+from workbench.experiment.runtime.step_boundary import NextStep
 from workbench.memory.prediction.as_cuda import AsCuda, as_cuda, use_foreach
 from workbench.memory.prediction.fake_run import NUM_STEPS, run_twin
 from workbench.memory.prediction.grown import with_growth

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 
-from workbench.allocator.settings import KIB, MIB
+from workbench.allocator.simulator.settings import KIB, MIB
 
 BEFORE_HOPPER = 2 * 4096 * KIB + 8 * 16 * KIB
 SINCE_HOPPER = 32 * MIB

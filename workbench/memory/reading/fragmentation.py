@@ -21,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator.rounding import round_sizes
-from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.simulator.rounding import round_sizes
+from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.memory.reading.sums import between
 from workbench.memory.reading.units import units_of
 from workbench.records import MemoryRecord

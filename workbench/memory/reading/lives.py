@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator.rounding import round_sizes
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import (
+from workbench.allocator.simulator.rounding import round_sizes
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.snapshot.snapshot import (
     ALLOC,
     FREE,
     FREE_COMPLETED,

@@ -1,8 +1,8 @@
 """The segments of a record, and which of them each block lies in.
 
-`workbench.allocator.ranges` says what the allocator held from when to when; here its ranges become
-rows, with events for the trace's entries and a small number for every private pool. In a record,
-ranges of an expandable segment that touch are one segment.
+`workbench.allocator.replay.address_ranges` says what the allocator held from when to when; here its
+ranges become rows, with events for the trace's entries and a small number for every private pool.
+In a record, ranges of an expandable segment that touch are one segment.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator.ranges import ranges_of
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import Snapshot
+from workbench.allocator.replay.address_ranges import ranges_of
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.snapshot.snapshot import Snapshot
 
 Ints = npt.NDArray[np.int64]
 

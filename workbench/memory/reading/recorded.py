@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.allocator.program import Lives
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import I32
-from workbench.allocator.start_state import StartBlock, StartSegment, StartState
+from workbench.allocator.replay.program import Lives
+from workbench.allocator.replay.start_state import StartBlock, StartSegment, StartState
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.snapshot.snapshot import I32
 from workbench.records import EVENT_KINDS, POOLS, MemoryRecord
 
 _GIVEN_BACK = [EVENT_KINDS.index(name) for name in ("segment_free", "segment_unmap")]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator.rounding import SMALL_SEGMENT
+from workbench.allocator.simulator.rounding import SMALL_SEGMENT
 from workbench.memory.reading.ranges import last_before
 from workbench.records import POOLS, MemoryRecord
 

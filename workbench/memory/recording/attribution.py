@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from workbench.experiment.source import is_user_file
+from workbench.experiment.state.user_code import is_user_file
 from workbench.memory.reading.calls import Calls, Line
-from workbench.memory.recording.torch_private import (
+from workbench.torch_private.memory import (
     BACKWARD_CALLS,
     GRAD_CALL,
     MODULE_CALL,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from workbench.allocator.snapshot import Snapshot
+from workbench.allocator.snapshot.snapshot import Snapshot
 from workbench.memory.files.from_snapshot import allocator_columns
 from workbench.memory.files.from_stacks import CUT, stack_columns
 from workbench.memory.files.replayed import replayed

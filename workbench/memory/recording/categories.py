@@ -25,8 +25,8 @@ from torch import nn
 from workbench.memory.recording.attribution import root_name
 from workbench.memory.recording.blocks import Block
 from workbench.memory.recording.recorder import Recorder
-from workbench.memory.recording.torch_private import original_module
 from workbench.records import CATEGORIES, Phase
+from workbench.torch_private.memory import original_module
 
 _MOST_ITEMS = 64
 

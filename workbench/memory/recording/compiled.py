@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from workbench.memory.recording.recorder import current_recorder
-from workbench.memory.recording.torch_private import generated_modules
+from workbench.torch_private.memory import generated_modules
 
 OP = "inductor buffer"
 _ALLOCATORS = ("empty_strided_cpu", "empty_strided_cpu_pinned", "empty_strided_cuda")

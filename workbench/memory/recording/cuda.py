@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from workbench.allocator.decode import of_live
-from workbench.allocator.snapshot import Snapshot
+from workbench.allocator.snapshot.decode import of_live
+from workbench.allocator.snapshot.snapshot import Snapshot
 from workbench.memory.recording.blocks import Block
 
 _MOST_EVENTS = 1_000_000

@@ -19,7 +19,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from workbench.memory.recording.blocks import Block, Mark
-from workbench.memory.recording.torch_private import sparse_parts, storage_key, without_transforms
+from workbench.torch_private.memory import sparse_parts, storage_key, without_transforms
 
 _COO, _STRIDED = torch.sparse_coo, torch.strided
 

@@ -28,7 +28,8 @@ from workbench.memory.recording.attribution import LOSS, Attribution, Site
 from workbench.memory.recording.blocks import Block, Mark
 from workbench.memory.recording.faults import Faults, in_words
 from workbench.memory.recording.roles import ATTENTION_BACKWARD, DRAW, SCALE, Roles
-from workbench.memory.recording.torch_private import (
+from workbench.modes.core.graph_leaves import leaf_of
+from workbench.torch_private.memory import (
     caller,
     dispatches_itself,
     in_backward,
@@ -36,7 +37,6 @@ from workbench.memory.recording.torch_private import (
     running_node,
     storage_key,
 )
-from workbench.modes.leaves import leaf_of
 
 __all__ = ["Recorder", "current_recorder", "in_words", "refuse_nested"]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from workbench.allocator.device import Device
-from workbench.allocator.rounding import SMALL_SIZE, round_size
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.simulator import CachingAllocator
-from workbench.allocator.snapshot import I64
+from workbench.allocator.simulator.device import Device
+from workbench.allocator.simulator.rounding import SMALL_SIZE, round_size
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.simulator.simulator import CachingAllocator
+from workbench.allocator.snapshot.snapshot import I64
 from workbench.records import EVENT_KINDS
 
 _KIND = {name: row for row, name in enumerate(EVENT_KINDS)}

@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator.program import Lives
+from workbench.allocator.replay.program import Lives
 from workbench.records import CATEGORIES, GROWTHS, MemoryRecord
 
 _UNKNOWN, _STEEP = GROWTHS.index("unknown"), GROWTHS.index("steep")

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 from weakref import WeakKeyDictionary
 
-from workbench.allocator.cards import CARDS, CONTEXT_BYTES
+from workbench.allocator.simulator.gpus import CARDS, CONTEXT_BYTES
 from workbench.memory.reading.recorded import recorded_settings
 from workbench.memory.simulation.rerun import Rerun
 from workbench.memory.simulation.what_if import (

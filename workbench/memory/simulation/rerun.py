@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from workbench.allocator.cards import Card
-from workbench.allocator.program import Lives, Outcome, run
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.snapshot import I32
+from workbench.allocator.replay.program import Lives, Outcome, run
+from workbench.allocator.simulator.gpus import Card
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.snapshot.snapshot import I32
 from workbench.memory.reading.recorded import is_cut_off, lives_of_record, recorded_settings
 from workbench.memory.reading.sums import between
 from workbench.memory.simulation.growth import readings

@@ -19,9 +19,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from workbench.allocator.cards import Card
-from workbench.allocator.program import Lives, Outcome, run
-from workbench.allocator.settings import AllocatorSettings, SettingsError
+from workbench.allocator.replay.program import Lives, Outcome, run
+from workbench.allocator.simulator.gpus import Card
+from workbench.allocator.simulator.settings import AllocatorSettings, SettingsError
 from workbench.memory.reading.ranges import segment_rows
 from workbench.memory.reading.recorded import lives_of_record
 from workbench.memory.reading.sums import peak_fields

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.allocator.cards import Card
-from workbench.allocator.device import Device
-from workbench.allocator.program import Lives, Program, program_of
-from workbench.allocator.restore import restore
-from workbench.allocator.settings import AllocatorSettings
-from workbench.allocator.simulator import CachingAllocator
+from workbench.allocator.replay.program import Lives, Program, program_of
+from workbench.allocator.replay.restored_state import restore
+from workbench.allocator.simulator.device import Device
+from workbench.allocator.simulator.gpus import Card
+from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.allocator.simulator.simulator import CachingAllocator
 from workbench.memory.reading.recorded import recorded_settings, start_of_record
 from workbench.records import MemoryRecord
 

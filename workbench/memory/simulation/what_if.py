@@ -18,10 +18,10 @@ import operator
 from dataclasses import dataclass, replace
 from typing import Literal, SupportsIndex
 
-from workbench.allocator.cards import CARDS, Card
-from workbench.allocator.limit import card_given
-from workbench.allocator.program import Outcome
-from workbench.allocator.settings import AllocatorSettings, SettingsError
+from workbench.allocator.memory_limit import card_given
+from workbench.allocator.replay.program import Outcome
+from workbench.allocator.simulator.gpus import CARDS, Card
+from workbench.allocator.simulator.settings import AllocatorSettings, SettingsError
 from workbench.memory.reading.describe import format_bytes, format_span
 from workbench.memory.simulation.rerun import Rerun
 from workbench.records import MemoryRecord

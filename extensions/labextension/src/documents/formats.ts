@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CaptureKind } from '@torch-workbench/records';
 
-/** A file that can be made of a record; `workbench/panel/exports.py` makes those of a kernel. */
+/** A file that can be made of a record; `workbench/panel/channel/exports.py` makes those of a kernel. */
 export interface IFormat {
   id: string;
   /** Who makes it: the browser from what it shows, the kernel from the record, or nobody. */

@@ -1,4 +1,4 @@
-/** Figures and sentences as `workbench/compare/describe.py` words them. */
+/** Figures and sentences as `workbench/compare/text.py` words them. */
 import type { ComparedArm, CompareRecord } from '@torch-workbench/records';
 import { formatCount, plural } from '../graph/format';
 import { armsOf, modelsOf } from './report';

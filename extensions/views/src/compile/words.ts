@@ -1,4 +1,4 @@
-/** Times and counts as `workbench/dynamo/describe.py` words them. */
+/** Times and counts as `workbench/dynamo/render/text.py` words them. */
 import type { CompiledKernel, CompileRecord, SourceLine } from '@torch-workbench/records';
 import { PHASES } from '@torch-workbench/records';
 import { formatCount } from '../graph/format';

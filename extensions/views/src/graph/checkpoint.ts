@@ -1,7 +1,7 @@
 /**
  * What activation checkpointing of a module would free, estimated from one record: storages that
  * only its operations hold go, and inputs that nobody outside holds must be kept from then on. The
- * same rule as `workbench/graph/checkpointing.py`, whose figures the tests of both are held to.
+ * same rule as `workbench/graph/questions/checkpoint_savings.py`, whose figures the tests of both are held to.
  */
 import { NODE_KINDS } from '@torch-workbench/records';
 import type { Column, GraphColumns } from './columns';

@@ -3,7 +3,7 @@
  * nodes take and give. Casts and views compute nothing. What a Python function or compiled code does
  * inside is not in the graph, and is unknown.
  *
- * The twin of `workbench/graph/computed.py`; `test/fixtures/graph-dtypes.json` holds the two together.
+ * The twin of `workbench/graph/questions/compute_dtype.py`; `test/fixtures/graph-dtypes.json` holds the two together.
  */
 import { VIEW } from './checkpoint';
 import type { GraphColumns } from './columns';

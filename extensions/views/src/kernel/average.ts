@@ -16,7 +16,7 @@ export const NO_AVERAGE: Average = { sum: 0, weight: 0 };
 /**
  * Writes the exponential moving average of a curve at every point from `start` on, and gives how far
  * it has come. It has no bias towards its start: the weights of the values seen so far add up to one.
- * Non-finite values are passed over. `panel/thinning.py` computes the same.
+ * Non-finite values are passed over. `panel/channel/thinning.py` computes the same.
  */
 export function average(before: Average, curve: Curve, start: number): Average {
   let { sum, weight } = before;

@@ -50,7 +50,7 @@ export interface KernelModel {
   readonly gone: ReadonlySet<string>;
 }
 
-/** Names and arguments of every command; `workbench/panel/commands.py` is its other end. */
+/** Names and arguments of every command; `workbench/panel/channel/commands.py` is its other end. */
 export interface CommandArgs {
   run: { epochs?: number };
   set_epochs: { epochs: number };

@@ -1,5 +1,5 @@
 /**
- * Fewer points of a long curve, without losing what a person looks for in it: `panel/thinning.py`
+ * Fewer points of a long curve, without losing what a person looks for in it: `panel/channel/thinning.py`
  * does the same where a curve is sent whole.
  */
 import type { Curve } from './model';

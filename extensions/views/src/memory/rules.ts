@@ -1,6 +1,6 @@
 /**
  * By what sizes are rounded and memory goes back, as far as parts of what is reserved depend on it;
- * as `workbench/allocator/settings.py` and `rounding.py` have it.
+ * as `workbench/allocator/simulator/settings.py` and `rounding.py` have it.
  */
 import type { MemoryColumns } from './series';
 import { settingParts, settingsOf } from './settings';

@@ -62,7 +62,7 @@ interface Wait {
   readonly message: string;
 }
 
-/** The kernel's status line after a step for a capture that failed (`experiment/runner.py`). */
+/** The kernel's status line after a step for a capture that failed (`experiment/runtime/runner.py`). */
 const RAISED = 'the step for a capture raised';
 
 /**

@@ -3,7 +3,7 @@ import { curveOf, thin } from '../../src/kernel';
 import { applyCurves } from '../../src/kernel/curves';
 import type { Curve } from '../../src/kernel';
 
-/** One message with one curve, as `workbench/panel/curves.py` sends it. */
+/** One message with one curve, as `workbench/panel/channel/curves.py` sends it. */
 function message(
   held: ReadonlyMap<string, Curve>,
   name: string,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workbench.experiment import out_of_memory
+from workbench.experiment.failure import out_of_memory
 from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.integration.support import reach
-from workbench.allocator.limit import CardLimit
-from workbench.allocator.restore import restore
-from workbench.allocator.simulator import CachingAllocator
-from workbench.allocator.start_state import StartState
-from workbench.experiment import Experiment, out_of_memory
-from workbench.experiment.probe import StepProbe
+from workbench.allocator.memory_limit import CardLimit
+from workbench.allocator.replay.restored_state import restore
+from workbench.allocator.replay.start_state import StartState
+from workbench.allocator.simulator.simulator import CachingAllocator
+from workbench.experiment import Experiment
+from workbench.experiment.failure import out_of_memory
+from workbench.experiment.loop.probe import StepProbe
 from workbench.graph import GraphProbe
 from workbench.memory import MemoryProbe
 from workbench.memory.cards.card_player import PlayedCard

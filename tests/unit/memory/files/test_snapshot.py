@@ -16,7 +16,7 @@ import pytest
 import workbench as wb
 from tests.strangers import as_stranger, begin_as_stranger, needs_a_stranger, shared_folder
 from tests.unit.allocator.traces import path_of
-from workbench.allocator import decode
+from workbench.allocator.snapshot import decode
 from workbench.memory import memory
 from workbench.memory.files import replayed
 from workbench.memory.files.file_process import MemoryFile

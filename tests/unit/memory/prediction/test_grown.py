@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.unit.memory.twins import next_step, trained
-from workbench.experiment.between_steps import NextStep
+from workbench.experiment.runtime.step_boundary import NextStep
 from workbench.memory.prediction.fake_run import run_twin
 from workbench.memory.prediction.grown import growth_between, with_growth
 from workbench.memory.prediction.twin import twin_of

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from tests.unit.memory.prediction.test_substitutions import Sequence, steps_of
-from workbench.allocator.cards import Card, card_named
+from workbench.allocator.simulator.gpus import Card, card_named
 from workbench.memory.prediction import open_questions as said
 from workbench.memory.prediction.open_questions import drafts_of, reasons_of
 from workbench.records import MemoryRecord

@@ -13,8 +13,8 @@ from torch import nn
 from tests.integration.support import reach
 from tests.unit.allocator.traces import FILES, path_of
 from tests.unit.memory.prediction.test_fake_run import Choosy
-from workbench.allocator.cards import CONTEXT_BYTES, card_named
-from workbench.allocator.settings import SettingsError
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES, card_named
+from workbench.allocator.simulator.settings import SettingsError
 from workbench.experiment import Experiment
 from workbench.memory import memory
 from workbench.memory.prediction.open_questions import AS_RECORDED, NOT_CALIBRATED

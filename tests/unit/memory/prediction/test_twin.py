@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from tests.unit.memory.twins import mlp, next_step, trained
-from workbench.experiment.between_steps import NextStep
-from workbench.experiment.data import batch_size_of
+from workbench.experiment.data.data import batch_size_of
+from workbench.experiment.runtime.step_boundary import NextStep
 from workbench.memory.prediction.twin import TwinError, twin_of
-from workbench.memory.recording.torch_private import is_fake
+from workbench.torch_private.memory import is_fake
 
 
 def state(step: NextStep) -> list[torch.Tensor]:

@@ -12,8 +12,8 @@ from tests.unit.memory.twins import mlp, next_step
 from workbench.memory.prediction import twin_steps as module
 from workbench.memory.prediction.twin import TwinError
 from workbench.memory.prediction.twin_steps import EAGER, UNROLLED, plain_steps, twin_steps
-from workbench.memory.recording.torch_private import is_fake
 from workbench.records import GROWTHS
+from workbench.torch_private.memory import is_fake
 
 
 def dropping() -> nn.Module:

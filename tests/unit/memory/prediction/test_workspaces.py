@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.allocator.cards import CARDS
+from workbench.allocator.simulator.gpus import CARDS
 from workbench.memory.prediction.workspaces import MAJORS, blas_workspace, major_of
 
 MIB = 2**20

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.cost import cost
 from tests.unit.memory.reading.test_lives import snapshot
-from workbench.allocator.snapshot import Frame
+from workbench.allocator.snapshot.snapshot import Frame
 from workbench.memory import memory
 from workbench.memory.files.from_snapshot import record_of_snapshot
 from workbench.memory.reading import calls as calls_module

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.allocator.traces import FILES, path_of
 from tests.unit.memory.twins import mlp
-from workbench.allocator.cards import CONTEXT_BYTES
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.memory import memory
 from workbench.memory.prediction.fake_run import run_twin
 from workbench.memory.prediction.twin import twin_of

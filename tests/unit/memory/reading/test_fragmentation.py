@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.unit.allocator.traces import FILES, path_of, snapshot_of
-from workbench.allocator.replay import replay
-from workbench.allocator.rounding import round_size
-from workbench.allocator.settings import AllocatorSettings
+from workbench.allocator.replay.replay import replay
+from workbench.allocator.simulator.rounding import round_size
+from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.memory import memory
 from workbench.memory.reading.fragmentation import PARTS, fragmentation
 from workbench.memory.reading.lives import kept_events

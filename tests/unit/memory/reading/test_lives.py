@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cost import cost
-from workbench.allocator.snapshot import (
+from workbench.allocator.snapshot.snapshot import (
     ACTIONS,
     ALLOC,
     FREE_COMPLETED,

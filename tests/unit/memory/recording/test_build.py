@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.unit.allocator.traces import FILES, path_of, snapshot_of
-from workbench.allocator.decode import of_live
+from workbench.allocator.snapshot.decode import of_live
 from workbench.memory.files.snapshot import open_file
 from workbench.memory.recording.blocks import Block, Mark
 from workbench.memory.recording.build import build_record, main_device

@@ -15,9 +15,9 @@ from torch._inductor.codecache import PyCodeCache
 
 from workbench.memory import memory
 from workbench.memory.recording.compiled import OP, undispatched_memory
-from workbench.memory.recording.torch_private import generated_modules
-from workbench.modes.toolchain import missing_for_compile
+from workbench.modes.compile.toolchain import missing_for_compile
 from workbench.records import CATEGORIES, MemoryRecord
+from workbench.torch_private.memory import generated_modules
 
 MISSING = missing_for_compile(torch.device("cpu"))
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING.why if MISSING else "")

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.allocator.traces import path_of
-from workbench.allocator.cards import CARDS
+from workbench.allocator.simulator.gpus import CARDS
 from workbench.memory import open_file
 from workbench.memory.recording.blocks import Block
 from workbench.memory.recording.build import record_of

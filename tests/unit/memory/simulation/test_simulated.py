@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.allocator.traces import FILES, path_of
-from workbench.allocator.cards import CONTEXT_BYTES
-from workbench.allocator.settings import SettingsError
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES
+from workbench.allocator.simulator.settings import SettingsError
 from workbench.memory import memory
 from workbench.memory.reading.fragmentation import fragmentation
 from workbench.memory.reading.recorded import lives_of_record, recorded_settings

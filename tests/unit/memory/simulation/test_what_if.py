@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.unit.allocator.traces import FILES, path_of
-from workbench.allocator.cards import CARDS, CONTEXT_BYTES, card_named
-from workbench.allocator.decode import of_live
-from workbench.allocator.settings import MIB, SettingsError
+from workbench.allocator.simulator.gpus import CARDS, CONTEXT_BYTES, card_named
+from workbench.allocator.simulator.settings import MIB, SettingsError
+from workbench.allocator.snapshot.decode import of_live
 from workbench.memory import memory
 from workbench.memory.files.replayed import replayed_record
 from workbench.memory.reading.recorded import CUT_OFF

@@ -1,0 +1,156 @@
+"""A card to play, in words: how much memory, and under which settings of the allocator.
+
+``"8 GiB"``, ``"RTX 4090"`` or a number of bytes is what the card reports; what is left for a
+program is less (`workbench.allocator.simulator.gpus`). Settings follow after a comma, as they are
+written in ``PYTORCH_CUDA_ALLOC_CONF``: ``"8 GiB, expandable_segments:True"``.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self, SupportsIndex
+
+from workbench.allocator.simulator.device import Device
+from workbench.allocator.simulator.gpus import CARDS, CONTEXT_BYTES, Card, card_named
+from workbench.allocator.simulator.settings import GIB, MIB, AllocatorSettings
+from workbench.allocator.simulator.simulator import CachingAllocator
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|B)", re.IGNORECASE)
+_UNITS = {"GiB": GIB, "MiB": MIB, "GB": 10**9, "MB": 10**6, "B": 1}
+_MOST_BYTES = 1 << 47
+"""Of a card: as many as a process has addresses for."""
+
+
+@dataclass(frozen=True)
+class CardLimit:
+    """A card and the settings of its allocator."""
+
+    card: Card
+    settings: AllocatorSettings
+
+    @classmethod
+    def parse(cls, given: str | SupportsIndex) -> Self:
+        """Read ``"8 GiB, expandable_segments:True"``, ``"RTX 4090"``, or bytes.
+
+        Raises:
+            TypeError: ``given`` is neither text nor a whole number.
+            ValueError: no card is called that, it has too much or too little memory, or the
+                allocator would not take the settings.
+        """
+        if not isinstance(given, str):
+            return cls(card_given(given), AllocatorSettings())
+        name, _, words = given.partition(",")
+        return cls(card_called(name.strip()), AllocatorSettings.parse(words))
+
+    def with_settings(self, words: str) -> CardLimit:
+        """The same card under its settings and ``words``; the later of two counts."""
+        return replace(
+            self,
+            settings=AllocatorSettings.parse(",".join(filter(None, [self.settings.words, words]))),
+        )
+
+    def allocator(self, device: type[Device] = Device) -> CachingAllocator:
+        """A new allocator on such a card."""
+        usable = self.card.usable_bytes
+        allowed = usable if self.settings.garbage_collection_threshold else None
+        return CachingAllocator(
+            self.settings, device(usable, self.card.total_bytes), allowed=allowed
+        )
+
+    def __str__(self) -> str:
+        """As `parse` reads it: a name that is rounded gives way to the bytes."""
+        card, total = self.card.name, self.card.total_bytes
+        amount = _Amount.read(card)
+        exact = card if amount is None or amount.total == total else f"{total} B"
+        return ", ".join(filter(None, [exact, self.settings.words]))
+
+
+def card_given(given: str | SupportsIndex) -> Card:
+    """The card that somebody means by a name, an amount or bytes.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: no card is called that, or has so much or so little memory.
+    """
+    if isinstance(given, str):
+        name, comma, words = given.partition(",")
+        if comma:
+            raise ValueError(
+                f"a card alone is asked for here, such as {name.strip()!r}; give settings of the "
+                f"allocator apart: settings={words.strip()!r}"
+            )
+        return card_called(given)
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(
+            f"a card is a name, an amount such as '8 GiB' or bytes, got {type(given).__name__}"
+        )
+    return card_of_bytes(operator.index(given))
+
+
+class _Amount(NamedTuple):
+    """``8 GiB``."""
+
+    number: float
+    unit: str
+
+    @classmethod
+    def read(cls, name: str) -> Self | None:
+        """What a name says, whatever the case; None where it is no amount."""
+        found = _AMOUNT.fullmatch(name)
+        if found is None:
+            return None
+        return cls(float(found[1]), next(u for u in _UNITS if u.lower() == found[2].lower()))
+
+    @property
+    def total(self) -> int:
+        """Bytes; of more than a card has, too many."""
+        total = self.number * _UNITS[self.unit]  # infinite after hundreds of digits
+        return round(min(total, _MOST_BYTES + 1))
+
+    def __str__(self) -> str:
+        return f"{self.number:.15g} {self.unit}"
+
+
+def card_called(name: str) -> Card:
+    """The card of that name, or with such an amount of memory: ``"RTX 4090"``, ``"8 GiB"``.
+
+    Raises:
+        ValueError: no card is called that, or has so much or so little memory.
+    """
+    amount = _Amount.read(name)
+    if amount is not None:
+        found = card_of_bytes(amount.total)
+        return found if amount.unit == "B" else replace(found, name=str(amount))
+    try:
+        return card_named(name)
+    except ValueError:
+        known = ", ".join(card.name for card in CARDS)
+        raise ValueError(
+            f"no card is called {name!r}; known are {known}, or give an amount such as '8 GiB', "
+            "in GiB, MiB, GB or MB, or in B"
+        ) from None
+
+
+def card_of_bytes(total: int) -> Card:
+    """A card that reports so many bytes, called by the roundest amount that they are or are near.
+
+    Raises:
+        ValueError: nothing is left of them for a program, or no card has so many.
+    """
+    if total <= CONTEXT_BYTES:
+        raise ValueError(
+            f"a card of {total:,} B has nothing left: CUDA itself takes about "
+            f"{CONTEXT_BYTES >> 20} MiB; give what the card reports"
+        )
+    if total > _MOST_BYTES:
+        raise ValueError(
+            f"a card has at most {_MOST_BYTES >> 40} TiB here, and more is asked for: give "
+            "what the card reports, such as '80 GiB'"
+        )
+    for unit, digits in (("GiB", 2), ("GB", 1), ("MiB", 0)):
+        amount = _Amount(round(total / _UNITS[unit], digits), unit)
+        if amount.total == total:
+            return Card(str(amount), total, "given")
+    return Card(f"{total / GIB:.2f} GiB", total, "given")

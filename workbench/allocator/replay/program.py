@@ -1,0 +1,223 @@
+"""What a program asked of the allocator, apart from what the allocator made of it.
+
+A `Program` is a recording without addresses: who asked for how many bytes on which stream, and when
+it was given back. It can be run under other settings and on another card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from workbench.allocator.shortage import Shortage, shortage
+from workbench.allocator.simulator.simulator import CachingAllocator, OutOfMemoryError
+from workbench.allocator.snapshot.snapshot import I32, I64
+
+ALLOCATE, FREE, WAIT, COMPLETE, EMPTY = range(5)
+"""What a step does: ask for a block; give it back; give it back while a stream still uses it; that
+stream is done; empty the cache."""
+_NO_BLOCK = -1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Program:
+    """Blocks with their lives, and nothing of where they lay."""
+
+    requested: I64
+    """Bytes of each block."""
+    stream: I64
+    private: I32
+    """Private pool of each block; 0 for the default one."""
+    block: I32
+    """Of each step, the row of its block; -1 where it is about none."""
+    kind: I32
+    """Of each step, what it does."""
+    event: I64
+    """Of each step, the event of the recording; -1 for blocks that were there before."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Lives:
+    """What a program is made from; events are -1 before and after the recording."""
+
+    start: I32
+    end: I32
+    pending: I32
+    """Event at which a block was given back that ended only later; -1 for others."""
+    requested: I64
+    stream: I64
+    private: I32
+    emptied: I32
+    """Events at which the program emptied the cache."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcome:
+    """What became of a program."""
+
+    peak_reserved: int
+    """Bytes held from the driver at most."""
+    peak_event: int
+    """Event at which that was first so; -1 before the first."""
+    peak_allocated: int
+    """Bytes of blocks in use at most."""
+    num_retries: int
+    """How often everything unused was given back to serve a request."""
+    failure: OutOfMemoryError | None
+    """Why it did not run to its end."""
+    failed_event: int
+    """Event at which it ended; -1 where it ran to its end, or where it could not begin."""
+    shortage: Shortage | None
+    """What kept the last request from being served."""
+    in_the_way: I32
+    """Rows of the blocks of the cheapest obstacle, which freed would have made room for it."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it ran to its end."""
+        return self.failure is None
+
+
+def program_of(lives: Lives, *, from_start: bool = True) -> Program:
+    """The program of blocks.
+
+    Requests of no bytes never reach an allocator and are left out.
+
+    Args:
+        lives: of the blocks.
+        from_start: whether blocks that were there before are asked for first, in the order in which
+            they are given; not where the allocator has them already.
+    """
+    rows = np.flatnonzero(lives.requested > 0)
+    begins = rows if from_start else rows[lives.start[rows] >= 0]
+    ended, waited = lives.end[rows] >= 0, lives.pending[rows] >= 0
+    waits, frees, completes = rows[waited], rows[ended & ~waited], rows[ended & waited]
+    emptied = np.full(len(lives.emptied), _NO_BLOCK)
+    parts = (
+        (EMPTY, emptied, lives.emptied),
+        (ALLOCATE, begins, lives.start[begins]),
+        (WAIT, waits, lives.pending[waits]),
+        (FREE, frees, lives.end[frees]),
+        (COMPLETE, completes, lives.end[completes]),
+    )
+    block = np.concatenate([part[1] for part in parts])
+    event = np.concatenate([part[2] for part in parts]).astype(np.int64)
+    kind = np.concatenate([np.full(len(part[1]), part[0]) for part in parts])
+    order = np.lexsort((block, event))  # stable: what is asked for and given back at once stays so
+    return Program(
+        requested=lives.requested,
+        stream=lives.stream,
+        private=lives.private,
+        block=block[order].astype(np.int32),
+        kind=kind[order].astype(np.int32),
+        event=event[order],
+    )
+
+
+Watch = Callable[[int, int], None]
+"""Told the row and the event of every step before it is done."""
+
+
+def run(
+    program: Program,
+    allocator: CachingAllocator,
+    there: Mapping[int, int] | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Run ``program``.
+
+    Args:
+        program: what to ask.
+        allocator: one that nothing was asked of yet, or that holds the blocks of ``there``.
+        there: row of a block that was there before -> its address.
+        watch: told of every step.
+    """
+    return _Run(program, allocator, dict(there or {}), watch).outcome()
+
+
+class _Run:
+    def __init__(
+        self,
+        program: Program,
+        allocator: CachingAllocator,
+        addresses: dict[int, int],
+        watch: Watch | None,
+    ) -> None:
+        self.program, self.allocator, self.addresses = program, allocator, addresses
+        self.watch = watch
+        self.allocated = sum(allocator.blocks[at].size for at in addresses.values())
+        self.most = self.allocated
+        self.peak, self.peak_event = allocator.reserved, -1
+
+    def outcome(self) -> Outcome:
+        failure: OutOfMemoryError | None = None
+        missing: Shortage | None = None
+        failed = -1
+        for kind, row, event, size, stream, private in self._steps():
+            if self.watch is not None:
+                self.watch(row, event)
+            if kind != ALLOCATE:
+                self._give_back(kind, row)
+                continue
+            try:
+                self._allocate(row, event, size, stream, private)
+            except OutOfMemoryError as error:
+                failure, failed = error, event
+                missing = shortage(self.allocator, size, stream, private)
+                break
+        return Outcome(
+            peak_reserved=self.peak,
+            peak_event=self.peak_event,
+            peak_allocated=self.most,
+            num_retries=self.allocator.num_retries,
+            failure=failure,
+            failed_event=failed,
+            shortage=missing,
+            in_the_way=self._in_the_way(missing),
+        )
+
+    def _allocate(self, row: int, event: int, size: int, stream: int, private: int) -> None:
+        allocator = self.allocator
+        if private not in allocator.pools:
+            allocator.add_pool(private)
+        address = self.addresses[row] = allocator.malloc(size, stream, private)
+        self.allocated += allocator.blocks[address].size
+        self.most = max(self.most, self.allocated)
+        if allocator.reserved > self.peak:
+            self.peak, self.peak_event = allocator.reserved, event
+
+    def _give_back(self, kind: int, row: int) -> None:
+        allocator = self.allocator
+        if kind == EMPTY:
+            allocator.empty_cache()
+            return
+        known = self.addresses.get if kind == WAIT else self.addresses.pop
+        address = known(row, None)
+        block = None if address is None else allocator.blocks.get(address)
+        if address is None or block is None:
+            return
+        if kind == COMPLETE:
+            if block.waiting:  # emptying the cache has waited for it already
+                allocator.complete(address)
+            return
+        self.allocated -= block.size
+        if kind == WAIT:
+            allocator.record_stream(address, block.region.stream + 1)
+        allocator.free(address)
+
+    def _steps(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+        program = self.program
+        rows = np.maximum(program.block, 0)
+        about = (program.requested, program.stream, program.private)
+        columns = [program.kind, program.block, program.event]
+        columns += [column[rows] if len(column) else rows for column in about]
+        return zip(*(column.tolist() for column in columns), strict=True)
+
+    def _in_the_way(self, missing: Shortage | None) -> I32:
+        """Rows of the blocks of the cheapest obstacle; those that the program knows."""
+        wanted = missing.obstacles[0].blocks if missing is not None and missing.obstacles else ()
+        at = {address: row for row, address in self.addresses.items()} if wanted else {}
+        found = [at[address] for address in wanted if address in at]
+        return np.array(found, dtype=np.int32)

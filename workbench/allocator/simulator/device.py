@@ -1,0 +1,70 @@
+"""Where segments come from: the CUDA driver, as far as the allocator can tell."""
+
+from __future__ import annotations
+
+from workbench.allocator.simulator.settings import GIB, MIB
+
+_FIRST_ADDRESS = 0x7F00_0000_0000
+_FIRST_RANGE = 0x3000_0000_0000
+_ROOM = 2**44
+"""Addresses between those of segments and those of ranges."""
+_ALIGNMENT = 2 * MIB
+DEFAULT_BYTES = 80 * GIB
+"""Memory of a device of which nothing is known; only the size of address ranges depends on it."""
+
+
+class Device:
+    """A card with so much memory.
+
+    Args:
+        capacity: bytes that can be allocated on it; None: as many as are asked for.
+        total: bytes of the card, by which the ranges of expandable segments are sized; by default
+            the capacity.
+        above: addresses up to here are taken.
+    """
+
+    def __init__(
+        self, capacity: int | None = None, total: int | None = None, above: int = 0
+    ) -> None:
+        self.capacity = capacity
+        self.total = total or capacity or DEFAULT_BYTES
+        self.in_use = 0
+        """Bytes."""
+        above = -(-above // _ALIGNMENT) * _ALIGNMENT
+        self._next_address = max(_FIRST_ADDRESS, above)
+        self._next_range = max(_FIRST_RANGE, above + _ROOM) if above else _FIRST_RANGE
+
+    def allocate(self, size: int) -> int | None:
+        """The address of ``size`` new bytes (``cudaMalloc``); None where they do not fit."""
+        if not self._take(size):
+            return None
+        address = self._next_address
+        self._next_address += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return address
+
+    def free(self, address: int, size: int) -> None:
+        """Give ``size`` bytes at ``address`` back (``cudaFree``)."""
+        del address
+        self.in_use -= size
+
+    def reserve(self, size: int) -> int:
+        """A range of ``size`` addresses without memory (``cuMemAddressReserve``)."""
+        address = self._next_range
+        self._next_range += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return address
+
+    def map(self, address: int, size: int) -> bool:
+        """Put memory behind ``size`` bytes at ``address``; False where there is not enough."""
+        del address
+        return self._take(size)
+
+    def unmap(self, address: int, size: int) -> None:
+        """Take the memory from ``size`` bytes at ``address``."""
+        del address
+        self.in_use -= size
+
+    def _take(self, size: int) -> bool:
+        if self.capacity is not None and self.in_use + size > self.capacity:
+            return False
+        self.in_use += size
+        return True

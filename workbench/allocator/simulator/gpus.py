@@ -1,0 +1,63 @@
+"""Cards, and how much of each a program can have.
+
+A driver hands out less than a card is sold with. The totals are those that programs were told of by
+PyTorch ("has a total capacity of ... GiB") and are good to some tenths of a GiB: they differ with
+driver, error correction and board. Of the total, a process spends a CUDA context before the
+allocator gets its first byte; reports that list both leave 0.13 GiB (T4) to 0.49 GiB (A100, RTX
+4090) for it and for libraries, so `CONTEXT_BYTES` is near their upper end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.allocator.simulator.settings import GIB, MIB
+
+CONTEXT_BYTES = 512 * MIB
+"""Assumed for the context and what libraries take beside the allocator."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU by its memory."""
+
+    name: str
+    total_bytes: int
+    """What CUDA reports."""
+    source: str
+    """Where that was reported."""
+
+    @property
+    def usable_bytes(self) -> int:
+        """What is left for the allocator."""
+        return self.total_bytes - CONTEXT_BYTES
+
+
+CARDS = (
+    Card("T4", int(14.56 * GIB), "Zheng-Chong/CatVTON#133"),
+    Card("RTX A4000", int(15.61 * GIB), "DengKaiCQ/VGGT-Long#6"),
+    Card("RTX 4090", int(23.64 * GIB), "ali-vilab/VGen#104"),
+    Card("V100 32 GB", int(31.75 * GIB), "google/dynibar#8"),
+    Card("A100 40 GB", int(39.50 * GIB), "TianheWu/CoSeR#10"),
+    Card("L40", int(44.40 * GIB), "QwenLM/Qwen3-VL#2097"),
+    Card("H100 80 GB", int(79.11 * GIB), "vllm-project/vllm#27508"),
+    Card("A100 80 GB", int(79.25 * GIB), "HiDream-ai/VAREdit#6"),
+)
+"""From the smallest to the largest. ``source`` is an issue on GitHub."""
+
+
+def card_named(name: str) -> Card:
+    """The card of that name, whatever the case and the spaces.
+
+    Raises:
+        ValueError: no card is called that.
+    """
+    for card in CARDS:
+        if _plain(card.name) == _plain(name):
+            return card
+    known = ", ".join(card.name for card in CARDS)
+    raise ValueError(f"no card is called {name!r}; known are {known}, or give its bytes")
+
+
+def _plain(name: str) -> str:
+    return "".join(name.split()).lower()

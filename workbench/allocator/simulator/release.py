@@ -1,0 +1,126 @@
+"""What the allocator gives back to the driver, and in which order.
+
+A segment goes back whole, so only one without a block in use; of an expandable one, whole pages do.
+Three things make the allocator part with memory: a request that the driver cannot serve
+(``release_available_cached_blocks``, then ``release_cached_blocks``), ``torch.cuda.empty_cache``,
+which is the latter alone, and a threshold beyond which what has lain unused for long is garbage
+(``garbage_collect_cached_blocks``). All are in ``c10/cuda/CUDACachingAllocator.cpp``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from workbench.allocator.simulator.blocks import Block, Pool, Region
+from workbench.allocator.snapshot.snapshot import SEGMENT_FREE, SEGMENT_UNMAP
+
+if TYPE_CHECKING:
+    from workbench.allocator.simulator.simulator import CachingAllocator
+
+
+def unused(allocator: CachingAllocator) -> list[tuple[int, int, int]]:
+    """(action, address, bytes) of what `release_unused` would give back now, in its order."""
+    found: list[tuple[int, int, int]] = []
+    for pool in _pools(allocator):
+        for block in pool.free_blocks():
+            if allocator.expandable is not None:
+                start, end = allocator.expandable.whole_pages(block)
+                if start < end:
+                    found.append((SEGMENT_UNMAP, start, end - start))
+            elif not block.is_split:
+                found.append((SEGMENT_FREE, block.address, block.size))
+    return found
+
+
+def inactive_split(allocator: CachingAllocator) -> int:
+    """Bytes of free blocks whose segment is used by others: torch's ``inactive_split_bytes``.
+
+    As in torch, blocks of expandable segments are left out. May be called from any thread.
+    """
+    if allocator.expandable is not None:
+        return 0
+    pools = [pool for pair in list(allocator.pools.values()) for pool in pair]
+    regions = [region for pool in pools for region in list(pool.regions.values())]
+    free = [block for region in regions for _, _, block in list(region.free)]
+    return sum(block.size for block in free if block.is_split)
+
+
+def release_unused(allocator: CachingAllocator) -> None:
+    """Give back every segment that is one free block, and every page without a block in use."""
+    for pool in _pools(allocator):
+        release_pool(allocator, pool)
+
+
+def release_pool(allocator: CachingAllocator, pool: Pool) -> None:
+    """The same of one pool."""
+    blocks = pool.free_blocks()
+    if allocator.expandable is not None:
+        for block in blocks:
+            allocator.expandable.release(block)
+        return
+    for block in blocks:
+        if not block.is_split:
+            _release(allocator, block)
+
+
+def release_oversize(allocator: CachingAllocator, region: Region, size: int) -> bool:
+    """Give back blocks that are too large to be split, as many as a request of ``size`` needs.
+
+    Only where ``max_split_size`` is set; False where they are too few.
+    """
+    if allocator.settings.max_split_size is None or allocator.expandable is not None:
+        return False
+    wanted = max(size, allocator.max_split)
+    free = region.free
+    at = bisect_left(free, (wanted,))
+    if at < len(free):
+        _release(allocator, free[at][2])
+        return True
+    released = 0
+    while released < wanted and free and free[-1][0] >= allocator.max_split:
+        released += free[-1][0]
+        _release(allocator, free[-1][2])
+    return released >= wanted
+
+
+def collect_garbage(allocator: CachingAllocator) -> None:
+    """Give back large segments of the default pool that lay unused for longer than the others.
+
+    An age is counted in searches of that pool.
+    """
+    threshold = int(allocator.settings.garbage_collection_threshold * (allocator.allowed or 0))
+    pool = allocator.pools[0][1]
+    target = allocator.reserved - threshold
+    candidates = [block for block in pool.free_blocks() if not block.is_split]
+    total = sum(pool.num_searches - block.born for block in candidates)
+    reclaimed = 0
+    while reclaimed < target and candidates and allocator.expandable is None:
+        mean = total / len(candidates)
+        kept: list[Block] = []
+        for block in candidates:
+            age = pool.num_searches - block.born
+            if age < mean:
+                kept.append(block)
+                continue
+            reclaimed += block.size
+            total -= age
+            _release(allocator, block)
+        candidates = kept
+
+
+def _pools(allocator: CachingAllocator) -> Iterator[Pool]:
+    """Those that memory goes back from, in order: large before small, then private ones."""
+    small, large = allocator.pools[0]
+    yield large
+    yield small
+    for private, pools in allocator.pools.items():
+        if private and pools[0].is_releasable:
+            yield from pools
+
+
+def _release(allocator: CachingAllocator, block: Block) -> None:
+    block.region.take(block)
+    allocator.device.free(block.address, block.size)
+    allocator.reserved -= block.size

@@ -1,0 +1,1 @@
+"""Allocator snapshots are read: a file that nobody vouches for, or the live allocator's own."""

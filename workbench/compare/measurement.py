@@ -1,0 +1,352 @@
+"""A comparison while it is measured: arms are started, measured in turns, and asked what they know.
+
+All arms of a model live together and only one of them computes at a time. First steps come one
+after the other (each may take all cores to compile); then rounds, each with one block of steps of
+every arm in random order, so that a machine that gets slower or faster does so for all of them.
+Where the rounds leave an arm undecided, it and the baseline do more of them in fresh processes, one
+pair after the other until it is decided: what differs from one process to the next is not known
+from one of each.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from workbench.compare.logits import compare_answers
+from workbench.compare.variants import LOGITS, ArmError, ArmProcess
+from workbench.compare.verdict import EQUAL_WITHIN, PROCESSES, Paired, paired, round_noise
+
+if TYPE_CHECKING:
+    from workbench.modes import ModeSet
+    from workbench.parallel.exchange.files import Folder
+    from workbench.records.compare import Verdict
+
+_WARM_UP = 5
+"""Steps after the first that are not timed: caches fill, allocators settle."""
+_BLOCK_S = 0.25
+"""A block takes about so long."""
+_MOST_STEPS = 50
+_MOST_PROCESSES = 24
+"""Of an arm, one after the other, while it is undecided."""
+_AGAIN, _LEAST_AGAIN_S = 2.0, 180.0
+"""Undecided arms are measured again for so many times what all took until then, or for so long."""
+_FEWEST_AGAIN = 5
+"""Rounds of a fresh process: of fewer, one that was disturbed would move their middle."""
+
+
+class Block(NamedTuple):
+    """Some steps that were timed together."""
+
+    round: int
+    steps: int
+    seconds: float
+    """A step."""
+    process: int
+    """0 for the arm's first process, 1 for the one that was started after it, ..."""
+
+
+@dataclass
+class Measured:
+    """All that is known of one arm."""
+
+    model: str
+    modes: str
+    ranks: int = 1
+    problem: str = ""
+    first_s: float = float("nan")
+    blocks: list[Block] = field(default_factory=list["Block"])
+    losses: list[float] = field(default_factory=list[float])
+    peak_bytes: float = float("nan")
+    operations: int = -1
+    graphs: int = -1
+    breaks: int = -1
+    samples: float = 0.0
+    """Of all timed steps together."""
+    is_random: bool = False
+    """Whether a step draws random numbers."""
+    delta_logit: float = float("nan")
+    agreement: float = float("nan")
+    parity_samples: int = 0
+    parity_on: str = ""
+    notes: list[str] = field(default_factory=list[str])
+
+
+def against(arm: Measured, baseline: Measured, equal_within: float) -> Paired:
+    """The rounds in which both were measured, judged with what counts as equal."""
+    rounds = _of_both(arm, baseline)
+    return paired(
+        [theirs.seconds for _, theirs in rounds],
+        [ours.seconds for ours, _ in rounds],
+        [ours.process for ours, _ in rounds],
+        equal_within,
+    )
+
+
+def _of_both(arm: Measured, baseline: Measured) -> list[tuple[Block, Block]]:
+    ours, theirs = ({block.round: block for block in one.blocks} for one in (arm, baseline))
+    return [(ours[number], theirs[number]) for number in sorted(ours.keys() & theirs.keys())]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    rounds: int
+    parity_samples: int
+    fresh_cache: bool
+    seed: int = 0
+    equal_within: float = EQUAL_WITHIN
+    """Share by which the speeds of arms may differ that are a tie."""
+
+
+Say = Callable[[str, float], None]
+"""Told what is being done, and which share of all is done, 0 to 1."""
+
+
+class Session:
+    """One model's arms, from their start to their end.
+
+    Args:
+        model: its name.
+        shared: folder with payload and checkpoint.
+        arms: modes of every arm, the baseline first, with why it cannot run here, or ``""``.
+        plan: how much is measured.
+        say: told of progress.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        shared: Folder,
+        arms: Sequence[tuple[ModeSet, str]],
+        plan: Plan,
+        say: Say,
+    ) -> None:
+        self.arms = [Measured(model, str(modes), problem=refusal) for modes, refusal in arms]
+        self.shared, self._plan, self._say = shared, plan, say
+        self._modes = [modes for modes, _ in arms]
+        self._running: dict[int, ArmProcess] = {}
+        self._done = 0
+        self._total = sum(not refusal for _, refusal in arms) * (3 + plan.rounds) or 1
+        self._order = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
+        self._no_more_after = math.inf
+        """Clock time after which no fresh process is started."""
+        self._processes: dict[int, int] = {}
+        """Number of the newest process, by arm."""
+        self._steps: dict[int, int] = {}
+        """Of a block, by arm."""
+        self.rounds = 0
+
+    def measure(self) -> None:
+        """Measure everything, and remove what it took; an interrupt leaves in `arms` what is known.
+
+        Raises:
+            KeyboardInterrupt: the kernel was interrupted.
+        """
+        try:
+            begun = time.monotonic()
+            self._start()
+            self._first_steps()
+            self._rounds(0, self._plan.rounds)
+            now = time.monotonic()
+            self._no_more_after = now + max(_AGAIN * (now - begun), _LEAST_AGAIN_S)
+            self._again()
+            self._facts()
+        finally:
+            self._end()
+
+    def _start(self) -> None:
+        for at, arm in enumerate(self.arms):
+            if arm.problem:
+                continue
+            self._launch(at)
+            arm.ranks = self._running[at].ranks
+        for at in list(self._running):
+            self._tell(f"starting {self._name(at)}")
+            self._try(at, lambda process: process.begun())
+
+    def _launch(self, at: int) -> None:
+        """Start a process of an arm, which is not waited for."""
+        path, number = self.shared.shown, self._processes.get(at, -1) + 1
+        self._processes[at] = number
+        fresh_cache = self._plan.fresh_cache and self._modes[at].compiled
+        self._running[at] = ArmProcess(
+            self.shared,
+            path / (f"arm-{at}-{number}" if number else f"arm-{at}"),
+            self._modes[at],
+            self._plan.parity_samples,
+            cache=path / f"cache-{at}" if fresh_cache else None,
+        )
+
+    def _again(self) -> None:
+        """Measure undecided arms in fresh processes, until they are decided or it is enough."""
+        done = self._plan.rounds
+        for _ in range(1, _MOST_PROCESSES):
+            only = self._undecided()
+            if not only or time.monotonic() > self._no_more_after:
+                return
+            until = done + self._rounds_again(only)
+            self._renew(only)
+            self._rounds(done, until, only=only)
+            done = until
+
+    def _rounds_again(self, only: Sequence[int]) -> int:
+        """How many a fresh process does: until their noise is half of what processes differ by."""
+        base = self.arms[0]
+        noise = 0.0
+        for at in only[1:]:
+            logs: dict[int, list[float]] = {}
+            for ours, theirs in _of_both(self.arms[at], base):
+                logs.setdefault(ours.process, []).append(math.log(theirs.seconds / ours.seconds))
+            noise = max(noise, round_noise([np.array(rounds) for rounds in logs.values()]))
+        wanted = math.ceil((noise / (PROCESSES / 2)) ** 2)
+        return min(max(wanted, _FEWEST_AGAIN), max(self._plan.rounds, _FEWEST_AGAIN))
+
+    def _renew(self, only: Sequence[int]) -> None:
+        """Have fresh processes in the place of those that were measured."""
+        for at in only:
+            self._running[at].end()
+            del self._running[at]
+            self._launch(at)
+        for at in only:
+            self._tell(f"starting {self._name(at)} again")
+            process = self._running[at]
+            try:
+                process.begun()
+                process.ask("first", warm_up=_WARM_UP)
+            except ArmError as error:  # what was measured before counts
+                self.arms[at].notes.append(f"could not be started again: {error}")
+                self._running.pop(at).end()
+
+    def _first_steps(self) -> None:
+        for at in list(self._running):
+            self._tell(f"first step of {self._name(at)}")
+            told = self._try(at, lambda arm: arm.ask("first", warm_up=_WARM_UP))
+            if told is not None:
+                arm = self.arms[at]
+                arm.first_s, arm.is_random = told["seconds"], told["is_random"]
+                arm.graphs, arm.breaks = told["graphs"], told["breaks"]
+
+    def _rounds(self, begin: int, end: int, only: Sequence[int] | None = None) -> None:
+        """Do rounds ``begin`` to ``end``, of all arms or of those in ``only``."""
+        for number in range(begin, end):
+            turn = [at for at in self._running if only is None or at in only]
+            if len(turn) < 2 and only is not None:
+                return
+            self._order.shuffle(turn)
+            for at in turn:
+                self._tell(f"round {number + 1:,} of {end:,}: {self._name(at)}")
+                self._block(at, number)
+            self.rounds = number + 1 if only is None else self.rounds
+
+    def _block(self, at: int, number: int) -> None:
+        arm, count = self.arms[at], self._steps.get(at, 1 if number else 3)
+        told = self._try(at, lambda process: process.ask("steps", count=count))
+        if told is None:
+            return
+        seconds = statistics.median(told["seconds"])
+        if at not in self._steps:  # the first block says how many steps fill the next
+            self._steps[at] = max(1, min(_MOST_STEPS, round(_BLOCK_S / max(seconds, 1e-6))))
+        arm.blocks.append(Block(number, count, seconds, self._processes[at]))
+        arm.samples += told["samples"]
+        arm.peak_bytes = told["peak_bytes"]
+        if len(told["losses"]) >= len(arm.losses):  # those of a fresh process begin anew
+            arm.losses = told["losses"]
+
+    def _undecided(self) -> list[int]:
+        """Arms that the rounds so far say nothing about, with the baseline; none where all do."""
+        if 0 not in self._running:
+            return []
+        found = [at for at in self._running if at and self._verdict(at) == "unclear"]
+        return [0, *found] if found else []
+
+    def _verdict(self, at: int) -> Verdict:
+        return against(self.arms[at], self.arms[0], self._plan.equal_within).verdict
+
+    def _facts(self) -> None:
+        baseline: torch.Tensor | None = None
+        for at in sorted(self._running):  # the baseline first, whichever was started last
+            self._tell(f"memory, launches and logits of {self._name(at)}")
+            arm = self.arms[at]
+            told = self._try(at, lambda process: process.ask("profile"))
+            if told is not None:
+                arm.operations, arm.peak_bytes = told["operations"], told["peak_bytes"]
+                arm.notes += told["notes"]
+            told = self._try(at, lambda process: process.ask("parity"))
+            if told is None or told["problem"]:
+                arm.notes += [f"no logits: {told['problem']}"] if told is not None else []
+                continue
+            arm.parity_samples, arm.parity_on = told["samples"], told["on"]
+            path = self._running[at].folder.path / LOGITS
+            logits = torch.load(path, weights_only=True)
+            path.unlink()
+            if at == 0:
+                baseline = logits
+            if baseline is not None:
+                try:
+                    arm.delta_logit, arm.agreement = compare_answers(logits, baseline)
+                    if math.isnan(arm.delta_logit):
+                        arm.notes.append("some logits are not finite, here or in the baseline")
+                except ValueError as error:
+                    arm.notes.append(f"no logits to compare: {error}")
+
+    def _try(self, at: int, do: Callable[[ArmProcess], Any]) -> Any:
+        """What ``do`` gives; an arm that fails at it is out, and the others go on."""
+        process = self._running.get(at)
+        if process is None:
+            return None
+        try:
+            return do(process)
+        except ArmError as error:
+            self.arms[at].problem = str(error)
+            self._running.pop(at).end()
+            return None
+
+    def _end(self) -> None:
+        """End every arm, whatever one of them or another interrupt does to it."""
+        try:
+            for process in self._running.values():
+                with suppress(OSError, ValueError):  # nobody could write it, or it is over already
+                    process.leave()
+            deadline = time.monotonic() + 1.0
+            while time.monotonic() < deadline and self._still_running():
+                time.sleep(0.01)
+        finally:
+            self._end_by_force()
+
+    def discard(self) -> None:
+        """Remove what was written down for it, where it was never begun."""
+        self.shared.remove()
+
+    def _still_running(self) -> bool:
+        return any(not process.is_over for process in self._running.values())
+
+    def _end_by_force(self) -> None:
+        try:
+            while self._running:
+                at = next(iter(self._running))
+                try:
+                    self._running[at].end()
+                finally:
+                    del self._running[at]
+        finally:
+            if self._running:
+                self._end_by_force()
+            self.shared.remove()
+
+    def _name(self, at: int) -> str:
+        return f"{self.arms[at].model} {self.arms[at].modes}".strip()
+
+    def _tell(self, what: str) -> None:
+        self._say(what, min(self._done / self._total, 1.0))
+        self._done += 1

@@ -1,0 +1,44 @@
+"""What a comparison says of every two of its arms, for the badges of the experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from workbench.compare.measurement import against
+from workbench.compare.verdict import FEWEST_ROUNDS
+from workbench.modes.effects.compared import Compared, Judged
+from workbench.modes.effects.statistics import Spread, spread
+
+if TYPE_CHECKING:
+    from workbench.compare.measurement import Measured
+
+
+def statements(arms: Sequence[Measured], equal_within: float) -> dict[tuple[str, str], Compared]:
+    """By (modes before, modes now); nothing of arms that failed or had too few rounds.
+
+    Args:
+        arms: of one model.
+        equal_within: share by which the speeds of two may differ that are a tie.
+    """
+    found: dict[tuple[str, str], Compared] = {}
+    measured: dict[str, Measured] = {}
+    for arm in arms:
+        if arm.blocks and not arm.problem:
+            measured.setdefault(arm.modes, arm)  # of equal ones the first, as the baseline is
+    for before, now in permutations(measured.values(), 2):
+        change = against(now, before, equal_within)
+        if change.rounds < FEWEST_ROUNDS:
+            continue
+        found[before.modes, now.modes] = Compared(
+            Judged(change.ratio, change.low, change.high, verdict=change.verdict),
+            _spread(before),
+            _spread(now),
+            now.first_s,
+        )
+    return found
+
+
+def _spread(arm: Measured) -> Spread:
+    return spread([block.seconds for block in arm.blocks])

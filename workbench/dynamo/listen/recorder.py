@@ -1,0 +1,295 @@
+"""Listens to torch's structured trace and keeps what was compiled, as plain facts.
+
+One listener per process is a handler of the trace logger. Torch tells a handler everything while it
+compiles and nothing at any other time, so a step that finds its compiled code costs nothing. A
+``TORCH_TRACE`` of the user's is a handler of its own, and each is told the same.
+
+A compile id (``3/1``) is used again after `torch.compiler.reset`, so a compilation is the newest
+one of its id; several may be under way at once on different threads. Backward may be compiled
+later than forward, under the same id, in the thread of autograd.
+
+Memory is bounded: at most `MOST_COMPILATIONS` are kept, and `MOST_CODE` characters of generated
+code; what is dropped is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.dynamo.listen.graph_breaks import Break, Place, read_break, read_reason
+from workbench.dynamo.listen.kernels import Module
+from workbench.dynamo.listen.regions import Region, region_of
+from workbench.experiment.state.user_code import is_own_file
+from workbench.torch_private.dynamo import RESUMED, TRACE_LOGGER, Traced, being_compiled, traced
+
+MOST_COMPILATIONS = 1024
+MOST_CODE = 32 << 20
+_MOST_TOLD = 64
+"""Breaks, generated modules and failed guards that are kept of one compilation."""
+_RESUMED = re.compile(rf"^{RESUMED}(?P<name>.+)_at_(?P<line>\d+)(?:_\d+)?$")
+_CACHES = ("fx_graph_cache_", "fx_graph_bundled_cache_", "aotautograd_cache_")
+_TIMES = {
+    "dynamo": "dynamo_cumulative_compile_time_us",
+    "autograd": "aot_autograd_cumulative_compile_time_us",
+    "backward": "backward_cumulative_compile_time_us",
+    "inductor": "inductor_cumulative_compile_time_us",
+    "compiler": "triton_compile_time_us",
+}
+"""Fields of `torch._dynamo.utils.CompilationMetrics`; each includes the ones below it. The last
+counts all waiting for compiled kernels, g++'s too."""
+
+
+@dataclass
+class Generated:
+    """One module that Inductor generated."""
+
+    text: str
+    from_cache: bool = False
+    provenance: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    module: Module | None = None
+    """What was read of it, once somebody asked."""
+
+
+@dataclass
+class Compilation:
+    """One function compiled for one set of guards, as far as it was told."""
+
+    number: int
+    compile_id: str
+    region: Region | None
+    place: Place | None
+    receiver: str
+    """Its first argument, ``self`` in a forward."""
+    started: float = field(default_factory=time.time)
+    running: bool = False
+    """Whether Dynamo has said that it began."""
+    operations: int = 0
+    guards: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_TIMES, 0.0))
+    caches: Counter[str] = field(default_factory=Counter[str])
+    breaks: list[Break] = field(default_factory=list[Break])
+    reasons: tuple[str, ...] = ()
+    generated: list[Generated] = field(default_factory=list[Generated])
+    error: str = ""
+
+    @property
+    def code_name(self) -> str:
+        """The piece of code as a person would call it: ``forward, from line 22 on``."""
+        if self.place is None:
+            return ""
+        file, _, name = self.place
+        if is_own_file(file):
+            return "forward"
+        resumed = _RESUMED.match(name)
+        return f"{resumed['name']}, from line {resumed['line']} on" if resumed else name
+
+    @property
+    def code_place(self) -> Place | None:
+        """Where it is in the user's code: of a region of ours, the forward that it calls."""
+        own = self.place is not None and is_own_file(self.place[0])
+        return self.region.place if own and self.region is not None else self.place
+
+
+class Recorder(logging.Handler):
+    """Keeps compilations, newest last."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.dropped = 0
+        """Compilations that are not kept any more."""
+        self.faults: Counter[str] = Counter()
+        """What of torch's trace could not be read, and how often."""
+        self.heard = 0
+        """Events so far."""
+        self.on_break: list[Callable[[Compilation, Break], None]] = []
+        """Called with each break that is kept, on the thread that compiles."""
+        self._kept: deque[Compilation] = deque()
+        self._newest: dict[str, Compilation] = {}
+        self._count = 0
+        self._code = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take one event; a fault of ours is noted and never the user's error."""
+        try:
+            event = traced(record)
+            if event is not None:
+                self._take(event)
+                self.heard += 1
+        except Exception as error:  # noqa: BLE001 - a private format of torch's: never the user's error
+            self.faults[f"{type(error).__name__}: {error}".splitlines()[0][:200]] += 1
+
+    @property
+    def count(self) -> int:
+        """Compilations that were begun so far."""
+        return self._count
+
+    def compilations(self, first: int, end: int | None = None) -> list[Compilation]:
+        """Those numbered from ``first`` up to, not including, ``end``, oldest first."""
+        self.acquire()
+        try:
+            kept = list(self._kept)
+        finally:
+            self.release()
+        return [one for one in kept if first <= one.number < (self._count if end is None else end)]
+
+    def _take(self, event: Traced) -> None:
+        match event.kind:
+            case "dynamo_start":
+                self._of(event, new=True).running = True
+            case "recompile_reasons":
+                self._open(event).reasons = _reasons(event.payload)
+            case "dynamo_graph_break_reason":
+                self._keep_break(self._of(event), read_break(event.payload))
+            case "inductor_output_code":
+                self._keep_code(self._of(event), event.payload)
+            case "inductor_provenance_tracking_node_mappings":
+                _read_provenance(self._of(event), event.payload)
+            case "compilation_metrics" | "bwd_compilation_metrics":
+                compilation = self._of(event)
+                failed = _read_metrics(compilation, event.details)
+                known = {broken.reason for broken in compilation.breaks}
+                if failed is not None and failed.reason not in known:
+                    self._keep_break(compilation, failed)
+            case kind if kind.startswith(_CACHES):
+                _read_cache(self._of(event), kind)
+            case _:
+                pass
+
+    def _of(self, event: Traced, *, new: bool = False) -> Compilation:
+        """The compilation that an event is about: a new one where it begins or is unknown."""
+        found = self._newest.get(event.compile_id)
+        if found is None or (new and found.running):
+            return self._open(event)
+        return found
+
+    def _open(self, event: Traced) -> Compilation:
+        compiling = being_compiled()
+        code = None if compiling is None else compiling.code
+        opened = Compilation(
+            number=self._count,
+            compile_id=event.compile_id,
+            region=None if compiling is None else region_of(compiling),
+            place=None if code is None else (code.co_filename, code.co_firstlineno, code.co_name),
+            receiver=code.co_varnames[0] if code is not None and code.co_varnames else "",
+        )
+        self._count += 1
+        self._kept.append(opened)
+        self._newest[event.compile_id] = opened
+        if len(self._kept) > MOST_COMPILATIONS:
+            self._drop(self._kept.popleft())
+        return opened
+
+    def _drop(self, old: Compilation) -> None:
+        self.dropped += 1
+        self._code -= sum(len(one.text) for one in old.generated)
+        if self._newest.get(old.compile_id) is old:
+            del self._newest[old.compile_id]
+
+    def _keep_break(self, compilation: Compilation, broken: Break) -> None:
+        if _add(compilation.breaks, broken):
+            for call in tuple(self.on_break):
+                call(compilation, broken)
+
+    def _keep_code(self, compilation: Compilation, text: str) -> None:
+        if not _add(compilation.generated, Generated(text)):
+            return
+        self._code += len(text)
+        for old in self._kept:
+            if self._code <= MOST_CODE:
+                return
+            for one in old.generated:
+                self._code -= len(one.text)
+                one.text, one.module = "", None
+
+
+def _add(known: list[Any], item: Any) -> bool:
+    """Whether there was room for it."""
+    has_room = len(known) < _MOST_TOLD
+    if has_room:
+        known.append(item)
+    return has_room
+
+
+def _reasons(payload: str) -> tuple[str, ...]:
+    if not payload.startswith("["):
+        return (payload,)
+    listed: list[Any] = json.loads(payload)
+    return tuple(str(one) for one in listed[:_MOST_TOLD])
+
+
+def _read_provenance(compilation: Compilation, payload: str) -> None:
+    if not payload or not compilation.generated:
+        return
+    told: dict[str, Any] = json.loads(payload) or {}
+    compilation.generated[-1].provenance = {
+        str(kernel): [str(node) for node in nodes]
+        for kernel, nodes in (told.get("cppCodeToPost") or {}).items()
+    }
+
+
+def _read_cache(compilation: Compilation, kind: str) -> None:
+    """Count a look-up; a hit follows the code that it brought."""
+    name, _, state = kind.rpartition("_")
+    cache = "autograd" if name.startswith("aotautograd") else "fx"
+    compilation.caches[f"{cache}_{state}"] += 1
+    if cache == "fx" and state == "hit" and compilation.generated:
+        compilation.generated[-1].from_cache = True
+
+
+def _read_metrics(compilation: Compilation, told: Mapping[str, Any]) -> Break | None:
+    """Add what a forward's or a backward's metrics say; gives why it was given up, if it was."""
+    for name, key in _TIMES.items():
+        compilation.seconds[name] += (told.get(key) or 0) / 1e6
+    if told.get("is_forward") is False:
+        return None
+    compilation.operations = int(told.get("graph_op_count") or 0)
+    compilation.guards = int(told.get("guard_count") or 0)
+    if not told.get("fail_type"):
+        return None
+    line, file = told.get("fail_user_frame_lineno"), told.get("fail_user_frame_filename")
+    place = (str(file), int(line), "") if file and line else compilation.place
+    failed = read_reason(str(told.get("fail_reason") or ""), place, skipped=True)
+    compilation.error = f"{told['fail_type']}: {failed.reason}"
+    return failed
+
+
+_recorder: Recorder | None = None
+_users = 0
+_guard = threading.RLock()
+"""Taken by a finalizer too, which may run in a thread that holds it."""
+
+
+def recorder() -> Recorder:
+    """The one recorder of this process; it listens while somebody holds it (`listen`)."""
+    global _recorder  # noqa: PLW0603 - one per process, made when first asked for
+    with _guard:
+        if _recorder is None:
+            _recorder = Recorder()
+        return _recorder
+
+
+def listen() -> Recorder:
+    """Have the recorder listen until `unlisten` was called as often; returns it."""
+    global _users  # noqa: PLW0603 - how many hold the one recorder
+    found = recorder()
+    with _guard:
+        _users += 1
+        logging.getLogger(TRACE_LOGGER).addHandler(found)
+    return found
+
+
+def unlisten() -> None:
+    """Undo one `listen`."""
+    global _users  # noqa: PLW0603 - as above
+    with _guard:
+        _users -= 1
+        if _users == 0 and _recorder is not None:
+            logging.getLogger(TRACE_LOGGER).removeHandler(_recorder)

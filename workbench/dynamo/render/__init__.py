@@ -1,0 +1,1 @@
+"""The static views of a compile report."""

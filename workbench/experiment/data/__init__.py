@@ -1,0 +1,1 @@
+"""What an experiment trains on, and where a run is in it."""

@@ -1,0 +1,305 @@
+"""Where a run is in its data: the epoch, the batch, and the batch to replay."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from workbench.experiment.data.data import DataError, DataSource
+from workbench.experiment.data.dataset_generators import held_by
+from workbench.experiment.state.host_random import HostRandom
+from workbench.experiment.state.rng import TorchState
+
+_END = object()
+
+
+class Cursor:
+    """Gives one batch at a time; a batch stays current until its step has gone through.
+
+    Args:
+        source: gives the batches.
+        device: that is trained on; a dataset may draw from its generator.
+    """
+
+    def __init__(self, source: DataSource, device: torch.device) -> None:
+        self.source = source
+        self._random = TorchState(device)
+        self._host_random = HostRandom()
+        self.epoch = 0
+        """Epochs completed."""
+        self.index = 0
+        """Batches of this epoch whose steps went through."""
+        self._last_epoch = 0
+        """Batches of the last epoch, where it had to be counted."""
+        self.refuses_one = False
+        """Whether the model is taken to refuse a batch of one sample, which then is left out."""
+        self._left_out = 0
+        """Batches of this epoch that were left out for that."""
+        self._last_left_out = 0
+        """The same of the last epoch."""
+        self._resized_at = 0
+        """Batch of this epoch from which on they have their present size."""
+        self._skip = 0
+        """Samples of this epoch that were seen before that."""
+        self._iterator: Iterator[Any] | None = None
+        self._batch: Any = None
+        self._is_over = False
+        """Whether the loader has no further batch for this epoch."""
+        self._taken = False
+        """Whether the current batch was given to a step, and not only looked at."""
+        self.fetching = False
+        """Whether the loader was at work when something was raised."""
+        self.replays_failure = False
+        """Whether the current batch is one whose step did not go through."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of this epoch; 0 while nobody knows.
+
+        They are its batches, as declared or as many as the last epoch had, without those that are
+        left out because the model refuses a batch of one. Where the batch size changed within the
+        epoch, batches of both sizes are counted.
+        """
+        batches = self._batches
+        return max(batches - max(self._left_out, self._to_leave_out(self._skip)), 0)
+
+    @property
+    def left_out_per_epoch(self) -> int:
+        """Batches that a whole epoch leaves out, as far as it is known."""
+        return self._to_leave_out(0)
+
+    @property
+    def _batches(self) -> int:
+        expected = self._last_epoch or self._declared
+        return max(expected, self.index) if expected else 0
+
+    def _to_leave_out(self, skip: int) -> int:
+        if self.source.ends_in_one(skip):
+            return int(self.refuses_one)
+        return 0 if skip else self._last_left_out
+
+    @property
+    def samples_seen(self) -> int:
+        """Samples of this epoch whose steps went through, where batches have a size."""
+        return self._skip + (self.index - self._resized_at) * (self.source.batch_size or 0)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every batch of this epoch has been seen, as far as its length is known."""
+        exact = self.source.has_exact_length and self.source.steps_per_epoch > 0
+        return exact and self.index >= self._declared
+
+    @property
+    def _declared(self) -> int:
+        if self._skip:
+            return self._resized_at + self.source.steps_after(self._skip)
+        return self.source.steps_per_epoch
+
+    def steps_until(self, epoch: int) -> int:
+        """Steps until so many epochs are completed; 0 while nobody knows."""
+        if not self._batches:
+            return 0
+        whole = (self._last_epoch or self.source.steps_per_epoch) - self.left_out_per_epoch
+        further = (epoch - self.epoch - 1) * whole
+        seen = self.index - self._left_out
+        return self.steps_per_epoch - seen + further
+
+    def resize(self, source: DataSource) -> None:
+        """Go on with ``source``, which has the same samples in batches of another size.
+
+        The epoch goes on with the first sample that no step has gone through with; a batch whose
+        step failed is cut anew.
+        """
+        self._skip, self._resized_at = self.samples_seen, self.index
+        self.source, self._last_epoch, self._last_left_out = source, 0, 0
+        self._iterator = self._batch = None
+        self._taken = self._is_over = False
+
+    def position(self) -> dict[str, int]:
+        """Where it is, for another cursor over the same samples (`go_to`)."""
+        return {
+            "epoch": self.epoch,
+            "index": self.index,
+            "last_epoch": self._last_epoch,
+            "resized_at": self._resized_at,
+            "skip": self._skip,
+            "left_out": self._left_out,
+            "last_left_out": self._last_left_out,
+            "refuses_one": int(self.refuses_one),
+        }
+
+    def go_to(self, position: dict[str, int]) -> None:
+        """Go on from the `position` of another cursor over the same samples."""
+        self.epoch, self.index = position["epoch"], position["index"]
+        self._last_epoch, self._resized_at = position["last_epoch"], position["resized_at"]
+        self._skip, self.refuses_one = position["skip"], bool(position["refuses_one"])
+        self._left_out, self._last_left_out = position["left_out"], position["last_left_out"]
+        self._iterator = self._batch = None
+        self._taken = self._is_over = False
+
+    def take(self) -> Any:
+        """The current batch, None at the end of the epoch.
+
+        Raises:
+            DataError: the epoch has no batch at all.
+            Exception: whatever the loader raises; the position is kept, and where the batch can be
+                fetched again, so are the random states: it draws the same numbers then.
+        """
+        self.replays_failure = self._taken
+        batch = self._current()
+        self._taken = batch is not None
+        return batch
+
+    def look(self) -> Any:
+        """The current batch as `take` gives it, to be looked at before the step.
+
+        Raises:
+            DataError, Exception: as `take`.
+        """
+        return self._current()
+
+    def _current(self) -> Any:
+        if self._batch is None and not self._is_over:
+            self.fetching, draws_again = True, self.source.draws_again
+            if draws_again:
+                if self._iterator is None:
+                    self._host_random.find()
+                self._random.save()
+                self._host_random.save()
+            try:
+                if self._iterator is None:
+                    self._iterator = self._rest()
+                found = next(self._iterator, _END)
+            except BaseException:
+                self._iterator = None
+                if draws_again:
+                    self._random.restore()
+                    self._host_random.restore()
+                raise
+            self.fetching = False
+            if found is _END:
+                return self._ended()
+            self._batch = found
+        return self._batch
+
+    def done(self) -> None:
+        """The current batch's step went through."""
+        self._batch, self._taken = None, False
+        self.index += 1
+
+    def skip(self) -> None:
+        """Leave out the current batch, whose step did not go through."""
+        if self._taken:
+            self.done()
+
+    def leave_out(self) -> None:
+        """Leave out the current batch, of one sample, which the model has refused."""
+        self._left_out += 1
+        self.refuses_one = True
+        self.done()
+
+    @property
+    def goes_on_anew(self) -> bool:
+        """Whether going on would take what is left of this epoch from a new pass of the loader."""
+        over = self._is_over or self._batch is not None or self._iterator is not None
+        return self.index > 0 and not (over or self.source.repeats)
+
+    @property
+    def is_last_of_several(self) -> bool:
+        """Whether the current batch is not the first of its epoch, and the last as far as known."""
+        return 0 < self.index >= self._declared - 1
+
+    def preview(self) -> Any:
+        """The batch that the next step would get; the position stays.
+
+        A data set that draws of its own, or counts, goes on as if it had not been asked, unless the
+        batch is kept for the step. Who calls it puts back what the process's generators gave.
+
+        Raises:
+            DataError: there is none.
+            Exception: whatever the loader raises.
+        """
+        under_way = self._iterator is not None and self.source.has_workers
+        if self._batch is not None or under_way or not self.source.repeats:
+            # fetched again it might be another, or gone, or end the pass of the workers that are
+            # at it: it stays current
+            batch = self._current()
+            if batch is not None:
+                return batch
+        with self._data_undone():
+            found = _END if self._is_over else next(self._rest(), _END)
+            if found is _END:
+                found = self.source.peek(self.epoch + 1, _END)
+        if found is _END:
+            raise self._no_batch()
+        return found
+
+    @property
+    def holds_batch(self) -> bool:
+        """Whether the next step's batch has been fetched already, to be looked at or used."""
+        return self._batch is not None
+
+    def begin_again(self) -> None:
+        """Forget the batch that was looked at before the first step: it is fetched anew."""
+        self._iterator = self._batch = None
+
+    def first(self, size: int) -> Any:
+        """The next ``size`` samples as one batch; the position stays.
+
+        Raises:
+            DataError: the batches are made elsewhere.
+            Exception: whatever the dataset raises.
+        """
+        with self._data_undone():
+            return self.source.first(self.epoch, self.samples_seen, size)
+
+    @contextmanager
+    def _data_undone(self) -> Generator[None]:
+        """What making samples changes in a data set is put back."""
+        held = held_by(self.source)
+        before = held.read()
+        try:
+            yield
+        finally:
+            held.write(before)
+
+    def next_epoch(self) -> None:
+        """Begin the next epoch with its first batch."""
+        if not self._skip:
+            self._last_epoch = self.index or self._last_epoch
+            self._last_left_out = self._left_out
+        if self.source.ends_in_one(self._skip):
+            self.refuses_one = self._left_out > 0
+        self.epoch += 1
+        self.index = self._resized_at = self._skip = self._left_out = 0
+        self._iterator, self._is_over = None, False
+
+    def release(self, *, for_good: bool = False) -> None:
+        """Let go of the loader's iterator and its worker processes; the position is kept.
+
+        In the middle of an epoch that cannot be had again, they are kept unless it is for good: the
+        next run goes on with the batches that are left.
+        """
+        if for_good or self.source.repeats or (self.index == 0 and self._batch is None):
+            self._iterator = None
+
+    def _ended(self) -> None:
+        self._iterator = None
+        if self.index == 0:
+            raise self._no_batch()
+        self._last_epoch = 0 if self._skip else self.index
+        self._is_over = True  # asked again, a loader would begin anew, and draw for it
+
+    def _rest(self) -> Iterator[Any]:
+        """What is left of this epoch."""
+        start = self.index - self._resized_at
+        return self.source.batches(self.epoch, start, skip=self._skip)
+
+    def _no_batch(self) -> DataError:
+        return DataError(
+            f"{self.source.name} gave no batch; an epoch needs at least one. An iterator that is "
+            f"used up cannot be read again: give a DataLoader or a list"
+        )

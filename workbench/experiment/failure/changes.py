@@ -1,0 +1,87 @@
+"""A change to a run that lets it need less memory: to be tried, written down as code, or made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.allocator.memory_limit import CardLimit
+from workbench.experiment.failure.out_of_memory import play
+from workbench.modes import ModeSet
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+    from workbench.experiment.views import Delegates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What is set; None is left as it is."""
+
+    modes: str | None = None
+    batch_size: int | None = None
+    val_batch_size: int | None = None
+    card: str | None = None
+    """The card with other settings of its allocator."""
+    foreach: bool | None = None
+    """Whether the optimizer works on lists of tensors."""
+
+    @property
+    def code(self) -> str:
+        """The Python that makes the change to an experiment ``exp``."""
+        settings = {
+            "card": self.card,
+            "modes": self.modes,
+            "batch_size": self.batch_size,
+            "val_batch_size": self.val_batch_size,
+        }
+        lines = [
+            f"exp.{name} = {_literal(value)}"
+            for name, value in settings.items()
+            if value is not None
+        ]
+        if self.foreach is not None:
+            lines.append("for group in exp.optimizer.param_groups:")
+            lines.append(f'    group["foreach"] = {self.foreach}')
+        return "\n".join(lines)
+
+    def make(self, experiment: Delegates) -> None:
+        """Set it, as `code` does.
+
+        Raises:
+            ValueError: it cannot be set any more: the model or the data is another now.
+        """
+        if self.card is not None:
+            experiment.card = self.card
+        if self.modes is not None:
+            experiment.modes = self.modes
+        if self.batch_size is not None:
+            experiment.batch_size = self.batch_size
+        if self.val_batch_size is not None:
+            experiment.val_batch_size = self.val_batch_size
+        self._set_foreach(experiment.optimizer.param_groups)
+
+    def try_on(self, training: Training) -> None:
+        """Set it without a word to anybody; what is done inside `rehearsal.undone` is put back.
+
+        Batches are not cut anew: who tries it asks for one of the size.
+        """
+        if self.card is not None:
+            play(training, CardLimit.parse(self.card))
+        if self.modes is not None:
+            state = training.modeset.state_dict()
+            training.detach_modes()
+            training.modeset = ModeSet.parse(self.modes, training.device)
+            training.modeset.load_state_dict(state)
+            training.modeset.attach(training.model)
+            training.attached = training.modeset
+        self._set_foreach(training.optimizer.param_groups)
+
+    def _set_foreach(self, groups: list[dict[str, object]]) -> None:
+        if self.foreach is not None:
+            for group in groups:
+                group["foreach"] = self.foreach
+
+
+def _literal(value: str | int) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,277 @@
+"""Running out of memory: the run survives, and what stood in the way is looked into.
+
+An experiment knows nothing of recordings, allocators or remedies; `workbench.memory` does, and
+`workbench.panel.assembly` registers its tool here. Two things are asked of it. It *plays a card*:
+steps and validations run inside of it, and a request that such a card could not serve raises
+``torch.OutOfMemoryError`` where it was made. And where that is raised in a run, by a played card or
+by CUDA itself, it gives the memory record of the failed step, and then tries what would help.
+
+The failure is told as soon as there is the record; what helps is tried after that, on a thread of
+the runner's, until somebody runs, resumes or stops (`remedied`).
+
+Before that the failed step is let go of (`workbench.experiment.failure.release`).
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import nn
+
+from workbench.experiment.failure.failure import at_line
+from workbench.experiment.failure.release import let_go_of
+from workbench.experiment.failure.remedies import Tried
+from workbench.experiment.report.events import Captured
+from workbench.records import Fact, Failure, MemoryRecord, SourceLine
+
+if TYPE_CHECKING:
+    from workbench.allocator.memory_limit import CardLimit
+    from workbench.experiment.experiment import Experiment
+    from workbench.experiment.failure.changes import Change
+    from workbench.experiment.training import Training
+
+MOST_SHOWN = 5
+"""Remedies that the failure names; the record has all."""
+
+_KEPT = (
+    "This is the step that ran out of memory, as it was kept; no step was computed for it. "
+    "exp.resume() does it again."
+)
+
+T = TypeVar("T")
+
+log = logging.getLogger("workbench")
+
+
+class CardUse(NamedTuple):
+    """What a played card holds, in bytes."""
+
+    allocated: int
+    reserved: int
+    fragmentation: int
+    """Free blocks in segments that others still use (``inactive_split_bytes``)."""
+    peak_allocated: int
+    """Since the card was begun, as `peak_reserved`."""
+    peak_reserved: int
+
+
+class CardPlayer(Protocol):
+    """Steps run on a card that is played."""
+
+    limit: CardLimit
+
+    def at_work(
+        self, what: Literal["step", "validation"], batch: Any
+    ) -> AbstractContextManager[None]:
+        """Entered around the computation of ``batch``.
+
+        Raises (inside):
+            torch.OutOfMemoryError: the card could not have served a request.
+        """
+        ...
+
+    def let_go(self) -> None:
+        """Give everything unused back to the card, as ``torch.cuda.empty_cache`` does."""
+        ...
+
+    def use(self) -> CardUse:
+        """What it holds now; from any thread."""
+        ...
+
+
+class Trials(NamedTuple):
+    """What a search for remedies may do besides computing."""
+
+    say: Callable[[str], None]
+    """Show what is being tried."""
+    cancelled: Callable[[], bool]
+    """Whether somebody wants it to end; asked often."""
+    between: Callable[[], None]
+    """Called between two trials: what was asked for meanwhile is done."""
+
+
+class Explained(NamedTuple):
+    """What is known of a step that ran out of memory."""
+
+    record: MemoryRecord
+    facts: tuple[Fact, ...]
+    """What was asked for and what there was, in a few rows."""
+    source: SourceLine | None
+    """The line that asked, or whose backward did."""
+
+
+class Remedied(NamedTuple):
+    """What a search for remedies came to."""
+
+    record: MemoryRecord
+    """Of the failed step, with its remedies."""
+    changes: tuple[Change, ...]
+    """What each of the remedies changes."""
+
+
+class MemoryTool(Protocol):
+    """What knows about memory."""
+
+    def play(self, training: Training, limit: CardLimit) -> CardPlayer:
+        """Play a card from the next step on."""
+        ...
+
+    def explain(self, training: Training, error: torch.OutOfMemoryError) -> Explained | None:
+        """The memory record of the step that failed; None where nobody recorded it."""
+        ...
+
+    def with_remedies(self, training: Training, record: MemoryRecord, trials: Trials) -> Remedied:
+        """``record`` with what helps, each tried; the training is what it was."""
+        ...
+
+
+_tools: list[Callable[[], MemoryTool]] = []
+
+
+def register(make: Callable[[], MemoryTool]) -> None:
+    """Have memory looked after by what ``make`` makes; it is called where it is first needed."""
+    _tools[:] = [make]
+
+
+def tool() -> MemoryTool | None:
+    """What was registered."""
+    return _tools[0]() if _tools else None
+
+
+def play(training: Training, limit: CardLimit | None) -> None:
+    """Run steps on the card of ``limit`` from the next one on, or on what is there.
+
+    Raises:
+        RuntimeError: nothing that can play a card is registered.
+    """
+    if limit is None:
+        training.card = None
+        return
+    known = tool()
+    if known is None:
+        raise RuntimeError("nothing here plays cards: make the experiment with wb.Experiment")
+    training.card = known.play(training, limit)
+
+
+def refuse_what_cannot_begin(training: Training, limit: CardLimit) -> None:
+    """Raise where the model alone is more than the card.
+
+    Raises:
+        ValueError: parameters and buffers do not fit.
+    """
+    held = sum(t.nbytes for t in (*training.parameters, *training.model.buffers()))
+    usable = limit.card.usable_bytes
+    if held > usable:
+        raise ValueError(
+            f"a card of {limit.card.name} has {usable / 2**20:,.0f} MiB for a program, and the "
+            f"parameters and buffers of {type(training.model).__name__} alone are "
+            f"{held / 2**20:,.0f} MiB; choose a larger card"
+        )
+
+
+def survive(training: Training, error: torch.OutOfMemoryError, failure: Failure) -> Failure:
+    """Keep the record of the failed step, and let go of the step.
+
+    Returns:
+        ``failure``, which says what was asked for and names the record.
+    """
+    known = tool()
+    found = None if known is None else _quietly(lambda: known.explain(training, error))
+    training.failed_under = conditions(training)
+    let_go_of(error)
+    if training.card is not None:
+        training.card.let_go()
+    elif training.device.type == "cuda":
+        torch.cuda.empty_cache()
+    if found is None:
+        return replace(failure, title=f"Out of memory: {failure.title}")
+    record = found.record
+    capture_id = training.captures.add("memory", failure.step, record, record.title)
+    training.board.emit(Captured(failure.step, capture_id))
+    if failure.source is None and found.source is not None:
+        failure = at_line(failure, found.source)  # backward: nothing of it is on the stack
+    return replace(failure, title=record.title, capture=capture_id, memory=found.facts)
+
+
+def remedied(training: Training, failure: Failure, trials: Trials) -> Failure:
+    """Try what would have let the failed step fit; the record of it is replaced by one that says.
+
+    Returns:
+        ``failure`` with the best of the remedies.
+    """
+    known = tool()
+    if known is None or not failure.capture:
+        return failure
+    record = training.captures.get(failure.capture)
+    if not isinstance(record, MemoryRecord):
+        return failure
+    card = None if training.card is None else str(training.card.limit)
+    found = _quietly(lambda: known.with_remedies(training, record, trials))
+    if found is None:
+        return failure
+    training.captures.replace(failure.capture, found.record)
+    shown = found.record.remedies[:MOST_SHOWN]
+    training.tried = Tried(shown, found.changes[:MOST_SHOWN], card)
+    return replace(failure, remedies=shown)
+
+
+def conditions(training: Training) -> tuple[object, ...]:
+    """What the next step runs under, as far as it decides whether that fits."""
+    source, val, card = training.cursor.source, training.val, training.card
+    return (
+        training.modes,
+        weakref.ref(training.model),
+        None if card is None else weakref.ref(card),
+        source.batch_size,
+        None if val is None else val.batch_size,
+        *(group.get("foreach") for group in training.optimizer.param_groups),
+        *(parameter.requires_grad for parameter in training.parameters),
+        *((weakref.ref(module), *_switches(module)) for module in training.model.modules()),
+    )
+
+
+def _switches(module: nn.Module) -> list[tuple[str, object]]:
+    """What a model's author lets be switched: ``gradient_checkpointing``, a rate of dropout."""
+    return [
+        (name, value)
+        for name, value in vars(module).items()
+        if isinstance(value, (bool, int, float, str)) and name != "training"
+    ]
+
+
+def kept_record(experiment: Experiment) -> MemoryRecord | None:
+    """The record of the step that ran out of memory, where nothing says that the next one differs.
+
+    Trials of what would help are waited for, so that the record has them. What the user's own code
+    does is not compared, so the record says that it is kept.
+    """
+    experiment._runner.join()  # pyright: ignore[reportPrivateUsage] - the same package
+    return _kept(experiment._training)  # pyright: ignore[reportPrivateUsage] - the same package
+
+
+def _kept(training: Training) -> MemoryRecord | None:
+    failure = training.board.failure
+    if failure is None or conditions(training) != training.failed_under:
+        return None
+    try:
+        record = training.captures.get(failure.capture)
+    except KeyError:
+        return None  # let go of meanwhile
+    if not isinstance(record, MemoryRecord):
+        return None
+    return replace(record, notes=(*record.notes, _KEPT))
+
+
+def _quietly(work: Callable[[], T | None]) -> T | None:
+    """What ``work`` gives; a fault of ours must not hide that memory ran out."""
+    try:
+        return work()
+    except Exception:
+        log.exception("what ran out of memory could not be looked into")
+        return None

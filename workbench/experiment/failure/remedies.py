@@ -1,0 +1,74 @@
+"""What was tried on a step that ran out of memory, and which of it somebody chooses."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, SupportsIndex
+
+from workbench.records import Remedy
+
+if TYPE_CHECKING:
+    from workbench.experiment.failure.changes import Change
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Remedies of the failure that an experiment is in."""
+
+    remedies: tuple[Remedy, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """What each of them changes."""
+    card: str | None = None
+    """The card that they were tried on."""
+
+    def chosen(self, wanted: SupportsIndex | str | Remedy, card: str | None) -> Change:
+        """The change of one of them.
+
+        Args:
+            wanted: its number, its name, or the remedy itself.
+            card: the card that steps run on now.
+
+        Raises:
+            TypeError: ``wanted`` is none of these.
+            ValueError: there is no such remedy, or several; it was tried on another card, or does
+                not fit.
+        """
+        row = self._row(wanted)
+        remedy = self.remedies[row]
+        if card != self.card:
+            raise ValueError(
+                f"{remedy.name} was tried with exp.card = {self.card!r}, and it is {card!r} now: "
+                "set it back, or see with exp.resume() whether the step fits as it is"
+            )
+        if not remedy.fits:
+            fit = [str(row) for row, one in enumerate(self.remedies) if one.fits]
+            raise ValueError(
+                f"{remedy.name} was tried and does not fit; those that do: "
+                f"{', '.join(fit) or 'none, so choose a larger card'}"
+            )
+        return self.changes[row]
+
+    def _row(self, wanted: SupportsIndex | str | Remedy) -> int:
+        if isinstance(wanted, (str, Remedy)):
+            rows = [row for row, one in enumerate(self.remedies) if wanted in (one, one.name)]
+        elif hasattr(wanted, "__index__") and not isinstance(wanted, bool):
+            wanted = operator.index(wanted)
+            rows = [wanted] if 0 <= wanted < len(self.remedies) else []
+        else:
+            raise TypeError(
+                "a remedy is chosen by its number, by its name or as one of exp.failure.remedies, "
+                f"got {type(wanted).__name__}"
+            )
+        if len(rows) == 1:
+            return rows[0]
+        name = repr(wanted.name if isinstance(wanted, Remedy) else wanted)
+        if rows:
+            raise ValueError(f"several remedies are called {name}; give one's number: {rows}")
+        raise ValueError(f"there is no remedy {name}; valid are: {self._known()}")
+
+    def _known(self) -> str:
+        if not self.remedies:
+            return "none, as nothing was tried; a step that runs out of memory on exp.card has some"
+        names = ", ".join(repr(one.name) for one in self.remedies)
+        return f"0 to {len(self.remedies) - 1}, or a name: {names}"

@@ -1,0 +1,1 @@
+"""One step, and what is done around it."""

@@ -1,0 +1,445 @@
+"""The guard of a step: a step that goes wrong leaves no trace.
+
+Before every step it remembers what a forward changes besides gradients: the random states
+(`host_random` has Python's and NumPy's), what modules keep (batch norm's running statistics;
+`module_state` says what else, and what cannot be held), and the parameters that it writes itself
+(`parameter_writes`). After a non-finite loss, non-finite gradients or an exception they are put
+back, the update has not been applied, and so the whole state is that of the last good step.
+Replaying the batch then computes what it would have computed the first time. (`StepState` names the
+one exception: a training that begins to draw random numbers late.)
+
+*Non-finite values* are looked for in the loss and in the gradients, because a finite loss can have
+gradients that are not (``sqrt`` at 0), and one such update would destroy the weights. The gradients
+of a step are checked by one fused kernel (`torch._amp_foreach_non_finite_check_and_unscale_` with a
+scale of 1, which changes no bit of them). On the CPU the answer is simply read: there is no queue
+to wait for. On an accelerator, loss and gradients end in *one* device flag, read once, right before
+the update. Alternatives were weighed: skipping on the device (``found_inf``) exists for fused
+optimizers only; selecting between old and new values would copy every parameter and every moment
+in every step; reading later would need a second copy of both. The read lets the host run ahead
+through forward and backward, and exposes the launch of the optimizer alone; a `GradScaler` step
+does the same. No logged scalar is ever read here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from workbench.experiment.loop.first_step import first_step
+from workbench.experiment.loop.step import clear_gradients
+from workbench.experiment.recipe.hot_swap import optimizers_in
+from workbench.experiment.state.hook_copy import hooks_undone
+from workbench.experiment.state.host_random import HostRandom
+from workbench.experiment.state.module_state import ModuleState
+from workbench.experiment.state.object_copy import ObjectCopy
+from workbench.experiment.state.parameter_writes import ParameterWrites
+from workbench.experiment.state.rng import RandomState, StepState
+from workbench.processes import computing
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+    from workbench.records import Record
+
+
+class NonFiniteError(ArithmeticError):
+    """The loss or the gradients of a step are NaN or infinite; its update was not applied."""
+
+    def __init__(self, what: str, value: float) -> None:
+        self.what = what
+        """``loss`` or ``gradients``"""
+        self.word = "infinite" if math.isinf(value) else "NaN"
+        super().__init__(f"{what} {'is' if what == 'loss' else 'are'} {self.word}")
+
+
+class Guard:
+    """Remembers, checks and restores; one per model and device.
+
+    Args:
+        model: what is trained.
+        device: where.
+        parameters: whose gradients are looked at; the model's where it is None.
+        loss: where it is a module: its forward may change what it keeps too.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        parameters: Sequence[nn.Parameter] | None = None,
+        loss: nn.Module | None = None,
+    ) -> None:
+        self._on_cpu = device.type == "cpu"
+        self._random = StepState(device)
+        self._host_random = HostRandom()
+        self._model = model
+        self._modules = ModuleState(model) if loss is None else ModuleState(model, loss)
+        self._parameters = list(model.parameters()) if parameters is None else parameters
+        self._writes = ParameterWrites(self._parameters)
+        self._plain: bool | None = None
+        """Whether one kernel can look at all gradients; known after the first backward."""
+        with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write them
+            self._flag, self._one = _flag_and_one(device)
+        self._loss: torch.Tensor | None = None
+
+    def remember(self, *, exactly: bool = True) -> None:
+        """Before a step; without ``exactly`` the random state is known as `StepState` says."""
+        self._random.save_step(exactly=exactly)
+        self._host_random.save()
+        self._modules.remember(exactly=exactly)
+        self._writes.remember(exactly=exactly)
+
+    def look_again(self) -> None:
+        """Parameters, modules and generators may be others from the next step on."""
+        self._host_random.find()
+        self._modules.look_again()
+        self._writes.look_again()
+
+    def written_by_others(self) -> AbstractContextManager[None]:
+        """Parameters that are written inside, in a step, are not written by its forward."""
+        return self._writes.written_by_others()
+
+    def before_update(self) -> None:
+        """Right before the update is applied: see what the forward has written of parameters."""
+        self._writes.before_update()
+
+    def updated(self) -> tuple[int, int]:
+        """How many parameters were written since `before_update`, of how many with a gradient."""
+        return self._writes.updated()
+
+    def release(self) -> None:
+        """The step went through: nothing is kept of what was before it."""
+        self._modules.release()
+        if self._writes.copies:
+            self._writes.copies = []
+
+    def drew_random_numbers(self) -> bool:
+        """Whether anything since `remember` drew from torch's generators (dropout, say)."""
+        return self._random.moved()
+
+    def restore(self) -> tuple[str, ...]:
+        """After a step that did not go through.
+
+        Returns:
+            Names of the tensors that it wrote and whose former values nobody has.
+        """
+        self._random.restore()
+        self._host_random.restore()
+        self._loss = None
+        lost = self._modules.restore()
+        if written := self._writes.restore():
+            names = {id(p): name for name, p in self._model.named_parameters()}
+            lost += tuple(names.get(id(p), "a parameter") for p in written)
+        return lost
+
+    def check_loss(self, loss: torch.Tensor) -> float | torch.Tensor:
+        """What to log of ``loss``: its value on the CPU, the detached tensor elsewhere.
+
+        Raises:
+            NonFiniteError: it is not finite (on an accelerator `check_gradients` says so).
+        """
+        if not self._on_cpu:
+            self._loss = detached = loss.detach()
+            return detached
+        value = loss.item()
+        if not math.isfinite(value):
+            raise NonFiniteError("loss", value)
+        return value
+
+    def check_gradients(self, *, scaled: bool) -> None:
+        """Refuse the update if a gradient, or on an accelerator the loss, is not finite.
+
+        Args:
+            scaled: a gradient scaler is at work: it looks at the gradients and skips by itself.
+
+        Raises:
+            NonFiniteError: nothing was applied.
+        """
+        if self._on_cpu:
+            if not scaled:
+                self._flag_gradients()
+                if self._flag.item():
+                    self._flag.zero_()
+                    raise NonFiniteError("gradients", self._worst())
+            return
+        loss, self._loss = self._loss, None
+        if not scaled:
+            self._flag_gradients()
+        if loss is not None:
+            self._flag += ~loss.isfinite()
+        if self._flag.item():
+            self._flag.zero_()
+            value = math.nan if loss is None else loss.item()
+            good = math.isfinite(value)
+            raise NonFiniteError("gradients" if good else "loss", self._worst() if good else value)
+
+    def _flag_gradients(self) -> None:
+        """Raise the flag, which is down between steps, if a gradient is not finite."""
+        gradients = [g for p in self._parameters if (g := p.grad) is not None]
+        if self._plain is None:
+            self._plain = _alike(gradients)
+        if self._plain and self._flag_by_one_kernel(gradients):
+            return
+        self._plain = False
+        groups: dict[Any, list[torch.Tensor]] = {}
+        for gradient in gradients:
+            dense = gradient.coalesce().values() if gradient.is_sparse else gradient
+            if dense.is_complex():
+                dense = torch.view_as_real(dense.resolve_conj())
+            groups.setdefault((dense.dtype, dense.device), []).append(dense)
+        for (_, device), group in groups.items():
+            flag, one = _flag_and_one(device)
+            _flag_non_finite(group, flag, one)
+            self._flag += flag.to(self._flag.device)
+
+    def _worst(self) -> float:
+        """NaN where a gradient has one, else infinity; reads every gradient, once for all."""
+        dense = (g.coalesce().values() if g.is_sparse else g for g in self._gradients())
+        return math.nan if any(bool(g.isnan().any()) for g in dense) else math.inf
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [g for p in self._parameters if (g := p.grad) is not None]
+
+    def _flag_by_one_kernel(self, gradients: list[torch.Tensor]) -> bool:
+        """False if a new branch gave gradients of another kind."""
+        try:
+            if gradients:
+                _flag_non_finite(gradients, self._flag, self._one)
+        except RuntimeError:
+            return False
+        return True
+
+
+def _alike(gradients: list[torch.Tensor]) -> bool:
+    """Whether one kernel can look at all of them: dense, real, of one type, on one device."""
+    kinds = {(g.dtype, g.device, g.layout) for g in gradients}
+    return len(kinds) <= 1 and all(
+        g.layout == torch.strided and not g.is_complex() for g in gradients
+    )
+
+
+def _flag_and_one(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the kernel raises, and the scale that changes nothing; it takes float32 alone."""
+    flag = torch.zeros(1, device=device, dtype=torch.float32)
+    return flag, torch.ones((), device=device, dtype=torch.float32)
+
+
+def _flag_non_finite(gradients: list[torch.Tensor], flag: torch.Tensor, one: torch.Tensor) -> None:
+    torch._amp_foreach_non_finite_check_and_unscale_(gradients, flag, one)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - GradScaler's own kernel, wrapped here only
+
+
+# A copy of what a step changes, so that one that fails in its update can be undone too.
+#
+# A guard (`workbench.experiment.loop.guard`) remembers what a forward changes, in every step and at
+# next to no cost. What the update changes is weights and moments, and a copy of them costs memory
+# and time: it is made for a step that is undone in any case (`rehearsal`), and before one that may
+# run out of memory in the middle of its update.
+
+log = logging.getLogger("workbench")
+
+
+class StateCopy:
+    """A copy, on the CPU, of what a step changes; what lies on a device stays free for the step.
+
+    Args:
+        training: to be restored.
+        gradients: whether those of the step before are copied too; without, they end as None.
+    """
+
+    def __init__(self, training: Training, *, gradients: bool = True) -> None:
+        self._training = training
+        optimizer = training.optimizer
+        # one without a shape yet, of a lazy module that was put in, has no values to copy
+        self._parameters = [p for p in training.list_parameters() if not is_lazy(p)]
+        self._gradients = [
+            None if p.grad is None or not gradients else _copy(p.grad) for p in self._parameters
+        ]
+        # a layer that the step makes joins a group, and stays where it is
+        every = [group["params"] for one in optimizers_in(optimizer) for group in one.param_groups]
+        self._objects = ObjectCopy({type(optimizer).__name__: optimizer}, opaque=every)
+        found: dict[int, torch.Tensor] = {
+            id(tensor): tensor
+            for tensor in chain(
+                self._parameters, training.model.buffers(), training.loss.buffers(), *every
+            )
+        }
+        found |= self._objects.tensors
+        self._modes = training.modeset.state_dict()
+        self._loss = training.loss.state()
+        self._values = [(tensor, _copy(tensor)) for tensor in found.values() if not is_lazy(tensor)]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Put everything back, into the same tensors."""
+        training = self._training
+        for tensor, value in self._values:
+            tensor.copy_(value)
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = None if gradient is None else gradient.to(parameter.device)
+        self._objects.restore()
+        training.modeset.load_state_dict(self._modes)
+        if self._objects.unknown:
+            training.note(
+                f"a step that was computed and undone may have changed "
+                f"{', '.join(self._objects.unknown)} of the optimizer, of which no copy can be made"
+            )
+        if self._loss is not None:
+            self._loss.restore()
+
+
+def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
+    """A copy of the state where the next update may run out of memory half-way.
+
+    On a played card any step may. On a GPU it is the first update, which makes the optimizer's
+    state, and those after a change; later ones ask for what was there before.
+    """
+    if training.card is None and not (switching and training.device.type == "cuda"):
+        return None
+    return StateCopy(training, gradients=False)
+
+
+def undo(training: Training, kept: StateCopy | None) -> None:
+    """Back to before the step; what was raised in it stays the error that is reported."""
+    try:
+        lost = training.guard.restore()
+        if lost and kept is None:
+            training.note(
+                f"step {training.step_count + 1:,} was undone, but for what it wrote into "
+                f"{', '.join(lost)}: nobody had the former values"
+            )
+        if kept is not None:
+            kept.restore()
+        clear_gradients(training.optimizer, training.parameters)
+        if not training.train_mode.watch.set_by_another:  # that is for `TrainMode` to report
+            training.train_mode.restore()
+    except Exception:
+        # after a CUDA assert every call into the device raises
+        log.exception("the state before step %d could not be restored", training.step_count + 1)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+# A step that is computed to be looked at, and then undone.
+#
+# A run that is over is not begun again because somebody wants to see its graph or its memory: the
+# step that would come next is computed with everything in it, the optimizer's update included, and
+# weights, buffers, gradients, optimizer, gradient scaler, random states and the position in the
+# data are put back, and so is what modules keep (`workbench.experiment.state.module_state`) and
+# what hooks do (`workbench.experiment.state.hook_copy`). Nothing of it is logged.
+
+NOT_APPLIED = (
+    "This is the step that would come next: it was computed for the capture, in this process, and "
+    "not applied."
+)
+
+
+def rehearse(training: Training) -> None:
+    """Compute the next step for the probes that wait, and leave the training as it was.
+
+    Raises:
+        Exception: whatever the step raises.
+    """
+    outside = RandomState(training.device)
+    outside.save()
+    try:
+        with training.foreign_steps.apart():
+            training.begin()
+            batch = training.cursor.preview()
+            with hooks_undone(training):
+                _step(training, batch)
+    finally:
+        outside.restore()
+
+
+@contextmanager
+def undone(training: Training) -> Generator[None]:
+    """Steps, modes and a card that are tried inside leave no trace in the training.
+
+    Probes that wait go on waiting.
+    """
+    with training.foreign_steps.apart(), hooks_undone(training), _undone(training):
+        yield
+
+
+@contextmanager
+def _undone(training: Training) -> Generator[None]:
+    outside = RandomState(training.device)
+    outside.save()
+    kept = StateCopy(training)
+    modeset, attached, card = training.modeset, training.attached, training.card
+    probes, training.probes = training.probes, []
+    training.begin()
+    training.guard.remember(exactly=True)
+    training.rehearsing, training.staying_modes = True, training.modes
+    try:
+        yield
+    finally:
+        training.rehearsing = False
+        training.card, training.probes = card, [*probes, *training.probes]
+        if training.attached is not attached:
+            training.detach_modes()
+            if attached is not None:
+                attached.attach(training.model)
+                training.attached = attached
+        training.modeset, training.staying_modes = modeset, None
+        training.guard.restore()
+        training.guard.release()
+        training.train_mode.restore()
+        kept.restore()
+        outside.restore()
+
+
+@contextmanager
+def forward_undone(training: Training) -> Generator[None]:
+    """What forward, loss and backward change of a model, its loss and hooks is put back.
+
+    Weights are not written inside, and gradients are who calls it its own.
+    """
+    loss = None if training.loss.function is None else training.loss.state()
+    with hooks_undone(training):
+        training.guard.remember(exactly=True)
+        try:
+            yield
+        finally:
+            training.guard.restore()
+            if loss is not None:
+                loss.restore()
+
+
+def noted(record: Record) -> Record:
+    """``record`` with a note that its step was not applied, where it has notes."""
+    notes: tuple[str, ...] | None = getattr(record, "notes", None)
+    if notes is None:
+        return record
+    changed: Any = dataclasses.replace(cast("Any", record), notes=(*notes, NOT_APPLIED))
+    return changed
+
+
+@computing
+def _step(training: Training, batch: Any) -> None:
+    if training.cursor.holds_batch:
+        training.random.save()  # it is the next step's too, and what drew its order has been drawn
+    kept = StateCopy(training)
+    training.guard.remember(exactly=True)
+    training.rehearsing = True
+    try:
+        if training.attached is not training.modeset:
+            first_step(training, batch)
+        else:
+            training.run_step(batch)
+    finally:
+        training.rehearsing = False
+        training.guard.restore()
+        training.guard.release()
+        training.train_mode.restore()
+        kept.restore()

@@ -1,0 +1,76 @@
+"""One training at a time for each tensor: two that share one would undo each other's steps.
+
+A cell that is run again makes a second experiment of the same model, while ``Out[n]`` or another
+name keeps the first one, which may still train. Whoever is about to work on a model asks here who
+is at it: what ends soon is waited for, and all else is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from workbench.experiment.runtime.runner import Runner
+    from workbench.experiment.training import Training
+
+_runners: weakref.WeakSet[Runner] = weakref.WeakSet()
+_list = threading.Lock()
+beginning = threading.Lock()
+"""Held by who asks and then is at work itself: of two that begin at once, one is the first."""
+
+
+class InUse(NamedTuple):
+    """A piece of work on tensors of ours."""
+
+    runner: Runner
+    over: threading.Event
+    """Set when it has ended."""
+    name: str
+    """The first parameter or buffer that is shared."""
+
+    def is_at_work(self) -> bool:
+        """Whether it goes on, and nobody has told it to end."""
+        return self.runner.active and not self.runner.ending and not self.over.is_set()
+
+    def refusal(self, own: str) -> str:
+        """Why the experiment ``own`` does nothing with its model now, in one sentence."""
+        other = self.runner.training.name
+        return (
+            f"{own} cannot use its model now: {other} is training it ({self.name}); pause or stop "
+            f"{other} first, in its panel or by workbench.experiment.experiments(), or give one of "
+            "them a copy, copy.deepcopy(model)"
+        )
+
+
+def register(runner: Runner) -> None:
+    """Count ``runner`` among those that may be at work on a model."""
+    with _list:
+        _runners.add(runner)
+
+
+def others_at_work(runner: Runner) -> list[InUse]:
+    """What others are doing right now with tensors of the training of ``runner``."""
+    with _list:
+        active = [one for one in _runners if one is not runner and one.active]
+    if not active:
+        return []
+    mine = _tensors(runner.training)
+    found: list[InUse] = []
+    for one in active:
+        over, theirs = one.at_work_until, _tensors(one.training)
+        shared = next((name for key, name in mine.items() if key in theirs), None)
+        if over is not None and shared is not None:
+            found.append(InUse(one, over, shared))
+    return found
+
+
+def _tensors(training: Training) -> dict[int, str]:
+    """Names of what a step writes to, by identity; while the training has them, they are theirs."""
+    model = training.model
+    found = {
+        id(tensor): name for name, tensor in (*model.named_parameters(), *model.named_buffers())
+    }
+    beside = {id(p): "a parameter of the optimizer" for p in tuple(training.parameters)}
+    return {**beside, **found}

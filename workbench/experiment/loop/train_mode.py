@@ -1,0 +1,259 @@
+"""Train and eval mode of a model that an experiment trains.
+
+A step is computed in train mode, but for the modules that their author keeps in eval mode: those
+that were in eval mode when the experiment took the model, and those that a cell puts there while
+the experiment is paused. A model that a cell put into eval mode as a whole (``exp.model.eval()``,
+to look at a prediction) is put back: that was for the prediction. What a cell changes while steps
+are computed is put back too: the step under way is computed anew if it is in the middle of one, so
+that no step is computed partly in eval mode. What the model's own forward sets is none of that: it
+stays, and no step is computed twice for it (`workbench.experiment.state.module_watch` tells the two
+apart).
+
+Modes are set by `torch.nn.Module.train` and ``eval``, never by writing flags: a layer may do more
+there (LoRA merges its weights). An optimizer that has ``train`` and ``eval`` of its own
+(schedule-free ones) goes along.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from workbench.experiment.state.module_watch import ModuleWatch
+
+_MODE = operator.attrgetter("training")
+_MOST_NAMED = 4
+_WAYS = "exp.predict(x) and exp.evaluate(data) set eval mode and train mode by themselves"
+
+
+class ChangedInStepError(Exception):
+    """Another thread changed a module's mode in the course of a step, which was not applied."""
+
+
+class TrainMode:
+    """Which modules of one model train in train mode.
+
+    Args:
+        model: as it was given. If it is in eval mode as a whole, all of it is to train.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._modules = list(model.modules())
+        self.watch = ModuleWatch()
+        self._kept = _exceptions(model) if model.training else {}
+        """Modes that their author has chosen, in the order of `torch.nn.Module.modules`."""
+        self._flags = [module.training for module in self._modules]
+        """As the last step left them, or `set`."""
+        self._has_begun = False
+
+    @property
+    def kept_in_eval(self) -> list[nn.Module]:
+        """Modules that train in eval mode, as their author has chosen."""
+        return [module for module, mode in self._kept.items() if not mode]
+
+    def begin(self, optimizer: torch.optim.Optimizer) -> str:
+        """Set train mode, before the first step of a stretch; a note on what that changed.
+
+        In the middle of an epoch modules are in the modes in which the step before left them: a
+        plain loop calls ``train`` where an epoch begins.
+        """
+        if [*map(id, self._modules)] != [id(module) for module in self._model.modules()]:
+            self.find_modules()
+        self.watch.begin(self._modules)
+        note = ""
+        if not self._model.training and (self._flags[0] or not self._has_begun):
+            note = "the model was in eval mode and was switched to train mode"
+            if self._flags[0]:
+                note = f"{note}: {_WAYS}"
+        elif changed := self._changed():
+            note = self._follow(changed)
+        if self._has_begun:
+            self.restore()
+            _call(optimizer, "train")
+        else:
+            self._has_begun = True
+            self.set(optimizer)
+        return note
+
+    def set(self, optimizer: torch.optim.Optimizer) -> None:
+        """Set train mode, as before an epoch."""
+        self._model.train()
+        for module, mode in self._kept.items():
+            if module.training is not mode:
+                module.train(mode)
+        self.watch.set_by_another = False
+        self._flags = [module.training for module in self._modules]
+        _call(optimizer, "train")
+
+    def is_changed(self) -> bool:
+        """Whether any module is in another mode than `set` left it in; some 25 ns a module."""
+        return [*map(_MODE, self._modules)] != self._flags
+
+    def put_back(self, optimizer: torch.optim.Optimizer) -> str:
+        """Undo what was changed while steps were computed; a note that says so."""
+        whole = not self._model.training
+        names = self._names(self._changed())
+        self.restore()
+        _call(optimizer, "train")
+        if whole:
+            return f"the model was put into eval mode while it trained, and back: {_WAYS}"
+        return (
+            f"{names} changed between train and eval mode while the model trained, and back: pause "
+            "it first to keep such a change"
+        )
+
+    def restore(self) -> None:
+        """Each module in the mode in which the step before left it, or `set`."""
+        for module, mode in zip(self._modules, self._flags, strict=True):  # who holds it is first
+            if module.training is not mode:
+                module.train(mode)
+
+    def hold(self) -> None:
+        """Refuse a step in whose course another thread changed modes; a forward may change its own.
+
+        Raises:
+            ChangedInStepError: they were changed; nothing has been updated.
+        """
+        if self.watch.set_by_another:
+            raise ChangedInStepError
+        self._flags = [*map(_MODE, self._modules)]
+
+    def state(self) -> dict[str, Any]:
+        """The modes of all modules now, and what was chosen, by name: for a copy of the model."""
+        named = {module: name for name, module in self._model.named_modules()}
+        return {
+            "modes": {name: module.training for module, name in named.items()},
+            "kept": {named[module]: mode for module, mode in self._kept.items() if module in named},
+            "has_begun": self._has_begun,
+        }
+
+    def load_state(self, state: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
+        """Be as the model was whose `state` this is; modules that it did not have stay."""
+        self._modules = list(self._model.modules())
+        modules = dict(self._model.named_modules())
+        kept: dict[str, bool] = state["kept"]
+        self._kept = {modules[name]: mode for name, mode in kept.items() if name in modules}
+        for name, module in modules.items():  # who holds it is first
+            mode = state["modes"].get(name, module.training)
+            if module.training is not mode:
+                module.train(mode)
+        self._has_begun = state["has_begun"]
+        self._flags = [module.training for module in self._modules]
+        self.watch.set_by_another = False
+        if self._model.training:
+            _call(optimizer, "train")
+
+    @contextmanager
+    def evaluating(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
+        """Eval mode, for the model and an optimizer that has one; then train mode again."""
+        try:
+            self._model.eval()
+            _call(optimizer, "eval")
+            yield
+        finally:
+            self.set(optimizer)
+
+    @contextmanager
+    def looking(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
+        """`evaluating` for a cell; then each module is in the mode in which it was found.
+
+        What a cell has set before is still its word, to be followed or put back and reported.
+        """
+        found = [(module, module.training) for module in self._model.modules()]
+        try:
+            self._model.eval()
+            _call(optimizer, "eval")
+            yield
+        finally:
+            for module, mode in found:
+                if module.training is not mode:
+                    module.train(mode)
+            _call(optimizer, "train")
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _changed(self) -> list[nn.Module]:
+        return [
+            module
+            for module, flag in zip(self._modules, self._flags, strict=True)
+            if module.training is not flag
+        ]
+
+    def _follow(self, changed: list[nn.Module]) -> str:
+        """A cell has changed modules while nothing was computed: that is its author's word.
+
+        But not where ``train`` was called on the whole model, as after a look in eval mode: what
+        was kept in eval mode before is so still.
+        """
+        if all(module.training for module in self._modules):
+            return (
+                f"{self._names(changed)}: kept in eval mode, though train() was called on the "
+                "whole model; exp.model = exp.model takes all modes as they are"
+            )
+        self._keep({module: module.training for module in changed})
+        self._flags = [module.training for module in self._modules]
+        said = [
+            f"{self._names(modules)} {'are' if len(modules) > 1 else 'is'} kept in {mode} mode"
+            for modules, mode in (
+                ([module for module in changed if not module.training], "eval"),
+                ([module for module in changed if module.training], "train"),
+            )
+            if modules
+        ]
+        return f"{' and '.join(said)} from now on, as a cell has set it"
+
+    def find_modules(self) -> None:
+        """Modules were exchanged or added: the new ones come with the modes that they have."""
+        known = dict(zip(map(id, self._modules), self._flags, strict=True))
+        self._modules = list(self._model.modules())
+        if self._model.training:
+            found = _exceptions(self._model)
+            self._keep({one: mode for one, mode in found.items() if id(one) not in known})
+        self._flags = [known.get(id(module), module.training) for module in self._modules]
+        self.watch.modules = frozenset(map(id, self._modules))
+        self.watch.has_grown = False
+
+    def _keep(self, modes: dict[nn.Module, bool]) -> None:
+        """Keep these modes too; a module comes after those that hold it."""
+        both = {**self._kept, **modes}
+        self._kept = {module: both[module] for module in self._modules if module in both}
+
+    def _names(self, modules: Iterable[nn.Module]) -> str:
+        wanted = set(modules)
+        names = [name or "the model" for name, one in self._model.named_modules() if one in wanted]
+        if len(names) > _MOST_NAMED:
+            return f"{', '.join(names[:_MOST_NAMED])} and {len(names) - _MOST_NAMED} more"
+        return (
+            " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "modules"
+        )
+
+
+def _exceptions(model: nn.Module) -> dict[nn.Module, bool]:
+    """Modules in another mode than the module that holds them, each with its mode."""
+    found: dict[nn.Module, bool] = {}
+    _look_below(model, {model}, found)
+    return found
+
+
+def _look_below(holder: nn.Module, seen: set[nn.Module], found: dict[nn.Module, bool]) -> None:
+    # no function in a function: one that calls itself is a cycle, which keeps the model alive
+    for child in holder.children():
+        if child in seen:
+            continue
+        seen.add(child)
+        if child.training is not holder.training:
+            found[child] = child.training
+        _look_below(child, seen, found)
+
+
+def _call(optimizer: torch.optim.Optimizer, name: str) -> None:
+    """Call a method that few optimizers have."""
+    method: Any = getattr(optimizer, name, None)
+    if callable(method):
+        method()

@@ -1,0 +1,1 @@
+"""What an experiment is given: loss, optimizer, schedule, and a new model."""

@@ -1,0 +1,395 @@
+"""The learning-rate schedule: after what it steps, what it is fed, and what happens at its end.
+
+An ``lr_scheduler`` counts calls of ``step`` and does not say of what. `Schedule` is told
+(``schedule_every``), or finds out:
+
+1. by its class: `OneCycleLR` and `CyclicLR` are made for steps, `ReduceLROnPlateau` for epochs;
+2. by the functions of a `LambdaLR`, which are looked at and never called (one may count its calls):
+   those of Transformers count steps, and so does one whose parameter is called ``step`` or
+   ``iteration``, or that gave 0 when torch made the scheduler: a first epoch would learn nothing;
+3. by its length, which is that of the run in steps and not in epochs;
+4. else it steps once an epoch, as torch's documentation has it.
+
+What was found by 2 and 3 is reported, and so is a length that fits neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import torch
+from torch.optim import lr_scheduler
+
+from workbench.experiment.recipe.learning_rate import (
+    back_to_schedule,
+    forget_schedule,
+    learning_rate,
+    parts_of,
+    set_settings,
+    settings_of,
+    worded,
+)
+from workbench.experiment.recipe.schedule_undo import undone_if_it_raises
+
+Every = Literal["step", "epoch"]
+
+_BY_STEPS = (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR)
+_OF_STEPS = ("step", "iter", "batch", "update")
+_OF_EPOCHS = ("epoch",)
+_PAST_ONE_CYCLE = "The specified number of total steps is"
+"""How torch refuses another step (`OneCycleLR.get_lr`)."""
+_TOLERANCE = 0.1
+"""Of a length in steps: some leave out the last, short batch of an epoch, or the last step."""
+
+
+class Schedule:
+    """A learning-rate scheduler and when it steps.
+
+    Args:
+        scheduler: None, an instance, a callable that takes the optimizer, or a pair of ``"step"``
+            or ``"epoch"`` and one of these.
+        optimizer: whose rates it sets.
+        every: after what it steps; None: as the module says.
+
+    Raises:
+        ValueError: it is none of these, sets the rates of another optimizer, or has a ``step``
+            that needs an argument.
+    """
+
+    def __init__(
+        self, scheduler: Any, optimizer: torch.optim.Optimizer, every: str | None = None
+    ) -> None:
+        if isinstance(scheduler, tuple) and len(cast(Any, scheduler)) == 2:
+            every, scheduler = scheduler
+        if isinstance(scheduler, type) or (callable(scheduler) and not hasattr(scheduler, "step")):
+            scheduler = scheduler(optimizer)
+        if scheduler is not None and not hasattr(scheduler, "step"):
+            raise ValueError(
+                f"scheduler is a {type(scheduler).__name__}; valid: an lr_scheduler, a callable "
+                f"that takes the optimizer, or a pair of 'step' or 'epoch' and one of these"
+            )
+        if scheduler is not None and (refused := _refusal(scheduler, optimizer)):
+            raise ValueError(refused)
+        if every not in (None, "step", "epoch"):
+            raise ValueError(f"a scheduler steps every {every!r}; valid: 'step', 'epoch'")
+        self.scheduler: Any = scheduler
+        self.optimizer = optimizer
+        self._is_settled = every is not None
+        self._every: Every = "epoch"
+        self._kind: tuple[Every | None, str] = (None, "")
+        """What its class and its functions say it counts, and what is to be reported of that."""
+        self.is_over = False
+        """Whether it has no rate for another step."""
+        self.last_of_curve: list[dict[str, Any]] | None = None
+        """Rates and momenta of the groups at the end of a `OneCycleLR`, once it is there."""
+        self.num_changes = 0
+        """Times that its rates were scaled, or that it was taken away."""
+        self.is_owed = False
+        """Whether the step after the last update has raised, and is to be done before the next."""
+        self.is_removed = False
+        """Whether there was one, which was taken away (`end`)."""
+        if every is not None:
+            self._every = every
+        elif scheduler is not None:
+            self._kind = _by_its_kind(scheduler)
+            found, why = self._kind
+            self._every, self._is_settled = found or "epoch", bool(found and not why)
+
+    @property
+    def every(self) -> Every | None:
+        """After what it steps; None without a scheduler."""
+        return None if self.scheduler is None else self._every
+
+    @property
+    def per_step(self) -> bool:
+        """Whether it steps after every applied update."""
+        return self.every == "step"
+
+    @property
+    def per_epoch(self) -> bool:
+        """Whether it steps once an epoch."""
+        return self.every == "epoch"
+
+    @property
+    def name(self) -> str:
+        """Class of the scheduler; ``""`` without one."""
+        return "" if self.scheduler is None else type(self.scheduler).__name__
+
+    @property
+    def goes_by_metric(self) -> bool:
+        """Whether its rates depend on what is measured, so that nobody knows those to come."""
+        return any(_is_plateau(part) for part in parts_of(self.scheduler))
+
+    @property
+    def wants_accuracy(self) -> bool:
+        """Whether it is fed a measure that is the better the larger it is."""
+        return _is_plateau(self.scheduler) and self.scheduler.mode == "max"
+
+    def describe(self) -> str:
+        """``OneCycleLR, every step``; ``""`` without a scheduler."""
+        if self.scheduler is None:
+            return ""
+        what = ", by accuracy" if self.wants_accuracy else ""
+        over = ", over" if self.is_over else ""
+        return f"{self.name}, every {self._every}{what}{over}"
+
+    def settle(self, num_steps: int, num_epochs: int, num_batches: int = 0) -> str:
+        """Before the first step of a run of this length: decide after what it steps, once.
+
+        Args:
+            num_steps: of the run; 0: not known.
+            num_epochs: of the run, an epoch that was begun counted as one.
+            num_batches: of the run, where some are left out: a length may have counted them.
+
+        Returns:
+            A sentence on what was found, where it is not certain.
+        """
+        if self.scheduler is None or self._is_settled:
+            return ""
+        self._every, sentence = self.counted(num_steps, num_epochs, num_batches)
+        self._is_settled = True
+        return sentence
+
+    def counted(self, num_steps: int, num_epochs: int, num_batches: int = 0) -> tuple[Every, str]:
+        """What it would count in a run of this length, and the sentence of `settle`."""
+        if self.scheduler is None or self._is_settled:
+            return self._every, ""
+        found, why = self._kind
+        if found:
+            return found, _said(self.name, found, why)
+        length = _length(self.scheduler)
+        if length is None or length <= num_epochs or not num_steps:
+            return self._every, ""
+        off = max(num_steps - length, length - max(num_steps, num_batches))
+        if off <= max(1, _TOLERANCE * num_steps):
+            why = f"its length, {length:,}, is that of the run in steps"
+            return "step", _said(self.name, "step", why)
+        return "epoch", _said(
+            self.name,
+            "epoch",
+            f"its length, {length:,}, is neither that of the run in epochs, {num_epochs:,}, nor in "
+            f"steps, {num_steps:,}",
+        )
+
+    def after_step(self) -> str:
+        """After an applied update: step, if it does then; a sentence once it is over.
+
+        What a scheduler of the user's raises leaves it as it was: the step is owed.
+        """
+        if not self.per_step:
+            return ""
+        self.is_owed = True
+        sentence = self.advance()
+        self.is_owed = False
+        return sentence
+
+    def catch_up(self) -> str:
+        """Before a step: what is owed of the last one."""
+        return self.after_step() if self.is_owed else ""
+
+    def after_epoch(self, measure: Callable[[], float | None]) -> str:
+        """After an epoch: step, if it does then; what it is fed is asked for only where needed."""
+        if not self.per_epoch:
+            return ""
+        if not _is_plateau(self.scheduler):
+            return self.advance()
+        value = measure()
+        if value is not None:
+            self._step(parts_of(self.scheduler), value)
+            return ""
+        name = type(self.scheduler).__name__
+        return f"{name} has nothing to go by: no accuracy is known for this loss and these labels"
+
+    def rebind(self, optimizer: torch.optim.Optimizer) -> None:
+        """Go on with another optimizer, whose groups are those of the one before."""
+        self.optimizer = optimizer
+        for part in parts_of(self.scheduler):
+            part.optimizer = optimizer
+
+    def scaled(self, factor: float | None, scalable: bool | None) -> str:
+        """Its rates were scaled (`scale_learning_rate`): what is to be said of it, after a comma.
+
+        Args:
+            factor: by so much; None: it was at rate 0.
+            scalable: whether it has no rates of its own beside those (`schedule_copy`).
+        """
+        self.num_changes += 1
+        self.last_of_curve = None
+        if self.scheduler is None:
+            return ""
+        if scalable is None:
+            return f"; what {self.name} makes of it is its own"
+        if not scalable:
+            return f" until {self.name} steps, which goes by rates of its own"
+        if factor is None:
+            return (
+                f" for the next {self._every}; {self.name} is at 0 and goes on as one made for it"
+            )
+        return f", and {self.name} goes on at {factor:.3g} times its rates"
+
+    def end(self) -> None:
+        """Do without it from now on: the rates and momenta stay as they are."""
+        self.scheduler, self.is_removed = None, True
+        self.is_over = self.is_owed = False
+        self.num_changes += 1
+        forget_schedule(self.optimizer)
+
+    def advance(self) -> str:
+        """Step it, whatever it counts; a sentence where it has no rate for another step.
+
+        `OneCycleLR` has a rate for one step more than its length, far off its curve, as in any
+        loop; where torch raises for the next one, the last rate of the curve is taken.
+        """
+        if self.is_over:
+            return ""
+        parts = parts_of(self.scheduler)
+        if any(_is_at_its_end(part) for part in parts):
+            self.last_of_curve = settings_of(self.optimizer)
+        try:
+            self._step(parts)
+        except ValueError as error:
+            if _PAST_ONE_CYCLE not in str(error):
+                raise
+        else:
+            return ""
+        self.is_over = True
+        if self.last_of_curve is not None:
+            set_settings(self.optimizer, self.last_of_curve)
+        name, rate = type(self.scheduler).__name__, learning_rate(self.optimizer) or 0.0
+        return (
+            f"{name} is over after {_length(self.scheduler):,} {self._every}s, and torch has no "
+            f"rate for another: the rate stays at {worded(rate)}. Set exp.learning_rate, or make "
+            "the schedule as long as the run"
+        )
+
+    def _step(self, parts: list[Any], *measured: float) -> None:
+        with undone_if_it_raises(parts, self.optimizer):
+            back_to_schedule(self.optimizer)
+            self.scheduler.step(*measured)
+
+
+def _refusal(scheduler: Any, optimizer: torch.optim.Optimizer) -> str:
+    """Why it cannot be used, in one sentence; ``""``: it can.
+
+    Optimizers around another one (SAM, Lookahead) share its groups, or hold it.
+    """
+    ours = {id(group) for group in optimizer.param_groups}
+    for part in parts_of(scheduler):
+        kept = getattr(part, "__dict__", {}).values()
+        held = [one for one in kept if isinstance(one, torch.optim.Optimizer)]
+        if held and not any(id(group) in ours for one in held for group in one.param_groups):
+            name = type(part).__name__
+            return (
+                f"{name} is a scheduler of another optimizer, whose rates nothing here goes by; "
+                f"give a callable that makes it, scheduler=lambda optimizer: {name}(optimizer, "
+                "...), or the optimizer that it was made with"
+            )
+    if not _is_plateau(scheduler) and (needed := _needed(scheduler.step)):
+        name = type(scheduler).__name__
+        return (
+            f"scheduler is a {name} whose step needs {needed!r}, and a scheduler is stepped here "
+            "without arguments; give one whose step needs none, such as a subclass that counts: "
+            "def step(self): self.count += 1; super().step(self.count)"
+        )
+    return ""
+
+
+def _needed(step: Any) -> str:
+    """The first argument without which ``step`` cannot be called; ``""``: there is none."""
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return next(
+        (one.name for one in parameters if one.default is one.empty and one.kind not in optional),
+        "",
+    )
+
+
+def _is_plateau(scheduler: Any) -> bool:
+    return isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
+
+
+def _is_at_its_end(part: Any) -> bool:
+    return isinstance(part, lr_scheduler.OneCycleLR) and part.last_epoch == part.total_steps - 1
+
+
+def _by_its_kind(scheduler: Any) -> tuple[Every | None, str]:
+    """By class, or by the functions that it calls: None where neither says.
+
+    With the reason, where that is to be reported: a class or a name leaves no doubt.
+    """
+    if _is_plateau(scheduler):
+        return "epoch", ""
+    parts = parts_of(scheduler)
+    if any(isinstance(part, _BY_STEPS) for part in parts):
+        return "step", ""
+    found = [_of_function(*one) for part in parts for one in _functions(part)]
+    if "step" in found:
+        return "step", "its function counts steps"
+    return ("epoch" if "epoch" in found else None), ""
+
+
+def _functions(scheduler: Any) -> list[tuple[Any, bool]]:
+    """Those of a `LambdaLR` or a `MultiplicativeLR`, and whether each has made a rate 0.
+
+    Torch calls the functions of the first as it makes the scheduler, and keeps the rates.
+    """
+    kept = [getattr(scheduler, name, []) for name in ("lr_lambdas", "base_lrs", "_last_lr")]
+    is_new = getattr(scheduler, "last_epoch", 1) <= 0
+    return [
+        (function, is_new and bool(made_for) and not begins_with)
+        for function, made_for, begins_with in itertools.zip_longest(*kept, fillvalue=1.0)
+        if callable(function)
+    ]
+
+
+def _of_function(function: Any, begins_at_0: bool) -> Every | None:
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = cast("functools.partial[Any]", inner).func
+    if str(getattr(inner, "__module__", "")).startswith("transformers."):
+        return "step"
+    name = _first_parameter(function)
+    if any(word in name for word in _OF_EPOCHS):
+        return "epoch"
+    if begins_at_0 or any(word in name for word in _OF_STEPS):
+        return "step"
+    return None
+
+
+def _first_parameter(function: Any) -> str:
+    try:
+        return next(iter(inspect.signature(function).parameters), "").lower()
+    except (TypeError, ValueError):
+        return ""
+
+
+def _length(scheduler: Any) -> int | None:
+    """Calls of ``step`` after which nothing new comes; None where there is no such number."""
+    if isinstance(scheduler, lr_scheduler.SequentialLR):
+        milestones: list[int] = cast(Any, scheduler)._milestones
+        last = _length(cast(Any, scheduler)._schedulers[-1])
+        return milestones[-1] + (last or 0) if milestones else last
+    if isinstance(scheduler, lr_scheduler.ChainedScheduler):
+        found = [_length(part) for part in parts_of(scheduler)[1:]]
+        return max([one for one in found if one is not None], default=None)
+    if isinstance(scheduler, lr_scheduler.MultiStepLR):
+        return max(scheduler.milestones, default=None)
+    for name in ("total_steps", "T_max", "total_iters"):
+        value = getattr(scheduler, name, None)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def _said(name: str, every: Every, why: str) -> str:
+    other = "epoch" if every == "step" else "step"
+    return (
+        f"{name} steps once every {every} ({why}): schedule_every={other!r} makes it every {other}"
+    )

@@ -1,0 +1,214 @@
+"""The loss of a whole set at once, for a loss of the user's own, whose batches may not add up.
+
+Nothing is known of such a function, so it is computed once more, for all outputs and labels
+together, as far as they fit into `MOST_BYTES` and are of one shape. It may be a function of its
+batch, though, and of former calls, and then that would be another number. Three things are looked
+at, in this order: whether it keeps something from call to call, or may (`LossState`): then it is
+called for the batches and for nothing else. Whether it draws random numbers: then two calls are not
+to be compared. Whether it compares samples with each other (`compares_samples`). In all these cases
+the loss is the mean of the batches, weighed by samples, and a note says so.
+
+What is found holds from then on (`LossScope`): a curve is of one kind of number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.experiment.recipe.loss_scope import compares_samples, means_columns
+from workbench.experiment.recipe.loss_state import LossState
+from workbench.experiment.state.rng import RandomState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workbench.experiment.training import Training
+
+MOST_BYTES = 256 * 2**20
+"""Outputs and labels of so many bytes are kept."""
+
+
+class WholeSet:
+    """Keeps outputs and labels of a set, and computes their loss where that can be had.
+
+    Args:
+        training: whose loss it is.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self._training, self._loss = training, training.loss
+        self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._kept_bytes = 0
+        self._not_kept = ""
+        """Why outputs and labels are not kept any more, as the end of a sentence."""
+        self._num_batches = self._largest = 0
+        self._state: LossState | None = None
+        self._random = RandomState(training.device)
+        self.hides_accuracy = False
+        """Whether nothing shows yet that the outputs are scores of classes; known after `loss`."""
+
+    def before_batch(self) -> None:
+        """Before the loss of a batch is computed."""
+        scope = self._loss.scope
+        is_settled = scope.by_batches and (
+            not scope.is_repeatable or scope.takes_scores is not None
+        )
+        if self._state is None and not is_settled:
+            self._state = LossState(self._loss.function)
+        if scope.is_repeatable:
+            self._random.save()
+
+    def after_batch(self) -> None:
+        """The loss of a batch has been computed, and nothing else since `before_batch`."""
+        if self._loss.scope.is_repeatable and self._random.moved():
+            self._loss.scope.is_repeatable = False
+            self._is_by_batches("it draws random numbers, so that no two calls can be compared")
+        self._num_batches += 1
+
+    def add(self, logits: torch.Tensor, targets: Any, count: int) -> None:
+        """Keep a batch of ``count`` samples."""
+        self._largest = max(self._largest, count)
+        if self._not_kept or (self._loss.scope.by_batches and not self._asks_for_scores(logits)):
+            return
+        if not isinstance(targets, torch.Tensor) or targets.shape[:1] != logits.shape[:1]:
+            self._not_kept = "outputs and labels are no tensors with one row for each sample"
+        elif self._kept_bytes + logits.nbytes + targets.nbytes > MOST_BYTES:
+            self._not_kept = f"outputs and labels take more than {MOST_BYTES >> 20} MiB"
+        else:
+            self._kept_bytes += logits.nbytes + targets.nbytes
+            # a loader of the user's own, or a CUDA graph, may write the next batch over them
+            self._kept.append((logits.clone(), targets.clone()))
+
+    def pool(self, gathered: Callable[[Any], list[Any]]) -> None:
+        """Make it the set of all processes; ``gathered`` gives what each of them has."""
+        self._look_at_state()
+        kept = [] if self._not_kept else [(a.cpu(), b.cpu()) for a, b in self._kept]
+        everywhere = gathered(
+            (
+                kept,
+                self._not_kept,
+                self._num_batches,
+                self._largest,
+                self._loss.scope.by_batches,
+                self._loss.scope.is_repeatable,
+                self._loss.answers.decision if self._num_batches else None,
+            )
+        )
+        place = self._training.device
+        self._kept = [(a.to(place), b.to(place)) for part in everywhere for a, b in part[0]]
+        self._not_kept = next(filter(None, (part[1] for part in everywhere)), "")
+        self._num_batches = sum(part[2] for part in everywhere)
+        self._largest = max(part[3] for part in everywhere)
+        self._is_by_batches(next(filter(None, (part[4] for part in everywhere)), ""))
+        self._loss.scope.is_repeatable &= all(part[5] for part in everywhere)
+        decisions = {part[6] for part in everywhere if part[6] is not None}
+        self.hides_accuracy = len(decisions) > 1
+
+    def loss(self) -> float | None:
+        """The loss of all together; None, and a note, where it is the mean over batches.
+
+        Afterwards it is known whether the outputs are scores of classes (`LossScope.takes_scores`).
+        """
+        scope = self._loss.scope
+        self._look_at_state()
+        if not self._kept or self._state is None or not scope.is_repeatable:
+            return self._or_said(None)
+        found = None
+        random = RandomState(self._training.device)
+        random.save()
+        try:
+            found = self._computed()
+        except Exception as error:  # noqa: BLE001 - batches of other shapes, or a loss made for one batch
+            first = str(error).partition("\n")[0][:120]
+            self._not_kept = (
+                f"outputs and labels cannot be taken together ({type(error).__name__}: {first})"
+            )
+        finally:
+            random.restore()
+            self._put_back(self._state)
+        return self._or_said(found)
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _look_at_state(self) -> None:
+        state = self._state
+        if state is None:
+            return
+        if kept := state.changed():
+            self._keeps_something(f"it keeps something from call to call ({kept})")
+        elif state.unknown:
+            self._keeps_something(f"it may keep something from call to call ({state.unknown})")
+
+    def _keeps_something(self, why: str) -> None:
+        self._loss.scope.is_repeatable = False
+        self._is_by_batches(why)
+
+    def _is_by_batches(self, why: str) -> None:
+        self._loss.scope.by_batches = self._loss.scope.by_batches or why
+
+    def _asks_for_scores(self, logits: torch.Tensor) -> bool:
+        """Whether it is to be found out that the outputs are scores, beside all else."""
+        scope, answers = self._loss.scope, self._loss.answers
+        is_open = scope.is_repeatable and scope.takes_scores is None
+        guesses = answers.reads and answers.is_guess
+        return is_open and guesses and logits.ndim == 2 and logits.shape[1] > 1
+
+    def _computed(self) -> float | None:
+        """What the loss gives for all together, where that means the same."""
+        loss, scope = self._loss, self._loss.scope
+        asks = self._asks_for_scores(self._kept[0][0])
+        if self._not_kept and not asks and scope.adds_up:
+            return None
+        logits, targets = (torch.cat(part) for part in zip(*self._kept, strict=True))
+        if asks or not (scope.adds_up or scope.by_batches):
+            self._look_at_rows(logits, targets, asks=asks)
+        if self._num_batches == 1 or self._not_kept or scope.by_batches:
+            return None  # one batch is the whole set
+        with self._training.forward_context():
+            return float(loss(logits, targets).reshape(()))
+
+    def _look_at_rows(self, logits: torch.Tensor, targets: torch.Tensor, *, asks: bool) -> None:
+        loss, scope = self._loss, self._loss.scope
+        compares = compares_samples(loss, logits, targets)
+        scope.adds_up = compares is False
+        if asks:
+            cares = compares is False or means_columns(loss, logits, targets)
+            scope.takes_scores = True if cares else (False if compares else None)
+            self.hides_accuracy |= scope.takes_scores is None
+        if compares is not False and self._num_batches > 1:
+            self._is_by_batches(_UNKNOWN if compares is None else _COMPARES)
+
+    def _put_back(self, state: LossState) -> None:
+        """After calls that a loop does not make."""
+        if kept := state.changed():
+            lost = "" if state.restore() else "; a look at it has changed that"
+            self._keeps_something(f"it keeps something from call to call ({kept}){lost}")
+
+    def _or_said(self, found: float | None) -> float | None:
+        """What was found; where that is not the number, the note that says why."""
+        why = self._loss.scope.by_batches or self._not_kept
+        if why and self._num_batches > 1:
+            self._note(why)
+        return None if why else found
+
+    def _note(self, why: str) -> None:
+        name, answers = self._loss.name, self._loss.answers
+        said, scores = "", self._loss.scope.takes_scores
+        if scores is False or self.hides_accuracy:
+            said = ", and there is no accuracy"
+        elif answers.reads and answers.is_guess and scores is None:
+            said = "; accuracy takes the outputs for scores of classes"
+        self._training.note(
+            f"val/loss is the mean of {name} over batches of {self._largest:,}, weighed by "
+            f"samples: {why}{said}"
+        )
+
+
+_COMPARES = (
+    "half of the samples do not have the gradient that all of them together give to them (an "
+    "in-batch loss, or terms that are averaged over different things), so of the whole set at once "
+    "it may be another loss"
+)
+_UNKNOWN = "whether it compares samples with each other cannot be told from what it gives for them"

@@ -1,0 +1,183 @@
+"""The run directory: a unique folder with a ``run.json`` that is never half written.
+
+A disk that cannot be written to never stops a training: the folder then says why in one sentence
+(`RunFolder.problem`) and everything else goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from workbench.experiment.report.facts import run_facts
+from workbench.trust import read_regular, write_whole
+
+if TYPE_CHECKING:
+    # HOUSE
+    from workbench.experiment.runtime.runner import Runner
+
+
+SCHEMA = "workbench.run/1"
+_ATTEMPTS = 10_000
+_MOST_BYTES = 1 << 28
+_MOST_PID = 1 << 31
+
+
+class RunFolder:
+    """``<runs>/<name>/``; two experiments of one name get ``name``, ``name-2``, ..."""
+
+    def __init__(self, runs: str | os.PathLike[str], name: str) -> None:
+        self.problem = ""
+        """Why nothing is written, in one sentence, or ``""``."""
+        self._writing = threading.Lock()
+        root = Path(runs).expanduser().absolute()
+        self.path = root / slug(name)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            self.path = _claim(root, slug(name))
+        except OSError as error:
+            # should the disk recover, the folder of an earlier run must not be written over
+            self.path = next(p for p in _candidates(root, slug(name)) if not os.path.lexists(p))
+            self.problem = _sentence(root, error)
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        """The directory of a run that was begun before."""
+        self = cls.__new__(cls)
+        self.path, self.problem, self._writing = path, "", threading.Lock()
+        return self
+
+    def read(self) -> dict[str, Any]:
+        """What ``run.json`` says.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is none that this version wrote.
+        """
+        try:
+            facts = json.loads(read_regular(self.path / "run.json", _MOST_BYTES))
+            process = facts["process"]
+            is_run = (
+                isinstance(process["host"], str)
+                and isinstance(process["pid"], int)
+                and 0 < process["pid"] < _MOST_PID
+                and isinstance(facts["created_at"], (int, float))
+            )
+        except (ValueError, TypeError, LookupError, RecursionError):
+            facts, is_run = None, False
+        if not is_run:
+            raise ValueError(f"{self.path / 'run.json'} describes no run")
+        return cast("dict[str, Any]", facts)
+
+    def write(self, facts: Mapping[str, Any]) -> bool:
+        """Replace ``run.json`` in one piece; False, and `problem` says why, if it could not be."""
+        with self._writing:
+            return self._write(facts)
+
+    def _write(self, facts: Mapping[str, Any]) -> bool:
+        target = self.path / "run.json"
+        try:
+            self.path.mkdir(exist_ok=True)
+            write_whole(target, json.dumps({"schema": SCHEMA, **facts}, indent=1).encode())
+        except OSError as error:
+            self.problem = _sentence(self.path, error)
+            return False
+        self.problem = ""
+        return True
+
+    def tell_abandoned(self) -> None:
+        """Say of a run of this process that was paused that nobody can resume it."""
+        try:
+            facts = self.read()
+        except (OSError, ValueError):
+            return  # it never ran
+        if facts.get("status") == "paused" and facts["process"].get("pid") == os.getpid():
+            self.write({**facts, "status": "stopped"})
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder of an experiment that never ran."""
+        remove_if_empty(self.path)
+
+
+def remove_if_empty(path: Path) -> None:
+    """Remove ``path`` if it is an empty folder."""
+    try:
+        path.rmdir()
+    except OSError:
+        return  # it holds something, or is gone: both are fine
+
+
+def slug(name: str) -> str:
+    """``name`` as a folder name every file system takes."""
+    safe = re.sub(r"[^\w.\-]+", "-", name).strip("-.")[:80]
+    return safe or "run"
+
+
+def _claim(root: Path, name: str) -> Path:
+    for path in islice(_candidates(root, name), _ATTEMPTS):
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise OSError(f"{_ATTEMPTS} runs are called {name}; choose another name")
+
+
+def _candidates(root: Path, name: str) -> Iterator[Path]:
+    yield root / name
+    yield from (root / f"{name}-{number}" for number in count(2))
+
+
+def _sentence(path: Path, error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return (
+        f"nothing is written to disk: {path}: {reason}; training goes on without it, "
+        f"give a writable folder with runs=..."
+    )
+
+
+# When ``run.json`` of an experiment is written: what it says changed, and not too often.
+
+_EVERY_S = 1.0
+"""At least so long from one writing to the next while training."""
+
+
+class RunFile:
+    """``run.json`` of one experiment, in its run directory. From any thread.
+
+    It knows the run and not the experiment, which may be gone before its run has ended.
+
+    Args:
+        folder: the run directory.
+        created_at: of the experiment, Unix time in seconds.
+    """
+
+    def __init__(self, folder: RunFolder, created_at: float) -> None:
+        self._folder, self._created_at = folder, created_at
+        self._written_at: float | None = None
+        self._said: tuple[Any, ...] = ()
+
+    def update(self, runner: Runner) -> None:
+        """Write it if something in it changed; a disk that refuses is told to the person once."""
+        training, now = runner.training, time.monotonic()
+        board, step = training.board, training.step_count
+        status = board.status
+        says = (status, training.modes, runner.epoch, step, id(training.model))
+        if status == "idle" or self._said == says:
+            return
+        recent = self._written_at is not None and now - self._written_at < _EVERY_S
+        if recent and status == "training":
+            return
+        self._written_at, self._said = now, says
+        written = self._folder.write(run_facts(runner, self._created_at))
+        problem = "" if written else self._folder.problem
+        if problem and problem not in board.notes:
+            board.notes.append(problem)
+            board.say(problem, step)

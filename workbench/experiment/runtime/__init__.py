@@ -1,0 +1,1 @@
+"""The threads: who trains, who waits, and the end of the process."""

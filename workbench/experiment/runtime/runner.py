@@ -1,0 +1,554 @@
+"""The runner: the only thread that touches model, optimizer and data while a run is active.
+
+It exists while steps are being done. A pause ends it, a resume starts a new one: the state of the
+training lies in `Training`, not on a stack, so a paused experiment holds no thread and can be
+freed. What is asked for meanwhile waits for the next step boundary
+(`workbench.experiment.runtime.command_thread`).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.experiment.failure.failure import failure_of
+from workbench.experiment.failure.out_of_memory import Trials, remedied, survive
+from workbench.experiment.failure.remedies import Tried
+from workbench.experiment.loop.guard import NonFiniteError, rehearse
+from workbench.experiment.loop.model_use import InUse, beginning, others_at_work, register
+from workbench.experiment.loop.nonfinite import nan_failure
+from workbench.experiment.loop.stop_condition import Plan
+from workbench.experiment.report.events import RunStarted
+from workbench.experiment.runtime import at_exit, remote
+from workbench.experiment.runtime.command_thread import Worker, quietly
+from workbench.experiment.runtime.remote import ElsewhereError, Stretch
+from workbench.experiment.state.thread_state import ThreadState
+from workbench.processes import interrupts_deferred
+from workbench.records import Failure
+from workbench.records.panel import Status
+from workbench.trust import error_message
+
+if TYPE_CHECKING:
+    from workbench.experiment.runtime.checkpoint import CheckpointWriter
+    from workbench.experiment.training import Training
+
+_OUT_OF_MEMORY = "step {step:,}: out of memory; paused, step not applied, nothing lost"
+_AFTER_NON_FINITE = (
+    "exp.failure says what was found about it. exp.resume_from_failure() leaves this batch out and "
+    "goes on; with learning_rate= or modes= it changes that first."
+)
+_BEGUN_ANEW = (
+    "The order is the loader's own, so going on begins a new pass over it and leaves out as many "
+    "batches as this epoch has trained on, which may be others. Samples that are given as arrays "
+    "or as a Dataset go on where they were."
+)
+
+_NOTHING_SET = ThreadState()
+_LOOK_S = 0.05
+"""Between two looks at a run that is waited for."""
+
+log = logging.getLogger("workbench")
+
+
+class Runner(Worker):
+    """Runs one `Training` to the end of a plan, and carries out commands between steps."""
+
+    def __init__(
+        self, training: Training, checkpoints: CheckpointWriter, beat: Callable[[], None]
+    ) -> None:
+        super().__init__(beat, lambda text: training.board.say(text, training.step_count))
+        self.training = training
+        self.plan = Plan()
+        self.error: BaseException | None = None
+        """The exception of a run somebody waits for; its traceback holds tensors."""
+        self.given: Stretch | None = None
+        """Steps that are being computed elsewhere already: they are followed, not begun."""
+        self._kept: Stretch | None = None
+        """Steps computed elsewhere whose state stays on disk until the last checkpoint is there."""
+        self._checkpoints = checkpoints
+        self._keep_error = False
+        self._cut = False
+        """Whether trials of remedies are to end."""
+        self._is_cut_off = False
+        """Whether it trained when the program ended."""
+        self._before: list[InUse] = []
+        """What others still do with the same model when a run begins; it ends soon."""
+        register(self)
+
+    @property
+    def ending(self) -> bool:
+        """Whether it ends soon: told to pause or stop, doing single steps or a rehearsal."""
+        with self._gate:
+            halting = bool(self.halted) or self.plan.halt_at is not None or self._is_over
+            return self._active and (halting or self._aside) and not self._goes_on
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way, from 1; the last one when the run is over, 0 before any step."""
+        cursor = self.training.cursor
+        under_way = cursor.index > 0 or self.training.board.status == "training"
+        return min(cursor.epoch + under_way, self.plan.until_epoch or cursor.epoch + 1)
+
+    def go_on(self, anew: Callable[[], object]) -> bool:
+        """`Worker.go_on`; single steps become a run.
+
+        Raises:
+            RuntimeError: it was told to stop.
+        """
+        with self._gate:
+            if self._active and self.halted == "stop":
+                raise RuntimeError(
+                    f"{self.training.name} is being stopped, not paused; start it with run()"
+                )
+            going = super().go_on(anew)
+            if going and not self._aside:
+                self.plan.halt_at = None
+            return going
+
+    def step_on(self, steps: int, anew: Callable[[], object]) -> bool:
+        """Do so many single steps more than are being done; False where nothing runs.
+
+        Args:
+            steps: how many.
+            anew: does them where what runs has been told to end, or has found that it does.
+
+        Raises:
+            RuntimeError: it runs, and not by single steps.
+        """
+        with self._gate:
+            if not self._is_busy():
+                return False
+            if self.halted or self._is_over or self._aside or not self._active:
+                self._afterwards.append(anew)
+            elif self.plan.halt_at is None:
+                raise RuntimeError(
+                    f"{self.training.name} is training; pause it before single steps"
+                )
+            else:
+                self.plan.halt_at += steps
+            return True
+
+    def cut_short(self) -> None:
+        """End trials of remedies, if any are under way, at the next request for memory."""
+        self._cut = True
+
+    def start(
+        self,
+        context: Context,
+        make_plan: Callable[[], Plan],
+        *,
+        given: Stretch | None = None,
+        keep_error: bool = False,
+        asked_from: ThreadState = _NOTHING_SET,
+    ) -> None:
+        """Go on to the end of a plan on a new thread, whose prints go where ``context`` says.
+
+        Args:
+            context: of the caller.
+            make_plan: gives the `plan`; called once it is sure that nobody else has begun a run.
+            given: steps that are being computed elsewhere already.
+            keep_error: whether somebody waits, and what is raised is to be raised there.
+            asked_from: what the caller's thread has set.
+
+        Raises:
+            RuntimeError: it runs already, or another experiment trains the same model, or no thread
+                can be started, or the program ends.
+            KeyboardInterrupt: one came meanwhile; the run has begun, or all is as it was before.
+        """
+        at_exit.refuse_to_begin()
+        board = self.training.board
+        undo: Callable[[], None] | None = None
+        with self._turn:
+            try:
+                with interrupts_deferred():
+                    undo = self._take(make_plan, given)
+                self._keep_error, self.error = keep_error, None
+                self.training.tried = Tried()
+                step = self.training.step_count
+                board.change("training", "training", step)
+                board.emit(RunStarted(step, found=given is not None))
+                with interrupts_deferred():
+                    self._begin(context, lambda: self._attempt(asked_from))
+                    undo = None
+            except BaseException:  # an interrupt too: nothing would train, and be waited for
+                if undo is not None:
+                    self._finish(undo)
+                raise
+
+    def _take(self, make_plan: Callable[[], Plan], given: Stretch | None) -> Callable[[], None]:
+        """Be busy with a run; returns what says that it has not begun after all. Held: the turn.
+
+        Raises:
+            RuntimeError: it runs already, or another experiment trains the same model.
+        """
+        with beginning, self._gate:
+            if self._active:
+                raise RuntimeError("this experiment is training already; pause or stop it first")
+            self._before = others_at_work(self)
+            self._refuse_in_use(self._before)
+            board, before = self.training.board, (self.plan, self.given)
+            status, message, failure = board.status, board.message, board.failure
+            self.plan, self.given = make_plan(), given
+            self._occupy(aside=False)
+
+        def undo() -> None:
+            self.plan, self.given = before
+            board.change(status, message, self.training.step_count, failure)
+
+        return undo
+
+    def rehearse(self, context: Context, asked_from: ThreadState = _NOTHING_SET) -> None:
+        """Compute a step for the probes that wait, on a new thread, and undo it; status stays.
+
+        Args:
+            context: of the caller.
+            asked_from: what the caller's thread has set.
+
+        Raises:
+            RuntimeError: no thread can be started, or the program ends.
+        """
+        at_exit.refuse_to_begin()
+        with self._turn, interrupts_deferred():
+            with beginning, self._gate:
+                if self._active:
+                    return
+                self.refuse_in_use()
+                self._occupy(aside=True)
+            self._begin_or_finish(context, lambda: self._rehearse(asked_from))
+
+    def refuse_in_use(self) -> None:
+        """Leave the model alone while another experiment trains it.
+
+        Raises:
+            RuntimeError: one does.
+        """
+        self._refuse_in_use(others_at_work(self))
+
+    def _refuse_in_use(self, others: list[InUse]) -> None:
+        for other in others:
+            if other.is_at_work():
+                raise RuntimeError(other.refusal(self.training.name))
+
+    def ask_to_leave(self) -> None:
+        """`Worker.ask_to_leave`; trials of remedies end at once."""
+        self._is_cut_off = self._is_cut_off or (self.active and not self.rehearsing)
+        self.cut_short()
+        super().ask_to_leave()
+
+    def leave(self) -> None:
+        """`Worker.leave`, and say so where a script was to train on."""
+        training, in_a_script = self.training, not at_exit.in_a_kernel()
+        super().leave()
+        if self._is_cut_off and in_a_script and training.board.status == "stopped":
+            log.warning(
+                "%s was stopped at step %s because the program ended; to train to the end, let it "
+                "wait: run.wait(), or exp.run(wait=True)",
+                training.name,
+                f"{training.step_count:,}",
+            )
+
+    def doing(self) -> str:
+        """The step under way."""
+        return f"step {self.training.step_count + 1:,} of {self.training.name}"
+
+    def _begin_or_finish(self, context: Context, work: Callable[[], None]) -> None:
+        """`_begin`, and be busy no more where that fails. Held: the turn."""
+        try:
+            self._begin(context, work)
+        except RuntimeError:
+            self._finish()
+            raise
+
+    # -- the thread -------------------------------------------------------------------------
+
+    def _attempt(self, asked_from: ThreadState) -> None:
+        """Do steps until something ends them."""
+        training = self.training
+        training.asked_from = asked_from
+        try:
+            self._wait_for_others()
+            with asked_from.entered():
+                training.note(training.schedule.settle(*self.plan.length(training)))
+                training.begin()
+                status = self._do_steps()
+                training.end()
+        except BaseException as error:  # noqa: BLE001 - user code may raise SystemExit as well
+            quietly(training.end)
+            if at_exit.kernel_ends() and not isinstance(error, NonFiniteError):
+                self._stopped_by_the_end()
+            else:
+                self._failed(error)
+            return
+        finally:
+            training.asked_from = _NOTHING_SET  # else hooks and modes of a cell would be kept
+        if status != "paused":
+            quietly(training.cursor.release)
+            quietly(self._write_last)
+        self._end(status, "; ".join(filter(None, self._last_words(status))))
+
+    def _wait_for_others(self) -> None:
+        """Begin once those have ended that used the model and were told to end.
+
+        Raises:
+            RuntimeError: one of them was told to go on since.
+        """
+        before, self._before = self._before, []
+        for other in before:
+            while not (self.halted or other.over.wait(_LOOK_S)):
+                self._refuse_in_use([other])
+
+    def _write_last(self) -> None:
+        """Write the checkpoint of the run's end, and wait until the file is whole."""
+        self._checkpoints.offer(self.training, final=True)
+        self._checkpoints.join()
+        kept, self._kept = self._kept, None
+        if kept is not None and not self._checkpoints.problem:
+            kept.clear()
+
+    def _rehearse(self, asked_from: ThreadState) -> None:
+        """Compute a step for the probes that wait; the experiment is what it was before."""
+        training, board = self.training, self.training.board
+        status, message, step = board.status, board.message, training.step_count
+        board.say(f"step {step + 1:,} is computed for a capture and not applied", step)
+        try:
+            training.asked_from = asked_from
+            with asked_from.entered():
+                rehearse(training)
+        except BaseException as error:  # noqa: BLE001 - as in a run, user code may raise anything
+            message = f"the step for a capture raised {_first_line(error)}"
+            training.drop_probes()
+        finally:
+            training.asked_from = _NOTHING_SET
+        self._end(status, message, board.failure)
+
+    def _last_words(self, status: Status) -> tuple[str, str]:
+        """How it ended, and why there is no checkpoint where there is none."""
+        problem, notes = self._checkpoints.problem, self.training.board.notes
+        if problem and problem not in notes:
+            notes.append(problem)
+        why = self.why if self.halted else ""
+        said = ", ".join(filter(None, [_sentence(status, self.training), why]))
+        return said, problem if status != "paused" else ""
+
+    def _do_steps(self) -> Status:
+        training, plan = self.training, self.plan
+        if self.given is not None:
+            self._do_steps_elsewhere()
+            if plan.reached(training):
+                return "finished"
+        while (status := self._at_a_boundary()) is None:
+            epoch = training.cursor.epoch
+            if not training.modeset.elsewhere:
+                training.advance()
+            elif training.at_home.is_next:
+                remote.advance_at_home(training)
+            else:
+                self._do_steps_elsewhere()
+            if training.cursor.epoch != epoch:
+                self._checkpoints.offer(training)
+        return status
+
+    def _at_a_boundary(self) -> Status | None:
+        """Carry out what was asked for; how the run ends here, or None where it goes on."""
+        plan, training = self.plan, self.training
+        if self._commands:
+            self._carry_out()
+        with self._gate:  # what is asked for from here on finds that the run has ended
+            status: Status | None = None
+            if self.halted:
+                status = "paused" if self.halted == "pause" else "stopped"
+            elif plan.reached(training):
+                status = "finished"
+            elif plan.halt_at is not None and training.step_count >= plan.halt_at:
+                status = "paused"
+            self._is_over = status is not None
+        return status
+
+    def _do_steps_elsewhere(self) -> None:
+        """Have steps computed by others until the plan is fulfilled or the training is wanted."""
+        if self.training.probes:
+            self._capture_at_home()
+        stretch, self.given = self.given, None
+        if stretch is None:
+            folder = self._checkpoints.folder / "parallel"
+            stretch = remote.send(self.training, self.plan, folder)
+        self.training.is_away = True
+        try:
+            remote.follow(stretch, self.plan, self._is_wanted)
+        finally:
+            self.training.is_away = False
+            if at_exit.kernel_ends():
+                self._kept = stretch  # it is killed after seconds, with its checkpoint half written
+            else:
+                stretch.clear()
+
+    def _is_wanted(self) -> bool:
+        """Carry out what needs no training; whether there is something that does."""
+        return not self._carry_out_light() or bool(self.halted)
+
+    def _capture_at_home(self) -> None:
+        """A capture is of one process; its fault ends no run that it is not a part of."""
+        training = self.training
+        try:
+            remote.capture_at_home(training)
+        except Exception as error:
+            log.exception("the step for a capture failed")
+            training.board.notes.append(f"the step for a capture raised {_first_line(error)}")
+            training.drop_probes()
+
+    def _stopped_by_the_end(self) -> None:
+        """What the step needed was taken away as the run was to end: that is no fault of it."""
+        with self._gate:
+            self._is_over = True
+        if self.training.cursor.fetching:  # nothing of a step was done
+            quietly(self._write_last)
+        quietly(self.training.cursor.release)
+        self._end("stopped", "; ".join(filter(None, self._last_words("stopped"))))
+
+    def _failed(self, error: BaseException) -> None:
+        """Turn what was raised into the experiment's failure; the run has ended."""
+        if self._keep_error:
+            self.error = error
+        with self._gate:
+            self._is_over = True
+        status: Status = "nan" if isinstance(error, NonFiniteError) else "exception"
+        step = self.training.step_count + 1
+        failure = _in_short(error, step)
+        text = f"step {step:,}: {type(error).__name__}; run stopped, nothing lost"
+        try:
+            failure, text = self._described(error, step, text)
+        except BaseException:  # a run that has ended is never left as if it trained
+            log.exception("the failure of step %d could not be told in full", step)
+        if self._is_abandoned and status != "nan":
+            # as %reset does it: names that the step needs are deleted along with the experiment
+            self._stopped_by_the_end()
+            return
+        quietly(lambda: self.training.origin.note_failure(self.training.model))
+        self._end(status, text, failure)
+        if failure.capture and self.halted != "stop":
+            quietly(lambda: self._look_for_remedies(failure))
+
+    def _described(self, error: BaseException, step: int, text: str) -> tuple[Failure, str]:
+        """The failure and the status line of what was raised, which is ``text`` by default."""
+        training = self.training
+        failure = self._looked_into(error, step)
+        if training.cursor.fetching and training.cursor.goes_on_anew:
+            text = f"step {step:,}: {type(error).__name__}; run stopped, the loader begins anew"
+            failure = replace(failure, subtitle=f"{failure.subtitle} {_BEGUN_ANEW}")
+        if isinstance(error, NonFiniteError):
+            text = f"step {step:,}: {error}; paused, step not applied"
+            error.add_note(f"{failure.title}. {failure.subtitle}")
+            error.add_note(_AFTER_NON_FINITE)
+        elif isinstance(error, ElsewhereError):
+            text = f"workers ended; back at step {step - 1:,}, the last state that was kept"
+        if isinstance(error, torch.OutOfMemoryError):
+            failure = survive(training, error, failure)
+            text = _OUT_OF_MEMORY.format(step=step)
+        if training.interrupted is not None:
+            failure, text = training.interrupted.told(failure, step - 1)
+        return failure, text
+
+    def _look_for_remedies(self, failure: Failure) -> None:
+        """On a thread that begins when this one ends; the failure is told already."""
+        at_exit.refuse_to_begin()
+        with self._turn, interrupts_deferred():
+            with self._gate:
+                if self.training.board.failure is not failure:
+                    return  # somebody has stopped or gone on meanwhile
+                if self._active:
+                    self._commands.append(lambda: self._look_for_remedies(failure))
+                    return
+                self._occupy(aside=True)
+                self._cut = False
+            context = contextvars.copy_context()
+            self._begin_or_finish(context, lambda: self._try_remedies(failure))
+
+    def _try_remedies(self, failure: Failure) -> None:
+        """Try what would help until somebody runs, resumes or stops."""
+        board, step = self.training.board, self.training.step_count
+
+        def cancelled() -> bool:
+            return bool(self.halted) or self._cut
+
+        def between() -> None:
+            while self._commands and not cancelled():
+                self._said(self._commands.popleft())
+
+        def say(text: str) -> None:
+            board.say(text, step)
+
+        trials = Trials(say, cancelled, between)
+        found = failure
+        try:
+            found = remedied(self.training, failure, trials)
+        except BaseException:
+            log.exception("remedies could not be tried")
+        if board.failure is not failure:  # it is no longer so
+            self._end(board.status, board.message, board.failure)
+            return
+        self._end(board.status, _with_first(failure, found), found)
+
+    def _looked_into(self, error: BaseException, step: int) -> Failure:
+        training = self.training
+        try:
+            if isinstance(error, NonFiniteError):
+                return nan_failure(training, error)
+            if isinstance(error, ElsewhereError):
+                return error.failure(step)
+            return failure_of(error, step=step, what=_doing(training))
+        except BaseException:
+            log.exception("the failure of step %d could not be looked into", step)
+            return _in_short(error, step)
+
+    def _end(self, status: Status, message: str, failure: Failure | None = None) -> None:
+        training = self.training
+        quietly(training.scalars.flush)
+        self._finish(lambda: training.board.change(status, message, training.step_count, failure))
+
+
+def _in_short(error: BaseException, step: int) -> Failure:
+    """The failure where nothing more can be found out about it."""
+    return Failure(
+        kind="nan" if isinstance(error, NonFiniteError) else "exception",
+        title=type(error).__name__,
+        subtitle=f"Step {step:,} was not applied.",
+        message=error_message(error) or type(error).__name__,
+        step=step,
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error_message(error)}".partition("\n")[0]
+
+
+def _doing(training: Training) -> str:
+    if training.validating:
+        return "while validating"
+    if training.cursor.fetching:
+        batch, epoch = training.cursor.index + 1, training.cursor.epoch + 1
+        return f"while the data was fetched for batch {batch:,} of epoch {epoch:,}"
+    return ""
+
+
+def _with_first(failure: Failure, found: Failure) -> str:
+    """The status line once remedies were tried."""
+    text = _OUT_OF_MEMORY.format(step=failure.step)
+    fitting = [remedy for remedy in found.remedies if remedy.fits]
+    return f"{text}. It would fit with {fitting[0].name}" if fitting else text
+
+
+def _sentence(status: Status, training: Training) -> str:
+    step, epochs = training.step_count, training.cursor.epoch
+    if status == "finished":
+        return f"finished: {step:,} step{_s(step)}, {epochs:,} epoch{_s(epochs)}"
+    return f"step {step:,}: {status}"
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

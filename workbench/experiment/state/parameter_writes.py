@@ -1,0 +1,204 @@
+"""Parameters that a forward writes itself, as it averages one encoder into another (MoCo, BYOL).
+
+The update writes parameters, and it is the last thing in a step; what has written one before it is
+the forward. Torch counts the writes of a tensor, and a forward that gives a parameter other memory
+(``p.data = ...``) is seen by that. What is written in place through ``.data`` has neither trace: in
+the first steps the values of frozen parameters are compared, as those are what is written so.
+
+A parameter that was found to be written is copied before each step, as far as `held_bytes` goes.
+The others that a step wrote are named where it is undone. Whether each is trained is put back too:
+a forward may thaw what was frozen.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from workbench.experiment.state.module_state import held_bytes
+
+_FIRST_BYTES = 256 * 2**20
+"""Of frozen parameters whose values are compared in the first steps."""
+_FIRST_STEPS = 2
+_LOOK_EVERY = 64
+
+_VERSION = operator.attrgetter("_version")
+_PLACE = torch.Tensor.data_ptr
+_IS_TRAINED = operator.attrgetter("requires_grad")
+
+
+class ParameterWrites:
+    """What a forward writes of the parameters of a training.
+
+    Args:
+        parameters: its own list, which may change.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._given = parameters
+        self._listed: list[nn.Parameter] = []
+        self._frozen: list[nn.Parameter] = []
+        self._known: list[nn.Parameter] = []
+        """Those that a forward has written."""
+        self._silent: set[int] = set()
+        """Those of them that left no trace but their values."""
+        self._versions: list[int] = []
+        self._trained: list[bool] = []
+        self._places: list[int] = []
+        self._at_update: list[int] | None = None
+        """The versions at `before_update`; None: those of `remember`, as far as is known."""
+        self.copies: list[tuple[nn.Parameter, torch.Tensor]] = []
+        """Parameters with their values before the step."""
+        self._looks = 0
+        self._is_stale = True
+        self._is_plain = False
+        """Whether nothing is frozen, and no forward is known to write anything."""
+
+    def look_again(self) -> None:
+        """Parameters may be others, or frozen and thawed, from the next step on."""
+        self._is_stale, self._is_plain = True, False
+
+    def remember(self, *, exactly: bool) -> None:
+        """Before a step; ``exactly`` copies whatever is known to be written, however large."""
+        if self._is_plain:
+            self._versions = versions(self._listed)
+            self._trained = [*map(_IS_TRAINED, self._listed)]
+            return
+        if self._is_stale:
+            self._list()
+        self._trained = [*map(_IS_TRAINED, self._listed)]
+        self._versions, self._places = versions(self._listed), _places(self._frozen)
+        self.copies = []
+        self._copy(self._known, is_bounded=not exactly)
+        if self._looks < _FIRST_STEPS:
+            known = set(map(id, self._known))
+            others = [p for p in self._frozen if id(p) not in known]
+            if sum(p.nbytes for p in others) <= _FIRST_BYTES:
+                self._copy(others, is_bounded=False)
+
+    @contextmanager
+    def written_by_others(self) -> Generator[None]:
+        """What is written inside, in a step, is written by no forward."""
+        before = versions(self._listed)
+        yield
+        now = versions(self._listed)
+        self._versions = [
+            remembered + new - old
+            for remembered, old, new in zip(self._versions, before, now, strict=True)
+        ]
+
+    def before_update(self) -> None:
+        """After the backward of a step that is about to be applied: see what was written.
+
+        Parameters that are trained are looked at now and then, which costs half a microsecond.
+        """
+        self._looks += 1
+        if self._is_plain and self._looks % _LOOK_EVERY:
+            self._at_update = None
+            return
+        self._at_update = versions(self._listed)
+        if (
+            self._at_update != self._versions
+            or self._looks <= _FIRST_STEPS
+            or self._places != _places(self._frozen)
+        ):
+            self._know(self._written())
+        self._is_plain = not (
+            self._known or self._frozen or self._is_stale or self._looks < _FIRST_STEPS
+        )
+
+    def updated(self) -> tuple[int, int]:
+        """How many parameters were written since `before_update`, of how many with a gradient."""
+        before = self._versions if self._at_update is None else self._at_update
+        moved = sum(a != b for a, b in zip(versions(self._listed), before, strict=True))
+        return moved, sum(p.grad is not None for p in self._listed)
+
+    @torch.no_grad()
+    def restore(self) -> list[nn.Parameter]:
+        """Put back what was written since `remember`; gives those that nobody has a copy of."""
+        if not self._versions:
+            return []
+        for parameter, is_trained in zip(self._listed, self._trained, strict=True):
+            if parameter.requires_grad is not is_trained:
+                parameter.requires_grad_(is_trained)
+        written = self._written()
+        self._know(written)
+        copied = {id(p): value for p, value in self.copies}
+        silent = (p for p in self._known if id(p) in self._silent)
+        lost = [p for p in dict.fromkeys((*written, *silent)) if id(p) not in copied]
+        for parameter in written:
+            if id(parameter) in copied:
+                parameter.copy_(copied[id(parameter)])
+        # who looks at the step once more leaves them as they are now
+        self._copy(lost, is_bounded=False)
+        self._versions, self._places = versions(self._listed), _places(self._frozen)
+        return lost
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _list(self) -> None:
+        self._listed = list(self._given)
+        # of other kinds (sharded, quantized) the count of writes alone is gone by
+        plain = (p for p in self._listed if type(p) is nn.Parameter)
+        self._frozen = [p for p in plain if not p.requires_grad and not is_lazy(p)]
+        held = set(map(id, self._listed))
+        self._known = [p for p in self._known if id(p) in held]
+        self._is_stale = False
+
+    def _written(self) -> list[nn.Parameter]:
+        """Parameters that are not what they were at `remember`."""
+        found: dict[int, nn.Parameter] = {}
+        for p, now, before in zip(
+            self._listed, versions(self._listed), self._versions, strict=True
+        ):
+            if now != before:
+                found[id(p)] = p
+        for p, now, before in zip(self._frozen, _places(self._frozen), self._places, strict=True):
+            if now != before:
+                found[id(p)] = p
+        for p, value in self.copies:
+            if id(p) not in found and not _equal(p, value):
+                found[id(p)] = p
+                self._silent.add(id(p))
+        return list(found.values())
+
+    def _know(self, written: list[nn.Parameter]) -> None:
+        known = set(map(id, self._known))
+        self._known += [p for p in written if id(p) not in known]
+        self._is_plain = self._is_plain and not self._known
+
+    @torch.no_grad()
+    def _copy(self, parameters: list[nn.Parameter], *, is_bounded: bool) -> None:
+        """Copy them, as far as a copy may take long or room."""
+        sums: dict[torch.device, int] = {}
+        for p in parameters:
+            sums[p.device] = sums.get(p.device, 0) + p.nbytes
+            if not is_bounded or sums[p.device] <= held_bytes(p.device):
+                self.copies.append((p, p.detach().clone()))
+
+
+def versions(parameters: Sequence[nn.Parameter]) -> list[int]:
+    """How often each was written; -1 for one that torch does not count (of inference mode)."""
+    try:
+        return [*map(_VERSION, parameters)]
+    except RuntimeError:
+        return [-1 if p.is_inference() else _VERSION(p) for p in parameters]
+
+
+def _places(parameters: Sequence[nn.Parameter]) -> list[int]:
+    try:
+        return [*map(_PLACE, parameters)]
+    except RuntimeError:  # one of a kind that has no memory of its own
+        return [0] * len(parameters)
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    try:
+        return torch.equal(one, other)
+    except (RuntimeError, NotImplementedError):  # of a kind that torch cannot compare
+        return True

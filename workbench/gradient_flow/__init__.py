@@ -1,0 +1,1 @@
+"""The norm of every module's gradient over time: logged, kept, drawn."""

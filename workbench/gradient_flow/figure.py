@@ -1,0 +1,138 @@
+"""A gradient flow as a matplotlib figure: modules by steps, colour by norm.
+
+Made without pyplot, so that it can be drawn on any thread and nothing shows it twice; and without
+matplotlib's mathematical text, whose parser all threads share and which two at once confuse.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.gradient_flow.strip import Strip, strip_of
+from workbench.trust import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.path import Path
+
+    from workbench.records import GradientFlow
+
+_SCALE = "f6f4fd ddd8fd c4bbf9 ad9ff3 9684e9 8069db 6a4fc9 5635b3 431c99"
+_BAD = "#b3261e"
+_MAX_CELLS = 200
+_MAX_LABEL = 34
+_WIDTH_IN = 9.0
+
+
+def flow_figure(record: GradientFlow, *, dpi: int = 110) -> Figure:
+    """Draw ``record`` on a new figure, light on white."""
+    from matplotlib.figure import Figure
+
+    strip = strip_of(record, _MAX_CELLS)
+    height = 0.21 * max(len(record.rows), 3) + 1.35
+    figure = Figure(figsize=(_WIDTH_IN, height), dpi=dpi, facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(_title(record), fontsize=10, loc="left", parse_math=False)
+    axes.set_facecolor("white")
+    if not strip.norm.size:
+        axes.text(0.5, 0.5, "no step was sampled yet", ha="center", transform=axes.transAxes)
+        axes.set_axis_off()
+        return figure
+    image = _cells(axes, strip)
+    _gaps(axes, strip)
+    _signs(axes, strip)
+    _axes(axes, record, strip)
+    _legend(figure.colorbar(image, ax=axes, pad=0.01, aspect=12, shrink=0.9), strip)
+    return figure
+
+
+def _legend(bar: Any, strip: Strip) -> None:
+    low, high = strip.limits
+    ticks = [low, (low * high) ** 0.5, high] if high > low else [low]
+    bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks])
+    bar.minorticks_off()
+    bar.set_label("gradient norm (log)", fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+
+
+def _title(record: GradientFlow) -> str:
+    steps = f"steps {record.step[0]:,} to {record.step[-1]:,}" if len(record.step) else "no steps"
+    return f"{' '.join(record.title.split())[:80]}: L2 norm of a module's gradients, {steps}"
+
+
+def _cells(axes: Axes, strip: Strip) -> Any:
+    from matplotlib.colors import ListedColormap, LogNorm
+
+    low, high = strip.limits
+    colours = ListedColormap([f"#{colour}" for colour in _SCALE.split()])
+    shown = np.ma.masked_where(~(np.isfinite(strip.norm) & (strip.norm > 0)), strip.norm)
+    norm = LogNorm(low, high if high > low else low * 1.01)
+    return axes.imshow(shown, cmap=colours, norm=norm, aspect="auto", interpolation="nearest")
+
+
+def _gaps(axes: Axes, strip: Strip) -> None:
+    """Hatch the share of each cell in which the module got no gradient, from below."""
+    from matplotlib.collections import PolyCollection
+
+    boxes: list[list[tuple[float, float]]] = []
+    for row, shares in enumerate(strip.missing):
+        edges = np.flatnonzero(np.diff(shares, prepend=np.nan, append=np.nan) != 0)
+        for start, end in pairwise(edges):
+            if shares[start] > 0:
+                left, right, below = start - 0.5, end - 0.5, row + 0.5
+                top = below - shares[start]
+                boxes.append([(left, below), (right, below), (right, top), (left, top)])
+    if boxes:
+        axes.add_collection(
+            PolyCollection(
+                boxes, facecolor="#f4f4f6", edgecolor="#a6a6ae", linewidth=0, hatch="//////"
+            )
+        )
+
+
+def _signs(axes: Axes, strip: Strip) -> None:
+    """A cross where a gradient was not finite, a small 0 where all of it was zero."""
+    # all of a kind as one line of markers: an artist each would take seconds where there are many
+    rows, columns = np.nonzero(np.isposinf(strip.norm))
+    axes.plot(columns, rows, "X", color=_BAD, markersize=7, markeredgecolor="white")
+    if strip.norm.shape[1] <= 80:
+        rows, columns = np.nonzero(strip.norm == 0)
+        axes.plot(columns, rows, linestyle="none", marker=_zero(), color="0.4", mew=0, ms=5)
+
+
+def _zero() -> Path:
+    """A small 0 as a marker. As ``"$0$"`` it would be read by matplotlib's one parser for all."""
+    from matplotlib.path import Path
+    from matplotlib.textpath import TextPath
+
+    text = TextPath((0, 0), "0")
+    box = text.get_extents()
+    return Path(np.asarray(text.vertices) - np.add(box.min, box.max) / 2, text.codes)
+
+
+def _axes(axes: Axes, record: GradientFlow, strip: Strip) -> None:
+    count = strip.norm.shape[1]
+    ticks = np.unique(np.linspace(0, count - 1, min(count, 9)).round().astype(int))
+    axes.set_xticks(ticks, [f"{strip.first_step[at]:,}" for at in ticks], fontsize=8)
+    labels = [_short(row.label) for row in record.rows]
+    axes.set_yticks(range(len(labels)), labels, fontsize=8, parse_math=False)
+    axes.set_xlim(-0.5, count - 0.5)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.tick_params(length=2)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    said = ["step; hatched: no gradient, the module did not run"]
+    if np.isposinf(strip.norm).any():
+        said.append("✕: not finite")
+    axes.set_xlabel("; ".join(said), fontsize=8)
+
+
+def _short(label: str) -> str:
+    line = printable(label[:1000])
+    if len(line) <= _MAX_LABEL:
+        return line
+    return f"{line[: _MAX_LABEL // 3]}…{line[-(_MAX_LABEL - _MAX_LABEL // 3 - 1) :]}"

@@ -1,0 +1,1 @@
+"""The backward of a captured graph is measured, node by node."""

@@ -1,0 +1,147 @@
+"""Which module of the model an operation inside a compiled node belongs to.
+
+Dynamo names modules from the frame that it compiled: ``L['self'].blocks.0.conv`` is the path of a
+module below the local ``self`` of that frame. Which module ``self`` was is not said; it may be the
+model, a block compiled by itself, or any module in whose forward the graph broke. It is found as
+the one below which every path of the region is a module of the named class; of equals (twelve equal
+blocks) it is the one that owns the parameters which lead into the node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.graph.capture.compiled_backward import BackwardGraph, ModuleStack
+    from workbench.records import GraphModule
+
+_ROOT = re.compile(r"[LG]\['[^']*'\]")
+_KEY = re.compile(r"\['?([^'\]]*)'?\]")
+_TRANSPARENT = frozenset(
+    {"_modules", "_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"}
+)
+"""Parts of a path that names of modules leave out."""
+_SELF = "L['self']"
+
+
+def owners_inside(
+    graph: BackwardGraph,
+    modules: Sequence[GraphModule],
+    own: int,
+    parameter_owners: Iterable[int],
+) -> list[int]:
+    """Row of ``modules`` that each operation belongs to.
+
+    Args:
+        graph: the inside of one compiled node.
+        modules: the table of names, parents first.
+        own: the compiled node's own module, for what nothing is known of; may be negative.
+        parameter_owners: modules whose parameters lead into the node.
+    """
+    homes = _Homes(modules, own, Counter(parameter_owners))
+    stacks = {one.modules for one in graph.operations}
+    homes.find(stacks)
+    owner_of = {stack: homes.owner(stack) for stack in stacks}
+    owners = [owner_of[one.modules] for one in graph.operations]
+    _place_sums(owners, graph, modules)
+    return owners
+
+
+def _place_sums(owners: list[int], graph: BackwardGraph, modules: Sequence[GraphModule]) -> None:
+    """Gradients of one value are added up where the value was first used.
+
+    Backward comes to that use last, so it is the last call in the sum; along residual connections
+    the rest is a sum itself. A use by a leaf module (``norm``) is one by the module around it.
+    """
+    parents = {module.parent for module in modules}
+    last: dict[int, int] = {}
+    for maker, user in graph.links:
+        if graph.operations[user].accumulates and not graph.operations[maker].accumulates:
+            last[user] = max(maker, last.get(user, maker))
+    for user, maker in last.items():
+        owner = owners[maker]
+        if owner >= 0:
+            is_leaf = owner not in parents and modules[owner].parent >= 0
+            owners[user] = modules[owner].parent if is_leaf else owner
+
+
+class _Homes:
+    """The module that each root (``L['self']``) stands for."""
+
+    def __init__(self, modules: Sequence[GraphModule], own: int, parameters: Counter[int]) -> None:
+        self._modules = modules
+        self._own = own
+        self._parameters = parameters
+        self._row_of = {module.path: row for row, module in enumerate(modules)}
+        self._home: dict[str, int] = {}
+
+    def find(self, stacks: Iterable[ModuleStack]) -> None:
+        entries: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for stack in stacks:
+            for path, cls in stack:
+                root, below = split_path(path)
+                entries[root].add((below, cls))
+        for root, below in entries.items():
+            home = self._best(below)
+            if home is not None:
+                self._home[root] = home
+
+    def owner(self, stack: ModuleStack) -> int:
+        for path, cls in reversed(stack):
+            root, below = split_path(path)
+            row = self._below(self._home.get(root), below)
+            if row is not None and self._modules[row].cls == cls:
+                return row
+        if not stack and len(self._home) == 1:  # code of the frame's own forward
+            return self._home.get(_SELF, self._own)
+        return self._own
+
+    def _best(self, entries: set[tuple[str, str]]) -> int | None:
+        longest = max(entries, key=lambda entry: len(entry[0]))
+        candidates = [
+            row for row in self._homes_of(*longest) if self._fits(row, entries) == len(entries)
+        ]
+        # A class that the model does not have (a wrapper of the user's) fits nowhere.
+        candidates = candidates or self._homes_of(*longest)
+        return max(candidates, key=self._rank, default=None)
+
+    def _homes_of(self, below: str, cls: str) -> list[int]:
+        """Modules that have one of class ``cls`` at ``below``."""
+        end = f".{below}" if below else ""
+        paths = [
+            module.path[: len(module.path) - len(below)].rstrip(".")
+            for module in self._modules
+            if module.cls == cls and (f".{module.path}".endswith(end))
+        ]
+        return [self._row_of[path] for path in paths if path in self._row_of]
+
+    def _fits(self, home: int, entries: set[tuple[str, str]]) -> int:
+        rows = ((self._below(home, below), cls) for below, cls in entries)
+        return sum(row is not None and self._modules[row].cls == cls for row, cls in rows)
+
+    def _rank(self, home: int) -> tuple[int, bool, int]:
+        path = self._modules[home].path
+        inside = sum(
+            count
+            for row, count in self._parameters.items()
+            if row == home or path == "" or self._modules[row].path.startswith(f"{path}.")
+        )
+        return inside, home == self._own, -len(path)
+
+    def _below(self, home: int | None, below: str) -> int | None:
+        if home is None:
+            return None
+        path = self._modules[home].path
+        return self._row_of.get(f"{path}.{below}" if path and below else path or below)
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """``("L['self']", "blocks.0.conv")`` for ``L['self'].blocks[0].conv``."""
+    root = _ROOT.match(path)
+    start = root.end() if root else 0
+    parts = _KEY.sub(r".\1", path[start:]).split(".")
+    below = ".".join(part for part in parts if part and part not in _TRANSPARENT)
+    return path[:start], below

@@ -1,0 +1,1 @@
+"""Two captures compared: what is the same, what differs, and why."""

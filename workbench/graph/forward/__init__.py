@@ -1,0 +1,1 @@
+"""A forward is watched: which module ran, which line, which branch, where the graph was left."""

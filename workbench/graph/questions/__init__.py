@@ -1,0 +1,1 @@
+"""Questions that a record answers without the live graph."""

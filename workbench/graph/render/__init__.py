@@ -1,0 +1,1 @@
+"""The static views of a graph: picture, figure, text, and formats of other programs."""

@@ -1,0 +1,137 @@
+"""Where the cards of the static picture are, and how they are linked: for the SVG and the figure.
+
+Cards are layered by longest path; a value that skips layers travels in a lane at the right, never
+across a card.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from workbench.graph.render.module_boxes import Card, cards_of
+
+if TYPE_CHECKING:
+    from workbench.records import GraphRecord
+
+MAX_CARDS = 20
+MAX_LINKS = 60
+CARD_WIDTH, CARD_HEIGHT = 190, 38
+COLUMN, ROW, LANE, MARGIN = 214, 62, 12, 16
+
+
+@dataclass(frozen=True)
+class Link:
+    """Values that flow from one card to another."""
+
+    start: int
+    end: int
+    num_bytes: int
+    edges: tuple[int, ...] = ()
+    """The edges of the record that it stands for."""
+    lane: int = -1
+    """Lane at the right for a value that skips layers, -1 for neighbours."""
+
+
+@dataclass
+class Layout:
+    """Cards and links with their places."""
+
+    cards: list[Card] = field(default_factory=list[Card])
+    links: list[Link] = field(default_factory=list[Link])
+    width: float = 0
+    height: float = 0
+
+    @property
+    def max_bytes(self) -> int:
+        """Largest bytes of a card, at least 1."""
+        return max([1, *(card.saved_bytes for card in self.cards)])
+
+    @property
+    def max_flow(self) -> int:
+        """Largest bytes of a link, at least 1."""
+        return max([1, *(link.num_bytes for link in self.links)])
+
+    def route(self, link: Link) -> list[tuple[float, float]]:
+        """Corner points of a link, from below its start to above its end."""
+        start, end = self.cards[link.start], self.cards[link.end]
+        x0, y0 = start.x + CARD_WIDTH / 2, start.y + CARD_HEIGHT
+        x1, y1 = end.x + CARD_WIDTH / 2, end.y
+        if link.lane < 0:
+            middle = (y0 + y1) / 2
+            return [(x0, y0), (x0, middle), (x1, middle), (x1, y1)]
+        right = max(card.x for card in self.cards) + CARD_WIDTH + LANE * (link.lane + 1)
+        return [(x0, y0), (x0, y0 + 7), (right, y0 + 7), (right, y1 - 9), (x1, y1 - 9), (x1, y1)]
+
+
+def layout(record: GraphRecord) -> Layout:
+    """Place the cards of ``record``."""
+    result = Layout(cards_of(record, MAX_CARDS))
+    card_of = {row: index for index, card in enumerate(result.cards) for row in card.rows}
+    _connect(result, record, card_of)
+    _place(result)
+    return result
+
+
+def _connect(result: Layout, record: GraphRecord, card_of: dict[int, int]) -> None:
+    edges_of: dict[tuple[int, int], list[int]] = defaultdict(list)
+    ends = zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True)
+    for edge, (start_row, end_row) in enumerate(ends):
+        start, end = card_of.get(start_row, -1), card_of.get(end_row, -1)
+        if start < 0 or end < 0 or start == end:
+            continue
+        if start > end:  # cards are in forward order: only a loop leads back
+            result.cards[end].repeats = True
+        else:
+            edges_of[start, end].append(edge)
+    links = [
+        Link(start, end, int(record.edge_bytes[edges].max()), tuple(edges))
+        for (start, end), edges in edges_of.items()
+    ]
+    result.links = sorted(links, key=lambda link: (link.end - link.start, -link.num_bytes))
+    del result.links[MAX_LINKS:]
+
+
+def _place(result: Layout) -> None:
+    """Rank by longest path, order each rank by where its inputs come from, find lanes."""
+    cards = result.cards
+    makers: dict[int, list[int]] = defaultdict(list)
+    for link in sorted(result.links, key=lambda link: link.end):
+        makers[link.end].append(link.start)
+    for end in range(len(cards)):
+        cards[end].rank = max((cards[start].rank + 1 for start in makers[end]), default=0)
+    ranks: dict[int, list[int]] = defaultdict(list)
+    for row, card in enumerate(cards):
+        ranks[card.rank].append(row)
+    widest = max((len(rows) for rows in ranks.values()), default=1)
+    centre = MARGIN + widest * COLUMN / 2
+    for rank, rows in sorted(ranks.items()):
+        rows.sort(key=lambda row: _mean([cards[m].x for m in makers[row]], centre))
+        for place, row in enumerate(rows):
+            left = centre + (place - len(rows) / 2) * COLUMN
+            cards[row].x = left + (COLUMN - CARD_WIDTH) / 2
+            cards[row].y = MARGIN + rank * ROW
+    result.links, num_lanes = _lanes(result)
+    result.width = 2 * MARGIN + widest * COLUMN + num_lanes * LANE
+    result.height = 2 * MARGIN + (max(ranks, default=0) + 1) * ROW - (ROW - CARD_HEIGHT)
+
+
+def _mean(values: list[float], default: float) -> float:
+    return sum(values) / len(values) if values else default
+
+
+def _lanes(result: Layout) -> tuple[list[Link], int]:
+    """Give every link that skips a rank the innermost lane that is free along its way."""
+    busy: list[int] = []
+    found: list[Link] = []
+    for link in sorted(result.links, key=lambda link: result.cards[link.start].rank):
+        first, last = result.cards[link.start].rank, result.cards[link.end].rank
+        lane = -1
+        if last - first > 1:
+            free = (lane for lane, until in enumerate(busy) if until <= first)
+            lane = next(free, len(busy))
+            busy[lane : lane + 1] = [last]
+        found.append(dataclasses.replace(link, lane=lane))
+    return found, len(busy)

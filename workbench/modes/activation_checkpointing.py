@@ -1,0 +1,318 @@
+"""Checkpoint: keep what goes into a block, drop what is inside, compute it again in backward.
+
+`torch.utils.checkpoint` in its non-reentrant form is put around blocks of the model: ``auto`` takes
+those that occur repeatedly (`workbench.modes.core.model_blocks`), a path
+(``checkpoint:encoder.layers``) the blocks in that container, or the module there itself. Backward
+then costs one more forward of each block, and holds the activations of one block at a time.
+
+The step computes the same to the last bit. Torch replays the random numbers (dropout) and autocast;
+what it leaves to us is done here. A forward that changes buffers (batch norm's running statistics,
+spectral norm's vectors) would change them twice: the second one works on copies of what they were
+before the first, and so does a third where a second backward goes through the block (a gradient
+penalty, two losses). And a kernel chosen for forward (`workbench.modes.attention`) is chosen again.
+So it is with numbers and containers that modules keep (`workbench.modes.core.plain_attributes`);
+what a forward changes in objects of other kinds is changed once more each time.
+
+A block is given a ``forward`` of its own, nothing is wrapped: names in ``state_dict`` do not
+change, removing it undoes it exactly, and a copy or a pickle of the model works alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from workbench.modes.core.base import Mode
+from workbench.modes.core.model_blocks import blocks_in, find_blocks
+from workbench.modes.core.plain_attributes import PlainAttributes
+from workbench.records import ModeChoice
+
+SMALL_BUFFER_BYTES = 64 * 2**10
+"""A copy of a larger one, mostly a table or a mask, is kept only where the forward changed it."""
+_MOST_CONTAINERS = 3
+"""Containers that are offered by name."""
+
+Contexts = tuple[Callable[[], AbstractContextManager[Any]], ...]
+
+
+class Checkpoint(Mode):
+    """off, around the blocks of the model, or around those of one container."""
+
+    name: ClassVar[str] = "checkpoint"
+    label: ClassVar[str] = "Checkpoint"
+    default: ClassVar[str] = "off"
+    values: ClassVar[tuple[str, ...]] = ("off", "auto")
+    more_values: ClassVar[str] = "the path of a module, as in checkpoint:layers"
+    order: ClassVar[int] = 20
+
+    def __init__(self, value: str, device: torch.device) -> None:
+        super().__init__(value, device)
+        self.again: Contexts = ()
+        """What has to be entered when a block is computed again (`Mode.unguarded`)."""
+        self._changed: list[weakref.ref[nn.Module]] = []
+
+    @classmethod
+    def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:  # noqa: ARG003 - any device
+        """Off and auto; which containers there are, `choices_for` a model says."""
+        return tuple(ModeChoice(value=value) for value in cls.values)
+
+    def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:
+        """Off, auto, and the containers of blocks where there are several."""
+        paths = [path for path, _ in containers(model)]
+        offered = paths[:_MOST_CONTAINERS] if len(paths) > 1 else []
+        if self.value not in (*self.values, *offered):
+            offered.append(self.value)
+        off, auto = self.choices(self.device)
+        if not find_blocks(model):
+            auto = replace(
+                auto,
+                why=f"{type(model).__name__} has no blocks: nothing would be computed again.",
+                remedy="Put layers that follow each other into a module of their own.",
+            )
+        return off, auto, *(ModeChoice(value=path) for path in offered)
+
+    def refusal(self, model: nn.Module) -> str:
+        """Why ``model`` cannot be run under it: there is no such module, or nothing to gain."""
+        if self.value in self.values:
+            return ""
+        known = ", ".join(path for path, _ in containers(model)) or "none"
+        try:
+            module = model.get_submodule(self.value)
+        except AttributeError:
+            return (
+                f"{type(model).__name__} has no module {self.value!r} to checkpoint; containers of "
+                f"blocks in it are: {known}"
+            )
+        if self.targets(model):
+            return ""
+        kind = type(module).__name__
+        return (
+            f"{self.value!r}, a {kind}, cannot be checkpointed: it holds no block of several "
+            f"layers with a forward of its class; containers of blocks are: {known}"
+        )
+
+    def explain(self, error: BaseException) -> str:
+        """Torch's function transforms take no hooks on saved tensors; this mode is made of them."""
+        if "support saved tensor hooks" not in str(error):
+            return ""
+        return (
+            f"mode checkpoint ({self.value}) computes blocks a second time by hooks on saved "
+            "tensors, and a block here uses torch.func (grad, vjp, jacrev, hessian), which takes "
+            "none: leave checkpoint out of exp.modes for this model"
+        )
+
+    def no_effect_reason(self, model: nn.Module) -> str:
+        """``model has no blocks`` where there is nothing to put it around."""
+        if not find_blocks(model):
+            return "model has no blocks"
+        if self.value == "auto" and not self.targets(model):
+            return "its blocks have a forward that is not their class's"
+        return ""
+
+    def targets(self, model: nn.Module) -> list[nn.Module]:
+        """The modules that are computed twice; those with a ``forward`` of the user's left out."""
+        if self.value == self.default:
+            return []
+        if self.value == "auto":
+            found = find_blocks(model)
+        else:
+            module = model.get_submodule(self.value)
+            found = blocks_in(module)
+        return [module for module in found if not _has_forward_of_its_own(module)]
+
+    def attach(self, model: nn.Module) -> None:
+        """Give every target a ``forward`` that checkpoints the one of its class."""
+        if self.value not in self.values and self.refusal(model):
+            return
+        forward = _forward_for(self.again) if self.again else _PLAIN
+        for module in self.targets(model):
+            module.__dict__["forward"] = types.MethodType(forward, module)
+            self._changed.append(weakref.ref(module))
+
+    def detach(self, model: nn.Module) -> None:  # noqa: ARG002 - what was attached is remembered
+        """Leave every target the ``forward`` of its class."""
+        for reference in self._changed:
+            module = reference()
+            if module is not None:
+                module.__dict__.pop("forward", None)
+        self._changed.clear()
+
+
+def containers(model: nn.Module) -> list[tuple[str, list[nn.Module]]]:
+    """(path, blocks) of every container of blocks in ``model``, the one with most blocks first."""
+    blocks = {id(block) for block in find_blocks(model)}
+    found = [
+        (path, held)
+        for path, module in model.named_modules()
+        if path
+        and isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.Sequential))
+        and (held := [child for child in module.children() if id(child) in blocks])
+    ]
+    return sorted(found, key=lambda entry: -len(entry[1]))
+
+
+def _forward_for(again: Contexts) -> Callable[..., Any]:
+    """A ``forward`` for any module; its name is what a pickled method is found by."""
+
+    def forward(self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        own = functools.partial(type(self).forward, self, **kwargs)
+        if not torch.is_grad_enabled():
+            return own(*args)
+        if torch.compiler.is_compiling():  # what a region changes is changed once by itself
+            return checkpoint(own, *args, use_reentrant=False)
+        contexts = functools.partial(_contexts, self, again)
+        return checkpoint(own, *args, use_reentrant=False, context_fn=contexts)
+
+    return forward
+
+
+_PLAIN = _forward_for(())
+"""One for all models: compiled code that has seen it is found again."""
+
+
+def _has_forward_of_its_own(module: nn.Module) -> bool:
+    """Whether the ``forward`` of its class was replaced, other than by this mode."""
+    forward = module.__dict__.get("forward")
+    code = getattr(getattr(forward, "__func__", None), "__code__", None)
+    return forward is not None and code is not _PLAIN.__code__
+
+
+def _contexts(
+    module: nn.Module, again: Contexts
+) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """What the first forward runs in, and what each later one: with all as it was before."""
+    before, attributes = _copies(module), PlainAttributes(module)
+    has_large = any(one.is_large for one in before)
+    first = _dropping_unchanged(before) if has_large else nullcontext()
+    if not (before or again or attributes.is_any):
+        return first, nullcontext()
+    return first, _AsBefore(before, attributes, again)
+
+
+class _Copy(NamedTuple):
+    """A buffer before the first forward; one that modules share has one copy under all names."""
+
+    part: nn.Module
+    name: str
+    buffer: torch.Tensor
+    version: int
+    values: torch.Tensor
+
+    @property
+    def is_large(self) -> bool:
+        return self.values.nbytes > SMALL_BUFFER_BYTES
+
+    def is_seen_changed(self) -> bool:
+        """Whether it was replaced, or counts a write; not all count: see `_with_equal_values`."""
+        is_replaced = _buffers_of(self.part).get(self.name) is not self.buffer
+        return is_replaced or _version_of(self.buffer) != self.version
+
+
+def _buffers_of(part: nn.Module) -> dict[str, torch.Tensor | None]:
+    """Under every name, where `named_buffers` has each once.
+
+    To be assigned to as well: the attribute would check more than it needs to.
+    """
+    return part._buffers  # pyright: ignore[reportPrivateUsage]
+
+
+def _version_of(buffer: torch.Tensor) -> int:
+    """How many writes it counts; a tensor made under ``inference_mode`` counts none."""
+    return -1 if buffer.is_inference() else buffer._version
+
+
+def _copies(module: nn.Module) -> list[_Copy]:
+    copied: dict[int, torch.Tensor] = {}
+    found: list[_Copy] = []
+    for part in module.modules():
+        for name, buffer in _buffers_of(part).items():
+            if buffer is None:
+                continue
+            if id(buffer) not in copied:
+                copied[id(buffer)] = buffer.clone()
+            found.append(_Copy(part, name, buffer, _version_of(buffer), copied[id(buffer)]))
+    return found
+
+
+@contextmanager
+def _dropping_unchanged(before: list[_Copy]) -> Generator[None]:
+    """Entered around the first forward; afterwards large copies of what it left alone are gone."""
+    try:
+        yield
+    finally:
+        large = {id(one.values): one for one in before if one.is_large}
+        changed = {id(one.values) for one in before if one.is_seen_changed()}
+        unchanged = _with_equal_values([one for key, one in large.items() if key not in changed])
+        before[:] = [one for one in before if id(one.values) not in unchanged]
+
+
+def _with_equal_values(copies: list[_Copy]) -> set[int]:
+    """``id`` of the copies that are still equal to their buffer.
+
+    Kernels of batch norm, and what is written through ``.data``, change a buffer that counts no
+    write, so only its values tell. They are read together: the device is waited for once.
+    """
+    equal: dict[int, torch.Tensor] = {}
+    for one in copies:
+        now = one.buffer
+        if type(now) is torch.Tensor and not now.is_meta and now.shape == one.values.shape:
+            with contextlib.suppress(RuntimeError), torch.no_grad():  # float8 cannot be compared
+                equal[id(one.values)] = (now == one.values).all()
+    by_device: dict[torch.device, list[int]] = defaultdict(list)
+    for key, answer in equal.items():
+        by_device[answer.device].append(key)
+    return {
+        key
+        for keys in by_device.values()
+        for key, is_equal in zip(
+            keys, torch.stack([equal[key] for key in keys]).tolist(), strict=True
+        )
+        if is_equal
+    }
+
+
+class _AsBefore:
+    """Buffers and attributes are as they were before the first forward, and `again` is entered.
+
+    Torch enters one and the same object once for every backward that goes through the block: two
+    losses, a gradient penalty. Each works on copies of its own, as it changes them.
+    """
+
+    def __init__(self, before: list[_Copy], attributes: PlainAttributes, again: Contexts) -> None:
+        self._before = before
+        self._attributes = attributes
+        self._again = again
+        self._entered: list[ExitStack] = []
+
+    def __enter__(self) -> None:
+        with ExitStack() as stack:
+            for context in self._again:
+                stack.enter_context(context())
+            copied: dict[int, torch.Tensor] = {}
+            for one in self._before:
+                if id(one.values) not in copied:
+                    copied[id(one.values)] = one.values.clone()
+                buffers = _buffers_of(one.part)
+                stack.callback(buffers.__setitem__, one.name, buffers.get(one.name))
+                buffers[one.name] = copied[id(one.values)]
+            stack.enter_context(self._attributes.restored())
+            self._entered.append(stack.pop_all())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> bool | None:
+        return self._entered.pop().__exit__(kind, error, traceback)

@@ -1,0 +1,1 @@
+"""``torch.compile``: its options, what it needs, what breaks a graph."""

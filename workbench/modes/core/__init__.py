@@ -1,0 +1,1 @@
+"""What a mode is, and what all modes stand on."""

@@ -1,0 +1,57 @@
+"""The leaves of a graph: the tensors that a backward adds gradients to.
+
+Torch's own node for a leaf calls it ``variable``. A `torch.autograd.Function` of the user's may
+call anything so (what stands on its ``ctx`` stands on its node), so a leaf is known by the node's
+type.
+"""
+
+# pyright: reportPrivateUsage=false
+# Torch has no public name for the node; `tests/unit/modes/core/test_graph_leaves.py` fails when it
+# moves.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
+
+_ACCUMULATE: type = vars(torch._C)["_functions"].AccumulateGrad
+
+DEEP = 4_000
+"""Nodes from which on a graph may be too deep to be freed in a plain way once Python has looked at
+its nodes (torch 2.12 and newer); a crash takes about 40,000 on an 8 MiB stack."""
+
+
+def leaf_of(node: Any) -> torch.Tensor | None:
+    """The leaf whose ``.grad`` the node makes; None for any other node, and for None."""
+    return node.variable if type(node) is _ACCUMULATE else None
+
+
+def leaves_of(loss: torch.Tensor) -> list[torch.Tensor]:
+    """The leaves that backward from ``loss`` reaches, those nearest to it first.
+
+    Of a graph of more than `DEEP` nodes a part is looked at. What a function in Python hides is not
+    found: a backward inside of it (a reentrant checkpoint), or gradients that it puts elsewhere
+    (FSDP).
+    """
+    if loss.grad_fn is None:
+        return [loss]
+    order: list[Node] = [loss.grad_fn]
+    seen: set[Node] = {loss.grad_fn}
+    leaves: list[torch.Tensor] = []
+    for node in order:  # grows while it is read: breadth first
+        if len(order) > DEEP:
+            break
+        for other, _ in node.next_functions:
+            if other is None or other in seen:
+                continue
+            seen.add(other)
+            leaf = leaf_of(other)
+            if leaf is None:
+                order.append(other)
+            else:
+                leaves.append(leaf)
+    return leaves

@@ -1,0 +1,1 @@
+"""What a mode was measured to change."""

@@ -1,0 +1,1 @@
+"""`workbench.Modes`, for a loop of one's own."""

@@ -1,0 +1,1 @@
+"""In which types a step computes, and the scale of fp16."""

@@ -1,0 +1,1 @@
+"""The live channels between a kernel and its browsers."""

@@ -1,0 +1,73 @@
+"""``ask``: a question of a captured memory record (see `workbench.memory.simulation.questions`).
+
+An answer runs a simulated allocator through the whole recording, which takes from milliseconds to
+seconds; it is worked out aside (`workbench.panel.channel.background_work`). Where it is about
+another batch, the capture first learns how it grows, and is kept so. That waits for the step under
+way to end, for `LONGEST_WAIT_S` at most: after that the answer is what the record alone knows, an
+interval.
+
+Questions of one experiment are answered one after another, and wait for no other's. One that waits
+its turn holds no experiment: once that is deleted, the record answers alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from workbench.experiment.runtime.step_boundary import LONGEST_WAIT_S
+from workbench.memory.simulation.questions import asks_for_batch
+from workbench.panel.channel.background_work import Task
+from workbench.panel.channel.commands import CommandError
+from workbench.panel.channel.questions import Answer, held
+
+if TYPE_CHECKING:
+    from workbench.experiment import Experiment
+    from workbench.records import MemoryRecord
+
+_turns: weakref.WeakKeyDictionary[Experiment, threading.Lock] = weakref.WeakKeyDictionary()
+"""Of each experiment that was asked about; only the hub's thread asks."""
+
+
+def ask(experiment: Experiment, args: Mapping[str, Any]) -> Task:
+    """Read the arguments of an ``ask`` command: ``capture`` and ``question``.
+
+    Raises:
+        CommandError: the capture is not held any more, holds no memory, or nothing is asked.
+    """
+    info, question = held(experiment, args), args.get("question")
+    if info.kind != "memory":
+        raise CommandError(f"a {info.kind} answers no questions; a memory capture does")
+    if not isinstance(question, dict):
+        raise CommandError("question must be an object, as the memory view sends it")
+    record = cast("MemoryRecord", experiment.captures.get(info.id))
+    asked, about = cast("dict[str, Any]", question), weakref.ref(experiment)
+
+    def make() -> Answer:
+        from workbench.memory.simulation.questions import answer
+
+        known, alive = record, about()
+        if alive is not None and asks_for_batch(record, asked):
+            known = _grown(alive, info.id, record)
+        del alive
+        return Answer("answer", None, {"capture": info.id, "answer": answer(known, asked)})
+
+    return Task(make, _turns.setdefault(experiment, threading.Lock()))
+
+
+def _grown(experiment: Experiment, capture: str, record: MemoryRecord) -> MemoryRecord:
+    """The capture with its growth; what else it has learned meanwhile stays."""
+    from workbench.memory.prediction.growing import grown
+
+    found = grown(experiment, record, wait_s=LONGEST_WAIT_S)
+    if found is not record:
+        with suppress(KeyError):  # let go of meanwhile
+            held = cast("MemoryRecord", experiment.captures.get(capture))
+            experiment.captures.replace(
+                capture, dataclasses.replace(held, block_growth=found.block_growth)
+            )
+    return found

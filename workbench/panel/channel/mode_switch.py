@@ -1,0 +1,100 @@
+"""One mode of an experiment, as the panel switches it: ``compile`` without stopping a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from workbench.dynamo.explain.background_compile import (
+    CompileAhead,
+    ahead_of,
+    cancel_ahead,
+    compile_ahead,
+)
+from workbench.dynamo.listen.experiment_compilations import limits_of
+from workbench.modes import ModeSet, mode_states
+from workbench.modes.compile.mode import Compile
+from workbench.modes.mode_spec import check_modes
+from workbench.records import Badge, ModeState
+
+if TYPE_CHECKING:
+    from workbench.dynamo.listen.recompile_limits import Limit
+    from workbench.experiment import Experiment
+
+
+def switch(experiment: Experiment, mode: str, value: str) -> None:
+    """Choose ``value`` for one mode; nothing is waited for.
+
+    While it trains, ``compile`` is compiled ahead and switched to when that is done; choosing the
+    value that it still has gives that up. Any other mode is switched to at once, and what is being
+    compiled begins anew under it.
+
+    Raises:
+        ValueError: the mode or the value is unknown, or cannot run here.
+    """
+    # what is chosen is what `modes` says: a step of a run under ddp may be computed without it
+    changed = ModeSet.parse(experiment.modes, experiment.device).with_value(mode, value)
+    under_way = ahead_of(experiment)
+    wanted = changed[Compile.name].value
+    if mode != Compile.name and under_way is not None and under_way.status == "compiling":
+        wanted = under_way.value
+    target = changed.with_value(Compile.name, wanted)
+    check_modes(target, experiment.model)
+    is_ahead = (
+        experiment.status == "training"
+        and wanted not in (Compile.default, experiment.modeset[Compile.name].value)
+        and not (target.elsewhere or experiment.modeset.elsewhere)
+    )
+    if not is_ahead:
+        cancel_ahead(experiment)
+        experiment.modes = str(target)
+        return
+    if mode != Compile.name:
+        experiment.modes = str(changed)
+    compile_ahead(experiment, str(target))
+
+
+def states_of(experiment: Experiment) -> tuple[ModeState, ...]:
+    """Its modes as panel and text show them.
+
+    At ``compile`` it says what is being compiled ahead, or how that failed, and what is compiled no
+    more because it was compiled as often as Dynamo does.
+    """
+    states = mode_states(experiment.modeset, experiment.model, experiment.timings)
+    ahead, limits = ahead_of(experiment), limits_of(experiment)
+    if ahead is None and not limits:
+        return states
+    return tuple(
+        _with_ahead(_with_limits(one, limits), ahead) if one.name == Compile.name else one
+        for one in states
+    )
+
+
+def _with_limits(state: ModeState, limits: list[Limit]) -> ModeState:
+    """What was measured steps back into the tooltip: it was so before the limit."""
+    if not limits:
+        return state
+    measured = ", ".join(filter(None, [state.badge.text, state.badge.detail]))
+    more = f", and {len(limits) - 1} more" if len(limits) > 1 else ""
+    badge = Badge(
+        kind="warn",
+        text="recompile limit reached",
+        detail=limits[0].summary + more,
+        tooltip="; ".join(filter(None, [*(one.sentence for one in limits), measured])),
+    )
+    return replace(state, badge=badge)
+
+
+def _with_ahead(state: ModeState, ahead: CompileAhead | None) -> ModeState:
+    if ahead is None:
+        return state
+    if ahead.status == "failed":
+        return replace(state, badge=Badge(kind="warn", text="not switched", detail=ahead.problem))
+    begun = f"{ahead.compilations} begun; " if ahead.compilations else ""
+    badge = Badge(
+        kind="todo",
+        text=f"compiling, {ahead.seconds:.0f} s",
+        detail=f"{begun}training goes on",
+        tooltip=f"in a process of its own; press {state.value} to give it up",
+    )
+    return replace(state, badge=badge, pending=ahead.value)

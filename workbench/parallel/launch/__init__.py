@@ -1,0 +1,1 @@
+"""Worker processes are started, found again, and ended."""

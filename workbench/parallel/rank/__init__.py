@@ -1,0 +1,1 @@
+"""A rank: its part of each batch, and what it reports."""

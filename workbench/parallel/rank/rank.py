@@ -1,0 +1,498 @@
+"""One rank of a parallel training: steps, epochs and commands, in step with all others.
+
+Every rank holds the whole schedule of things to do and decides the same from the same numbers:
+where the run ends, when an epoch is over, which commands are obeyed before which step. Rank 0 alone
+knows how many commands there are, says so in the collective of a step, and tells the outside what
+happens.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from workbench.experiment.data.sources import ArraySource, LoaderSource
+from workbench.experiment.loop.guard import NonFiniteError, undo
+from workbench.experiment.loop.measures import is_sampled
+from workbench.experiment.loop.stop_condition import Plan
+from workbench.experiment.recipe.learning_rate import scale_learning_rate
+from workbench.experiment.recipe.losses import logits_of
+from workbench.experiment.state.attachments import step_hooks
+from workbench.experiment.state.hook_copy import hooks_undone
+from workbench.modes.layout.layout import Layout, lay_out, reshard
+from workbench.parallel.checks.batch_sums import BATCH_NORMS
+from workbench.parallel.checks.initial_logits import FirstLook
+from workbench.parallel.checks.model_paths import MOST, Ways
+from workbench.parallel.checks.parameter_use import refuse_late_writes
+from workbench.parallel.checks.replicas import compare
+from workbench.parallel.checks.reshard_optimizer import keep_attributes, parameters_followed
+from workbench.parallel.checks.structure import NewWayError, Structure, StructureChangedError
+from workbench.parallel.checks.trial_step import draws_numbers, needs_whole
+from workbench.parallel.data.batches import Part, RankBatches, RankSource
+from workbench.parallel.data.draws import Draws
+from workbench.parallel.exchange.files import Folder, Job
+from workbench.parallel.exchange.rank_reports import Reporter
+from workbench.parallel.exchange.stream import Follower, Message, Writer
+from workbench.parallel.rank.gradients import Gradients
+from workbench.parallel.rank.parameter_hooks import ParameterHooks
+from workbench.parallel.rank.reporter import Teller
+from workbench.parallel.rank.step import RankGuard, Summed, rank_step
+from workbench.parallel.rank.validation import on_all_ranks, validate_together
+from workbench.parallel.rank.whole_batch_loss import RankLoss
+from workbench.parallel.rank.whole_optimizer import WholeStep
+from workbench.parallel.transfer.checkpoint import NotSavedError, load, save
+
+if TYPE_CHECKING:
+    from workbench.experiment.training import Training
+    from workbench.parallel.transfer.object_state import ObjectState
+
+_SAVE_SHARE = 20.0
+"""A checkpoint is written at most once in so many times the time that it takes."""
+
+
+class Rank:
+    """This process's part of a training, from a start checkpoint to an end.
+
+    Args:
+        training: unpacked, its weights still empty.
+        job: what is to be done.
+        folder: where the others are met.
+    """
+
+    def __init__(self, training: Training, job: Job, folder: Folder) -> None:
+        self._save_every = math.inf if job.save_every_s is None else job.save_every_s
+        self.training, self.folder = training, folder
+        self.layout = Layout.parse(job.layout)
+        self.plan = Plan(until_step=job.until_step, until_epoch=job.until_epoch)
+        self.leads = dist.get_rank() == 0
+        self._commands = Follower(folder.control, folder.seal)
+        self._waiting = Follower(folder.control, folder.seal)
+        """Counts commands, which `_commands` reads."""
+        self._obey = 0
+        """How many commands are to be carried out before the next step."""
+        self._ended = ""
+        self._saved, self._save_took = time.monotonic(), 0.0
+        self._reporter = Reporter(folder, dist.get_rank(), training.device)
+        self._teller = Teller(training, Writer(folder.events, folder.seal) if self.leads else None)
+        self._is_first = True
+        load(training, folder.start, folder.seal)
+        self._begin()
+
+    def _begin(self) -> None:
+        training, rank, ranks = self.training, dist.get_rank(), dist.get_world_size()
+        training.seeded = True
+        fewest = 2 if refuses_one_row(training.model) else 1
+        self._source = RankSource(training.cursor.source, rank, ranks, fewest=fewest)
+        training.cursor.source = self._source
+        self._whole: WholeStep | None = None
+        """Of an optimizer that sees whole parameters though they are sharded."""
+        self._optimizer_draws = draws_numbers(training.optimizer)
+        """Whether the optimizer draws random numbers in its step."""
+        self._hooks = ParameterHooks(training.model)
+        modes, before = training.train_mode.state(), dict(training.model.named_parameters())
+        objects: ObjectState | None = training.object_state
+        with nullcontext() if objects is None else objects.undone(), hooks_undone(training):
+            before_look = Structure(training)
+            self._look = look = self._looked()
+            before_look.restore()
+        if look.undivided:
+            count_alone(training.model)
+        self._gradients = Gradients(
+            training, self.layout, self._shard, average=bool(look.undivided)
+        )
+        if isinstance(training.val, (ArraySource, LoaderSource)):
+            training.val = RankBatches(training.val, rank, ranks)
+            training.validate = validate_together
+        training.loss.agreed = on_all_ranks
+        training.loss = RankLoss.of(training.loss, look)
+        self._draws = Draws(
+            training, self._source.drawn_from, own_torch=look.own_torch, own_host=look.own_host
+        )
+        training.adopt(training.model)
+        training.train_mode.load_state(modes, training.optimizer)
+        if objects is not None:
+            after = dict(training.model.named_parameters())
+            # with whole ones the optimizer goes on, and so does what it holds
+            changed = {} if self._whole else {id(before[name]): after[name] for name in before}
+            objects.begin(changed)
+        training.guard = RankGuard(training, self._whole)
+        self._structure = Structure(training)
+        is_compiled = training.modeset.compiled  # what is compiled no more has other operations
+        watches = not (look.undivided or is_compiled) and training.new_ways < MOST
+        self._ways = Ways(training.ways) if watches else None
+        """Through the model; None where a new one would change nothing, or there were many."""
+        self._before_fetch: Any = None
+        """Of the generators that samples may draw from."""
+        self._note()
+        self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
+
+    def _shard(self) -> nn.Module:
+        """Lay the model over the ranks, and the optimizer's state, or have it see whole ones."""
+        training, look = self.training, self._look
+        before = dict(training.model.named_parameters())
+        look.refuse_under(self.layout)
+        sharded = [one for name, one in before.items() if name not in look.whole]
+        reason = self._hooks.why_whole() or needs_whole(training.optimizer, sharded)
+        if not reason and step_hooks(training.optimizer):
+            reason = "all optimizers have hooks, which may look at any parameter"
+        with nullcontext() if reason else parameters_followed(training):
+            called = lay_out(
+                training.model,
+                self.layout,
+                training.device,
+                read=logits_of,
+                by_blocks=look.by_blocks,
+                whole=[before[name] for name in look.whole],
+            )
+        if not training.modeset.compiled:
+            refuse_late_writes(training.model)
+        keep_attributes(training.model, before)
+        if reason:
+            self._whole = WholeStep(training, before)
+            training.note(
+                f"under fsdp parameters and gradients are gathered for the step of "
+                f"{type(training.optimizer).__name__}, whose state is whole on every rank: {reason}"
+            )
+        return called
+
+    @property
+    def called(self) -> nn.Module:
+        """What a step calls: the model, or what ``ddp`` puts around it."""
+        return cast("nn.Module", self._gradients.called)
+
+    def _looked(self) -> FirstLook:
+        """The first part is looked at; made anew where the model refuses the one row it has."""
+        source, cursor = self._source, self.training.cursor
+        before = source.drawn_from.state()
+
+        def again() -> None:
+            source.drawn_from.go_to(before)
+            cursor.begin_again()
+            look.again()
+
+        if self.training.undivided:
+            source.undivided()
+        look = FirstLook(self.training, sharded=self.layout.kind == "fsdp")
+        if look.refuses_one and source.fewest == 1 and not source.is_undivided:
+            source.need_two()
+            again()
+        if not look.has_compared and not source.is_undivided and dist.get_world_size() > 1:
+            source.undivided()  # a rank has one sample, which says nothing
+            again()
+            if not look.has_compared:
+                self.training.undivided = ONE_SAMPLE
+                again()
+            elif not look.undivided:
+                source.undivided(yes=False)
+                again()
+        self.training.undivided = look.undivided  # it is not looked for again
+        if look.undivided and not source.is_undivided:
+            source.undivided()
+            again()
+        look.done()
+        if source.samples is not None:
+            source.samples.agree()
+        return look
+
+    def _note(self) -> None:
+        """Say what is not as in one process, or costs something."""
+        source, ranks = self._source, dist.get_world_size()
+        notes = [
+            *self._look.notes,
+            self._gradients.note,
+            cast("RankLoss", self.training.loss).note,
+            *source.notes(),
+        ]
+        if self._look.undivided:
+            notes.append(f"{self._look.undivided}: {UNDIVIDED}")
+        elif ranks > 1 and normalises_parts(self.training.model):
+            notes.append(NORMALISES)
+        if self._look.unknown and not self._look.undivided and ranks > 1:
+            notes.append(f"whether steps can be divided could not be told: {self._look.unknown}")
+        if self.training.new_ways == MOST and not self._look.undivided:
+            notes.append(NOT_WATCHED)
+        if self._look.draws_apart and ranks > 1:
+            notes.append(DRAWS_APART)
+        for note in notes:
+            self.training.note(note)
+
+    def run(self) -> None:
+        """Train until the plan is fulfilled, or a command says otherwise."""
+        training = self.training
+        while not self._ended:
+            self._carry_out()
+            if self._ended:
+                break
+            if self.plan.reached(training):
+                self._ended = "finished"
+            else:
+                self.advance()
+        self._teller.position(self._commands.count)
+        self._save()
+        self._teller.tell("end", how=self._ended, checkpoint=self.folder.last.name)
+
+    # -- steps ------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Do the next step, and what comes after the last one of an epoch."""
+        training = self.training
+        training.note(training.schedule.catch_up())
+        samples = self._source.samples
+        self._before_fetch = None if samples is None else self._source.drawn_from.state()
+        part = training.cursor.take()
+        if part is not None and not self._step_or_leave_out(part):
+            return
+        if part is None or training.cursor.at_end:
+            self._end_epoch()
+
+    def _step_or_leave_out(self, part: Part) -> bool:
+        """`_step`, or go past a last batch of one sample that the model refuses."""
+        try:
+            return self._step(part)
+        except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
+            if part.whole != 1:
+                raise
+            undo(self.training, None)
+            if not self.training.leaves_out(part.batch, error):
+                raise
+            reshard(self.training.model)
+            return True
+
+    def _step(self, part: Part) -> bool:
+        """One step; False where it was not applied, because something was not finite."""
+        training = self.training
+        training.guard.remember()
+        self._structure.remember()
+        started, obey = time.perf_counter(), self._count_commands()
+        try:
+            done = self._reporter.profiled(
+                lambda: rank_step(
+                    training,
+                    self._gradients,
+                    part,
+                    self._draws,
+                    obey,
+                    save=self._time_to_save,
+                    drew_late=self._source.samples is not None and self._source.samples.drew_late,
+                    fill=self._look.branches and self.layout.kind == "fsdp",
+                    hooks=self._hooks,
+                    structure=self._structure,
+                    ways=self._ways,
+                    whole=self._whole,
+                    alike=self._optimizer_draws,
+                )
+            )
+        except NonFiniteError as error:
+            undo(training, None)
+            if self._whole is not None:
+                self._whole.scatter()
+            self._teller.tell("non-finite", what=error.what, word=error.word)
+            self._ended = "nan"
+            return False
+        except StructureChangedError as error:
+            undo(training, None)
+            reshard(training.model)
+            self._structure.restore()
+            if self._before_fetch is not None:  # the batch is fetched anew, at home
+                self._source.drawn_from.go_to(self._before_fetch)
+            if isinstance(error, NewWayError) and self._ways is not None:
+                self._teller.tell("new-way", step=training.step_count, ways=self._ways.of_all())
+            else:
+                self._teller.tell("structure-changed", step=training.step_count)
+            self._ended = "home"
+            return False
+        training.cursor.done()
+        training.step_count += 1
+        self._come_together(done)
+        self._obey = done.obey
+        training.steps_in_epoch += 1
+        self._log(done)
+        if done.applied:
+            training.note(training.schedule.after_step())
+        own = part.whole if self._source.is_undivided else part.num_samples
+        self._reporter.count(training.step_count, own)
+        self._teller.step(time.perf_counter() - started, done.samples, self._commands.count)
+        if self._is_first:
+            self._is_first = False
+            self._note()
+            self._teller.position(self._commands.count)
+            if (difference := self._look.difference(done.logits)) is not None:
+                self._teller.tell("logits", difference=difference)
+        if done.save and not training.cursor.at_end:
+            self._try_to_save()
+        return True
+
+    def _come_together(self, done: Summed) -> None:
+        """After a step in which ranks did not draw alike what they were to."""
+        if done.drew_late and self._source.samples is not None:
+            self._source.samples.draws = True
+            self._source.samples.drew_late = False
+            self.training.note(
+                f"samples {self._source.samples.what_they_do()} in step "
+                f"{self.training.step_count:,}, and did not in the first batch: ranks may have had "
+                "other ones than one process there. From the next step on every "
+                "rank makes the whole batch, as one process does"
+            )
+        if done.drew_late or done.is_apart:
+            self._draws.go_on_from_first()
+
+    def _log(self, done: Summed) -> None:
+        training = self.training
+        step = training.step_count
+        training.scalars.add("train/loss", step, done.loss)
+        training.measures.accuracy.add_counted(training.cursor.epoch, done.right, done.answers)
+        if is_sampled(step):
+            training.measures.log_accuracy(step)
+        if done.gradient_norm is not None:
+            training.scalars.add("train/gradient_norm", step, done.gradient_norm)
+        if training.learning_rate is not None:
+            training.scalars.add("train/learning_rate", step, training.learning_rate)
+
+    def _end_epoch(self) -> None:
+        self._meet()
+        with self._teller.at_work("ends an epoch"):
+            self.training.end_epoch()
+        self._teller.position(self._commands.count)
+        # asked of rank 0's clock: all save or none does
+        if _agreed(self._time_to_save):
+            self._try_to_save()
+
+    def _meet(self) -> None:
+        """Compare what all ranks hold, and have the same buffers on all of them."""
+        compare(self.training, {} if self._whole is None else self._whole.updated())
+        _same_buffers(self.training)
+
+    @property
+    def _time_to_save(self) -> bool:
+        """By this rank's clock; writing takes a small share of the time."""
+        passed = time.monotonic() - self._saved
+        return passed > max(self._save_every, _SAVE_SHARE * self._save_took)
+
+    def _try_to_save(self) -> None:
+        """Write a checkpoint; where it cannot be written the older one stays, and training goes on.
+
+        The last one of all has to be written.
+        """
+        try:
+            self._save()
+        except NotSavedError as error:
+            self._teller.tell("not-saved", step=self.training.step_count, why=str(error))
+
+    def _save(self) -> None:
+        begun = time.monotonic()
+        try:
+            with self._teller.at_work("saves a checkpoint"):
+                self._meet()
+                save(self.training, self.folder.last, self.folder.seal)
+        finally:
+            self._saved = time.monotonic()
+            self._save_took = self._saved - begun
+        self._teller.notes()
+        self._teller.tell("saved", step=self.training.step_count)
+
+    # -- commands ---------------------------------------------------------------------------
+
+    def _count_commands(self) -> int:
+        """How many commands there are; of rank 0, the others are told."""
+        if not self.leads:
+            return 0
+        for _ in self._waiting.new():
+            pass
+        return self._waiting.count
+
+    def _carry_out(self) -> None:
+        """Obey what all ranks are to obey before the next step."""
+        for command in self._commands.new(self._obey):
+            self._do(command)
+
+    def _do(self, command: Message) -> None:
+        training, what = self.training, command["do"]
+        if what in ("learning_rate", "constant"):
+            scale_learning_rate(
+                training.optimizer, training.schedule.scheduler, float(command["value"])
+            )
+            if what == "constant":
+                training.schedule.end()
+        elif what == "plan":
+            self.plan = Plan(command["until_step"], command["until_epoch"])
+        elif what == "home":
+            self._ended = "home"
+        else:
+            raise ValueError(f"unknown command {what!r}; valid: {', '.join(COMMANDS)}")
+
+
+COMMANDS = ("learning_rate", "constant", "plan", "home")
+
+
+NORMALISES = (
+    "batch norm in train mode normalises by the rows of each rank's part of a batch, as under "
+    "DistributedDataParallel; running statistics that come home are the first rank's"
+)
+UNDIVIDED = (
+    "every rank computes whole batches, as one process does, and steps get no faster by ranks"
+)
+ONE_SAMPLE = "the first batch of these ranks has one sample, which says nothing of several"
+NOT_WATCHED = (
+    f"steps have gone through operations that none had before {MOST} times: whether those of later "
+    "steps can be divided among ranks is not looked at any more"
+)
+DRAWS_APART = (
+    "a forward draws more random numbers for more samples (dropout): each rank draws from a stream "
+    "of its own, which are other numbers than those of one process"
+)
+
+
+def refuses_one_row(model: nn.Module) -> bool:
+    """Whether it has batch norm that counts what a batch has, and may refuse a single row."""
+    return any(
+        isinstance(module, BATCH_NORMS) and (module.training or not module.track_running_stats)
+        for module in model.modules()
+    )
+
+
+def normalises_parts(model: nn.Module) -> bool:
+    """Whether it has batch norm that goes by the rows of one rank, where steps are divided.
+
+    `torch.nn.SyncBatchNorm` goes by those of all.
+    """
+    return any(
+        isinstance(module, BATCH_NORMS)
+        and not isinstance(module, nn.SyncBatchNorm)
+        and (module.training and module.track_running_stats)
+        for module in model.modules()
+    )
+
+
+def count_alone(model: nn.Module) -> None:
+    """Have `torch.nn.SyncBatchNorm` count the rows of this rank, which has the whole batch.
+
+    Over all ranks each row would count once a rank, and the variance that is kept would have
+    another factor: of twice as many rows. All ranks call it together.
+    """
+    norms = [module for module in model.modules() if isinstance(module, nn.SyncBatchNorm)]
+    if norms:
+        alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+        for norm in norms:
+            norm.process_group = alone[dist.get_rank()]
+
+
+def _same_buffers(training: Training) -> None:
+    """Every rank has seen its own samples; what it counts of them is rank 0's, as under DDP."""
+    for buffer in training.model.buffers():
+        sent = buffer.detach().contiguous().clone()
+        # as bytes: gloo knows no 16-bit integers and no 8-bit floats
+        dist.broadcast(sent.reshape(-1).view(torch.uint8), 0)
+        buffer.copy_(sent)
+
+
+def _agreed(mine: bool) -> bool:
+    """What rank 0 says."""
+    said = torch.tensor([int(mine)], device="cpu")
+    dist.broadcast(said, 0)
+    return bool(said.item())

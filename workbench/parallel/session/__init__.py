@@ -1,0 +1,1 @@
+"""A training in worker processes, as its kernel sees it."""

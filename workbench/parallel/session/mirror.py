@@ -1,0 +1,435 @@
+"""What workers tell, taken over into the training that waits here; and what they are told.
+
+A runner follows a stretch on the training's own thread (`workbench.experiment.runtime.remote`).
+Position, learning rate, scalars, step times and validations appear in the training as if its steps
+were computed here; weights and moments come with the checkpoint at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import math
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from workbench.experiment.data.data import batch_size_of, split
+from workbench.experiment.loop.guard import NonFiniteError
+from workbench.experiment.loop.local_steps import MOST
+from workbench.experiment.loop.validation import Validation
+from workbench.experiment.recipe.learning_rate import follow_learning_rate, scale_learning_rate
+from workbench.experiment.report.events import EpochDone, StepDone
+from workbench.experiment.runtime.remote import ElsewhereError
+from workbench.experiment.state.process_settings import threads_of_a_rank
+from workbench.modes.layout.mode import Parallel
+from workbench.parallel.checks.batch_sums import Verdict, by_samples
+from workbench.parallel.exchange.files import FOLLOWED
+from workbench.parallel.exchange.rank_reports import Reports
+from workbench.parallel.session.session import Away
+from workbench.parallel.transfer.hook_state import notes_on_hooks
+
+if TYPE_CHECKING:
+    from workbench.experiment.loop.stop_condition import Plan
+    from workbench.experiment.training import Training
+    from workbench.modes.layout.layout import Layout
+    from workbench.parallel.exchange.stream import Message
+
+_PATIENCE_S = 360.0
+"""For workers that were called home and tell nothing: they may compile, validate or save, and give
+up on each other after five minutes."""
+_AT_WORK_S = 3600.0
+"""For a validation or a checkpoint that says all the time that it goes on."""
+_LEAVING_S = 5.0
+_REPORT_S = 1.0
+
+_ASKS = (
+    "the model reads values of its data in forward, so ranks may branch differently: under fsdp "
+    "its parameters are gathered all at once for a step, and not block by block"
+)
+
+log = logging.getLogger("workbench")
+
+
+def send(
+    training: Training, plan: Plan, folder: Path, companions: tuple[str, ...] = ()
+) -> WorkersStretch:
+    """Have workers go on with ``training`` until ``plan`` is fulfilled.
+
+    Args:
+        training: stays as it is here, but for what is told of it.
+        plan: where the run ends.
+        folder: for this and later stretches.
+        companions: modules that ride along with every rank
+            (`workbench.parallel.exchange.files.Job`).
+
+    Raises:
+        PackingError, DataError: a part of it cannot go to another process, or not to several.
+        OSError: nothing can be written to ``folder``.
+    """
+    layout = _layout(training)
+    step = training.step_count
+    starting = f"step {step + 1:,}: starting {_ranks(layout.world_size)} for {layout}"
+    if training.device.type == "cpu":
+        threads = threads_of_a_rank(torch.get_num_threads(), layout.world_size)
+        starting += f", {threads} thread{'' if threads == 1 else 's'} each"
+    training.board.say(starting, step)
+    for note in notes_on_hooks(training, layout):
+        training.note(note)
+    started = time.perf_counter()
+    away = Away.send(training, folder, layout, plan, companions=companions)
+    return WorkersStretch(training, away, _ends(plan), started)
+
+
+class WorkersStretch:
+    """Steps of one training that workers compute.
+
+    Args:
+        training: where everything told is taken over.
+        away: the workers.
+        ends: the (step, epoch) at which they end, as they were told.
+        started: clock time at which the training left, or None where it is followed later.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        away: Away,
+        ends: tuple[int | None, int | None],
+        started: float | None = None,
+    ) -> None:
+        self._training, self._away, self._ends = training, away, ends
+        self._started = started
+        self._is_home = False
+        self._called_at: float | None = None
+        self._heard_at = self._progress_at = time.monotonic()
+        self._rate = training.learning_rate
+        """Of the first group, as the workers have it or were told."""
+        self._is_scheduled = self._scheduled
+        """Whether the workers have a schedule, as far as they were told."""
+        self._set_here: float | None = None
+        """The rate that was last set here."""
+        self._obeyed_at = math.inf
+        """The step at which the workers were first heard to have it."""
+        self._losses: dict[int, float] = {}
+        """Of steps that no position has been told of yet."""
+        self._reports = Reports(away.folder)
+        self._reported_at = 0.0
+        self._refused: NonFiniteError | None = None
+        self._left_at = training.step_count, training.cursor.position(), _rates(training)
+        training.measures.forget_speed()
+        training.measures.flow.note_steps_elsewhere()
+
+    def follow(self) -> bool:
+        """Take over what was told since the last time; False once they are done.
+
+        Raises:
+            NonFiniteError: the step after the last was refused.
+            ElsewhereError: a rank died, or they do not answer.
+        """
+        for message in self._away.news():
+            self._heard_at = time.monotonic()
+            if message["type"] != "at-work":
+                self._progress_at = self._heard_at
+            self._take(message)
+        self._now_and_then()
+        if self._refused is not None and self._away.ended:
+            raise self._refused
+        if self._away.ended:
+            return False
+        self._lose_patience()
+        return True
+
+    def settle(self, plan: Plan) -> None:
+        """Tell them where the run ends now, a rate that was set here, and of the schedule's end.
+
+        Once they are called home they obey nothing that comes after it: a rate waits for the end.
+        """
+        if self._called_at is not None:
+            return
+        if (ends := _ends(plan)) != self._ends:
+            self._ends = ends
+            self._away.command("plan", until_step=ends[0], until_epoch=ends[1])
+        rate, has_ended = self._training.learning_rate, self._is_scheduled and not self._scheduled
+        if rate is not None and (rate != self._rate or has_ended):
+            self._set(rate)
+            self._is_scheduled = self._scheduled
+            self._away.command("constant" if has_ended else "learning_rate", value=rate)
+
+    @property
+    def _scheduled(self) -> bool:
+        """Whether the training has a schedule here, which a person may have taken away."""
+        return self._training.schedule.scheduler is not None
+
+    def call_home(self) -> None:
+        """Ask for their end at the next step boundary."""
+        if self._called_at is None:
+            self._called_at = time.monotonic()
+            self._away.command("home")
+
+    def come_home(self) -> None:
+        """Take over their last state, and let go of them."""
+        training = self._training
+        told = training.step_count
+        try:
+            if self._away.ended:
+                self._away.wait(_LEAVING_S)
+        except subprocess.TimeoutExpired:
+            log.info("the ranks of %s are slow to leave and are ended", self._away.folder.shown)
+        finally:
+            self._away.close()
+            self._take_home()
+            training.measures.restart()
+        step = training.step_count
+        if step < told:
+            training.board.mark(step, f"back from step {told:,}")
+        training.board.say(f"step {step:,}: back from {_layout(training)}", step)
+
+    def _take_home(self) -> None:
+        """Load the last state; where that cannot be done, this is as it was when it left."""
+        training, rate = self._training, self._training.learning_rate
+        if rate is not None and (rate != self._rate or self._is_scheduled != self._scheduled):
+            self._set(rate)
+        try:
+            self._away.come_home(training)
+        except BaseException:
+            training.step_count, position, rates = self._left_at
+            training.cursor.go_to(position)
+            for group, kept in zip(training.optimizer.param_groups, rates, strict=True):
+                group.update(kept)
+            raise
+        if self._set_here is not None and training.step_count < self._obeyed_at:
+            scale_learning_rate(training.optimizer, training.schedule.scheduler, self._set_here)
+        self._is_home = True
+
+    def clear(self) -> None:
+        """Remove what could bring it home, and the checkpoints of ranks that did not die."""
+        if self._is_home:
+            self._away.folder.clear(checkpoints=bool(self._away.ended))
+
+    def catch_up(self, count: int) -> None:
+        """Take over the first ``count`` messages, which a kernel that is gone has read."""
+        for message in self._away.told_before(count):
+            self._take(message)
+
+    # -- what they tell ---------------------------------------------------------------------
+
+    def _take(self, message: Message) -> None:
+        take = getattr(self, f"_take_{message['type'].replace('-', '_')}", None)
+        if take is not None:  # those of pauses and checkpoints are for others
+            take(message)
+
+    def _take_scalars(self, message: Message) -> None:
+        for name, steps, values in message["series"]:
+            for step, value in zip(steps, values, strict=True):
+                self._training.scalars.add(name, step, float(value))
+                if name == "train/loss":
+                    self._losses[step] = float(value)
+
+    def _take_position(self, message: Message) -> None:
+        training = self._training
+        training.step_count = message["step"]
+        training.cursor.go_to(message["position"])
+        if message["commands"] >= self._away.commands_sent and training.learning_rate == self._rate:
+            self._obeyed_at = min(self._obeyed_at, message["step"])
+            self._take_rate(message["rate"])
+        training.measures.steps_per_s, training.measures.samples_per_s = message["speed"]
+        steps: list[tuple[int, float, int]] = message["steps"]
+        for step, seconds, samples in steps:
+            if self._started is None:
+                training.timings.add(training.modes, seconds)
+            else:
+                self._first_step(step)
+            loss = self._losses.pop(step, math.nan)
+            if training.board.step_observers:
+                event = StepDone(
+                    step, torch.tensor(loss, device="cpu", dtype=torch.float64), seconds, samples
+                )
+                training.board.emit(event, to_step_observers=True)
+
+    def _take_notes(self, message: Message) -> None:
+        for note in message["notes"]:
+            self._training.note(note)
+
+    def _take_epoch(self, message: Message) -> None:
+        training = self._training
+        training.step_count = message["step"]
+        training.cursor.go_to(message["position"])
+        confusion = message["confusion"]
+        table = (
+            None if confusion is None else torch.tensor(confusion, dtype=torch.int64, device="cpu")
+        )
+        if message["validation"] is not None:
+            loss, accuracy = message["validation"]
+            training.last_validation = Validation(loss, accuracy, table)
+            if accuracy is not None:
+                training.best_accuracy = max(accuracy, training.best_accuracy or 0.0)
+        training.board.emit(EpochDone(training.step_count, training.cursor.epoch, table))
+
+    def _take_ready(self, message: Message) -> None:
+        step = message["step"]
+        notes = self._training.board.notes
+        if message["branches"] and _layout(self._training).kind == "fsdp" and _ASKS not in notes:
+            notes.append(_ASKS)
+        for note in message.get("notes", ()):
+            self._training.note(note)
+        self._training.board.say(
+            f"step {step + 1:,}: {_layout(self._training)}: {_ranks(message['ranks'])} ready",
+            step,
+        )
+
+    def _take_logits(self, message: Message) -> None:
+        """By how much the logits of the first batch changed; after `_first_step`."""
+        self._training.timings.parity(self._training.modes, message["difference"])
+
+    def _take_at_work(self, message: Message) -> None:
+        if self._called_at is not None:
+            step, seconds = self._training.step_count, message["seconds"]
+            self._training.board.say(
+                f"step {step:,}: waiting for {_layout(self._training)}, whose first rank "
+                f"{message['what']} ({seconds:.0f} s)",
+                step,
+            )
+
+    def _take_not_saved(self, message: Message) -> None:
+        step = message["step"]
+        self._training.board.say(f"step {step:,}: {message['why']}", step)
+
+    def _take_non_finite(self, message: Message) -> None:
+        self._refused = NonFiniteError(
+            message["what"], math.inf if message["word"] == "infinite" else math.nan
+        )
+
+    def _take_structure_changed(self, _message: Message) -> None:
+        """The next step makes, freezes or thaws a parameter: one process computes it."""
+        at_home = self._training.at_home
+        at_home.take_next()
+        if at_home.are_all:
+            self._training.note(
+                f"parameters were made, frozen or thawed in {MOST} steps: from here on all are "
+                "computed in one process, as ranks would do nothing but start anew; other modes "
+                "have ranks again"
+            )
+        self._training.note(
+            "a step in which parameters are made, frozen or thawed is computed in one process, and "
+            f"ranks of {_layout(self._training)} start anew after it; what hooks and objects of "
+            "the model count was counted for it on the ranks, too"
+        )
+
+    def _take_new_way(self, message: Message) -> None:
+        """The next step goes as none before it did: one process computes it, and looks at it."""
+        training = self._training
+        training.ways |= {(above, below) for above, below in message["ways"]}
+        training.new_ways += 1
+        training.at_home.take_next(_look_for_whole_batches)
+        training.note(
+            f"step {message['step'] + 1:,} goes through operations that no step on ranks did "
+            "before: it was computed in one process, to see whether such steps can be divided, and "
+            f"ranks of {_layout(training)} start anew after it; what hooks and objects of the "
+            "model count was counted for it on the ranks, too"
+        )
+
+    def _first_step(self, step: int) -> None:
+        training, started = self._training, cast("float", self._started)
+        self._started = None
+        seconds = time.perf_counter() - started
+        training.timings.first_step(training.modes, seconds)
+        training.board.say(
+            f"step {step:,}: {_layout(training)}; start and first step took {seconds:.1f} s", step
+        )
+
+    def _set(self, rate: float) -> None:
+        """A person has set a rate here, which the workers have not heard of."""
+        self._rate = self._set_here = rate
+        self._obeyed_at = math.inf
+
+    def _take_rate(self, rate: float | None) -> None:
+        training = self._training
+        if rate is not None and rate != training.learning_rate:
+            follow_learning_rate(training.optimizer, rate)
+        self._rate = training.learning_rate
+
+    def _now_and_then(self) -> None:
+        now = time.monotonic()
+        if now - self._reported_at < _REPORT_S:
+            return
+        self._reported_at = now
+        self._write_down_what_was_followed()
+        training = self._training
+        reports = self._reports.newest()
+        mode = training.modeset["parallel"]
+        if reports and isinstance(mode, Parallel):
+            mode.told = self._reports.text
+            for name, step, value in self._reports.scalars():
+                training.scalars.add(name, step, value)
+
+    def _write_down_what_was_followed(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk ends no run by itself
+            folder = self._away.folder
+            folder.seal.write_json(folder.followed, self._away.heard, FOLLOWED)
+
+    def _lose_patience(self) -> None:
+        if self._called_at is None:
+            return
+        folder = self._away.folder
+        if not folder.is_there:
+            raise ElsewhereError(f"{folder.shown} is gone, and with it the way to tell its workers")
+        now = time.monotonic()
+        if now - max(self._called_at, self._heard_at) >= _PATIENCE_S:
+            waited = f"have told nothing for {_PATIENCE_S:g} s"
+        elif now - max(self._called_at, self._progress_at) >= _AT_WORK_S:
+            waited = f"have got no further for {_AT_WORK_S:g} s"
+        else:
+            return
+        raise ElsewhereError(
+            f"the workers were asked to end their step and {waited}; they were ended by force. "
+            f"What they printed is in {folder.log_shown}"
+        )
+
+
+def _look_for_whole_batches(training: Training) -> None:
+    """See whether ranks are to compute whole batches, by the batch of the next step.
+
+    They are where it cannot be told: the model has begun to do what it did in no step before.
+    """
+    batch = training.cursor.look()
+    if batch is None:
+        return
+    count = batch_size_of(*split(batch))
+    found = by_samples(training, batch, count)
+    if count < 2:
+        found = Verdict(unknown="the batch has one sample")
+    training.undivided = found.why
+    if found.unknown:
+        training.undivided = (
+            f"the model does what it did in no step before, and whether such steps can be divided "
+            f"could not be told ({found.unknown})"
+        )
+
+
+def _layout(training: Training) -> Layout:
+    mode: Any = training.modeset["parallel"]
+    return mode.layout
+
+
+def _rates(training: Training) -> list[dict[str, Any]]:
+    """The settings of the optimizer's groups, copied."""
+    groups: list[dict[str, Any]] = training.optimizer.param_groups
+    return [
+        copy.deepcopy({key: value for key, value in group.items() if key != "params"})
+        for group in groups
+    ]
+
+
+def _ranks(count: int) -> str:
+    return "1 rank" if count == 1 else f"{count} ranks"
+
+
+def _ends(plan: Plan) -> tuple[int | None, int | None]:
+    """The step and the epoch at which workers end."""
+    steps = [step for step in (plan.until_step, plan.halt_at) if step is not None]
+    return min(steps, default=None), plan.until_epoch

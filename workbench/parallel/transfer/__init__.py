@@ -1,0 +1,1 @@
+"""What travels to the ranks and comes home."""

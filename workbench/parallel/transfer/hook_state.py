@@ -1,0 +1,160 @@
+"""What hooks keep, brought home: a moving average, a list, a counter, a second model's optimizer.
+
+A hook is a function, and what it writes is wherever its code reaches: variables around it, globals
+of the notebook that it names, the object whose method it is, and all that those hold. On ranks
+these are copies. So before a training leaves, everything that its hooks reach is listed; the list
+travels with it, so that a rank has the copies in the same order; and with a checkpoint rank 0 says
+what is in each of them now, which is put into the very objects that a person has here.
+
+What belongs to the training itself (model, optimizer, loss, data) is known by its place and comes
+home by other ways. Code that is imported by name is another process's own there, as are its
+module's variables: what such code keeps in a global stays on the ranks.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._device import DeviceContext
+
+from workbench.experiment.state import attachments
+from workbench.experiment.state.hook_reach import (
+    bindings,
+    hooks_of,
+    is_by_value,
+    known_of,
+    module_hooks,
+    reached,
+)
+from workbench.experiment.state.object_change import fill
+from workbench.experiment.state.object_contents import Contents
+from workbench.modes.core.containers import CONTAINERS
+
+if TYPE_CHECKING:
+    from workbench.experiment.state.thread_state import ThreadState
+    from workbench.experiment.training import Training
+    from workbench.modes.layout.layout import Layout
+
+
+class HookState:
+    """The objects that the hooks of a training reach, here or as their copies on a rank.
+
+    Args:
+        known: what belongs to the training, which is nobody's to bring home.
+        objects: what the hooks reach beside it, in the same order in each process.
+        names: by which way each was reached.
+    """
+
+    def __init__(self, known: list[Any], objects: list[Any], names: list[str]) -> None:
+        self.known, self.objects, self.names = known, objects, names
+        self._begun = [Contents(one) for one in objects]
+
+    @classmethod
+    def of(cls, training: Training, thread: ThreadState, can: Callable[[Any], bool]) -> HookState:
+        """That of a training which is to leave.
+
+        Args:
+            training: whose hooks are looked at.
+            thread: what was set for the thread that asked for its steps.
+            can: whether something can be pickled. An object that is pickled by its name, as a
+                logger is, may hold what cannot, and which stays where it is.
+        """
+        known = list(known_of(training))
+        found = reached(training, thread, known, here=False)
+        if found and not can([one.value for one in found]):
+            found = [one for one in found if can(one.value)]
+        return cls(known, [one.value for one in found], [one.path for one in found])
+
+    def __reduce__(self) -> Any:
+        """Pickled with the training: the copies are listed in this order there."""
+        return HookState, (self.known, self.objects, self.names)
+
+    @property
+    def references(self) -> list[Any]:
+        """All objects that both sides know by their number."""
+        return [*self.known, *self.objects]
+
+    def aliases(self) -> Iterator[tuple[str, str]]:
+        """Tensors that share the memory of a parameter or a buffer: (way to it, whose it is).
+
+        A copy would share it no more.
+        """
+        model = cast("nn.Module", self.known[0])
+        memory = {
+            tensor.untyped_storage().data_ptr(): name
+            for name, tensor in (*model.named_parameters(), *model.named_buffers())
+            if tensor.layout is torch.strided and tensor.numel()
+        }
+        for path, one in zip(self.names, self.objects, strict=True):
+            if isinstance(one, torch.Tensor) and one.layout is torch.strided and one.numel():
+                whose = memory.get(one.untyped_storage().data_ptr())
+                if whose is not None:
+                    yield path, whose
+
+    def changes(self) -> list[tuple[int, Any]]:
+        """(number, what is in it now) of the objects that are not as when they came."""
+        found = [
+            Contents(one).since(begun) for one, begun in zip(self.objects, self._begun, strict=True)
+        ]
+        return [(number, change) for number, change in enumerate(found) if change is not None]
+
+    def take(self, changes: list[tuple[int, Any]]) -> None:
+        """Put into the objects here what `changes` found in their copies."""
+        for number, change in changes:
+            fill(self.objects[number], change)
+
+
+# -- what is said of hooks ------------------------------------------------------------------
+
+
+def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
+    """What a person should know of hooks before steps are taken by ranks."""
+    hooks = [path for path, hook in module_hooks(training.model) if not _is_of_torch(hook)]
+    paths = list(dict.fromkeys(hooks))
+    if paths:
+        more = f" and {len(paths) - 2:,} more" if len(paths) > 2 else ""
+        yield (
+            f"under {layout} {' and '.join(paths[:2])}{more} see{'s' if len(paths) == 1 else ''} "
+            "the rows of one rank's part of a batch; what hooks keep comes home from rank 0"
+        )
+    modes = (*training.asked_from.function_modes, *training.asked_from.dispatch_modes)
+    for mode in modes:
+        if not isinstance(mode, DeviceContext) and not attachments.is_ours(mode):
+            yield (
+                f"{type(mode).__name__}, which is on where the run was started, sees each rank's "
+                "part of a batch; what it keeps comes home from rank 0"
+            )
+    for path, hook in hooks_of(training, training.asked_from):
+        if (kept := _kept_in_a_module(hook)) is not None:
+            yield (
+                f"{path} keeps {kept} in {hook.__module__}, which each rank imports for itself: "
+                f"what changes in it under {layout} stays on the ranks"
+            )
+
+
+def _is_of_torch(hook: Any) -> bool:
+    """Whether torch has registered it itself, as ``weight_norm`` does."""
+    return str(getattr(hook, "__module__", "")).startswith("torch.")
+
+
+def _kept_in_a_module(hook: Any) -> str | None:
+    """A variable of an imported module that the hook changes, maybe."""
+    function: Any = getattr(hook, "__func__", hook)
+    if not isinstance(function, types.FunctionType) or is_by_value(function):
+        return None
+    if (function.__module__ or "").partition(".")[0] in ("torch", "workbench"):
+        return None
+    stored = {one.argval for one in dis.get_instructions(function) if one.opname == "STORE_GLOBAL"}
+    for (kind, name), value in bindings(function).items():
+        if kind == "global" and (name in stored or isinstance(value, _CHANGEABLE)):
+            return name
+    return None
+
+
+_CHANGEABLE = (torch.Tensor, nn.Module, np.ndarray, *CONTAINERS)

@@ -1,0 +1,1 @@
+"""Every private name of torch that is used, each in one place."""

@@ -1,0 +1,99 @@
+"""The private corners of AOTAutograd behind a compiled node, each wrapped once.
+
+As `torch_private`, read in torch 2.13 (``torch/_functorch/_aot_autograd``) and tested with it.
+
+``CompiledFunctionBackward`` is the node of a custom Function whose class belongs to one compiled
+region. That class keeps the backward graph which AOTAutograd made of it, as ``torch.fx`` nodes,
+for as long as the region can run: torch lowers a copy. Nodes know what they are the backward of
+until torch writes the region to its cache on disk: ``serialize_graph_module`` then empties the
+``meta`` of every node, also of the graph that lives on. `keep_when_cached` has what matters read
+right before that and put into the ``meta`` of the graph as a whole, which torch empties too, but
+then stores with the graph. So it is there in this process and in any later one that finds the
+region in the cache, and goes when the region goes. It costs one look at each region, when it is
+compiled; a step, the key of a cache entry and what is compiled stay as they are.
+"""
+
+# pyright: reportPrivateUsage=false
+# (this file exists to hold the private uses)
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from workbench.torch_private.autograd import forward_class
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
+    from torch.fx import GraphModule
+
+_KEY = "workbench.backward_graph/1"
+"""The number is that of the form of what is kept: a cache outlives the program that wrote it."""
+_COMPILER = "torch._functorch._aot_autograd.graph_compile"
+
+
+def backward_graph(node: Node) -> GraphModule | None:
+    """The backward graph of a compiled node; None where the region came from torch's cache."""
+    return getattr(_lazy_backward(node), "bw_module", None)
+
+
+def kept(node: Node) -> Any:
+    """What `keep_when_cached` kept of a compiled node's backward graph, None for nothing."""
+    graph = backward_graph(node)
+    if graph is not None:
+        return graph.meta.get(_KEY)
+    return _stored(node).get("meta", {}).get(_KEY)
+
+
+def cached_code(node: Node) -> str:
+    """Python code of a backward graph that torch read from its cache, ``""`` where there is none.
+
+    Calling ``bw_module_fn`` would rebuild the graph by tracing this code; here nothing runs.
+    """
+    return str(_stored(node).get("_code", ""))
+
+
+def keep_when_cached(read: Callable[[GraphModule], Any]) -> bool:
+    """Keep what ``read`` returns of every backward graph that torch is about to cache.
+
+    Args:
+        read: called once for each, with the graph; returns plain data that can be pickled. A fault
+            of it is as if it had returned None.
+
+    Returns:
+        Whether it is in place: not before the compiler is imported, which the first
+        ``torch.compile(...)`` does.
+    """
+    compiler: Any = sys.modules.get(_COMPILER)
+    serialize = getattr(compiler, "serialize_graph_module", None)
+    if serialize is None:
+        return False
+    if hasattr(serialize, "_workbench"):
+        return True
+
+    def keep_and_serialize(graph: GraphModule) -> Any:
+        try:
+            found = read(graph)
+        except Exception:  # noqa: BLE001 - in the user's step: a compile must not fail by a reader
+            found = None
+        result = serialize(graph)  # empties graph.meta and stores the emptied one
+        if found is not None:
+            graph.meta[_KEY] = found
+        return result
+
+    keep_and_serialize._workbench = True  # type: ignore[attr-defined]
+    compiler.serialize_graph_module = keep_and_serialize
+    return True
+
+
+def _lazy_backward(node: Node) -> Any:
+    return getattr(forward_class(node), "_lazy_backward_info", None)
+
+
+def _stored(node: Node) -> dict[str, Any]:
+    """Attributes of the backward graph as they lie in torch's cache."""
+    load = getattr(_lazy_backward(node), "bw_module_fn", None)
+    serialized = getattr(load, "__self__", None)  # a SerializedGraphModule
+    arguments = getattr(serialized, "args", ())
+    return arguments[0] if arguments and isinstance(arguments[0], dict) else {}

@@ -1,0 +1,169 @@
+"""What is read of Dynamo's and Inductor's insides, in one place.
+
+- The *structured trace*: torch tells the logger ``torch.__trace`` everything that ``TORCH_TRACE``
+  and tlparse show, as soon as it has a handler (`torch._logging._internal.trace_structured`). A
+  record carries ``metadata``, a mapping of one named event and of the compile id, and ``payload``,
+  a text. Outside of compilations nothing is told.
+- The *frame* of ``_compile`` in ``torch/_dynamo/convert_frame.py``, which lies on the stack while a
+  function is being compiled: the code object and the locals of that function, and further out the
+  functions that called it, up to the wrapper that `torch.compile` made.
+- The function that `torch.compile` was given, by the attribute of its wrapper.
+- What is kept of earlier compilations: Dynamo's list of the code that it made, and the variants of
+  one piece of code. Resetting the compiler empties both.
+
+``tests/unit/torch_private/test_dynamo.py`` fails loudly when one of them moves.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+    from torch import nn
+
+TRACE_LOGGER = "torch.__trace"
+"""Name of the logger of the structured trace."""
+MODIFIED_CALL = "_compiled_call_impl"
+"""Attribute of a module that ``nn.Module.__call__`` calls in place of its forward."""
+RESUMED = "torch_dynamo_resume_in_"
+"""How the name of a function begins that goes on behind a graph break: then comes the function's
+name, ``_at_`` and the line."""
+
+_CONVERT_FRAME = os.path.join("torch", "_dynamo", "convert_frame.py")  # noqa: PTH118 - compared as text
+_EVAL_FRAME = os.path.join("torch", "_dynamo", "eval_frame.py")  # noqa: PTH118 - as above
+_ORIGINAL = "_torchdynamo_orig_callable"
+
+
+def trace_handler(folder: str) -> logging.Handler:
+    """What torch itself adds for ``TORCH_TRACE=folder``: a file per process and rank, made late."""
+    from torch._logging import _internal  # pyright: ignore[reportPrivateUsage] - as this file does
+
+    handler = _internal.LazyTraceHandler(folder)
+    handler.setFormatter(_internal.TorchLogsFormatter(trace=True))
+    return handler
+
+
+@dataclass(frozen=True)
+class Traced:
+    """One event of the structured trace."""
+
+    kind: str
+    """``dynamo_start``; of an artifact its name: ``dynamo_graph_break_reason``."""
+    compile_id: str
+    """``3/1``: the second compilation of the fourth frame; empty outside of a compilation."""
+    details: Mapping[str, Any]
+    payload: str
+
+
+def traced(record: Any) -> Traced | None:
+    """The event in a record of the trace logger; None for what is no event of a compilation."""
+    metadata: dict[str, Any] = getattr(record, "metadata", None) or {}
+    frame, number = metadata.get("frame_id"), metadata.get("frame_compile_id")
+    if frame is None or number is None or metadata.get("compiled_autograd_id") is not None:
+        return None
+    kind = next(iter(metadata))
+    details: Any = metadata[kind]
+    if kind == "artifact" and isinstance(details, Mapping):
+        kind = str(cast(Mapping[str, Any], details).get("name", ""))
+    known = cast(Mapping[str, Any], details) if isinstance(details, Mapping) else {}
+    return Traced(kind, f"{frame}/{number}", known, getattr(record, "payload", None) or "")
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """The function that is being compiled on this thread, and the one that was compiled first."""
+
+    code: CodeType
+    root: CodeType
+    """The function that `torch.compile` was given, or `code` itself."""
+    root_locals: Mapping[str, Any]
+    """Its arguments; only to be looked at while it is being compiled."""
+
+
+def being_compiled() -> Compiling | None:
+    """What Dynamo is compiling on this thread right now; None when it is not."""
+    frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage] - the stack as it is
+    while frame is not None and not _is_compile(frame):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    code, own_locals = frame.f_locals.get("code"), frame.f_locals.get("locals")
+    if code is None or own_locals is None:
+        return None
+    root, root_locals = code, own_locals
+    outer = frame.f_back
+    while outer is not None and not outer.f_code.co_filename.endswith(_EVAL_FRAME):
+        if not _is_machinery(outer):
+            root, root_locals = outer.f_code, outer.f_locals
+        outer = outer.f_back
+    if outer is None:  # no wrapper around it: what was collected are callers that are not compiled
+        root, root_locals = code, own_locals
+    return Compiling(code, root, root_locals)
+
+
+def _is_compile(frame: FrameType) -> bool:
+    code = frame.f_code
+    return code.co_name == "_compile" and code.co_filename.endswith(_CONVERT_FRAME)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_library(filename: str) -> bool:
+    import torch
+
+    return filename.startswith(os.path.dirname(torch.__file__) + os.sep)  # noqa: PTH120 - as text
+
+
+def _is_machinery(frame: FrameType) -> bool:
+    """Whether a frame is torch's own: Dynamo's, or ``nn.Module.__call__``."""
+    return _is_library(frame.f_code.co_filename)
+
+
+def region_name(module: nn.Module) -> str:
+    """Name of the code object that a module is compiled by in place; ``""`` where it is not.
+
+    A step whose graph is being captured calls the module through a function around that call.
+    """
+    installed = module.__dict__.get(MODIFIED_CALL)
+    around = getattr(installed, "__closure__", None) or ()
+    for call in (installed, *(cell.cell_contents for cell in around)):
+        if isinstance(call, functools.partial):
+            code = getattr(getattr(call.func, _ORIGINAL, None), "__code__", None)
+            return getattr(code, "co_name", "")
+    return ""
+
+
+def num_compiled() -> int:
+    """Compiled pieces of code that this process keeps, of whatever region: graphs, as a rule."""
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    kept = getattr(getattr(dynamo, "output_codes", None), "seen", ())
+    return sum(1 for reference in list(kept) if reference() is not None)
+
+
+def num_variants(code: CodeType) -> int:
+    """Compiled variants that are kept of a piece of code; those behind its breaks not included."""
+    if "torch._dynamo.convert_frame" not in sys.modules:
+        return 0
+    import torch._C._dynamo.eval_frame as native
+
+    frames: Any = native
+    return len(frames._debug_get_cache_entry_list(code))
+
+
+@functools.cache
+def operation_names() -> frozenset[str]:
+    """The names of all operations that torch registered, without overloads: ``gelu``, ``mm``."""
+    import torch
+
+    # asked here and nowhere else: the dispatcher's own list
+    listed: list[str] = torch._C._dispatch_get_all_op_names()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    kinds = ("aten::", "prims::")
+    names = (name.partition("::")[2].partition(".")[0] for name in listed if name.startswith(kinds))
+    return frozenset(name for name in names if not name.endswith("_"))

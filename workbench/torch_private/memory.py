@@ -1,0 +1,126 @@
+"""The private parts of PyTorch that a recording needs, each wrapped once.
+
+`tests/unit/torch_private/test_memory.py` fails when one of them moves. The allocator's
+history is wrapped in `workbench.memory.recording.cuda`, Inductor's generated modules in
+`workbench.memory.recording.compiled`.
+"""
+
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+# Using private names is this file's purpose.
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd import graph
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
+"""Code under which every module's call runs, compiled or not, with the module as ``self``."""
+
+BACKWARD_CALLS: frozenset[CodeType] = frozenset(
+    {
+        graph._engine_run_backward.__code__,
+        torch.autograd.backward.__code__,
+        torch.autograd.grad.__code__,
+    }
+)
+"""Codes under which backward runs on the thread that asked for it."""
+
+GRAD_CALL: CodeType = torch.autograd.grad.__code__
+"""Code of ``torch.autograd.grad``, whose results belong to who called it."""
+
+_FUNCTORCH: Any = vars(torch._C)["_functorch"]
+
+OPTIMIZER_STEP = (sys.modules["torch.optim.optimizer"].__file__, "wrapper")
+"""File and name of the wrapper of every ``Optimizer.step``; its ``args[0]`` is the optimizer."""
+
+_PLAIN: Any = vars(torch.Tensor)["__torch_dispatch__"]
+
+
+def running_node() -> Any | None:
+    """The autograd node whose backward runs on this thread, or None."""
+    return torch._C._current_autograd_node()
+
+
+def in_backward() -> bool:
+    """Whether autograd's engine is at work on this thread, between two nodes too."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def node_number(node: Any) -> int:
+    """The sequence number a node was given in forward."""
+    return node._sequence_nr()
+
+
+def next_number() -> int:
+    """The sequence number this thread's next autograd node will get."""
+    return torch.autograd._get_sequence_nr()
+
+
+def storage_key(storage: torch.UntypedStorage) -> int:
+    """What identifies a storage while it lives."""
+    return storage._cdata
+
+
+def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Indices and values of a COO tensor, coalesced or not."""
+    return tensor._indices(), tensor._values()
+
+
+def without_transforms(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor under the wrappers of ``torch.func`` (``grad``, ``vmap``), or itself."""
+    while _FUNCTORCH.is_functorch_wrapped_tensor(tensor):
+        tensor = _FUNCTORCH.get_unwrapped(tensor)
+    return tensor
+
+
+def dispatches_itself(kind: type) -> bool:
+    """Whether a tensor class has a ``__torch_dispatch__`` of its own."""
+    own = next(
+        (vars(c)["__torch_dispatch__"] for c in kind.__mro__ if "__torch_dispatch__" in vars(c)),
+        _PLAIN,
+    )
+    return own is not _PLAIN
+
+
+def generated_modules() -> list[ModuleType]:
+    """The modules of Python that Inductor has generated in this process so far."""
+    cache = sys.modules.get("torch._inductor.codecache")
+    # another thread may be importing it right now: then nothing has been generated yet
+    known = getattr(cache, "PyCodeCache", None)
+    return [] if known is None else list(known.modules)
+
+
+def original_module(module: nn.Module) -> nn.Module:
+    """The module that ``torch.compile(module)`` wraps, or the module itself."""
+    if type(module).__name__ != "OptimizedModule":  # cheaper than importing Dynamo to ask
+        return module
+    return getattr(module, "_orig_mod", module)
+
+
+def fake_mode() -> Any:
+    """A new ``FakeTensorMode``: under it tensors have shapes and storages, and no memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode()
+
+
+def is_fake(kind: type) -> bool:
+    """Whether a tensor class is that of fake tensors."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and issubclass(kind, module.FakeTensor)
+
+
+def running_modes() -> list[Any]:
+    """The dispatch modes of this thread, the innermost last."""
+    return _get_current_dispatch_mode_stack()
+
+
+def caller(depth: int) -> FrameType:
+    """The frame ``depth`` calls above the function that asks."""
+    return sys._getframe(depth + 1)

@@ -1,0 +1,175 @@
+"""The private corners of torch that tell where the memory of a tensor is.
+
+Read in torch 2.13 and held by ``tests/unit/torch_private/test_tensors.py``. What a class of
+the user's may override is read past it, from the class that torch's C++ defines; to be used while
+torch functions are off (`workbench.torch_private.autograd.without_functions`).
+"""
+
+# pyright: reportPrivateUsage=false
+# (this file exists to hold the private uses)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+
+_native: Any = torch._C
+_base: Any = _native.TensorBase
+
+layout_of: Callable[[torch.Tensor], torch.layout] = _base.layout.__get__
+num_values: Callable[[torch.Tensor], int] = _base.numel
+requires_grad: Callable[[torch.Tensor], bool] = _base.requires_grad.__get__
+is_leaf: Callable[[torch.Tensor], bool] = _base.is_leaf.__get__
+is_nested: Callable[[torch.Tensor], bool] = _base.is_nested.__get__
+is_zero_tensor: Callable[[torch.Tensor], bool] = _base._is_zerotensor
+"""Whether it stands for zeros that nobody has stored (of forward-mode differentiation)."""
+
+
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` of the class `torch.Tensor`, without a graph; no node is made."""
+    with torch.no_grad():
+        own = tensor if type(tensor) is torch.Tensor else _base.as_subclass(tensor, torch.Tensor)
+        return _base.detach(own)
+
+
+def storage_key(tensor: torch.Tensor) -> tuple[int, int]:
+    """(identity, bytes) of the storage behind ``tensor``; the identity holds while it lives.
+
+    Raises:
+        NotImplementedError: it has no storage.
+        ValueError: it belongs to a lazy module that has not run.
+    """
+    storage: torch.UntypedStorage = _base.untyped_storage(tensor)
+    return storage._cdata, known_size(storage.nbytes()) or 0
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the storage that it says it has is there. Copies nothing, and refuses no wrapper."""
+    return _native._data_address(tensor) != 0
+
+
+def is_virtual(tensor: torch.Tensor) -> bool:
+    """Whether its storage is one of the device ``meta``, as that of a fake tensor."""
+    return _base.untyped_storage(tensor).device.type == "meta"
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """What a tensor stands for inside `torch.func.grad` or `vmap`, one transform further out."""
+    return _native._functorch.get_unwrapped(tensor)
+
+
+RAGGED = "*"
+"""A dimension of a nested tensor whose size differs from row to row, as torch's manual has it."""
+
+
+def known_size(size: Any) -> int | None:
+    """A size as a number, also one that is a symbol, without settling it; None where it has none.
+
+    `int` of a symbol would settle it for the program that is traced.
+    """
+    if isinstance(size, int):
+        return size
+    return known_size(getattr(size.node, "hint", None)) if isinstance(size, torch.SymInt) else None
+
+
+def output_sizes(metadata: Any) -> tuple[Any, ...] | None:
+    """Sizes of one output of a node; None of a nested one in C++, of which torch tells none.
+
+    A size may be a symbol, and `RAGGED`.
+    """
+    if not metadata.is_nested_tensor:
+        return metadata.shape
+    if metadata.is_cpp_nested_tensor:
+        return None
+    return tuple(RAGGED if isinstance(size, torch.SymInt) else size for size in metadata.shape)
+
+
+def nested_shape(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Sizes of a nested tensor of C++, some of them `RAGGED`."""
+    return tuple(_nested_size(tensor, dim) for dim in range(_base.dim(tensor)))
+
+
+def _nested_size(tensor: torch.Tensor, dim: int) -> Any:
+    try:
+        return _base.size(tensor, dim)
+    except RuntimeError:  # "is irregular and does not have a size"
+        return RAGGED
+
+
+_COMPRESSED = {
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_coo: ("_indices", "_values"),
+}
+
+
+def sparse_parts(tensor: torch.Tensor) -> list[torch.Tensor] | None:
+    """Indices and values of a sparse tensor, without a graph; None of any other layout."""
+    names = _COMPRESSED.get(layout_of(tensor))
+    if names is None:
+        return None
+    with torch.no_grad():
+        return [as_plain(getattr(_base, name)(tensor)) for name in names]
+
+
+def mkldnn_memory(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """(address, bytes) of the memory of a tensor of oneDNN; None of any other tensor."""
+    if not cast(bool, _base.is_mkldnn.__get__(tensor)):
+        return None
+    calls: Any = torch.ops.mkldnn
+    with torch.no_grad():
+        return int(calls.data_ptr(tensor)), int(calls._nbytes(tensor))
+
+
+_GIVES_WAY = {
+    **dict.fromkeys((torch.float16, torch.float32, torch.float64), (torch.bfloat16,) * 2),
+    torch.bfloat16: (torch.float16,) * 2,
+    **dict.fromkeys((torch.uint8, torch.int16, torch.int32, torch.int64), (torch.int8,) * 2),
+    torch.int8: (torch.uint8,) * 2,
+    **dict.fromkeys((torch.complex64, torch.complex128), (torch.float16, torch.complex32)),
+}
+"""Type of a number -> a type beside which it gives way, and to what; a tensor does not."""
+
+
+def is_wrapped_number(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is what torch made of a Python number, as in ``x * 2.0``.
+
+    Nodes save it, and no saved-tensor hook is handed it (``SavedVariable::register_hooks`` and
+    ``get_default_hooks`` in ``torch/csrc/autograd/saved_variable.cpp``). It is in host memory, also
+    where ``x`` is on a GPU.
+    """
+    if _base.dim(tensor) or type(tensor) is not torch.Tensor:
+        return False
+    if tensor.dtype is torch.bool:
+        return not _is_handed_to_hooks(tensor)
+    if tensor.dtype not in _GIVES_WAY:
+        return False
+    beside, result = _GIVES_WAY[tensor.dtype]
+    return torch.result_type(tensor, torch.empty((), dtype=beside)) is result
+
+
+def _is_handed_to_hooks(tensor: torch.Tensor) -> bool:
+    """Have a node save it, and see. Promotion of types cannot tell a truth value from a tensor."""
+    seen: list[torch.Tensor] = []
+
+    def pack(value: torch.Tensor) -> torch.Tensor:
+        seen.append(value)
+        return value
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value)
+    try:
+        # the last begins when it is made, not when it is entered
+        with (
+            torch.inference_mode(mode=False),
+            torch.enable_grad(),
+            hooks,
+            _native._DisableTorchDispatch(),
+        ):
+            torch.ones((), device=tensor.device, requires_grad=True).mul(tensor)
+    except RuntimeError:  # hooks are forbidden here, as inside `torch.func.grad`
+        return True
+    return bool(seen)
