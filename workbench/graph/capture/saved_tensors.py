@@ -149,14 +149,6 @@ def check_row(record: GraphRecord, node: int | GraphNode) -> int:
     return row
 
 
-def freed_with(record: GraphRecord, rows: Iterable[int]) -> int:
-    """Bytes that would be freed if all of ``rows`` let go of what they hold."""
-    inside = np.zeros(len(record.node_type), dtype=bool)
-    inside[list(rows)] = True
-    only, _ = split_by_holder(record, inside)
-    return int(record.storage_bytes[only].sum())
-
-
 def split_by_holder(
     record: GraphRecord, inside: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
@@ -178,15 +170,10 @@ def split_by_holder(
     return held_inside & ~held_outside, held_inside & held_outside
 
 
-def describe_holders(record: GraphRecord, node: int | GraphNode) -> str:
-    """`holders` as lines of text, with what would really be freed."""
-    held = holders(record, node)
-    one = GraphNode.of(record, check_row(record, node))
-    if not held:
-        return f"{_told(one)} saves nothing for backward."
-    freed = sum(storage.freed_bytes for storage in held)
-    head = f"{_told(one)} holds {plural(len(held), 'storage')}; {byte_size(freed)} would be freed:"
-    return "\n".join([head, *(f"  {storage}" for storage in held)])
+def _told(node: GraphNode) -> str:
+    where = f" in `{node.module}`" if node.module else ""
+    line = f" ({node.source.label})" if node.source is not None else ""
+    return f"`{node.op}`{where}{line}"
 
 
 def _nodes_of(record: GraphRecord, storages: Iterable[int]) -> dict[int, list[int]]:
@@ -199,12 +186,6 @@ def _nodes_of(record: GraphRecord, storages: Iterable[int]) -> dict[int, list[in
         if not found[storage] or found[storage][-1] != row:
             found[storage].append(row)
     return found
-
-
-def _told(node: GraphNode) -> str:
-    where = f" in `{node.module}`" if node.module else ""
-    line = f" ({node.source.label})" if node.source is not None else ""
-    return f"`{node.op}`{where}{line}"
 
 
 # What the regions of non-reentrant activation checkpointing keep to compute their values again.

@@ -3,7 +3,7 @@
 Non-reentrant checkpointing (`torch.utils.checkpoint`) keeps what a module takes and drops what its
 nodes saved; backward runs its forward again. So of the storages that only the module's nodes hold,
 all are freed; what a node outside holds as well stays; and the module's inputs must be kept from
-now on where nobody outside held them. `workbench.graph.checkpoint_measure` runs it for real.
+now on where nobody outside held them.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import workbench as wb
+from tests.unit.graph.measured_saved import saved_in_forward
 from workbench.graph.capture.saved_tensors import KEPT_FOR_CHECKPOINT as KEPT
 from workbench.graph.capture.saved_tensors import CheckpointInputs
 from workbench.graph.core import walk
 from workbench.graph.questions.checkpoint_savings import checkpoint_saving
-from workbench.graph.saved_live import saved_in_forward
 from workbench.torch_private.autograd import raw_slots, raw_values
 from workbench.torch_private.checkpoint import Regions
 

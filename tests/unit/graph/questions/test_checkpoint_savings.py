@@ -12,7 +12,7 @@ from torch import nn
 
 import workbench as wb
 from tests.unit.graph.conftest import Block, EarlyExit
-from workbench.graph.checkpoint_measure import measure_checkpointing
+from tests.unit.graph.measured_checkpoint import measure_checkpointing
 from workbench.graph.questions.checkpoint_savings import checkpoint_saving
 
 

@@ -15,9 +15,9 @@ from torch import nn
 from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
+from tests.unit.graph.measured_saved import saved_in_forward
 from workbench.experiment.state.rng import RandomState
 from workbench.graph.core.number_format import byte_size, duration
-from workbench.graph.saved_live import saved_in_forward
 from workbench.torch_private.autograd import compiled_call, has_compiled_forward
 
 
