@@ -25,7 +25,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 FRONTEND := $(shell find extensions \( -name node_modules -o -name lib -o -name .yarn \) -prune \
   -o -type f -print)
 
-.PHONY: help lab test test-rest test-all check ui bench fuzz build clean
+.PHONY: help lab test test-rest test-all check ui docs bench fuzz build clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,10 @@ check: $(STAMPS)/test ## style, types and the front end's own tests alone
 ui: $(STAMPS)/test ## the browser tests alone (UI_ARGS goes to Playwright)
 	@$(BIN)/python scripts/run_tests.py ui -- $(UI_ARGS)
 
+docs: $(STAMPS)/test ## the pages, the notebooks and the API reference, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "Open site/index.html, or: $(BIN)/python -m http.server --directory site"
+
 bench: $(STAMPS)/bench ## measure against peers and print the ratios
 	$(BIN)/python -m pytest -q -s -m benchmark tests/benchmarks $(PYTEST_ARGS)
 
@@ -58,7 +62,7 @@ build: $(STAMPS)/test ## build dist/*.whl and dist/*.tar.gz
 	$(BIN)/python -m build
 
 clean: ## remove what was built, and the environment
-	rm -rf $(VENV) dist build artifacts .cache test-results playwright-report workbench/static \
+	rm -rf $(VENV) dist build site artifacts .cache test-results playwright-report workbench/static \
 	  workbench/labextension extensions/node_modules extensions/*/lib
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -44,7 +44,7 @@ _HOMES = {
     "Experiment": ("workbench.panel.assembly", "Experiment"),
     "Modes": ("workbench.modes", "Modes"),
     "Run": ("workbench.experiment", "Run"),
-    "attach": ("workbench.panel.assembly", "attach"),
+    "attach": ("workbench.panel.attach", "attach"),
     "compare": ("workbench.compare", "compare"),
     "compile_ahead": ("workbench.dynamo", "compile_ahead"),
     "compile_report": ("workbench.dynamo", "compile_report"),

@@ -6,7 +6,6 @@ TensorBoard writer, a place in the hub, a panel as its display, and the first ca
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from workbench import experiment as _experiment
@@ -28,14 +27,7 @@ if TYPE_CHECKING:
     from workbench.experiment.runtime.remote import Stretch
     from workbench.experiment.training import Training
 
-__all__ = ["Experiment", "attach"]
-
-
-def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
-    """`workbench.parallel.attach.attach`; the experiment gets what every new one gets."""
-    from workbench.parallel.attach import attach as attach_run
-
-    return attach_run(run, trust=trust)
+__all__ = ["Experiment"]
 
 
 def _stream_to_tensorboard(experiment: Experiment) -> None:
