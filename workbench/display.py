@@ -16,6 +16,8 @@ from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.html import fill
+
 if TYPE_CHECKING:
     from anywidget import AnyWidget
 
@@ -54,7 +56,7 @@ def mime_bundle(
     static = {"text/plain": text, "text/html": html}
     if not (STATIC / f"{bundle}.js").exists():
         hint = f"{bundle}.js is not built, so this picture is static: run `make lab`."
-        return {**static, "text/html": f"{html}<p>{escape(hint)}</p>"}, {}
+        return {**static, "text/html": html + fill("<p>{{ hint }}</p>", hint=hint)}, {}
     if not someone_is_looking():
         return static, {}
     kinds = tuple((name, type(value)) for name, value in traits.items())

@@ -1,15 +1,16 @@
 """The static form of a comparison for a cell: the verdict, a table, bars of the speed.
 
-No script and no style sheet: sanitizers drop both. The best arm is marked by a word, not by colour.
+The best arm is marked by a word, not by colour.
 """
 
 from __future__ import annotations
 
 import math
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.compare.text import COLUMNS, arms_of, footing, models, remarks, row, verdict
+from workbench.html import markup, render
 
 if TYPE_CHECKING:
     from workbench.records.compare import ComparedArm, CompareRecord
@@ -21,14 +22,23 @@ _WIDTH, _LABEL, _LINE = 640, 190, 24
 
 def comparison_html(record: CompareRecord) -> str:
     """The comparison as HTML."""
-    parts = [f"<div><strong>Comparison of modes: {escape(record.title)}</strong>"]
-    for model in models(record):
-        arms = arms_of(record, model)
-        parts.append(f"<p><strong>{escape(_capital(verdict(record, model)))}.</strong></p>")
-        parts += [f"<div>{speed_svg(arms)}</div>", _table(arms)]
-        parts += [f"<p>{escape(line)}</p>" for line in remarks(arms)]
-    parts += [f"<p><small>{escape(line)}</small></p>" for line in footing(record)]
-    return "\n".join([*parts, "</div>"])
+    return render(
+        "compare/comparison.html",
+        title=record.title,
+        columns=COLUMNS,
+        models=[_model(record, model) for model in models(record)],
+        footing=footing(record),
+    )
+
+
+def _model(record: CompareRecord, model: str) -> dict[str, Any]:
+    arms = arms_of(record, model)
+    return {
+        "verdict": _capital(verdict(record, model)),
+        "speed": markup(speed_svg(arms)),
+        "rows": [row(arm) for arm in arms],
+        "remarks": remarks(arms),
+    }
 
 
 def speed_svg(arms: list[ComparedArm]) -> str:
@@ -72,17 +82,6 @@ def speed_svg(arms: list[ComparedArm]) -> str:
         f'font-size="12"><title>Speed against {escape(arms[0].modes)}: right is faster</title>'
         f"{''.join(marks)}</svg>"
     )
-
-
-def _table(arms: list[ComparedArm]) -> str:
-    head = "".join(f'<th style="text-align:left">{escape(name)}</th>' for name in COLUMNS)
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row(arm))
-        + "</tr>"
-        for arm in arms
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -17,7 +17,9 @@ from typing import Any, cast
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves
+
+from workbench.torch_private.distributed import ddp_figures
+from workbench.torch_private.pytree import tree_leaves
 
 _REPORT = "[memory]"
 _MEASURED = "workbench: the step that is measured"
@@ -164,7 +166,7 @@ def _bucket_bytes(module: nn.Module) -> int:
     """What `DistributedDataParallel` keeps to average gradients in, of the size of all of them."""
     if not isinstance(module, nn.parallel.DistributedDataParallel):
         return 0
-    known = module._get_ddp_logging_data()  # pyright: ignore[reportPrivateUsage] - no other way
+    known = ddp_figures(module)
     if known.get("gradient_as_bucket_view"):
         return 0  # the gradients are in them, and are counted
     sizes = known.get("rebuilt_bucket_sizes") or known.get("bucket_sizes") or ""

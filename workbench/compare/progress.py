@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from html import escape
 from typing import Any, Protocol
 
+from workbench.html import fill
 from workbench.records.source import shell
 
 PROGRESS_MIME = "application/vnd.torch-workbench.progress+json"
 """Drawn by the JupyterLab extension, with a button that interrupts the kernel."""
+
+_STATIC = (
+    '<div role="status"><progress value="{{ share }}" max="1" style="width:240px" '
+    'aria-label="comparison"></progress> {{ text }}<br><small>Interrupt the kernel '
+    "(press I twice) to end it and keep what was measured.</small></div>"
+)
 
 
 class Progress(Protocol):
@@ -88,9 +94,5 @@ def _bundle(what: str, share: float, elapsed_s: float) -> dict[str, Any]:
     return {
         PROGRESS_MIME: {"what": what, "share": share, "elapsed": elapsed_s},
         "text/plain": f"{text} (interrupt the kernel to keep what was measured)",
-        "text/html": (
-            f'<div role="status"><progress value="{share:.3f}" max="1" style="width:240px" '
-            f'aria-label="comparison"></progress> {escape(text)}<br><small>Interrupt the kernel '
-            "(press I twice) to end it and keep what was measured.</small></div>"
-        ),
+        "text/html": fill(_STATIC, share=f"{share:.3f}", text=text),
     }

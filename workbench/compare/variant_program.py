@@ -21,7 +21,6 @@ from typing import Any
 import psutil
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_map_only
 
 from workbench.compare.launch_counts import launches
 from workbench.compare.logits import Answers
@@ -43,6 +42,7 @@ from workbench.parallel.rank.program import join, write_down
 from workbench.parallel.rank.rank import Rank
 from workbench.parallel.transfer.checkpoint import load
 from workbench.parallel.transfer.job_pickle import unpack
+from workbench.torch_private.pytree import tree_map_only
 
 _POLL_S = 0.005
 _LOOK_S = 1.0

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from workbench.torch_private.dispatch import has_formula
+from workbench.torch_private.pytree import tree_leaves
 
 UNKNOWN = ""
 MIXED = " + "
@@ -90,7 +90,7 @@ def _cast(
 def _floats(values: Any) -> list[torch.Tensor]:
     return [
         leaf
-        for leaf in pytree.tree_leaves(values)
+        for leaf in tree_leaves(values)
         if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
     ]
 

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from workbench.dtypes.operation_types import Types, types_of
-from workbench.modes.core.graph_leaves import leaf_of
 from workbench.records.dtypes import DTYPE_PHASES
+from workbench.torch_private.contexts import TorchDispatchMode
 from workbench.torch_private.dispatch import (
     MODULE_CALL,
     caller,
@@ -35,6 +34,7 @@ from workbench.torch_private.dispatch import (
     node_number,
     running_node,
 )
+from workbench.torch_private.graph_leaves import leaf_of
 
 FORWARD, BACKWARD, UPDATE = range(len(DTYPE_PHASES))
 LOSS = "loss"

@@ -24,6 +24,7 @@ import torch
 from workbench.gradient_flow.history import FlowHistory
 from workbench.gradient_flow.rows import Rows, choose_rows
 from workbench.records import GradientFlow
+from workbench.torch_private.kernels import norms_of
 from workbench.trust import error_message
 
 if TYPE_CHECKING:
@@ -173,10 +174,7 @@ def gradient_norms(gradients: Sequence[torch.Tensor]) -> torch.Tensor:
     dtype, device, layout = next(iter(kinds))
     if len(kinds) == 1 and layout == torch.strided and dtype.is_floating_point:
         half = dtype.itemsize < 4
-        found = torch._foreach_norm(  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - one kernel for all of them; clip_grad_norm_ uses the same
-            list(gradients), 2, dtype=torch.float32 if half else None
-        )
-        return torch.stack(found)
+        return torch.stack(norms_of(gradients, 2, dtype=torch.float32 if half else None))
     norms = [torch.linalg.vector_norm(_dense(g)).float() for g in gradients]
     return torch.stack([norm.to(device) for norm in norms])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from workbench.display import mime_bundle
 from workbench.gradient_flow.figure import flow_figure
 from workbench.gradient_flow.log import gradient_flow as _record_of
 from workbench.gradient_flow.svg import flow_svg
+from workbench.html import fill, markup
 from workbench.records import NOT_MEASURED
 from workbench.records.file import RECORD, suffix_of
 from workbench.trust import printable
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 _MAX_LABEL = 40
 _PICTURES = (".png", ".pdf", ".svg")
+
+_STATIC = (
+    '<div style="overflow-x:auto">{{ picture }}</div>'
+    "{% for note in notes %}<p>{{ note[:400] }}</p>{% endfor %}"
+)
 
 
 def gradient_flow(experiment: Experiment) -> GradientFlow:
@@ -74,12 +79,11 @@ class GradientFlowView:
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Widget, static SVG and text; only the last two where no widget can run."""
-        notes = "".join(f"<p>{escape(note[:400])}</p>" for note in self.record.notes)
         return mime_bundle(
             "flow",
             {"record": self.record.to_bytes(), "error": ""},
             text=str(self),
-            html=f'<div style="overflow-x:auto">{flow_svg(self.record)}</div>{notes}',
+            html=fill(_STATIC, picture=markup(flow_svg(self.record)), notes=self.record.notes),
             options=options,
         )
 

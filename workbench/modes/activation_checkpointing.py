@@ -37,6 +37,8 @@ from workbench.modes.core.base import Mode
 from workbench.modes.core.model_blocks import blocks_in, find_blocks
 from workbench.modes.core.plain_attributes import PlainAttributes
 from workbench.records import ModeChoice
+from workbench.torch_private.modules import buffer_table
+from workbench.torch_private.tensors import version_of
 
 SMALL_BUFFER_BYTES = 64 * 2**10
 """A copy of a larger one, mostly a table or a mask, is kept only where the forward changed it."""
@@ -216,7 +218,7 @@ class _Copy(NamedTuple):
     def is_seen_changed(self) -> bool:
         """Whether it was replaced, or counts a write; not all count: see `_with_equal_values`."""
         is_replaced = _buffers_of(self.part).get(self.name) is not self.buffer
-        return is_replaced or _version_of(self.buffer) != self.version
+        return is_replaced or version_of(self.buffer) != self.version
 
 
 def _buffers_of(part: nn.Module) -> dict[str, torch.Tensor | None]:
@@ -224,12 +226,7 @@ def _buffers_of(part: nn.Module) -> dict[str, torch.Tensor | None]:
 
     To be assigned to as well: the attribute would check more than it needs to.
     """
-    return part._buffers  # pyright: ignore[reportPrivateUsage]
-
-
-def _version_of(buffer: torch.Tensor) -> int:
-    """How many writes it counts; a tensor made under ``inference_mode`` counts none."""
-    return -1 if buffer.is_inference() else buffer._version
+    return buffer_table(part)
 
 
 def _copies(module: nn.Module) -> list[_Copy]:
@@ -241,7 +238,7 @@ def _copies(module: nn.Module) -> list[_Copy]:
                 continue
             if id(buffer) not in copied:
                 copied[id(buffer)] = buffer.clone()
-            found.append(_Copy(part, name, buffer, _version_of(buffer), copied[id(buffer)]))
+            found.append(_Copy(part, name, buffer, version_of(buffer), copied[id(buffer)]))
     return found
 
 

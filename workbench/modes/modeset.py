@@ -16,11 +16,11 @@ from torch import nn
 
 from workbench.modes.activation_checkpointing import Checkpoint
 from workbench.modes.compile.mode import Compile
-from workbench.modes.core import fast_backward as backward
 from workbench.modes.core.base import Mode
 from workbench.modes.core.model_lock import attaching, detached
 from workbench.modes.layout.mode import Parallel
 from workbench.modes.registry import displayed_modes, mode_class, mode_classes
+from workbench.torch_private import backward_engine as backward
 
 _NO_CONTEXT = nullcontext()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from workbench.html import fill
 from workbench.panel.channel.mode_switch import states_of
 from workbench.panel.channel.thinning import kept_rows
 
@@ -53,7 +54,7 @@ def static_html(experiment: Experiment) -> str:
     """An inline SVG of the loss with the text summary under it."""
     steps, values = experiment.scalars.since("train/loss", 0)
     val_steps, val_values = experiment.scalars.since("val/loss", 0)
-    summary = f"<pre>{escape(text_summary(experiment))}</pre>"
+    summary = fill("<pre>{{ text }}</pre>", text=text_summary(experiment))
     finite = np.isfinite(values)
     if not finite.any():
         return summary

@@ -7,11 +7,16 @@ server runs TensorBoard behind its own login (`workbench/server`).
 from __future__ import annotations
 
 import shlex
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from workbench.display import MimeBundle, mime_bundle
+from workbench.html import fill
+
+_STATIC = (
+    "<p>TensorBoard of <code>{{ folder }}</code>. "
+    "Outside JupyterLab: <code>{{ command }}</code></p>"
+)
 
 
 class TensorBoardView:
@@ -38,13 +43,11 @@ class TensorBoardView:
         return str(self.logdir.relative_to(here)) if inside else str(self.logdir)
 
     def _repr_mimebundle_(self, **options: Any) -> MimeBundle:
-        folder, command = escape(self._shown), escape(self.command)
         return mime_bundle(
             "tensorboard",
             {"logdir": str(self.logdir), "command": self.command, "opened": False},
             text=str(self),
-            html=f"<p>TensorBoard of <code>{folder}</code>. "
-            f"Outside JupyterLab: <code>{command}</code></p>",
+            html=fill(_STATIC, folder=self._shown, command=self.command),
             options=options,
         )
 

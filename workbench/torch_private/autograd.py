@@ -21,6 +21,7 @@ import torch
 from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from workbench.torch_private.distributed import sharded_together
+from workbench.torch_private.modules import COMPILED_CALL
 
 if TYPE_CHECKING:
     from torch import nn
@@ -155,14 +156,14 @@ HOOK_TABLES = (
 
 def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
     """What ``module.compile()`` put in place of the module's call, else None."""
-    return module.__dict__.get("_compiled_call_impl")
+    return module.__dict__.get(COMPILED_CALL)
 
 
 def set_compiled_call(module: nn.Module, call: Callable[..., Any] | None) -> None:
     """Replace what ``module.compile()`` installed; None: nothing."""
-    module.__dict__["_compiled_call_impl"] = call
+    module.__dict__[COMPILED_CALL] = call
     if call is None:
-        del module.__dict__["_compiled_call_impl"]
+        del module.__dict__[COMPILED_CALL]
 
 
 def has_compiled_forward(module: nn.Module) -> bool:
@@ -256,8 +257,3 @@ without_dispatch: Callable[[], AbstractContextManager[None]] = cast(
     Any, torch._C._DisableTorchDispatch
 )
 """While entered, no `TorchDispatchMode` and no ``__torch_dispatch__`` sees an operation."""
-
-
-def version_of(tensor: torch.Tensor) -> int:
-    """How often the memory of ``tensor`` was written in place."""
-    return tensor._version

@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import flop_registry
 
+from workbench.torch_private.modules import COMPILED_CALL
+
 MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
 """Code under which every module's call runs, compiled or not, with the module as ``self``."""
 
@@ -46,7 +48,7 @@ def is_compiled(module: nn.Module) -> bool:
     """Whether calls of ``module`` run compiled code."""
     if type(module).__name__ == "OptimizedModule":
         return True
-    return getattr(module, "_compiled_call_impl", None) is not None
+    return getattr(module, COMPILED_CALL, None) is not None
 
 
 def has_formula(operation: Any) -> bool:

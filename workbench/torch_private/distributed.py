@@ -15,6 +15,11 @@ def ignore_in_ddp(model: nn.Module, names: Iterable[str]) -> None:
     ddp._set_params_and_buffers_to_ignore_for_model(model, list(names))
 
 
+def ddp_figures(model: nn.parallel.DistributedDataParallel) -> dict[str, Any]:
+    """What DDP logs of itself: ``bucket_sizes``, ``gradient_as_bucket_view`` and so on."""
+    return model._get_ddp_logging_data()  # pyright: ignore[reportPrivateUsage]
+
+
 def gathered_parameters(model: nn.Module) -> dict[int, nn.Parameter]:
     """The whole parameters that a forward under ``fsdp`` uses, by identity of the shard.
 

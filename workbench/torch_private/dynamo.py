@@ -24,6 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.torch_private.modules import COMPILED_CALL
+
 if TYPE_CHECKING:
     from types import CodeType, FrameType
 
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 
 TRACE_LOGGER = "torch.__trace"
 """Name of the logger of the structured trace."""
-MODIFIED_CALL = "_compiled_call_impl"
-"""Attribute of a module that ``nn.Module.__call__`` calls in place of its forward."""
 RESUMED = "torch_dynamo_resume_in_"
 """How the name of a function begins that goes on behind a graph break: then comes the function's
 name, ``_at_`` and the line."""
@@ -131,7 +131,7 @@ def region_name(module: nn.Module) -> str:
 
     A step whose graph is being captured calls the module through a function around that call.
     """
-    installed = module.__dict__.get(MODIFIED_CALL)
+    installed = module.__dict__.get(COMPILED_CALL)
     around = getattr(installed, "__closure__", None) or ()
     for call in (installed, *(cell.cell_contents for cell in around)):
         if isinstance(call, functools.partial):

@@ -1,8 +1,7 @@
 """The private parts of PyTorch that a recording needs, each wrapped once.
 
-`tests/unit/torch_private/test_memory.py` fails when one of them moves. The allocator's
-history is wrapped in `workbench.memory.recording.cuda`, Inductor's generated modules in
-`workbench.memory.recording.compiled`.
+`tests/unit/torch_private/test_memory.py` fails when one of them moves, `tests/gpu` where it needs
+CUDA. Inductor's generated modules are wrapped in `workbench.memory.recording.compiled`.
 """
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from types import CodeType, FrameType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -124,3 +123,25 @@ def running_modes() -> list[Any]:
 def caller(depth: int) -> FrameType:
     """The frame ``depth`` calls above the function that asks."""
     return sys._getframe(depth + 1)
+
+
+def is_history_on() -> bool:
+    """Whether the CUDA allocator keeps a history."""
+    return torch._C._cuda_isHistoryEnabled()
+
+
+def start_history(max_entries: int) -> None:
+    """Have the CUDA allocator keep its newest events on each device, without stacks."""
+    torch.cuda.memory._record_memory_history(
+        "all", context=None, stacks="python", max_entries=max_entries
+    )
+
+
+def stop_history() -> None:
+    """Have it keep none."""
+    torch.cuda.memory._record_memory_history(None)
+
+
+def allocator_snapshot() -> dict[str, Any]:
+    """Segments and, where a history is kept, ``device_traces`` of every CUDA device."""
+    return cast("dict[str, Any]", torch.cuda.memory._snapshot())

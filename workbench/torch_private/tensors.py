@@ -26,6 +26,22 @@ is_nested: Callable[[torch.Tensor], bool] = _base.is_nested.__get__
 is_zero_tensor: Callable[[torch.Tensor], bool] = _base._is_zerotensor
 """Whether it stands for zeros that nobody has stored (of forward-mode differentiation)."""
 
+MKLDNN: torch.layout = torch._mkldnn  # type: ignore[attr-defined]  # pyright: ignore
+"""The layout of tensors in oneDNN's own order."""
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often the memory of ``tensor`` was written in place; -1 of one that counts no writes.
+
+    Those are made under ``torch.inference_mode``.
+    """
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def storage_identity(tensor: torch.Tensor) -> int:
+    """Which memory ``tensor`` has, for as long as anything holds that."""
+    return tensor.untyped_storage()._cdata
+
 
 def as_plain(tensor: torch.Tensor) -> torch.Tensor:
     """``tensor`` of the class `torch.Tensor`, without a graph; no node is made."""

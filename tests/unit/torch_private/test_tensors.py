@@ -108,3 +108,25 @@ def test_a_tensor_of_any_type_is_no_number():
     assert len(dtypes) > 15
     for dtype in dtypes:
         assert not private.is_wrapped_number(torch.empty((), dtype=dtype)), dtype
+
+
+def test_how_often_it_was_written() -> None:
+    x = torch.zeros(3)
+    before = private.version_of(x)
+    x[:2].add_(1)  # a view shares the count
+    assert private.version_of(x) == before + 1
+    with torch.inference_mode():
+        assert private.version_of(torch.zeros(1)) == -1
+
+
+def test_which_memory_it_has() -> None:
+    x = torch.zeros(3)
+    assert (
+        private.storage_identity(x)
+        == private.storage_identity(x[1:])
+        != private.storage_identity(x.clone())
+    )
+
+
+def test_the_layout_of_onednn() -> None:
+    assert torch.ones(2, 2).to_mkldnn().layout is private.MKLDNN

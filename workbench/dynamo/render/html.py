@@ -1,14 +1,13 @@
 """The static form of a report for a cell: a bar of the phases, then region after region.
 
-No script and no style sheet: sanitizers drop both. Colours are only beside words. Kernels lie in
-``<details>``; of many the first are printed in full, so that a notebook stays small.
+Colours are only beside words. Kernels are in ``<details>``; of many the first are printed in full,
+so that a notebook stays small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.dynamo.render.text import (
     caches,
@@ -24,6 +23,7 @@ from workbench.dynamo.render.text import (
     summary,
     switch_lines,
 )
+from workbench.html import markup, render
 
 if TYPE_CHECKING:
     from workbench.records import CompiledKernel, CompileRecord, GraphBreak, Recompile
@@ -38,18 +38,19 @@ _WIDTH = 640
 
 def report_html(record: CompileRecord) -> str:
     """The report as HTML, under 40 kB of markup beside the kernels' source."""
-    parts = [f"<div><strong>{escape(heading(record))}</strong><br>{escape(summary(record))}"]
-    if record.regions:
-        parts.append(f"<div>{phases_svg(record)}</div>")
+    budget = _Budget()
     said = [caches(record), *switch_lines(record)]
-    parts += [f"<div>{escape(line)}</div>" for line in said if line]
-    budget = [_MOST_CODE]
-    for row in range(min(len(record.regions), _MOST_REGIONS)):
-        parts += _region(record, row, budget)
-    if len(record.regions) > _MOST_REGIONS:
-        parts.append(f"<p>{len(record.regions) - _MOST_REGIONS} more regions: print(report).</p>")
-    parts += [f"<p>Note: {escape(note)}</p>" for note in more_notes(record)]
-    return "\n".join([*parts, "</div>"])
+    rows = range(min(len(record.regions), _MOST_REGIONS))
+    return render(
+        "dynamo/render/report.html",
+        heading=heading(record),
+        summary=summary(record),
+        phases=markup(phases_svg(record)) if record.regions else "",
+        lines=[line for line in said if line],
+        regions=[_region(record, row, budget) for row in rows],
+        num_more=len(record.regions) - len(rows),
+        notes=more_notes(record),
+    )
 
 
 def phases_svg(record: CompileRecord) -> str:
@@ -74,54 +75,59 @@ def phases_svg(record: CompileRecord) -> str:
     )
 
 
-def _region(record: CompileRecord, row: int, budget: list[int]) -> Iterator[str]:
+class _Budget:
+    """How much source is still printed in full."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_CODE
+
+    def takes(self, code: str) -> bool:
+        """Whether ``code`` fits; from then on it counts."""
+        if len(code) > self._left:
+            return False
+        self._left -= len(code)
+        return True
+
+
+def _region(record: CompileRecord, row: int, budget: _Budget) -> dict[str, Any]:
     region = record.regions[row]
-    at = f" · {escape(label(record, region.source))}" if region.source >= 0 else ""
-    yield f"<h4>{escape(region.label)}{at}</h4><p>{escape(region_summary(record, row))}</p>"
-    breaks = [one for one in record.breaks if one.region == row]
-    again = recompiles_of(record, row)
-    if breaks or again:
-        yield "<ul>"
-        yield from (_break(record, one) for one in breaks)
-        yield from (_recompile(record, one, count) for one, count in again)
-        yield "</ul>"
-    kernels = kernels_of(record, row)
-    if kernels:
-        yield f"<details><summary>{len(kernels)} kernels and library calls</summary>"
-        yield from (_kernel(kernel, budget) for kernel in kernels)
-        yield "</details>"
+    return {
+        "label": region.label,
+        "place": _place(record, region.source),
+        "summary": region_summary(record, row),
+        "breaks": [_break(record, one) for one in record.breaks if one.region == row],
+        "recompiles": [_recompile(record, *one) for one in recompiles_of(record, row)],
+        "kernels": [_kernel(kernel, budget) for kernel in kernels_of(record, row)],
+    }
 
 
-def _break(record: CompileRecord, one: GraphBreak) -> str:
-    text = record.sources[one.source].text if one.source >= 0 else ""
-    code = f"<br><code>{escape(text)}</code>" if text else ""
-    why = f"<br>{escape(one.explanation)}" if one.explanation else ""
-    do = "".join(f"<li>{escape(hint)}</li>" for hint in one.hints)
-    kind = "Given up" if one.skipped else "Graph break"
-    return (
-        f"<li><strong>{kind}</strong>{_at(record, one.source)}: {escape(one.reason)}{code}{why}"
-        f"{f'<ul>{do}</ul>' if do else ''}</li>"
-    )
+def _break(record: CompileRecord, one: GraphBreak) -> dict[str, Any]:
+    return {
+        "skipped": one.skipped,
+        "place": _place(record, one.source),
+        "reason": one.reason,
+        "code": record.sources[one.source].text if one.source >= 0 else "",
+        "explanation": one.explanation,
+        "hints": one.hints,
+    }
 
 
-def _recompile(record: CompileRecord, one: Recompile, count: int) -> str:
-    times = f" ({count} times)" if count > 1 else ""
-    do = f"<br>{escape(one.remedy)}" if one.remedy else ""
-    return (
-        f"<li><strong>Recompiled</strong>{_at(record, one.source)}: {escape(one.words)}{times}"
-        f"<br><code>{escape(one.guard)}</code>{do}</li>"
-    )
+def _recompile(record: CompileRecord, one: Recompile, count: int) -> dict[str, Any]:
+    return {
+        "place": _place(record, one.source),
+        "words": one.words,
+        "count": count,
+        "guard": one.guard,
+        "remedy": one.remedy,
+    }
 
 
-def _at(record: CompileRecord, source: int) -> str:
-    return f" at {escape(label(record, source))}" if source >= 0 else ""
+def _place(record: CompileRecord, source: int) -> str:
+    return label(record, source) if source >= 0 else ""
 
 
-def _kernel(kernel: CompiledKernel, budget: list[int]) -> str:
-    line = escape(kernel_line(kernel))
-    if not kernel.code:
-        return f"<div>{line}</div>"
-    if len(kernel.code) > budget[0]:
-        return f"<div>{line} · its source: report.source({escape(repr(kernel.name))})</div>"
-    budget[0] -= len(kernel.code)
-    return f"<details><summary>{line}</summary><pre>{escape(kernel.code)}</pre></details>"
+def _kernel(kernel: CompiledKernel, budget: _Budget) -> dict[str, str]:
+    line = kernel_line(kernel)
+    if kernel.code and not budget.takes(kernel.code):
+        return {"line": f"{line} · its source: report.source({kernel.name!r})", "code": ""}
+    return {"line": line, "code": kernel.code}

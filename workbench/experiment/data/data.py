@@ -12,7 +12,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_map_only
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -30,6 +29,7 @@ from workbench.experiment.data.sources import (
     LoaderSource,
     length,
 )
+from workbench.torch_private.pytree import tree_map_only
 
 Order = Literal["workbench", "loader"]
 """Whose order the samples of a `DataLoader` come in."""

@@ -13,9 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from types import CellType, FrameType
 
-import torch
-
-_MODULE_CALL = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage]
+from workbench.torch_private.modules import CALL as MODULE_CALL
 
 
 def let_go_of(error: BaseException) -> None:
@@ -57,7 +55,7 @@ def collecting_only_new() -> Generator[None]:
 def _clear(frame: FrameType) -> bool:
     """Whether it has ended, and so could be cleared."""
     cells: list[CellType] = []
-    if frame.f_code is _MODULE_CALL:
+    if frame.f_code is MODULE_CALL:
         # a function in it, whose frame keeps it, shares these: arguments and result of a module
         cells = [one for one in gc.get_referents(frame) if isinstance(one, CellType)]
     try:

@@ -44,6 +44,7 @@ from workbench.experiment.state.object_copy import ObjectCopy
 from workbench.experiment.state.parameter_writes import ParameterWrites
 from workbench.experiment.state.rng import RandomState, StepState
 from workbench.processes import computing
+from workbench.torch_private.kernels import flag_non_finite
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -233,7 +234,7 @@ def _flag_and_one(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _flag_non_finite(gradients: list[torch.Tensor], flag: torch.Tensor, one: torch.Tensor) -> None:
-    torch._amp_foreach_non_finite_check_and_unscale_(gradients, flag, one)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - GradScaler's own kernel, wrapped here only
+    flag_non_finite(gradients, flag, one)
 
 
 # A copy of what a step changes, so that one that fails in its update can be undone too.

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from workbench.torch_private.compiler import OPTIMIZED_MODULE
+
 
 def check_model(model: Any) -> nn.Module:
     """``model``, if it can be trained.
@@ -42,7 +44,7 @@ def check_model(model: Any) -> nn.Module:
 def uncompiled(model: Any) -> Any:
     """The module inside what ``torch.compile(module)`` gives; anything else as it is."""
     kind = type(model)  # by name: importing Dynamo takes a second
-    if (kind.__module__, kind.__name__) != ("torch._dynamo.eval_frame", "OptimizedModule"):
+    if (kind.__module__, kind.__name__) != OPTIMIZED_MODULE:
         return model
     return uncompiled(model._orig_mod)
 

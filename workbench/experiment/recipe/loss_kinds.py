@@ -15,9 +15,9 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import nn
-from torch.nn._reduction import legacy_get_string
 
 from workbench.experiment.recipe.ignored_labels import Ignored, ignored_label
+from workbench.torch_private.modules import reduction_of
 
 
 class LossKind(Enum):
@@ -98,7 +98,7 @@ class KnownLoss:
         # modules have translated these names of former days; functions do it in every call
         old = [self.settings.get(name) for name in ("size_average", "reduce")]
         if old != [None, None]:
-            return legacy_get_string(*old, emit_warning=False)
+            return reduction_of(*old)
         return str(self._setting("reduction") or "mean")
 
     @property

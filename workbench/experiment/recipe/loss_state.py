@@ -42,6 +42,9 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import torch
 
+from workbench.torch_private.operators import OPERATORS
+from workbench.torch_private.tensors import version_of
+
 _MOST_VALUES = 50_000
 """So many are looked at; a loss that reaches more is not known."""
 _LARGE_BYTES = 16 * 2**20
@@ -179,7 +182,7 @@ class LossState:
             return self._and([(name, cast(Any, value).func)])
         if isinstance(value, CellType):
             return self._cell(name, value)
-        if isinstance(value, _DESCRIPTORS) or _root(type(value).__module__) == "torch._ops":
+        if isinstance(value, _DESCRIPTORS) or _root(type(value).__module__) == OPERATORS:
             return None
         if type(value).__module__ == "functools" and hasattr(value, "__wrapped__"):
             return self._and([(name, value.__wrapped__)])  # a cache of what is looked at itself
@@ -398,9 +401,8 @@ class _LargeTensor(_Held):
 
     @staticmethod
     def _now(tensor: torch.Tensor) -> tuple[Any, ...]:
-        written = -1 if tensor.is_inference() else tensor._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
         flat = _bits(tensor.detach())
-        return tensor.shape, written, int(flat.sum(dtype=torch.int64)), tensor.data_ptr()
+        return tensor.shape, version_of(tensor), int(flat.sum(dtype=torch.int64)), tensor.data_ptr()
 
     def is_same(self) -> bool:
         return self._now(self._tensor) == self._mark

@@ -20,6 +20,7 @@ from workbench.experiment.recipe.loss_kinds import counted, look_up, register
 from workbench.experiment.recipe.loss_scope import LossScope
 from workbench.experiment.recipe.loss_state import LossState
 from workbench.experiment.recipe.targets import Agreement, AnswerReader
+from workbench.torch_private.tensors import version_of
 
 LossFunction = Callable[[torch.Tensor, Any], torch.Tensor]
 
@@ -251,7 +252,7 @@ class Loss:
 def _versions(*tensors: Any) -> list[int]:
     """How often each has been written in place."""
     return [
-        one._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
+        version_of(one)
         for one in tensors
         if isinstance(one, torch.Tensor) and not one.is_inference()
     ]

@@ -20,9 +20,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextvars import Context, ContextVar
-from typing import Any, cast
+from typing import Any
 
-from torch.utils._config_module import ConfigModule
+from workbench.torch_private.settings import ConfigModule, entries
 
 _UNSET = object()
 _of_main_thread: Context | None = None
@@ -80,8 +80,7 @@ def _settings() -> Iterator[tuple[Any, str, Any]]:
     """Module, name and context variable (or value) of every setting of an imported module."""
     for module in tuple(sys.modules.values()):
         if isinstance(module, ConfigModule):
-            entries = cast("dict[str, Any]", vars(module)["_config"])
-            for name, entry in entries.items():
+            for name, entry in entries(module).items():
                 if entry.alias is None:
                     yield module, name, entry.user_override
 

@@ -21,6 +21,7 @@ import torch
 from workbench.experiment.state.hook_reach import known_of, reached
 from workbench.experiment.state.object_change import Change, fill
 from workbench.experiment.state.object_contents import Contents
+from workbench.torch_private.tensors import version_of
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -46,7 +47,7 @@ def hooks_undone(training: Training) -> Generator[None]:
         size = _bytes(value)
         if isinstance(value, torch.Tensor):
             how = _tensor_again if size <= room and value.layout is torch.strided else _unwritten
-            before: Any = _version(value) if how is _unwritten else value.detach().cpu().clone()
+            before: Any = version_of(value) if how is _unwritten else value.detach().cpu().clone()
         elif isinstance(value, np.ndarray):
             if size > room:
                 continue
@@ -84,7 +85,7 @@ def _tensor_again(value: torch.Tensor, before: torch.Tensor) -> bool:
 
 
 def _unwritten(value: torch.Tensor, before: int) -> bool:
-    return _version(value) == before
+    return version_of(value) == before
 
 
 def _array_again(value: Any, before: Any) -> bool:
@@ -108,7 +109,3 @@ def _bytes(value: Any) -> int:
     if isinstance(value, torch.Tensor):
         return value.nbytes if value.layout is torch.strided else 0
     return value.nbytes if isinstance(value, np.ndarray) else 0
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place

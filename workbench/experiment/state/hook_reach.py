@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._device import DeviceContext
 from torch.utils.hooks import RemovableHandle
 
 from workbench.experiment.state import attachments
@@ -31,6 +30,7 @@ from workbench.experiment.state.object_change import generator_state
 from workbench.experiment.state.object_copy import every_attribute
 from workbench.experiment.state.user_code import may_be_user_module
 from workbench.modes.core.containers import CONTAINERS
+from workbench.torch_private.contexts import DeviceContext
 
 if TYPE_CHECKING:
     from workbench.experiment.state.thread_state import ThreadState

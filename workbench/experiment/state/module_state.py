@@ -36,6 +36,9 @@ from torch.nn.parameter import is_lazy
 
 from workbench.experiment.state.module_containers import ModuleContainers, containers_in
 from workbench.modes.core.containers import contents_of, refill
+from workbench.torch_private.kernels import copy_all
+from workbench.torch_private.modules import COMPILED_CALL
+from workbench.torch_private.tensors import version_of
 
 MAX_BYTES = 4 * 2**20
 """Of a tensor whose values are copied before every step."""
@@ -51,7 +54,7 @@ _NOT_ITS_OWN = frozenset(
         "_parameters",
         "_buffers",
         "_modules",
-        "_compiled_call_impl",
+        COMPILED_CALL,
         "_is_full_backward_hook",
         "forward",
     }
@@ -109,7 +112,7 @@ class _Large:
         tensor = self.tensor
         if tensor is None:
             return 0
-        version = _version(tensor)
+        version = version_of(tensor)
         if not self.is_written and self.version != -1:
             unseen = self.values is not None and not torch.equal(
                 self.values, tensor.detach().to(self.values.device)
@@ -140,10 +143,10 @@ class _Large:
             return False
         if self.values is not None:
             _write(tensor, self.values)
-        elif _version(tensor) == self.version:
+        elif version_of(tensor) == self.version:
             return True
         lost = self.values is None
-        self.version = _version(tensor)
+        self.version = version_of(tensor)
         self.is_written = self.is_written or lost
         return not lost
 
@@ -307,7 +310,7 @@ class ModuleState:
 
     def _copy(self) -> None:
         if self._small:
-            torch._foreach_copy_(self._copies, self._small)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - one kernel for all of them; torch.optim uses the same
+            copy_all(self._copies, self._small)
 
     def _let_go(self) -> None:
         """Hold neither activations nor large tensors of plain attributes."""
@@ -416,10 +419,6 @@ class ModuleState:
 def held_bytes(device: torch.device) -> int:
     """Of large state that every step writes: copied before each, in about a millisecond."""
     return _HELD_BYTES.get(device.type, _HELD_ELSEWHERE)
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return tensor._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
 
 
 def _can_be_written(tensor: torch.Tensor) -> bool:

@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 from workbench.experiment.state import compile_settings
+from workbench.torch_private.settings import dynamo_module, native
 
 _SUBNORMAL = 1e-310
 """Smaller than any normal float64: 0 where `torch.set_flush_denormal` is on, of which torch tells
@@ -97,7 +98,6 @@ def _reduced_precision(dtype: str) -> _Switch:
 def _switches() -> Iterator[_Switch]:
     """Every setting that is one value, in the order in which they are made."""
     cuda: Any = torch.backends.cuda
-    private: Any = torch._C  # pyright: ignore[reportPrivateUsage] - torch has no public way
     yield _Switch(
         "torch.use_deterministic_algorithms",
         lambda: (
@@ -140,8 +140,8 @@ def _switches() -> Iterator[_Switch]:
     )
     yield _Switch(
         "torch.nn.attention.sdpa_kernel(..., set_priority=True)",
-        private._get_sdp_priority_order,
-        private._set_sdp_priority_order,
+        native._get_sdp_priority_order,
+        native._set_sdp_priority_order,
     )
     for name in ("preferred_linalg_library", "preferred_blas_library"):
         yield _library(name)
@@ -152,7 +152,7 @@ def _switches() -> Iterator[_Switch]:
     )
     yield _Switch(
         "torch.backends.nnpack.set_flags",
-        private._get_nnpack_enabled,
+        native._get_nnpack_enabled,
         torch.backends.nnpack.set_flags,
     )
     yield _attribute("torch.backends.opt_einsum.enabled")
@@ -213,13 +213,8 @@ def _flushes() -> bool:
     return not bool(tiny * 1 > 0)
 
 
-def _dynamo(name: str) -> Any:
-    """A module of Dynamo's where it has been imported, which takes seconds; else None."""
-    return sys.modules.get(f"torch._dynamo.{name}")
-
-
 def _stance() -> tuple[Any, ...]:
-    frames = _dynamo("eval_frame")
+    frames = dynamo_module("eval_frame")
     if frames is None:
         return "default", False, None
     return frames._stance.stance, frames._stance.skip_guard_eval_unsafe, frames._stance.backend
@@ -231,7 +226,7 @@ def _set_stance(value: tuple[Any, ...]) -> None:
 
 
 def _default_backend() -> Any:
-    if _dynamo("backends.registry") is None:
+    if dynamo_module("backends.registry") is None:
         return "inductor"
     return cast("Any", torch.compiler).get_default_backend()
 

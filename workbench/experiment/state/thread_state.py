@@ -19,9 +19,17 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import overrides
-from torch.utils import _python_dispatch as dispatch
-from torch.utils._device import DeviceContext
+
+from workbench.torch_private.contexts import (
+    DeviceContext,
+    dispatch_modes,
+    function_modes,
+    pop_dispatch_mode,
+    pop_function_mode,
+    push_dispatch_mode,
+    push_function_mode,
+    saved_tensors_hooks,
+)
 
 
 class Autocast(NamedTuple):
@@ -73,9 +81,9 @@ class ThreadState:
             )
         return cls(
             torch.get_num_threads(),
-            tuple(overrides._get_current_function_mode_stack()),  # pyright: ignore[reportPrivateUsage] - torch has no public way
-            tuple(dispatch._get_current_dispatch_mode_stack()),  # pyright: ignore[reportPrivateUsage] - as above
-            torch._C._autograd._top_saved_tensors_default_hooks(True),  # noqa: FBT003 # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage, reportAttributeAccessIssue, reportUnknownMemberType] - as above
+            function_modes(),
+            dispatch_modes(),
+            saved_tensors_hooks(),
             autocasts,
             tuple(notes),
         )
@@ -100,11 +108,11 @@ class ThreadState:
                 if isinstance(mode, DeviceContext):
                     stack.enter_context(DeviceContext(mode.device))
                 else:
-                    overrides._push_mode(mode)  # pyright: ignore[reportPrivateUsage] - its own `__enter__` may only be called once
-                    stack.callback(overrides._pop_mode)  # pyright: ignore[reportPrivateUsage] - as above
+                    push_function_mode(mode)  # its own `__enter__` may only be called once
+                    stack.callback(pop_function_mode)
             for mode in self.dispatch_modes:
-                dispatch._push_mode(mode)  # pyright: ignore[reportPrivateUsage] - as above
-                stack.callback(dispatch._pop_mode)  # pyright: ignore[reportPrivateUsage] - as above
+                push_dispatch_mode(mode)
+                stack.callback(pop_dispatch_mode)
             if self.saved_tensors_hooks is not None:
                 hooks = torch.autograd.graph.saved_tensors_hooks(*self.saved_tensors_hooks)
                 stack.enter_context(hooks)

@@ -24,7 +24,7 @@ import torch
 
 from workbench.graph.backward.histogram import Bins, Histograms, added
 from workbench.graph.core.tensor_memory import has_own_storage, values_of
-from workbench.torch_private.tensors import has_memory
+from workbench.torch_private.tensors import MKLDNN, has_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -161,7 +161,7 @@ def _parts_of(gradient: Tensor) -> Iterator[Part]:
 def _stored(gradient: Tensor) -> Tensor:
     if gradient.layout is torch.sparse_coo:
         return gradient.coalesce().values()
-    if gradient.layout is torch._mkldnn:  # type: ignore[attr-defined]  # pyright: ignore
+    if gradient.layout is MKLDNN:
         return gradient.to_dense()
     return gradient.values()
 

@@ -47,10 +47,10 @@ from workbench.torch_private.autograd import (
     current_backward,
     hook_table,
     in_compiled_autograd,
-    version_of,
     without_dispatch,
     without_functions,
 )
+from workbench.torch_private.tensors import version_of
 
 if TYPE_CHECKING:
     # HOUSE

@@ -21,7 +21,6 @@ import torch
 from workbench.graph.backward.gradient_stats import has_rows, is_finite, non_finite_rows
 from workbench.graph.backward.nonfinite_backward import from_parameters_only, place_of, said_of
 from workbench.graph.core.tensor_memory import NoValuesError, has_own_storage
-from workbench.modes.core.graph_leaves import leaf_of
 from workbench.records import NODE_KINDS, NonFinite
 from workbench.torch_private.autograd import (
     forward_class,
@@ -32,6 +31,7 @@ from workbench.torch_private.autograd import (
     without_dispatch,
     without_functions,
 )
+from workbench.torch_private.graph_leaves import leaf_of
 from workbench.torch_private.tensors import has_memory, output_sizes
 
 if TYPE_CHECKING:

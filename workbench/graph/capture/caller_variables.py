@@ -13,8 +13,8 @@ from torch import nn
 
 from workbench.graph.core.source_lines import TORCH_AND_OURS
 from workbench.graph.core.tensor_memory import memory_of
-from workbench.modes.core.graph_leaves import leaf_of
 from workbench.torch_private.autograd import without_functions
+from workbench.torch_private.graph_leaves import leaf_of
 from workbench.torch_private.tensors import is_leaf, requires_grad
 
 if TYPE_CHECKING:

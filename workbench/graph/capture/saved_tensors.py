@@ -248,10 +248,10 @@ class CheckpointInputs:
         return known[1]
 
     def _of_region(self, kept: Kept) -> Iterator[Named]:
-        from torch.utils import _pytree
+        from workbench.torch_private.pytree import tree_leaves
 
         self.has_unknown_context |= kept.context is None
-        for value in _pytree.tree_leaves(kept.given):
+        for value in tree_leaves(kept.given):
             if isinstance(value, torch.Tensor):
                 yield KEPT_FOR_CHECKPOINT, value
             elif is_holder(value):  # the input of a region inside another

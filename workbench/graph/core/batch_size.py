@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 def batch_size(batch: Any) -> int | None:
     """The first dimension that all tensors of a batch share; None where they differ."""
     import torch
-    from torch.utils import _pytree
+
+    from workbench.torch_private.pytree import tree_leaves
 
     sizes = {
         leaf.shape[0]
-        for leaf in _pytree.tree_leaves(batch)
+        for leaf in tree_leaves(batch)
         if isinstance(leaf, torch.Tensor) and not leaf.is_nested and leaf.dim()
     }
     return sizes.pop() if len(sizes) == 1 else None

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.experiment.runtime import at_exit
-from workbench.modes.core.graph_leaves import DEEP
+from workbench.torch_private.graph_leaves import DEEP
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node

@@ -16,9 +16,10 @@ import torch
 
 from workbench.graph.core.module_owners import NOWHERE, OUTSIDE
 from workbench.graph.core.tensor_memory import memory_of, plain_tensors
-from workbench.modes.core.graph_leaves import leaf_of
 from workbench.records import GraphModule
 from workbench.torch_private.autograd import gathered_parameters, without_functions
+from workbench.torch_private.graph_leaves import leaf_of
+from workbench.torch_private.modules import buffer_table, parameter_table
 from workbench.torch_private.tensors import requires_grad
 
 if TYPE_CHECKING:
@@ -107,15 +108,15 @@ class ModelNames:
                 self.gathered[id(tensor)] = (_join(self.modules[row].path, name), row)
 
     def _add_tensors(self, module: nn.Module, path: str, row: int) -> None:
-        own: Any = module  # its tables: named_parameters(recurse=False) takes five times as long
-        for name, parameter in own._parameters.items():
+        # its tables: named_parameters(recurse=False) takes five times as long
+        for name, parameter in parameter_table(module).items():
             if parameter is None:
                 continue
             self.parameters.setdefault(id(parameter), (_join(path, name), row))
             if not parameter.requires_grad:
                 self.frozen.add(id(parameter))
             self._add_storage(parameter, "parameter")
-        for buffer in own._buffers.values():
+        for buffer in buffer_table(module).values():
             if buffer is not None:
                 self._add_storage(buffer, "buffer")
 
@@ -154,9 +155,10 @@ def weak_storages(values: Any) -> list[Any]:
     While such a reference lives, its storage's identity is not given to another.
     """
     from torch.multiprocessing.reductions import StorageWeakRef
-    from torch.utils import _pytree
 
-    tensors = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    from workbench.torch_private.pytree import tree_leaves
+
+    tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
     with without_functions():
         return [
             StorageWeakRef(part.untyped_storage())

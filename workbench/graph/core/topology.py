@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.graph.core.deep_graph_release import protect
-from workbench.modes.core.graph_leaves import DEEP, leaf_of
 from workbench.torch_private.autograd import node_sequence
+from workbench.torch_private.graph_leaves import DEEP, leaf_of
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node

@@ -28,6 +28,7 @@ from workbench.graph.forward.graph_exits import CutsSeen
 from workbench.graph.forward.module_hooks import ModuleHooks
 from workbench.graph.forward.trace_result import TraceResult
 from workbench.torch_private import autograd
+from workbench.torch_private.modules import plain_call
 
 if TYPE_CHECKING:
     from torch import nn
@@ -176,7 +177,7 @@ class Trace:
     def _wrap_compiled(
         self, row: int, module: nn.Module, installed: Callable[..., Any] | None
     ) -> None:
-        call = installed or module._call_impl  # pyright: ignore[reportPrivateUsage]
+        call = installed or plain_call(module)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             self._enter(row, (args, kwargs), is_compiled=True)

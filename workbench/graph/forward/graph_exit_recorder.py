@@ -121,12 +121,12 @@ class CutRecorder:
         if self._fault:
             return
         try:
-            from torch.utils import _pytree
+            from workbench.torch_private.pytree import tree_leaves
 
             taken: list[torch.Tensor] = []
             given: list[torch.Tensor] = []
-            gather(_pytree.tree_leaves(inputs), taken)
-            gather(_pytree.tree_leaves(outputs), given)
+            gather(tree_leaves(inputs), taken)
+            gather(tree_leaves(outputs), given)
             taken += module.parameters()
             sources = [tensor for tensor in taken if tensor.requires_grad]
             look = Look("compiled region", sources, given, None, self._marks.of(taken))

@@ -22,6 +22,7 @@ import torch
 
 from workbench.graph.core.graph_root import LEAF_TYPE, root_of
 from workbench.torch_private.autograd import node_sequence, node_type, raw_values
+from workbench.torch_private.grad_scaler import scale_tensor
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
@@ -108,11 +109,6 @@ def held_scalers(variables: Mapping[str, Any]) -> tuple[weakref.ref[GradScaler],
         for value in variables.values()
         if isinstance(value, torch.amp.GradScaler) and value.is_enabled()
     )
-
-
-def scale_tensor(scaler: GradScaler) -> torch.Tensor | None:
-    """What ``scaler`` multiplies with; None before its first loss."""
-    return scaler._scale  # pyright: ignore[reportPrivateUsage] - get_scale() gives the value alone
 
 
 def scales_of(scalers: Iterable[weakref.ref[GradScaler]]) -> set[float]:

@@ -22,6 +22,7 @@ from workbench.memory.prediction.grown import with_growth
 from workbench.memory.prediction.twin import TwinError
 from workbench.memory.prediction.twin_steps import plain_steps
 from workbench.records import GROWTHS, MemoryRecord
+from workbench.torch_private.modules import has_hooks
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -96,7 +97,4 @@ def growing(experiment: Experiment, record: MemoryRecord) -> Callable[[], Memory
 
 
 def _has_hooks(model: nn.Module) -> bool:
-    return any(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks  # pyright: ignore[reportPrivateUsage] - their names are documented
-        for module in model.modules()
-    )
+    return any(has_hooks(module) for module in model.modules())

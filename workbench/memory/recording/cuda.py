@@ -1,14 +1,10 @@
 """The CUDA allocator's own history of a recording.
 
-All private allocator calls of ``torch.cuda.memory`` are made here and nowhere else. History is
-switched on without stacks (the recorder knows where an operation ran), and switched off again only
-if it was off before; a history that runs already is read and left running.
+History is switched on without stacks (the recorder knows where an operation ran), and switched off
+again only if it was off before; a history that runs already is read and left running.
 
 Not run on this project's development machine, which has no GPU: `tests/gpu` covers it.
 """
-
-# pyright: reportPrivateUsage=false
-# Using private names is this file's purpose.
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +20,12 @@ import torch
 from workbench.allocator.snapshot.decode import of_live
 from workbench.allocator.snapshot.snapshot import Snapshot
 from workbench.memory.recording.blocks import Block
+from workbench.torch_private.memory import (
+    allocator_snapshot,
+    is_history_on,
+    start_history,
+    stop_history,
+)
 
 _MOST_EVENTS = 1_000_000
 """That are kept of each device; newer ones take the place of the oldest."""
@@ -55,11 +56,9 @@ class AllocatorHistory:
         """Switch the history on, if this process uses CUDA."""
         if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
             return
-        self._was_on = torch._C._cuda_isHistoryEnabled()
+        self._was_on = is_history_on()
         if not self._was_on:
-            torch.cuda.memory._record_memory_history(
-                "all", context=None, stacks="python", max_entries=_MOST_EVENTS
-            )
+            start_history(_MOST_EVENTS)
         self._offset_ns = time.time_ns() - time.perf_counter_ns()
         self._started_us = time.time_ns() // 1000
 
@@ -69,7 +68,7 @@ class AllocatorHistory:
             return None
         since = self._started_us
         try:
-            snapshot = cast(dict[str, Any], torch.cuda.memory._snapshot())
+            snapshot = allocator_snapshot()
         finally:
             self.close()
         index = torch.device(device).index or 0
@@ -86,7 +85,7 @@ class AllocatorHistory:
     def close(self) -> None:
         """Leave the history as `start` found it; once it is left, nothing more happens."""
         if self.started and not self._was_on:
-            torch.cuda.memory._record_memory_history(None)
+            stop_history()
         self._started_us = -1
 
 

@@ -22,13 +22,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from workbench.memory.recording.attribution import LOSS, Attribution, Site
 from workbench.memory.recording.blocks import Block, Mark
 from workbench.memory.recording.faults import Faults, in_words
 from workbench.memory.recording.roles import ATTENTION_BACKWARD, DRAW, SCALE, Roles
-from workbench.modes.core.graph_leaves import leaf_of
+from workbench.torch_private.contexts import TorchDispatchMode
+from workbench.torch_private.graph_leaves import leaf_of
 from workbench.torch_private.memory import (
     caller,
     dispatches_itself,

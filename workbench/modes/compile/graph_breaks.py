@@ -17,6 +17,7 @@ import torch
 
 from workbench.modes.core.machine_probes import first_line
 from workbench.records.source import SourceLine, source_line
+from workbench.torch_private.compiler import graph_break_errors, recompile_limit_error
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 """Nobody is told to rewrite a line of torch's or of ours."""
@@ -41,15 +42,13 @@ def without_breaks(compiled: Callable[..., Any], value: str) -> Callable[..., An
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
-        from torch._dynamo.exc import FailOnRecompileLimitHit, Unsupported, UserError
-
         try:
             return compiled(*args, **kwargs)
-        except (Unsupported, UserError) as error:
+        except graph_break_errors() as error:
             line = _line(error)
             sentence = _sentence(error, line, value, type(args[0]).__name__)
             raise GraphBreakError(sentence, line) from error
-        except FailOnRecompileLimitHit as error:
+        except recompile_limit_error() as error:
             raise GraphBreakError(_of_limit(value, type(args[0]).__name__), None) from error
 
     return call

@@ -22,7 +22,7 @@ import types
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -33,8 +33,9 @@ from workbench.modes.compile.toolchain import missing_for_compile, use_persisten
 from workbench.modes.core.base import Mode
 from workbench.modes.core.model_blocks import find_blocks
 from workbench.records import ModeChoice
+from workbench.torch_private.compiler import inductor, recompile_limit
+from workbench.torch_private.modules import COMPILED_CALL
 
-_IMPL = "_compiled_call_impl"
 _VARIANTS_PER_BLOCK = 4
 """Train and eval, full and last batch: how often one block's code is compiled in normal use."""
 
@@ -120,8 +121,8 @@ class Compile(Mode):
             compiled = torch.compile(region, **arguments)
             if self.options.fullgraph:
                 compiled = without_breaks(compiled, self.value)
-            self._before.append((weakref.ref(module), module.__dict__.get(_IMPL)))
-            module.__dict__[_IMPL] = functools.partial(compiled, module)
+            self._before.append((weakref.ref(module), module.__dict__.get(COMPILED_CALL)))
+            module.__dict__[COMPILED_CALL] = functools.partial(compiled, module)
 
     def detach(self, model: nn.Module) -> None:  # noqa: ARG002 - what was attached is remembered
         """Give every compiled module back the call it had."""
@@ -129,9 +130,9 @@ class Compile(Mode):
             module = reference()
             if module is None:
                 continue
-            module.__dict__.pop(_IMPL, None)
+            module.__dict__.pop(COMPILED_CALL, None)
             if before is not None:
-                module.__dict__[_IMPL] = before
+                module.__dict__[COMPILED_CALL] = before
         self._before.clear()
 
 
@@ -177,9 +178,7 @@ def _arguments(options: CompileOptions, baked_in: str, num_targets: int) -> dict
     found["backend"] = _Inductor(baked_in) if baked_in else "inductor"
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
         # blocks of one class share their code's limit; past it they would run uncompiled
-        from torch._dynamo import config
-
-        found["recompile_limit"] = max(config.recompile_limit, _VARIANTS_PER_BLOCK * num_targets)
+        found["recompile_limit"] = max(recompile_limit(), _VARIANTS_PER_BLOCK * num_targets)
     return found
 
 
@@ -199,10 +198,7 @@ class _Inductor:
     def __call__(
         self, graph: torch.fx.GraphModule, inputs: list[Any], *, mode: str = ""
     ) -> Callable[..., Any]:
-        from torch._dynamo import lookup_backend
-
-        inductor = cast("Callable[..., Any]", lookup_backend("inductor"))
-        return inductor(graph, inputs, config_patches=mode_settings(mode))
+        return inductor()(graph, inputs, config_patches=mode_settings(mode))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Inductor) and other.key == self.key

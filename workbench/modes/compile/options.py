@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 
+from workbench.torch_private import compiler
+
 _FORMS = ("off", "blocks", "whole")
 _SHAPES = {"dynamic": True, "static": False}
 _FULLGRAPH = "fullgraph"
@@ -97,9 +99,7 @@ def mode_settings(mode: str) -> dict[str, Any]:
 
 
 def _settings_by_mode() -> dict[str, dict[str, Any]]:
-    from torch._inductor import list_mode_options
-
-    return list_mode_options()
+    return compiler.mode_settings()
 
 
 def _check(value: str, regions: str, options: list[str]) -> None:

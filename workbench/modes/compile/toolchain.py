@@ -1,7 +1,6 @@
 """What ``torch.compile`` needs from this machine, asked the way Inductor asks.
 
-The one place that touches Inductor's private look-ups (`torch._inductor.cpp_builder`,
-`torch.utils._triton`); a test fails loudly when they move.
+Inductor's own look-ups are called through `workbench.torch_private.compiler`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from pathlib import Path
 import torch
 
 from workbench.modes.core.machine_probes import first_line, once
+from workbench.torch_private.compiler import missing_cpp_compiler
 from workbench.trust import made_private, private_folder
 
 
@@ -90,30 +90,23 @@ def _remove(folder: Path, process: int) -> None:
 
 
 def _missing_compiler() -> Missing | None:
-    from torch._inductor import config
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        get_cpp_compiler()
-    except (InvalidCxxCompiler, RuntimeError, OSError) as error:
-        return Missing(
-            short="needs a C++ compiler",
-            why=f"Compiled modules are built as C++ for this CPU. {_compiler_why(config, error)}",
-            remedy="Install one, then check again. The kernel and the training keep running.",
-            commands=_compiler_commands(),
-        )
-    return None
+    found = missing_cpp_compiler()
+    if found is None:
+        return None
+    return Missing(
+        short="needs a C++ compiler",
+        why=f"Compiled modules are built as C++ for this CPU. {_compiler_why(*found)}",
+        remedy="Install one, then check again. The kernel and the training keep running.",
+        commands=_compiler_commands(),
+    )
 
 
-def _compiler_why(config: object, error: BaseException) -> str:
+def _compiler_why(error: BaseException, names: tuple[str, ...]) -> str:
     asked = os.environ.get("CXX")
     if asked:
         return f"CXX is set to {asked}, which does not run."
     if sys.platform == "win32":
         return f"{first_line(error)}."
-    tried = getattr(getattr(config, "cpp", None), "cxx", ())
-    names = [str(name) for name in tried if name] if isinstance(tried, (tuple, list)) else ["g++"]
     return f"No {' or '.join(names)} is on PATH and CXX is not set."
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workbench.modes.core import fast_backward as backward
+from workbench.torch_private import backward_engine as backward
 
 if TYPE_CHECKING:
     import torch

@@ -41,7 +41,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from workbench.modes.core.graph_leaves import leaves_of
+from workbench.torch_private.graph_leaves import leaves_of
+from workbench.torch_private.tensors import version_of
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -602,7 +603,7 @@ def _has_values(gradient: torch.Tensor) -> bool:
 def _version(gradient: torch.Tensor) -> int:
     """How often it was written in place."""
     # of a plain tensor looking for what it lacks takes ten times as long as the rest
-    return (gradient if type(gradient) is torch.Tensor else _local(gradient))._version
+    return version_of(gradient if type(gradient) is torch.Tensor else _local(gradient))
 
 
 def _local(gradient: torch.Tensor) -> torch.Tensor:

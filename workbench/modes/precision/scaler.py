@@ -40,6 +40,7 @@ import torch.distributed as dist
 from torch import nn
 
 from workbench.modes.precision.scaled_backward import backward
+from workbench.torch_private import grad_scaler
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -167,7 +168,7 @@ class GradientScaler:
             if key in done and parameter.grad is not None and not _is_finite(parameter.grad):
                 before.append(_one(parameter.grad.device))
         by_device, state = self._divide([p for key, p in own.items() if key not in done], before)
-        states = self._torch._per_optimizer_states  # pyright: ignore[reportPrivateUsage] - GradScaler has no public way to unscale parameters
+        states = grad_scaler.states(self._torch)
         for optimizer in optimizers:
             states[id(optimizer)] = {**state, "found_inf_per_device": dict(by_device)}
         return list(by_device.values())
@@ -189,7 +190,7 @@ class GradientScaler:
             held: Any = _Held(group)
             self._torch.unscale_(held)
             found += _noted(self._torch, held)
-            state = self._torch._per_optimizer_states.pop(id(held))  # pyright: ignore[reportPrivateUsage] - as above
+            state = grad_scaler.states(self._torch).pop(id(held))
         by_device: dict[torch.device, torch.Tensor] = {}
         for one in found:
             by_device[one.device] = by_device.get(one.device, 0) + one
@@ -281,7 +282,7 @@ class GradientScaler:
             self._torch.update()
             self._follow_scale(counted)
         else:  # no gradient at all, in which nothing overflowed: torch would refuse
-            self._torch._per_optimizer_states.clear()  # pyright: ignore[reportPrivateUsage] - as in `give_up`
+            grad_scaler.states(self._torch).clear()
         for optimizer in optimizers:
             self._overflowed.pop(optimizer, None)
             self._undecided.pop(optimizer, None)
@@ -301,13 +302,13 @@ class GradientScaler:
 
     def give_up(self) -> None:
         """Forget a step that got no further than its gradients; the scale stays as it is."""
-        self._torch._per_optimizer_states.clear()  # pyright: ignore[reportPrivateUsage] - GradScaler has no public way to drop a step
+        grad_scaler.states(self._torch).clear()
         self._overflowed.clear()
         self._undecided.clear()
 
     def forget(self, optimizer: torch.optim.Optimizer) -> None:
         """Forget that gradients of ``optimizer`` were divided: it has gathered new ones."""
-        self._torch._per_optimizer_states.pop(id(optimizer), None)  # pyright: ignore[reportPrivateUsage] - as in `give_up`
+        grad_scaler.states(self._torch).pop(id(optimizer), None)
         self._overflowed.pop(optimizer, None)
         self._undecided.pop(optimizer, None)
 
@@ -316,7 +317,7 @@ class GradientScaler:
 
         Torch knows an optimizer by its address, which another may have by now.
         """
-        states = self._torch._per_optimizer_states  # pyright: ignore[reportPrivateUsage] - as in `give_up`
+        states = grad_scaler.states(self._torch)
         if states:
             alive = set(map(id, self.unscaled()))
             for key in [key for key in states if key not in alive]:
@@ -453,8 +454,7 @@ def _has_shards(optimizer: torch.optim.Optimizer) -> bool:
 
 def _noted(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """One scalar per device, 1 where a gradient on it is not finite; not read here."""
-    found = scaler._found_inf_per_device(optimizer)  # pyright: ignore[reportPrivateUsage] - what GradScaler.step itself goes by
-    return list(found.values())
+    return grad_scaler.found_non_finite(scaler, optimizer)
 
 
 def _one(device: torch.device) -> torch.Tensor:

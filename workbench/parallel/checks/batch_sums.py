@@ -35,14 +35,12 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parameter import is_lazy
-from torch.utils import _pytree as pytree
 
 from workbench.experiment.data.data import split, to_device
 from workbench.experiment.loop.guard import forward_undone
 from workbench.experiment.loop.step import call
 from workbench.experiment.recipe.losses import logits_of
 from workbench.experiment.state.attachments import TENSOR_HOOKS
-from workbench.modes.core.graph_leaves import leaf_of
 from workbench.modes.core.machine_probes import first_line
 from workbench.parallel.checks.branches import nodes_below
 from workbench.parallel.checks.tensor_decisions import Decisions, Kind, Other
@@ -59,6 +57,9 @@ from workbench.parallel.data.sample_rows import (
 from workbench.parallel.sentences import listed
 from workbench.parallel.transfer.kept_values import CLOSE, LENGTH, is_same, kept_values
 from workbench.parallel.transfer.object_state import ObjectState
+from workbench.torch_private.graph_leaves import leaf_of
+from workbench.torch_private.pytree import tree_leaves, tree_map
+from workbench.torch_private.tensors import version_of
 
 if TYPE_CHECKING:
     from workbench.experiment.recipe.losses import Loss
@@ -223,7 +224,7 @@ class _Comparison:
 
     def _spreads(self) -> str:
         """Whether what is NaN in some samples is in the outputs of others."""
-        batch = pytree.tree_map(_finite, self._batch)
+        batch = tree_map(_finite, self._batch)
         without = [
             _with_nan(tensor, dim, self._parts[0].places, self._count)
             for tensor, dim in leaves(batch, self._rows_of_batch)
@@ -262,7 +263,7 @@ class _Comparison:
 
     def _answered(self, other: Other | None) -> tuple[_Seen | Exception, Decisions]:
         """What a batch gives, or raises, where this answer is another."""
-        data = [one for one in pytree.tree_leaves(self._batch) if isinstance(one, torch.Tensor)]
+        data = [one for one in tree_leaves(self._batch) if isinstance(one, torch.Tensor)]
         decisions = Decisions(data, other=other)
         return self._watched(decisions, None), decisions
 
@@ -416,7 +417,7 @@ class _Comparison:
         return self._called(self._inputs(batch))
 
     def _inputs(self, batch: Any) -> Any:
-        return to_device(split(pytree.tree_map(_finite, batch))[0], self._training.device)
+        return to_device(split(tree_map(_finite, batch))[0], self._training.device)
 
     def _called(self, inputs: Any) -> torch.Tensor:
         training = self._training
@@ -426,10 +427,10 @@ class _Comparison:
     def _see(self, batch: Any, places: Sequence[int] | None) -> _Seen:
         """Compute a part, which has these samples of the whole batch; None: that itself, first."""
         model, loss_reads = self._training.model, False
-        versions = [(name, one, one._version) for name, one in model.named_parameters()]  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
+        versions = [(name, one, version_of(one)) for name, one in model.named_parameters()]
         inputs = self._inputs(batch)
         if self._decisions is not None and not self._decisions.chance:
-            self._decisions.follow(pytree.tree_leaves(inputs))
+            self._decisions.follow(tree_leaves(inputs))
         watching = nullcontext() if self._decisions is None else self._decisions
         with watching:
             logits = self._called(inputs)
@@ -450,7 +451,7 @@ class _Comparison:
         kept = kept_values(model, self._objects) | {
             f"model.{name}": one.detach().clone()
             for name, one, version in versions
-            if one._version != version  # pyright: ignore[reportPrivateUsage] - as above
+            if version_of(one) != version
         }
         return _Seen(logits.detach(), gradients, kept, loss, loss_reads)
 
@@ -487,7 +488,7 @@ class _Comparison:
 
     def _loss_from(self, logits: torch.Tensor) -> torch.Tensor:
         loss = cast("Loss", self._loss)
-        targets = split(pytree.tree_map(_finite, self._batch))[1]
+        targets = split(tree_map(_finite, self._batch))[1]
         targets = to_device(targets, self._training.device)
         loss.choose(logits, targets)
         with self._training.modeset.forward_context() if self._by_modes else nullcontext():

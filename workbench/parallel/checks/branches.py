@@ -16,9 +16,9 @@ from typing import Any, cast
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from workbench.modes.core.graph_leaves import leaf_of
+from workbench.torch_private.contexts import TorchDispatchMode
+from workbench.torch_private.graph_leaves import leaf_of
 
 _TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 """Of what reads a value (`.item()`, `bool(...)`, `equal`) or makes a shape of one (`nonzero`)."""

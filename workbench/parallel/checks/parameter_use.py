@@ -25,8 +25,12 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from workbench.torch_private.contexts import TorchDispatchMode, without_functions_at_all
+from workbench.torch_private.modules import parameter_table
+from workbench.torch_private.operators import schema_arguments
+from workbench.torch_private.pytree import tree_leaves
+from workbench.torch_private.tensors import version_of
 
 
 class Whole(IntEnum):
@@ -133,7 +137,7 @@ class _LateWrites:
             f"{path}." for path, module in unit.named_modules() if path and id(module) in units
         ]
         self._places = [
-            (module._parameters, name, f"{path}.{name}" if path else name)  # pyright: ignore[reportPrivateUsage] - looked up in every step
+            (parameter_table(module), name, f"{path}.{name}" if path else name)
             for path, module in unit.named_modules()
             for name, parameter in own_parameters(module).items()
             if isinstance(parameter, DTensor) and not f"{path}.".startswith(tuple(prefixes))
@@ -150,7 +154,7 @@ class _LateWrites:
         for parameters, name, _ in self._places:
             parameter = cast("torch.Tensor", parameters[name])
             is_gathered = not isinstance(parameter, DTensor)
-            found.append((parameter._version, parameter.data_ptr()) if is_gathered else (0, 0))  # pyright: ignore[reportPrivateUsage] - torch's count of writes
+            found.append((version_of(parameter), parameter.data_ptr()) if is_gathered else (0, 0))
         return found
 
     def _begins(self, _module: nn.Module, _args: Any) -> None:
@@ -308,7 +312,7 @@ class _Operations(TorchDispatchMode):
     ) -> Any:
         """Look at one operation."""
         kwargs = kwargs or {}
-        with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage] - as torch.overrides does
+        with without_functions_at_all():
             for tensor in _written_by(func, args, kwargs):
                 self._use.writes(tensor)
         self._use.used(_tensors((args, kwargs)))
@@ -317,7 +321,7 @@ class _Operations(TorchDispatchMode):
 
 def _written_by(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     """The arguments that an operation writes into, as its schema says."""
-    for at, argument in enumerate(func._schema.arguments):
+    for at, argument in enumerate(schema_arguments(func)):
         alias = argument.alias_info
         if alias is not None and alias.is_write:
             given = args[at] if at < len(args) else kwargs.get(argument.name)
@@ -325,7 +329,7 @@ def _written_by(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    return (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
 
 
 class _called:  # noqa: N801 - a context manager, named as a verb
@@ -364,7 +368,7 @@ def set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None
     A module with a ``__setattr__`` of its own, as recurrent ones have, is told of it.
     """
     if type(module).__setattr__ is nn.Module.__setattr__:
-        module._parameters[name] = parameter  # pyright: ignore[reportPrivateUsage] - as `fully_shard` does
+        parameter_table(module)[name] = parameter  # as `fully_shard` does
     else:
         setattr(module, name, parameter)
 

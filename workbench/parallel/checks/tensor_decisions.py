@@ -14,8 +14,11 @@ from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from workbench.torch_private.contexts import TorchDispatchMode
+from workbench.torch_private.operators import is_written, name_of, schema_arguments
+from workbench.torch_private.pytree import tree_leaves
+from workbench.torch_private.tensors import storage_identity
 
 _READS = (
     torch.ops.aten._local_scalar_dense.default,
@@ -86,7 +89,7 @@ class Decisions(TorchDispatchMode):
         is_drawn = self.chance and torch.Tag.nondeterministic_seeded in func.tags
         if not is_drawn and not any(map(self.follows, given)):
             return found
-        self.follow((*pytree.tree_leaves(found), *_written(func, args)))
+        self.follow((*tree_leaves(found), *_written(func, args)))
         of_any = self._say_any(func, given, found)
         if func in _READS:
             return self.answer(found, of_any)
@@ -97,11 +100,11 @@ class Decisions(TorchDispatchMode):
         for one in values:
             if _has_storage(one) and not self.follows(one):
                 self._held.append(one.untyped_storage())  # held: another must not get its place
-                self._followed.add(_memory(one))
+                self._followed.add(storage_identity(one))
 
     def follows(self, tensor: torch.Tensor) -> bool:
         """Whether it was computed of what is followed."""
-        return _memory(tensor) in self._followed
+        return storage_identity(tensor) in self._followed
 
     def answer(self, found: Any, of_any: str = "") -> Any:
         """What Python is told of a value that it reads.
@@ -129,14 +132,15 @@ class Decisions(TorchDispatchMode):
 
     def _say_any(self, func: Any, given: list[torch.Tensor], found: Any) -> str:
         """Whether it says, or what is read says, that any or all are so."""
-        name = func._schema.name.split("::")[1].rstrip("_")
+        name = name_of(func).rstrip("_")
         said = next(
-            (self._of_any[key] for one in given if (key := _memory(one)) in self._of_any), ""
+            (self._of_any[key] for one in given if (key := storage_identity(one)) in self._of_any),
+            "",
         )
         now = name if name in _OPPOSITE else _OPPOSITE[said] if said and name in _NOT else ""
         if now:
-            results = [one for one in pytree.tree_leaves(found) if _has_storage(one)]
-            self._of_any |= {_memory(one): now for one in results}
+            results = [one for one in tree_leaves(found) if _has_storage(one)]
+            self._of_any |= {storage_identity(one): now for one in results}
         return now or said
 
 
@@ -159,15 +163,10 @@ class _Methods(TorchFunctionMode):
         return found
 
 
-def _memory(tensor: torch.Tensor) -> int:
-    """Which memory it has, for as long as anything holds that."""
-    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage] - torch's own weak references go by it
-
-
 def _written(func: Any, args: Any) -> list[Any]:
     """What an operation writes in place."""
-    arguments = zip(func._schema.arguments, args, strict=False)
-    return [one for spec, one in arguments if spec.alias_info and spec.alias_info.is_write]
+    arguments = zip(schema_arguments(func), args, strict=False)
+    return [one for spec, one in arguments if is_written(spec)]
 
 
 def _flat(values: Iterable[Any]) -> Iterable[Any]:

@@ -12,7 +12,9 @@ from functools import cache
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from workbench.torch_private.contexts import TorchDispatchMode
+from workbench.torch_private.operators import name_of, schema_arguments
 
 _HALF = 0.5
 _FUSED = ("dropout_p", "dropout")
@@ -72,9 +74,9 @@ class _Known(NamedTuple):
 @cache
 def _known(func: Any) -> _Known:
     """What is asked of every operation; torch makes its schema anew each time."""
-    arguments = [one.name for one in func._schema.arguments]
+    arguments = [one.name for one in schema_arguments(func)]
     return _Known(
-        func._schema.name.split("::")[1],
+        name_of(func),
         arguments,
         [at for at, name in enumerate(arguments) if name in _FUSED],
         torch.Tag.nondeterministic_seeded in func.tags,

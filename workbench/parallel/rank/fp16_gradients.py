@@ -20,9 +20,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from workbench.modes.core.graph_leaves import leaf_of
 from workbench.parallel.checks.branches import nodes_below
 from workbench.torch_private.distributed import gathered_parameters
+from workbench.torch_private.graph_leaves import leaf_of
+from workbench.torch_private.kernels import norms_of
 
 _OVERFLOWS = 65_520.0
 """From here on a number is infinite in float16: half-way between its largest, 65,504, and the next
@@ -42,7 +43,7 @@ def overflow_as_whole(model: nn.Module, loss: torch.Tensor) -> None:
     filled = [(one, grad) for one, grad in dense if grad.numel()]
     if not filled:
         return
-    largest = torch._foreach_norm([grad for _, grad in filled], torch.inf)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] - torch's own clipping uses it
+    largest = norms_of([grad for _, grad in filled], torch.inf)
     too_large = (torch.stack([one.float() for one in largest]) >= _OVERFLOWS).tolist()
     if not any(too_large):
         return

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._device import DeviceContext
 
 from workbench.experiment.state import attachments
 from workbench.experiment.state.hook_reach import (
@@ -35,6 +34,7 @@ from workbench.experiment.state.hook_reach import (
 from workbench.experiment.state.object_change import fill
 from workbench.experiment.state.object_contents import Contents
 from workbench.modes.core.containers import CONTAINERS
+from workbench.torch_private.contexts import DeviceContext
 
 if TYPE_CHECKING:
     from workbench.experiment.state.thread_state import ThreadState

@@ -43,6 +43,7 @@ from workbench.parallel.sentences import listed
 from workbench.parallel.transfer.job_pickle import from_known, to_known
 from workbench.parallel.transfer.outside_writes import written_outside
 from workbench.parallel.transfer.shared_memory import Shared, shared_in
+from workbench.torch_private.tensors import version_of
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -495,5 +496,4 @@ def _state(value: Any) -> Any:
 
 
 def _writes(tensor: torch.Tensor) -> tuple[int, int]:
-    version = -1 if tensor.is_inference() else tensor._version  # pyright: ignore[reportPrivateUsage] - torch's count of writes in place
-    return version, tensor.data_ptr()
+    return version_of(tensor), tensor.data_ptr()

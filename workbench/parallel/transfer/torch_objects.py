@@ -24,9 +24,16 @@ from enum import Enum
 from typing import Any, cast
 
 import torch
-from torch._library import custom_ops
-from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
-from torch.utils._config_module import SubConfigProxy
+
+from workbench.torch_private.compiler import is_inductor, is_named_backend
+from workbench.torch_private.operators import (
+    MODULES,
+    HigherOrderOperator,
+    OpOverload,
+    OpOverloadPacket,
+    custom_ops,
+)
+from workbench.torch_private.settings import SubConfigProxy, native
 
 _PYBIND = "pybind11_type"
 _CACHED = type(functools.lru_cache(lambda: None))
@@ -79,7 +86,7 @@ def _module(module: types.ModuleType) -> tuple[Any, ...] | None:
     for other, one in tuple(sys.modules.items()):
         if one is module:
             return importlib.import_module, (other,)
-    if type(module).__module__ in ("torch._ops", "torch._classes"):
+    if type(module).__module__ in MODULES:
         # "torch.ops.mine", and "torch.classes" has no point before what follows
         for root in (torch.ops, torch.classes):
             for attribute, one in tuple(vars(root).items()):
@@ -126,7 +133,7 @@ def _found(cls: type, name: str) -> tuple[Any, ...] | None:
     said = sys.modules.get(cls.__module__)
     if getattr(said, cls.__qualname__, None) is cls:
         return None
-    for module in (said, torch._C, *tuple(sys.modules.values())):
+    for module in (said, native, *tuple(sys.modules.values())):
         if isinstance(module, types.ModuleType) and vars(module).get(name) is cls:
             return _attribute, (module.__name__, name)
     return None
@@ -185,9 +192,9 @@ def _compiled(function: Any) -> tuple[Any, ...] | None:
     while hasattr(backend, "_torchdynamo_orig_backend"):
         backend = backend._torchdynamo_orig_backend
     given: dict[str, Any] = {"fullgraph": context.fullgraph, "dynamic": context._dynamic}
-    if isinstance(backend, torch._TorchCompileInductorWrapper):
+    if is_inductor(backend):
         given["options"] = dict(backend.config) or None
-    elif isinstance(backend, torch._TorchCompileWrapper):
+    elif is_named_backend(backend):
         given["backend"] = backend.compiler_fn
         given["options"] = backend.kwargs.get("options")
     else:

@@ -10,7 +10,7 @@ from torch import nn
 
 import workbench as wb
 from tests.unit.modes.own_loop.support import sgd
-from workbench.modes.core.graph_leaves import leaf_of, leaves_of
+from workbench.torch_private.graph_leaves import leaf_of, leaves_of
 
 
 class Named(torch.autograd.Function):

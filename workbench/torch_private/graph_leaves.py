@@ -6,8 +6,7 @@ type.
 """
 
 # pyright: reportPrivateUsage=false
-# Torch has no public name for the node; `tests/unit/modes/core/test_graph_leaves.py` fails when it
-# moves.
+# Torch has no public name for the node.
 
 from __future__ import annotations
 

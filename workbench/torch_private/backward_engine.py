@@ -9,7 +9,7 @@ real scalar or has no graph, a mode that sees functions or operators, a transfor
 """
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
-# The engine has no public name; `tests/unit/modes/core/test_fast_backward.py` fails when it moves.
+# The engine has no public name.
 
 from __future__ import annotations
 

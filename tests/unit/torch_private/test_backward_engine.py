@@ -11,7 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from workbench.modes.core import fast_backward as backward
+from workbench.torch_private import backward_engine as backward
 
 Loss = Callable[[torch.Tensor], torch.Tensor]
 

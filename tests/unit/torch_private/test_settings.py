@@ -1,0 +1,38 @@
+"""Settings of the compiler's modules, and those of the process by torch's C++."""
+
+import sys
+
+import torch
+
+from workbench.torch_private import settings
+
+
+def test_a_module_of_settings_lists_what_was_set() -> None:
+    import torch._dynamo.config as config
+
+    assert isinstance(config, settings.ConfigModule)
+    found = settings.entries(config)
+    assert {"recompile_limit", "suppress_errors"} <= set(found)
+    assert hasattr(found["recompile_limit"], "user_override")
+    assert hasattr(found["recompile_limit"], "alias")
+
+
+def test_settings_within_settings() -> None:
+    import torch._inductor.config as config
+
+    assert isinstance(config.cpp, settings.SubConfigProxy)
+
+
+def test_the_process_by_native_names() -> None:
+    assert settings.native._get_nnpack_enabled() in (True, False)
+    order = settings.native._get_sdp_priority_order()
+    settings.native._set_sdp_priority_order(order)
+    assert settings.native._get_sdp_priority_order() == order
+
+
+def test_a_module_of_dynamo_is_not_imported_by_looking() -> None:
+    assert settings.dynamo_module("no_such_module") is None
+    import torch._dynamo.eval_frame as frames
+
+    assert settings.dynamo_module("eval_frame") is frames is sys.modules["torch._dynamo.eval_frame"]
+    assert torch.compiler.is_compiling() is False

@@ -1,0 +1,50 @@
+"""What a thread has entered: modes that see functions and operators, a default device, hooks."""
+
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import overrides
+from torch.utils import _python_dispatch as dispatch
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = [
+    "DeviceContext",
+    "TorchDispatchMode",
+    "dispatch_modes",
+    "function_modes",
+    "pop_dispatch_mode",
+    "pop_function_mode",
+    "push_dispatch_mode",
+    "push_function_mode",
+    "saved_tensors_hooks",
+    "without_functions_at_all",
+]
+
+without_functions_at_all: Any = torch._C.DisableTorchFunction
+"""While entered, no class of a tensor sees a function; as `torch.overrides` does."""
+push_function_mode = overrides._push_mode
+"""Enter a `TorchFunctionMode` whose ``__enter__`` may only be called once."""
+pop_function_mode = overrides._pop_mode
+push_dispatch_mode = dispatch._push_mode
+"""Enter a `TorchDispatchMode`, likewise."""
+pop_dispatch_mode = dispatch._pop_mode
+
+
+def function_modes() -> tuple[Any, ...]:
+    """Every `TorchFunctionMode` of this thread, the outermost first."""
+    return tuple(overrides._get_current_function_mode_stack())
+
+
+def dispatch_modes() -> tuple[Any, ...]:
+    """Every `TorchDispatchMode` of this thread, likewise."""
+    return tuple(dispatch._get_current_dispatch_mode_stack())
+
+
+def saved_tensors_hooks() -> Any:
+    """The innermost `saved_tensors_hooks` of this thread; None without one."""
+    return cast(Any, torch._C)._autograd._top_saved_tensors_default_hooks(True)  # noqa: FBT003

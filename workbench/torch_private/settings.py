@@ -1,0 +1,32 @@
+"""Settings of torch that have no public name: of the compiler's modules, and of the process."""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch.utils._config_module import ConfigModule, SubConfigProxy
+
+__all__ = [
+    "ConfigModule",
+    "SubConfigProxy",
+    "dynamo_module",
+    "entries",
+    "native",
+]
+
+native: Any = torch._C
+"""Torch's C++, by names that it may change."""
+
+
+def entries(module: ConfigModule) -> dict[str, Any]:
+    """Name -> entry of every setting of such a module, with ``alias`` and ``user_override``."""
+    return vars(module)["_config"]
+
+
+def dynamo_module(name: str) -> Any:
+    """A module of Dynamo's where it has been imported, which takes seconds; else None."""
+    return sys.modules.get(f"torch._dynamo.{name}")
