@@ -1,8 +1,8 @@
-"""A card to play, in words: how much memory, and under which settings of the allocator.
+"""A simulated GPU, in words: how much memory it has, and the settings of its allocator.
 
-``"8 GiB"``, ``"RTX 4090"`` or a number of bytes is what the card reports; what is left for a
-program is less (`workbench.allocator.simulator.gpus`). Settings follow after a comma, as they are
-written in ``PYTORCH_CUDA_ALLOC_CONF``: ``"8 GiB, expandable_segments:True"``.
+``"8 GiB"``, ``"RTX 4090"`` or a number of bytes is what the GPU reports; what is left for a program
+is less (`workbench.allocator.simulator.gpus`). Settings follow after a comma, as they are written
+in ``PYTORCH_CUDA_ALLOC_CONF``: ``"8 GiB, expandable_segments:True"``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from workbench.allocator.simulator.simulator import CachingAllocator
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|B)", re.IGNORECASE)
 _UNITS = {"GiB": GIB, "MiB": MIB, "GB": 10**9, "MB": 10**6, "B": 1}
 _MOST_BYTES = 1 << 47
-"""Of a card: as many as a process has addresses for."""
+"""The largest size of a GPU: as many bytes as a process has addresses."""
 
 
 @dataclass(frozen=True)
 class CardLimit:
-    """A card and the settings of its allocator."""
+    """A GPU and the settings of its allocator."""
 
     card: Card
     settings: AllocatorSettings
@@ -36,8 +36,8 @@ class CardLimit:
 
         Raises:
             TypeError: ``given`` is neither text nor a whole number.
-            ValueError: no card is called that, it has too much or too little memory, or the
-                allocator would not take the settings.
+            ValueError: no GPU has that name, it has too much or too little memory, or the allocator
+                does not accept the settings.
         """
         if not isinstance(given, str):
             return cls(card_given(given), AllocatorSettings())
@@ -45,14 +45,14 @@ class CardLimit:
         return cls(card_called(name.strip()), AllocatorSettings.parse(words))
 
     def with_settings(self, words: str) -> CardLimit:
-        """The same card under its settings and ``words``; the later of two counts."""
+        """Return the same GPU under its settings and ``words``; of two values the later applies."""
         return replace(
             self,
             settings=AllocatorSettings.parse(",".join(filter(None, [self.settings.words, words]))),
         )
 
     def allocator(self, device: type[Device] = Device) -> CachingAllocator:
-        """A new allocator on such a card."""
+        """Make a new allocator on such a GPU."""
         usable = self.card.usable_bytes
         allowed = usable if self.settings.garbage_collection_threshold else None
         return CachingAllocator(
@@ -60,7 +60,7 @@ class CardLimit:
         )
 
     def __str__(self) -> str:
-        """As `parse` reads it: a name that is rounded gives way to the bytes."""
+        """As `parse` reads it: a rounded name is replaced by the bytes."""
         card, total = self.card.name, self.card.total_bytes
         amount = _Amount.read(card)
         exact = card if amount is None or amount.total == total else f"{total} B"
@@ -68,11 +68,11 @@ class CardLimit:
 
 
 def card_given(given: str | SupportsIndex) -> Card:
-    """The card that somebody means by a name, an amount or bytes.
+    """Return the GPU given by a name, an amount or bytes.
 
     Raises:
         TypeError: it is none of these.
-        ValueError: no card is called that, or has so much or so little memory.
+        ValueError: no GPU has that name, or so much or so little memory.
     """
     if isinstance(given, str):
         name, comma, words = given.partition(",")
@@ -90,14 +90,14 @@ def card_given(given: str | SupportsIndex) -> Card:
 
 
 class _Amount(NamedTuple):
-    """``8 GiB``."""
+    """An amount of memory, such as ``8 GiB``."""
 
     number: float
     unit: str
 
     @classmethod
     def read(cls, name: str) -> Self | None:
-        """What a name says, whatever the case; None where it is no amount."""
+        """Read an amount, ignoring case; return None if the name is not an amount."""
         found = _AMOUNT.fullmatch(name)
         if found is None:
             return None
@@ -105,7 +105,7 @@ class _Amount(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Bytes; of more than a card has, too many."""
+        """Bytes; more than any GPU has if the amount is too large."""
         total = self.number * _UNITS[self.unit]  # infinite after hundreds of digits
         return round(min(total, _MOST_BYTES + 1))
 
@@ -114,10 +114,10 @@ class _Amount(NamedTuple):
 
 
 def card_called(name: str) -> Card:
-    """The card of that name, or with such an amount of memory: ``"RTX 4090"``, ``"8 GiB"``.
+    """Return the GPU of that name, or with that amount of memory: ``"RTX 4090"``, ``"8 GiB"``.
 
     Raises:
-        ValueError: no card is called that, or has so much or so little memory.
+        ValueError: no GPU has that name, or so much or so little memory.
     """
     amount = _Amount.read(name)
     if amount is not None:
@@ -134,10 +134,10 @@ def card_called(name: str) -> Card:
 
 
 def card_of_bytes(total: int) -> Card:
-    """A card that reports so many bytes, called by the roundest amount that they are or are near.
+    """Return a GPU that reports ``total`` bytes, named by the roundest amount equal or near to it.
 
     Raises:
-        ValueError: nothing is left of them for a program, or no card has so many.
+        ValueError: nothing of it is left for a program, or no GPU has so many bytes.
     """
     if total <= CONTEXT_BYTES:
         raise ValueError(

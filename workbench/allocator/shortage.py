@@ -1,14 +1,14 @@
-"""Why a request did not fit: which blocks stand in the way.
+"""Why a request did not fit: which blocks are in the way.
 
-When an allocator runs out of memory, free bytes are often there, in pieces. Two ways of freeing
-blocks make room for what was asked:
+When an allocator runs out of memory, there are often free bytes, but in pieces. There are two ways
+in which freeing blocks makes room for the request:
 
-- In a segment of the request's own pool and stream, blocks in use lie between free ones. A run of
-  neighbours as long as the request serves it, were the blocks in it freed.
-- Any segment without a block in use goes back to the driver. Were enough of them emptied, the
-  driver could serve a new one (`workbench.allocator.simulator.segment_emptying`).
+- In a segment of the request's own pool and stream, blocks in use are between free ones. A run of
+  neighbours as long as the request can serve it, if the blocks in it are freed.
+- Any segment without a block in use is released to the driver. If enough of them are emptied, the
+  driver can serve a new one (`workbench.allocator.simulator.segment_emptying`).
 
-The cheapest is that which takes the fewest bytes in use.
+The cheapest is the one with the fewest bytes in use.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from workbench.allocator.simulator.simulator import CachingAllocator
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Blocks that, once freed, would serve the request: a run of neighbours, or whole segments."""
+    """Blocks whose freeing would serve the request: a run of neighbours, or whole segments."""
 
     address: int
-    """Where it begins, or the first of the segments does."""
+    """Address of its start, or of the first of the segments."""
     size: int
     """Bytes of the whole run, or of the segments."""
     blocks: tuple[int, ...]
-    """Addresses of the blocks in use, or waiting for a stream, that are in it."""
+    """Addresses of the blocks in it that are in use, or waiting for a stream."""
     in_use: int
-    """Bytes of these."""
+    """Bytes of these blocks."""
     segments: tuple[int, ...] = ()
-    """Addresses of the segments that go back to the driver, where these are emptied altogether; of
-    an expandable one, of a stretch of its pages. None for a run."""
+    """Addresses of the segments that are released to the driver if these are emptied; for an
+    expandable segment, of a range of its pages. Empty for a run."""
 
 
 @dataclass(frozen=True)
 class Shortage:
-    """What was asked for, what there was, and what was in the way."""
+    """What was requested, what was available, and what was in the way."""
 
     requested: int
     size: int
     """Bytes of the block that the request needs."""
     largest_free: int
-    """Bytes of the largest free block that the request could have been given, were it enough."""
+    """Bytes of the largest free block that could be given to the request, if it were enough."""
     free: int
     """Bytes of all free blocks of its pool and stream."""
     elsewhere: int
-    """Free bytes of other pools and streams, which it cannot be given."""
+    """Free bytes of other pools and streams, which cannot be given to it."""
     obstacles: tuple[Obstacle, ...]
-    """The cheapest to free first; empty where all that can be freed is not enough."""
+    """The cheapest to free first; empty if everything that can be freed is not enough."""
 
 
 def shortage(
@@ -65,16 +65,16 @@ def shortage(
     most: int = 5,
     room: int | None = None,
 ) -> Shortage:
-    """What kept ``allocator`` from serving a request.
+    """Return what prevented ``allocator`` from serving a request.
 
     Args:
-        allocator: as it is after the request failed.
+        allocator: the allocator in its state after the request failed.
         requested: bytes.
-        stream: of the request.
+        stream: the stream of the request.
         private: id of its private pool; 0 for the default one.
-        most: number of obstacles to name, one run for each segment at most.
+        most: the largest number of obstacles to return, with at most one run per segment.
         room: bytes that the driver still has; by default what the allocator's device and its own
-            limit leave, or none where neither says.
+            limit leave, or none if neither has a limit.
     """
     size = round_size(requested, allocator.settings)
     region = allocator.pools[private][size > SMALL_SIZE].region(stream)
@@ -97,7 +97,7 @@ def shortage(
 
 
 def _segments(allocator: CachingAllocator) -> Iterator[list[Block]]:
-    """The blocks of each segment, in order; without what is not mapped."""
+    """Return the blocks of each segment, in order; without what is not mapped."""
     known = list(allocator.blocks.values())
     known += [entry[2] for region in allocator.regions() for entry in region.free]
     for first in known:
@@ -111,7 +111,7 @@ def _segments(allocator: CachingAllocator) -> Iterator[list[Block]]:
 
 
 def _cheapest(allocator: CachingAllocator, chain: list[Block], size: int) -> Obstacle | None:
-    """The shortest runs of at least ``size`` bytes, and of these the one with least in use."""
+    """Find the shortest runs of at least ``size`` bytes; return the one with least in use."""
     best: Obstacle | None = None
     first = length = in_use = 0
     for last, block in enumerate(chain):
@@ -131,16 +131,16 @@ def _cheapest(allocator: CachingAllocator, chain: list[Block], size: int) -> Obs
 
 
 def _free_around(chain: list[Block], first: int, last: int) -> int:
-    """Bytes of the free blocks that a run would merge with."""
+    """Return the bytes of the free blocks that a run would merge with."""
     around = chain[max(first - 1, 0) : first] + chain[last + 1 : last + 2]
     return sum(block.size for block in around if not block.is_busy)
 
 
 def _missing(allocator: CachingAllocator, region: Region, size: int, room: int | None) -> int:
-    """Bytes that must go back before the driver can serve a new segment, or pages for it.
+    """Return bytes that must be released before the driver can serve a segment, or its pages.
 
-    Pages are counted as if the request began on one; where it begins in a free rest before them,
-    that is a page too many at most.
+    Pages are counted as if the request began on one; if it begins in a free remainder before them,
+    that is at most one page too many.
     """
     wanted = segment_size(size, allocator.settings)
     if allocator.expandable is not None:
@@ -155,7 +155,7 @@ def _missing(allocator: CachingAllocator, region: Region, size: int, room: int |
 
 
 def _emptied(chains: list[list[Block]], missing: int) -> Obstacle | None:
-    """The cheapest segments that give ``missing`` bytes back; None where all together do not."""
+    """Return the cheapest segments that release ``missing`` bytes; None if all together do not."""
     chains = [chain for chain in chains if chain[0].region.pool.is_releasable]
     sizes = [sum(block.size for block in chain) for chain in chains]
     in_use = [sum(block.size for block in chain if block.is_busy) for chain in chains]

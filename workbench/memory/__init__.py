@@ -1,11 +1,10 @@
-"""Where memory goes: every allocation and free, told apart by what it is for.
+"""Where memory goes: every allocation and free, classified by what it is for.
 
 ``memory()`` around any code, `MemoryProbe` in a training step, ``memory(path)`` for a file.
 
-What records needs torch; what reads, replays and answers questions of a record or a snapshot does
-not, and neither does importing this package: its names are resolved on first use, so that a process
-of the Jupyter server can open a file without a second and 200 MB for
-torch.
+Recording needs torch. Reading a record or a snapshot, replaying it and answering questions about it
+do not, and neither does importing this package: its names are resolved on first use, so that a
+process of the Jupyter server can open a file without spending a second and 200 MB on torch.
 """
 
 from __future__ import annotations
@@ -67,38 +66,38 @@ def memory(
     settings: str | None = None,
     batch: int | None = None,
 ) -> MemoryView:
-    """Show where memory goes, or would go on a card that is not here.
+    """Show where memory goes, or where it would go on a GPU that is not available here.
 
-    With ``card``, ``settings`` or ``batch`` nothing is measured: what the next step of an
-    experiment (computed on a copy, mostly on fake tensors, and never applied), a recording or a
-    snapshot asks for is served by a simulated CUDA allocator. The record is marked *predicted*,
-    with an interval of its peak and the reasons why it may be off.
+    With ``card``, ``settings`` or ``batch`` nothing is measured: a simulated CUDA allocator serves
+    the requests of the next step of an experiment (computed on a copy, mostly on fake tensors, and
+    never applied), of a recording or of a snapshot. The record is marked *predicted*, with an
+    interval of its peak and the reasons why it may be off.
 
     Args:
         target: nothing, for ``with wb.memory() as mem:`` around any code; an `Experiment`, for its
-            next step (one step is run if it is idle; where that step has run out of memory, and
-            neither model, modes, card nor batch sizes were changed since, its kept record, with
-            what helps); a path to a saved record or an
-            allocator snapshot; or a `MemoryRecord`, or a view of one.
-        certify: of a snapshot file, replay the trace however long it is, so that blocks have their
-            true sizes and the view says how far they can be trusted. Short traces are replayed
-            unasked.
-        card: predict for it: a name (``"RTX 4090"``), an amount (``"8 GiB"``), or the bytes that a
-            card reports.
-        settings: predict under them: as in ``PYTORCH_CUDA_ALLOC_CONF``
+            next step (one step is run if the experiment is idle; if that step has run out of
+            memory, and model, modes, GPU and batch sizes have not changed since, the record kept of
+            it, with what helps); a path to a saved record or an allocator snapshot; or a
+            `MemoryRecord`, or a view of one.
+        certify: for a snapshot file, replay the trace whatever its length, so that blocks have
+            their true sizes and the view reports how far they can be trusted. Short traces are
+            always replayed.
+        card: the GPU to predict for: a name (``"RTX 4090"``), an amount (``"8 GiB"``), or the bytes
+            that a GPU reports.
+        settings: the settings to predict under, as in ``PYTORCH_CUDA_ALLOC_CONF``
             (``"expandable_segments:True"``).
-        batch: predict with so many samples in the batch.
+        batch: the number of samples in the batch to predict with.
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()`` and a rich display.
 
     Raises:
-        TypeError: the target is none of these, ``certify`` is asked of something but a file, or
-            nothing is given of which something could be predicted.
-        ValueError: no card has that name, the allocator would not take the settings, or the batch
-            has no samples, or is not known of a recording.
-        RuntimeError: no copy of the experiment's step can be run, or it is closed; the message says
-            why.
+        TypeError: the target is none of these, ``certify`` is given for something that is not a
+            file, or a prediction is requested without anything to predict from.
+        ValueError: no GPU has that name, the allocator does not accept the settings, the batch has
+            no samples, or a recording does not know its batch.
+        RuntimeError: no copy of the experiment's step can be run, or the experiment is closed; the
+            message says why.
         FileNotFoundError: no file at the path.
         RecordError: the file is neither a memory record nor an allocator snapshot.
     """

@@ -1,10 +1,10 @@
-"""Answers to a widget in a cell's output: questions of its record, and the part that asks them.
+"""Answers to a widget in a cell's output, about the record that the widget shows.
 
-A widget sends ``{"type": "ask", "id", "question"}`` and is sent ``{"type": "answer", "id"}`` with
+A widget sends ``{"type": "ask", "id", "question"}`` and receives ``{"type": "answer", "id"}`` with
 ``"answer"``, or with ``"error"``, one sentence. An answer runs a simulated allocator through the
-whole recording: it is worked out `aside`, so that a cell can be run meanwhile. What a question is
-stands in `workbench.memory.simulation.questions`. One about another batch may wait until it is
-worked out how the recorded step grows.
+whole recording: it is computed `aside`, so that a cell can run meanwhile. The questions are
+described in `workbench.memory.simulation.questions`. A question about another batch may wait until
+the growth of the recorded step has been determined.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from workbench.records import MemoryRecord
 
 _one_at_a_time = threading.Lock()
-"""Held while an allocator is simulated, which takes a core; not while a step is waited for."""
+"""Held while an allocator is simulated, which takes a core; not held while waiting for a step."""
 
 
 def answering(
     record: MemoryRecord, growing: Callable[[], MemoryRecord] | None = None
 ) -> Callable[[Any, Any], None]:
-    """What to call with (widget, content) for every message of a widget that shows ``record``.
+    """Return the handler to call with (widget, content) for each message of a widget.
 
-    ``growing`` gives the record with the growth of its blocks; it is called where that matters.
+    The widget shows ``record``. ``growing`` returns the record with the growth of its blocks; it is
+    called only if that matters.
     """
     turn = threading.Lock()
 

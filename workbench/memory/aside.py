@@ -1,7 +1,7 @@
-"""Work that takes its time, on a thread of its own: who asked for it goes on meanwhile.
+"""Slow work on a thread of its own, so that the caller can continue meanwhile.
 
-A simulated allocator takes up to seconds for a long recording, a large PDF as well. A kernel's main
-thread runs cells and a panel's hub answers to Stop, so neither does such work itself.
+A simulated allocator takes up to seconds for a long recording, and so does a large PDF. A kernel's
+main thread runs cells and a panel's hub answers to Stop, so neither does such work itself.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def aside(
     """Make something on a thread of its own.
 
     Args:
-        make: what makes it.
-        turn: held while it is made: of those that share it one at a time.
-        done: called there, once, whatever happens: with what was made and ``""``, or with None and
-            one sentence.
+        make: the function that makes it.
+        turn: held while it is made: work that shares a lock runs one at a time.
+        done: called on that thread, exactly once and in every case: with what was made and ``""``,
+            or with None and one sentence.
     """
 
     def run() -> None:
@@ -37,7 +37,7 @@ def aside(
         try:
             with turn:
                 made = make()
-        except Exception as reason:  # whatever goes wrong is the answer
+        except Exception as reason:  # every failure is an answer
             log.debug("%s failed", make, exc_info=True)
             error = str(reason) or type(reason).__name__
         done(made, error)
@@ -53,5 +53,5 @@ def _wait_for_all() -> None:
             thread.join()
 
 
-# after runs: what is made may wait for a step to end
+# after runs: the work may be waiting for a step to end
 at_exit.register(at_exit.Phase.WRITERS, _wait_for_all)

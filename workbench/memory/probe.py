@@ -1,4 +1,4 @@
-"""The memory of one training step that was going to run anyway."""
+"""The memory of one training step that runs anyway."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class MemoryProbe(StepProbe):
-    """Records every allocation and free of one step, told apart by forward, backward, optimizer.
+    """Record every allocation and free of one step, separated into forward, backward and optimizer.
 
-    It hooks nothing and compiles nothing anew; the step computes what it would have computed, some
-    20 to 45 us later for every operation (a step of 65 to 110 ms of a CNN or a transformer takes
-    about 1.5 times as long, one of thousands of tiny operations about 5 times: docs/memory.md).
-    Steps without the probe run code that never heard of it.
+    It installs no hooks and causes no recompilation; the step computes what it would have computed
+    without the probe, and each operation takes some 20 to 45 us longer (a step of 65 to 110 ms of a
+    CNN or a transformer takes about 1.5 times as long, one of thousands of tiny operations about 5
+    times: docs/memory.md). Steps without the probe run code that does not involve it.
     """
 
     kind: ClassVar[str] = "memory"
@@ -44,10 +44,10 @@ class MemoryProbe(StepProbe):
         self._context: StepContext | None = None
         self._history = cuda.AllocatorHistory()
         self._work: Work | None = None
-        """The step, where it is recorded anyway because it runs on a card that is played."""
+        """The step, if it is recorded anyway because it runs on a simulated GPU."""
 
     def before_step(self, context: StepContext) -> None:
-        """Take stock of what lives, then start to record."""
+        """Name what is allocated already, then start recording."""
         self._context = context
         running = current_recorder()
         if isinstance(running, CardRecorder) and running.work is not None:
@@ -65,7 +65,7 @@ class MemoryProbe(StepProbe):
         self._stack.enter_context(recorder)
 
     def before_forward(self) -> None:
-        """What was allocated so far is the batch on the device."""
+        """Name what was allocated so far as the batch on the device, and begin the forward."""
         if self._work is not None:
             return
         recorder = self._running()
@@ -75,19 +75,19 @@ class MemoryProbe(StepProbe):
         recorder.begin_phase("forward")
 
     def after_forward(self, loss: torch.Tensor) -> None:  # noqa: ARG002 - the hook's signature
-        """Backward begins."""
+        """Begin the backward."""
         if self._work is None:
             self._running().begin_phase("backward")
 
     def after_backward(self) -> None:
-        """Gradients exist under their names; the optimizer begins."""
+        """Name the gradients, which now exist, and begin the optimizer."""
         if self._work is not None:
             return
         self._settle()
         self._running().begin_phase("optimizer")
 
     def finish(self) -> MemoryRecord:
-        """Stop, name what the step left behind, let go of everything, return the record."""
+        """Stop, name what the step left behind, release everything and return the record."""
         context = self._context
         if context is None:
             raise RuntimeError(_ONE_STEP)
@@ -152,12 +152,12 @@ _FIRST_STATE = (
 
 
 def _indexed(device: torch.device) -> torch.device:
-    """``cuda`` as ``cuda:0``, the way storages name it."""
+    """Return ``cuda`` as ``cuda:0``, as storages name their device."""
     return torch.empty(0, device=device).device
 
 
 def with_first_state(record: MemoryRecord) -> MemoryRecord:
-    """``record`` with a note where the optimizer made its state in it, as it does only once."""
+    """Return ``record`` with a note if the optimizer made its state in it, as it does only once."""
     is_state = (record.block_category == CATEGORIES.index("optimizer")) & (record.block_bytes > 0)
     made = is_state & (record.block_start >= 0) & (record.block_end < 0)
     was_there = (is_state & (record.block_start < 0)).any()

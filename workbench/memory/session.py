@@ -1,7 +1,7 @@
 """``with wb.memory() as mem:`` around any code.
 
 Nothing has to be named: models and optimizers are recognised when they first run, and what they
-hold is told apart then and again at the end.
+hold is classified then and again at the end.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from workbench.records import MemoryRecord
 
 
 class MemoryRecording(MemoryView):
-    """A recording of the block it surrounds; after the block it is the view of its record.
+    """A recording of the block that it surrounds; after the block, the view of its record.
 
-    An exception inside ends the recording, is kept in the record's notes and propagates. What a
-    model or an optimizer holds is named by code of their own: a fault in that is a note as well.
+    An exception inside ends the recording, is kept in the record's notes and propagates. Naming
+    what a model or an optimizer holds runs code of theirs: an exception raised by it becomes a note
+    as well.
     """
 
     def __init__(self, title: str = "Recorded block") -> None:
@@ -80,7 +81,7 @@ class MemoryRecording(MemoryView):
         return build_record(recorder, self._history, title=self._title, notes=notes)
 
     def _trained_elsewhere(self) -> list[str]:
-        """A recording is of one thread, and an experiment trains on a thread of its own: say so."""
+        """Return notes on experiments that trained meanwhile, on threads that are not recorded."""
         return [
             f"Experiment {experiment.name!r} trained meanwhile, on a thread of its own: its steps "
             "are not part of this recording. `wb.memory(experiment)` records a step of it."

@@ -1,4 +1,4 @@
-"""A memory record on screen: interactive where widgets run, a picture and text everywhere."""
+"""A memory record on screen: interactive if widgets can run, a picture and text everywhere."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _OTHERS = f" view.stretch(start, end) shows others, up to {MOST_EVENTS:,} at onc
 
 
 class MemoryView:
-    """What `workbench.memory` returns: ``.record``, ``.save(path)``, ``.figure()``, a display."""
+    """The result of `workbench.memory`: ``.record``, ``.save(path)``, ``.figure()``, a display."""
 
     def __init__(
         self, record: MemoryRecord | None, growing: Callable[[], MemoryRecord] | None = None
     ) -> None:
-        """A view of ``record``; ``growing`` gives it with the growth of its blocks."""
+        """Make a view of ``record``; ``growing`` returns it with the growth of its blocks."""
         self._record, self._growing = record, growing
 
     @property
@@ -59,11 +59,11 @@ class MemoryView:
 
     @property
     def certificate(self) -> Certificate | None:
-        """How far a replay reproduced the allocator's trace; None where none was made (CPU)."""
+        """How far a replay reproduced the allocator's trace; None if none was made (CPU)."""
         return self.record.certificate
 
     def fragmentation(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Where reserved memory went: part -> bytes, ``[num_events + 1]``, adding up to it.
+        """Return where reserved memory went: part -> bytes, ``[num_events + 1]``, adding up to it.
 
         The parts are explained in `workbench.memory.reading.fragmentation`; index 0 is before the
         first event.
@@ -78,44 +78,44 @@ class MemoryView:
         *,
         batch: int | None = None,
     ) -> WhatIf:
-        """The same program under other settings, on another card, or with another batch.
+        """Run the same program under other settings, on another GPU, or with another batch.
 
         Args:
             settings: as in ``PYTORCH_CUDA_ALLOC_CONF``: ``"expandable_segments:True"``; None: the
                 defaults.
-            card: a name (``"RTX 4090"``), an amount (``"8 GiB"``) or the bytes that a card reports;
-                None: no limit.
-            batch: samples in the batch; None: as recorded. Where it is not known yet how a step of
-                an experiment grows, that is worked out first, between two steps of a run.
+            card: the GPU: a name (``"RTX 4090"``), an amount (``"8 GiB"``) or the bytes that a GPU
+                reports; None: no limit.
+            batch: samples in the batch; None: as recorded. If it is not known yet how a step of an
+                experiment grows, that is determined first, between two steps of a run.
 
         Raises:
-            SettingsError: the allocator would not take the settings, or they have no effect here.
-            ValueError: no card has that name, or so little memory; the recording does not know
-                its batch.
+            SettingsError: the allocator does not accept the settings, or they have no effect here.
+            ValueError: no GPU has that name, or so little memory; the recording does not know its
+                batch.
         """
         if self._growing is not None and batch not in (None, self.record.batch_size):
             self._record = self._growing()
         return what_if(self.record, settings or "", card, batch=batch)
 
     def smallest_card(self, settings: str | None = None) -> WhatIf | None:
-        """What the program did on the smallest card it fits on; None where it fits on none known.
+        """Return the result on the smallest known GPU that the program fits on, or None.
 
-        Of a recording that ends with a refused request (``is_cut_off``) that card is a lower bound.
+        For a recording that ends with a refused request (``is_cut_off``) that GPU is a lower bound.
 
         Raises:
-            SettingsError: the allocator would not take the settings.
+            SettingsError: the allocator does not accept the settings.
         """
         return smallest_card(self.record, settings or "")
 
     def diff(self, other: MemoryView | MemoryRecord) -> MemoryDiff:
-        """This recording as A beside ``other`` as B: ``wb.memory("a.pickle").diff(mem)``.
+        """Compare this recording as A with ``other`` as B: ``wb.memory("a.pickle").diff(mem)``.
 
         Returns:
             What changed at the peaks, by category, module, line and stack: ``.by("module")`` for
             all rows, ``.sentence``, ``.figure()``, ``.save("diff.csv")`` and a rich display.
 
         Raises:
-            TypeError: ``other`` is no recording.
+            TypeError: ``other`` is not a recording.
         """
         record = other.record if isinstance(other, MemoryView) else other
         if not isinstance(record, MemoryRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -126,21 +126,21 @@ class MemoryView:
         return MemoryDiff(self.record, record)
 
     def stretch(self, start: int, end: int) -> MemoryView:
-        """The events ``[start, end)`` alone, as a recording of their own.
+        """Return only the events ``[start, end)``, as a recording of their own.
 
-        A cell shows at most `workbench.memory.files.selection.MOST_EVENTS` of them; of a longer
+        A cell shows at most `workbench.memory.files.selection.MOST_EVENTS` events; of a longer
         recording it shows those around the peak, and this shows others.
 
         Raises:
-            RecordError: there is no such stretch, or it is longer than that.
+            RecordError: there is no such range, or it is longer than that.
         """
         return MemoryView(stretch(self.record, operator.index(start), operator.index(end)))
 
     def save(self, path: str | Path) -> Path:
-        """Write the recording in the form that the suffix names; returns the path.
+        """Write the recording in the format that the suffix names, and return the path.
 
-        ``.safetensors`` is the record, to open again with ``wb.memory(path)``; ``.svg``, ``.png``
-        and ``.pdf`` are pictures.
+        ``.safetensors`` is the record, to be opened again with ``wb.memory(path)``; ``.svg``,
+        ``.png`` and ``.pdf`` are pictures.
 
         Raises:
             ValueError: another suffix; the message lists the known ones.

@@ -1,14 +1,15 @@
-"""Memory of the driver's over time: which addresses an allocator held, from when to when.
+"""Driver memory over time: which addresses an allocator held, from when to when.
 
-A snapshot says what was held at its end, and its trace how that came to be. Read backwards, the
-trace takes away what was added and puts back what was removed, so what was held is known at every
-moment, also before the trace began. An expandable segment grows and shrinks by pages: what an
-``unmap`` cuts out of a longer range is a range of its own.
+A snapshot says what was held at its end, and its trace how that came about. Reading the trace
+backwards removes what was added and restores what was removed, so what was held is known at every
+moment, also before the trace began. An expandable segment grows and shrinks by pages: the part that
+an ``unmap`` takes out of a longer range is a range of its own.
 
-Of pages that a trace only sees unmapped nobody says whether they were the small pool's or the large
-one's. A block that lay in them does, for no block of the small pool is larger than 1 MiB and none
-of the large pool is smaller; so does a ``map`` there of one small page, which is all that the small
-pool ever maps at once. Where there was neither, whole large pages are taken for that.
+If a trace contains only the unmapping of a page, it does not say whether the page was the small
+pool's or the large pool's. A block that was in it does, because no block of the small pool is
+larger than 1 MiB and none of the large pool is smaller; so does a ``map`` there of one small page,
+because the small pool never maps more at once. If there was neither, whole large pages are assumed
+to be the large pool's.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from workbench.allocator.snapshot.snapshot import (
 
 
 class Range(NamedTuple):
-    """Memory of the driver's for some time."""
+    """A range of driver memory, for some time."""
 
     address: int
     num_bytes: int
@@ -40,15 +41,15 @@ class Range(NamedTuple):
     is_large: int
     is_expandable: int
     pool: int
-    """Row of the snapshot's ``pools``; -1 where the file does not say."""
+    """Row of the snapshot's ``pools``; -1 if the file does not say."""
     end: int = -1
-    """The entry of the trace that gave it back; -1 for what is there at the end."""
+    """The entry of the trace that released it; -1 for what is there at the end."""
     start: int = -1
-    """The entry of the trace that took it; -1 for what was there before."""
+    """The entry of the trace that allocated it; -1 for what was there before."""
 
 
 class Ranges(NamedTuple):
-    """All that was ever held."""
+    """Everything that was ever held."""
 
     ranges: list[Range]
     num_lost: int
@@ -56,7 +57,7 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(snapshot: Snapshot, settings: AllocatorSettings) -> Ranges:
-    """Every range of addresses that the allocator held, found by undoing the trace."""
+    """Return every range of addresses that the allocator held, found by undoing the trace."""
     held, found = _Held(), list[Range]()
     final = (
         snapshot.segment_address, snapshot.segment_bytes, snapshot.segment_stream,
@@ -65,7 +66,7 @@ def ranges_of(snapshot: Snapshot, settings: AllocatorSettings) -> Ranges:
     for segment in _listed(final):
         held.put(Range(*segment))
     about = (snapshot.action >= SEGMENT_ALLOC) & (snapshot.action <= SEGMENT_UNMAP)
-    num_lost = int((about & (snapshot.size == 0)).sum())  # no driver gives or takes no bytes
+    num_lost = int((about & (snapshot.size == 0)).sum())  # no driver allocates or frees 0 bytes
     entries = np.flatnonzero(about & (snapshot.size > 0))[::-1]
     trace = (
         snapshot.action[entries], snapshot.address[entries], snapshot.size[entries],
@@ -90,7 +91,7 @@ def _listed(columns: tuple[npt.NDArray[Any], ...]) -> Iterator[tuple[int, ...]]:
 
 
 class _Pages:
-    """Which pool unmapped pages were of, as far as a trace tells."""
+    """The pool that unmapped pages belonged to, as far as a trace determines it."""
 
     def __init__(self, snapshot: Snapshot, settings: AllocatorSettings) -> None:
         self._large_page = settings.large_segment_size
@@ -107,7 +108,7 @@ class _Pages:
         self._blocks, self._is_large = blocks.tolist(), (sizes > SMALL_SIZE).tolist()
 
     def are_large(self, address: int, num_bytes: int) -> bool:
-        """Whether the pages in ``num_bytes`` from ``address`` on are those of the large pool."""
+        """Return whether pages in ``num_bytes`` from ``address`` on belong to the large pool."""
         end = address + num_bytes
         at = bisect_left(self._blocks, address)
         if at < len(self._blocks) and self._blocks[at] < end:
@@ -119,14 +120,14 @@ class _Pages:
 
 
 class _Held:
-    """Ranges at one moment, by address; they never overlap."""
+    """The ranges held at one moment, by address; they never overlap."""
 
     def __init__(self) -> None:
         self._addresses: list[int] = []
         self._ranges: dict[int, Range] = {}
 
     def put(self, found: Range) -> bool:
-        """Add a range; returns whether some of it was there already, and yields to it."""
+        """Add a range, replacing what was there; return whether it overlapped something."""
         if not found.num_bytes:
             return False
         end = found.address + found.num_bytes
@@ -142,7 +143,7 @@ class _Held:
         return overlaps
 
     def take(self, low: int, high: int) -> list[Range]:
-        """Remove [low, high) and give what lay there; what reaches beyond stays."""
+        """Remove [low, high) and return what was there; what extends beyond stays."""
         first = bisect_left(self._addresses, low)
         exact = self._ranges.get(low)
         if exact is not None and low + exact.num_bytes == high:  # a segment comes and goes whole
@@ -155,7 +156,7 @@ class _Held:
         return [self._cut(self._ranges.pop(address), low, high) for address in touched]
 
     def _cut(self, found: Range, low: int, high: int) -> Range:
-        """The part of ``found`` in [low, high); what lies before and after it is put back."""
+        """Return the part of ``found`` in [low, high); put back the parts before and after it."""
         begin, end = found.address, found.address + found.num_bytes
         inside = max(begin, low), min(end, high)
         for left, right in ((begin, inside[0]), (inside[1], end)):
@@ -164,7 +165,7 @@ class _Held:
         return found._replace(address=inside[0], num_bytes=inside[1] - inside[0])
 
     def pieces(self) -> list[Range]:
-        """What is left, by address."""
+        """Return what is left, by address."""
         return [self._ranges[address] for address in self._addresses]
 
     def _end(self, index: int) -> int:

@@ -1,4 +1,4 @@
-"""How far a replay came out like its trace."""
+"""How closely a replay reproduced its trace."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from workbench.allocator.simulator.settings import AllocatorSettings
 
 @dataclass(frozen=True)
 class Count:
-    """So many of so many came out alike."""
+    """The number of items that match, out of a total."""
 
     alike: int
     total: int
 
     @property
     def is_exact(self) -> bool:
-        """Whether all did."""
+        """Whether all of them match."""
         return self.alike == self.total
 
     def __str__(self) -> str:
@@ -25,28 +25,28 @@ class Count:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """How far a replay reproduced its trace."""
+    """How closely a replay reproduced its trace."""
 
     addresses: Count
-    """Blocks that were allocated where the allocator put them."""
+    """Blocks that were allocated at the addresses of the trace."""
     segments: Count
     """New segments, or mapped pages, of the right size at the right moment."""
     releases: Count
-    """Segments given back in the right order."""
+    """Segments released in the right order."""
     blocks: Count
-    """Blocks that are there in the end, in use or free, with the right address and size."""
+    """Blocks that are there at the end, in use or free, with the right address and size."""
     num_inferred: int
     """Blocks that were there before the trace and whose size had to be inferred."""
     first_difference: str
-    """Where the replay first did something else; empty where it never did."""
+    """The first difference from the trace; empty if there is none."""
     settings: AllocatorSettings
-    """What the trace was recorded under."""
+    """The settings of the trace."""
     cases: tuple[str, ...]
-    """What it exercised: nothing else is certified."""
+    """The cases in the trace: nothing else is certified."""
 
     @property
     def exact(self) -> bool:
-        """Whether everything came out alike."""
+        """Whether everything matches."""
         counts = self.addresses, self.segments, self.releases, self.blocks
         alike = all(count.is_exact for count in counts) and not self.first_difference
         return alike and self.addresses.total > 0

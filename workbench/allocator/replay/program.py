@@ -1,7 +1,7 @@
-"""What a program asked of the allocator, apart from what the allocator made of it.
+"""The requests of a program, separated from what the allocator made of them.
 
-A `Program` is a recording without addresses: who asked for how many bytes on which stream, and when
-it was given back. It can be run under other settings and on another card.
+A `Program` is a recording without addresses: how many bytes were requested on which stream, and
+when they were freed. It can be run under other settings and on another GPU.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from workbench.allocator.simulator.simulator import CachingAllocator, OutOfMemor
 from workbench.allocator.snapshot.snapshot import I32, I64
 
 ALLOCATE, FREE, WAIT, COMPLETE, EMPTY = range(5)
-"""What a step does: ask for a block; give it back; give it back while a stream still uses it; that
-stream is done; empty the cache."""
+"""What a step does: request a block; free it; free it while a stream still uses it; that stream is
+done; empty the cache."""
 _NO_BLOCK = -1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Program:
-    """Blocks with their lives, and nothing of where they lay."""
+    """Blocks with their lifetimes, without their addresses."""
 
     requested: I64
     """Bytes of each block."""
@@ -31,21 +31,21 @@ class Program:
     private: I32
     """Private pool of each block; 0 for the default one."""
     block: I32
-    """Of each step, the row of its block; -1 where it is about none."""
+    """For each step, the row of its block; -1 if it is not about a block."""
     kind: I32
-    """Of each step, what it does."""
+    """For each step, what it does."""
     event: I64
-    """Of each step, the event of the recording; -1 for blocks that were there before."""
+    """For each step, the event of the recording; -1 for blocks that were there before."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Lives:
-    """What a program is made from; events are -1 before and after the recording."""
+    """The input from which a program is made; events are -1 before and after the recording."""
 
     start: I32
     end: I32
     pending: I32
-    """Event at which a block was given back that ended only later; -1 for others."""
+    """Event at which a block was freed that ended only later; -1 for others."""
     requested: I64
     stream: I64
     private: I32
@@ -55,24 +55,24 @@ class Lives:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """What became of a program."""
+    """The result of a program."""
 
     peak_reserved: int
-    """Bytes held from the driver at most."""
+    """Maximum of the bytes held from the driver."""
     peak_event: int
-    """Event at which that was first so; -1 before the first."""
+    """Event at which that was first reached; -1 before the first."""
     peak_allocated: int
-    """Bytes of blocks in use at most."""
+    """Maximum of the bytes of blocks in use."""
     num_retries: int
-    """How often everything unused was given back to serve a request."""
+    """How often everything unused was released to serve a request."""
     failure: OutOfMemoryError | None
     """Why it did not run to its end."""
     failed_event: int
-    """Event at which it ended; -1 where it ran to its end, or where it could not begin."""
+    """Event at which it ended; -1 if it ran to its end, or if it could not begin."""
     shortage: Shortage | None
-    """What kept the last request from being served."""
+    """What prevented the last request from being served."""
     in_the_way: I32
-    """Rows of the blocks of the cheapest obstacle, which freed would have made room for it."""
+    """Rows of the blocks of the cheapest obstacle: freeing them would have made room for it."""
 
     @property
     def fits(self) -> bool:
@@ -81,14 +81,14 @@ class Outcome:
 
 
 def program_of(lives: Lives, *, from_start: bool = True) -> Program:
-    """The program of blocks.
+    """Return the program of blocks.
 
-    Requests of no bytes never reach an allocator and are left out.
+    Requests of 0 bytes never reach an allocator and are left out.
 
     Args:
-        lives: of the blocks.
-        from_start: whether blocks that were there before are asked for first, in the order in which
-            they are given; not where the allocator has them already.
+        lives: the lifetimes of the blocks.
+        from_start: whether blocks that were there before are requested first, in the order in which
+            they are given; False if the allocator has them already.
     """
     rows = np.flatnonzero(lives.requested > 0)
     begins = rows if from_start else rows[lives.start[rows] >= 0]
@@ -105,7 +105,7 @@ def program_of(lives: Lives, *, from_start: bool = True) -> Program:
     block = np.concatenate([part[1] for part in parts])
     event = np.concatenate([part[2] for part in parts]).astype(np.int64)
     kind = np.concatenate([np.full(len(part[1]), part[0]) for part in parts])
-    order = np.lexsort((block, event))  # stable: what is asked for and given back at once stays so
+    order = np.lexsort((block, event))  # stable: what is requested and freed at once stays so
     return Program(
         requested=lives.requested,
         stream=lives.stream,
@@ -117,7 +117,7 @@ def program_of(lives: Lives, *, from_start: bool = True) -> Program:
 
 
 Watch = Callable[[int, int], None]
-"""Told the row and the event of every step before it is done."""
+"""Called with the row and the event of each step before it is done."""
 
 
 def run(
@@ -129,10 +129,10 @@ def run(
     """Run ``program``.
 
     Args:
-        program: what to ask.
-        allocator: one that nothing was asked of yet, or that holds the blocks of ``there``.
+        program: the requests to make.
+        allocator: an allocator without requests yet, or one that holds the blocks of ``there``.
         there: row of a block that was there before -> its address.
-        watch: told of every step.
+        watch: called for every step.
     """
     return _Run(program, allocator, dict(there or {}), watch).outcome()
 
@@ -216,7 +216,7 @@ class _Run:
         return zip(*(column.tolist() for column in columns), strict=True)
 
     def _in_the_way(self, missing: Shortage | None) -> I32:
-        """Rows of the blocks of the cheapest obstacle; those that the program knows."""
+        """Return the rows of the blocks of the cheapest obstacle that the program knows."""
         wanted = missing.obstacles[0].blocks if missing is not None and missing.obstacles else ()
         at = {address: row for row, address in self.addresses.items()} if wanted else {}
         found = [at[address] for address in wanted if address in at]

@@ -16,49 +16,49 @@ RELEASES = (SEGMENT_FREE, SEGMENT_UNMAP)
 
 
 class DifferenceError(Exception):
-    """The simulator did something that the trace does not say."""
+    """Raised if the simulator did something that is not in the trace."""
 
 
 class RecordedDevice(Device):
-    """A device that answers as the driver did, and checks what it is asked.
+    """A device that answers as the driver did, and checks what is requested.
 
-    A request for memory fails where the trace gives segments back next: that is what the allocator
-    did because the driver had no more.
+    A request for memory fails if the trace releases segments next: the allocator did so because the
+    driver had no more.
 
     Args:
-        above: addresses up to here are in the trace; what it does not name lies beyond.
+        above: addresses up to here are in the trace; what it does not name is beyond.
     """
 
     def __init__(self, above: int = 0) -> None:
         super().__init__(above=above)
         self.expected: deque[tuple[int, int, int]] = deque()
-        """(action, address, bytes) of what the trace says about segments next."""
+        """The next segment entries of the trace, as (action, address, bytes)."""
         self.is_full = False
-        """Whether a request fails that the trace says nothing of."""
+        """Whether a request fails that is not in the trace."""
         self.num_new = self.num_released = 0
-        """Segments, or stretches of pages, that came and went as in the trace."""
+        """Segments, or ranges of pages, that were allocated and released as in the trace."""
 
     def allocate(self, size: int) -> int | None:
-        """The address that the trace gives the next segment."""
+        """Return the address of the trace's next segment."""
         return self._new(SEGMENT_ALLOC, size)
 
     def map(self, address: int, size: int) -> bool:
-        """Whether the trace maps these pages next."""
+        """Return whether the trace maps these pages next."""
         there = self._new(SEGMENT_MAP, size)
         if there is not None and there != address:
             raise DifferenceError(f"pages at {address:#x} are mapped, not at {there:#x}")
         return there is not None
 
     def reserve(self, size: int) -> int:
-        """The address of the first pages that the trace maps next."""
+        """Return the address of the first pages that the trace maps next."""
         return self.expected[0][1] if self.expected else super().reserve(size)
 
     def free(self, address: int, size: int) -> None:
-        """Compare a segment that is given back."""
+        """Compare a segment that is released."""
         self._released(SEGMENT_FREE, size, address)
 
     def unmap(self, address: int, size: int) -> None:
-        """Compare pages that are given back."""
+        """Compare pages that are released."""
         self._released(SEGMENT_UNMAP, size, address)
 
     def _new(self, action: int, size: int) -> int | None:

@@ -1,15 +1,15 @@
 """A recorded trace, run through the simulator: does it do what the allocator did?
 
-The simulator is told what the program did (requests, frees) and what the driver answered (addresses
-of new segments). Everything else it must find by itself, and is compared with the trace: the
-address of every block, the size of every new segment, which segments go back and in which order,
-and the blocks that are there in the end. The certificate counts what came out alike. It covers the
-settings the trace was recorded under, and the rules that the trace exercised.
+The simulator is given what the program did (requests, frees) and what the driver returned
+(addresses of new segments). It has to derive everything else by itself, which is compared with the
+trace: the address of each block, the size of each new segment, which segments are released and in
+which order, and the blocks that are there at the end. The certificate counts what matches. It
+covers the settings under which the trace was recorded, and the rules that the trace exercised.
 
-A trace does not tell everything. Why a cache was emptied is not in it, and with several streams
-under ``max_split_size`` or expandable segments that matters: such a replay may part from its trace.
-Nor is the memory fraction by which garbage is collected. And of a block that was there before the
-trace, the size may have to be guessed (`workbench.allocator.replay.start_state`).
+A trace does not contain everything. It does not say why a cache was emptied, which matters with
+several streams under ``max_split_size`` or expandable segments: such a replay may diverge from its
+trace. Nor does it say which memory fraction garbage collection uses. And the size of a block that
+was there before the trace may have to be guessed (`workbench.allocator.replay.start_state`).
 """
 
 from __future__ import annotations
@@ -44,27 +44,28 @@ from workbench.allocator.snapshot.snapshot import (
 )
 
 MOST_SHORTAGES = 100
-"""A trace may be refused a request a million times, and each look goes through all blocks."""
+"""The largest number of refused requests that are examined: a trace may contain a million of them,
+and each examination goes through all blocks."""
 _SEGMENTS = (SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Replay:
-    """What a replay found out."""
+    """The result of a replay."""
 
     certificate: Certificate
     sizes: I64
-    """Bytes of the block that an entry of the trace is about: of each ``alloc``, and of the first
-    entry about a block that was there before. Behind a first difference, and elsewhere, what the
-    request is rounded to."""
+    """Bytes of the block that an entry of the trace is about: for each ``alloc``, and for the first
+    entry about a block that was there before. After a first difference, and elsewhere, the rounded
+    request."""
     shortages: dict[int, Shortage]
-    """Entry of the trace -> what was in the way of a request that was refused there; of the last
+    """Entry of the trace -> what was in the way of a request that was refused there; for the last
     `MOST_SHORTAGES` of them."""
     start: StartState
     allocator: CachingAllocator
     """As the replay left it."""
     simulated_s: float
-    """Processor seconds for the events alone, without the start and the comparison of the end."""
+    """CPU seconds for the events alone, without the start and the comparison of the end."""
 
 
 def replay(snapshot: Snapshot, until: int | None = None) -> Replay:
@@ -72,11 +73,11 @@ def replay(snapshot: Snapshot, until: int | None = None) -> Replay:
 
     Args:
         snapshot: one device of a snapshot.
-        until: entries of the trace to run; all of them where none is given. Cut short, a replay has
+        until: number of entries of the trace to run; all of them by default. A truncated replay has
             no end to compare with, and its certificate is not exact.
 
     Raises:
-        SettingsError: the file names settings that the allocator would not take.
+        SettingsError: the file names settings that the allocator does not accept.
     """
     return _Replay(snapshot, until).run()
 
@@ -92,7 +93,7 @@ class _Replay:
         self.sizes: list[int] = []
         self.shortages: dict[int, Shortage] = {}
         self.row = 0
-        """The event that was done last."""
+        """The last event that was processed."""
 
     @cached_property
     def _last_refusals(self) -> set[int]:
@@ -141,7 +142,7 @@ class _Replay:
         return sizes
 
     def _do(self) -> None:
-        """What the program did, event by event; some million a second, so all is at hand."""
+        """Do what the program did, event by event; some million a second, so names are local."""
         found = self.snapshot
         actions, addresses = found.action[: self.until].tolist(), found.address.tolist()
         requests, streams = found.size.tolist(), found.stream.tolist()
@@ -177,23 +178,24 @@ class _Replay:
             self.row = row
 
     def _private_pools(self) -> list[int]:
-        """The private pool of each event; empty where there are none."""
+        """Return the private pool of each event; empty if there are none."""
         if not any(any(pool) for pool in self.snapshot.pools):
             return []
-        ids = [private_of(pool) for pool in self.snapshot.pools] + [0]  # row -1: the file is silent
+        ids = [private_of(pool) for pool in self.snapshot.pools] + [0]  # row -1: not in the file
         for private in ids:
             if private not in self.allocator.pools:
                 self.allocator.add_pool(private)
         return [ids[row] for row in self.snapshot.trace_pool.tolist()]
 
     def _gave_back(self, asked: tuple[int, int, int], address: int) -> bool:
-        """Empty the cache where the trace says so; returns whether a request had it emptied.
+        """Empty the cache if the trace says so; return whether a request caused it.
 
-        By hand or for want of memory, a trace writes it alike. What frees itself meanwhile is not
-        searched again by a request that had looked before. Where only some segments go, the request
-        itself must find out which. Where no new memory follows, the cache was emptied by hand, but
-        for one case: under ``max_split_size``, pages that go leave a free block of an expandable
-        segment short enough for a request that could not have it before. There its address tells.
+        A trace records it in the same way whether it was done by hand or for lack of memory. What
+        becomes free meanwhile is not searched again by a request that had searched before. If only
+        some segments are released, the request itself must determine which. If no new memory
+        follows, the cache was emptied by hand, except in one case: under ``max_split_size``, pages
+        that are released leave a free block of an expandable segment short enough for a request
+        that could not be given it before. In that case the address determines which it was.
         """
         expected = list(takewhile(lambda entry: entry[0] in RELEASES, self.device.expected))
         is_all = len(expected) == len(self.device.expected)
@@ -217,7 +219,7 @@ class _Replay:
             raise DifferenceError("the trace ends with a segment that was not needed")
 
     def _run_out(self, row: int, size: int, stream: int, private: int) -> None:
-        """Ask for what was refused: what comes and goes before that must be as in the trace."""
+        """Repeat a refused request: what is allocated and released first must match the trace."""
         self.device.is_full = True
         try:
             self.allocator.malloc(size, stream, private, search=False)
@@ -235,13 +237,13 @@ class _Replay:
 
 
 def _highest(snapshot: Snapshot) -> int:
-    """The highest address that a snapshot names, or a little beyond."""
+    """Return the highest address that a snapshot names, or a little beyond."""
     named = [snapshot.address + snapshot.size, snapshot.segment_address + snapshot.segment_bytes]
     return max(int(column.max(initial=0)) for column in named)
 
 
 def _said(error: Exception, address: int) -> str:
-    """What it means that the simulator refused something that the allocator did."""
+    """Return what it means that the simulator refused something that the allocator did."""
     if isinstance(error, OutOfMemoryError):
         return "segments are given back that the replay still uses"
     return str(error) if isinstance(error, ValueError) else f"no block at {address:#x} to free"

@@ -1,4 +1,4 @@
-"""An allocator in the middle of its life."""
+"""An allocator restored to a state in the middle of a program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workbench.allocator.simulator.simulator import CachingAllocator
 
 
 def restore(allocator: CachingAllocator, state: StartState) -> None:
-    """Put the segments and blocks of ``state`` into an allocator that has none."""
+    """Put the segments and blocks of ``state`` into an empty allocator."""
     ends: dict[Region, Block] = {}
     for segment in state.segments:
         region = _region_of(allocator, segment)
@@ -34,7 +34,7 @@ def _region_of(allocator: CachingAllocator, segment: StartSegment) -> Region:
 def _put_segment(
     allocator: CachingAllocator, region: Region, segment: StartSegment
 ) -> tuple[Block, Block]:
-    """Its first and its last block."""
+    """Put a segment into the allocator; return its first and its last block."""
     allocator.reserved += segment.size
     allocator.device.in_use += segment.size
     first: Block | None = None

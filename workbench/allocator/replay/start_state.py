@@ -1,12 +1,13 @@
-"""What an allocator held when a trace began.
+"""The state of an allocator when a trace began.
 
-A snapshot says what was there at its end; its trace, read backwards, takes away what came since and
-puts back what went. What a trace does not say is how large a block *was* that it only sees freed:
-it gives the bytes that were asked for. Rounding gives the rest, except for a large block, which may
-have kept up to 1 MiB that was too little to split off. There the bytes to the next block tell: with
-default settings the large pool has no free block of 1 MiB or less, so what is shorter belongs to
-the block; what is longer begins where the first later allocation inside it begins. A block of
-``max_split_size`` or more is never split, and so has a segment of its own to its end.
+A snapshot says what was there at its end; reading its trace backwards removes what was added since
+and restores what was removed. If a trace only contains the free of a block, it does not say how
+large the block *was*: it contains the requested bytes. Rounding determines the rest, except for a
+large block, which may have kept up to 1 MiB that was too little to split off. In that case the
+bytes to the next block determine it: with default settings the large pool has no free block of 1
+MiB or less, so a shorter range belongs to the block; in a longer one the block ends where the first
+later allocation inside it begins. A block of ``max_split_size`` or more is never split, and so has
+a segment of its own, up to the segment's end.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class StartBlock:
 
 @dataclass
 class StartSegment:
-    """A segment, or a stretch of mapped pages."""
+    """A segment, or a range of mapped pages."""
 
     address: int
     size: int
@@ -57,17 +58,17 @@ class StartState:
     lowest: dict[tuple[int, bool, int], int] = field(
         default_factory=dict[tuple[int, bool, int], int]
     )
-    """(stream, is large, private pool) -> lowest address of pages that the trace maps there."""
+    """(stream, is large, private pool) -> lowest address of pages that the trace maps for it."""
     num_inferred: int = 0
-    """Blocks whose size no column says."""
+    """Blocks whose size is in no column."""
     num_guessed: int = 0
-    """Those of them that nothing in the trace confirms."""
+    """Inferred blocks whose size nothing in the trace confirms."""
     num_lost: int = 0
     """Events about blocks or segments that the rest of the snapshot contradicts."""
 
 
 def start_state(snapshot: Snapshot, settings: AllocatorSettings) -> StartState:
-    """The state before the first event of ``snapshot``."""
+    """Return the state before the first event of ``snapshot``."""
     held = ranges_of(snapshot, settings)
     blocks, num_lost = _blocks_before(snapshot)
     segments = _segments_before(held.ranges, snapshot.pools)
@@ -81,7 +82,7 @@ def start_state(snapshot: Snapshot, settings: AllocatorSettings) -> StartState:
 
 
 def _segments_before(ranges: list[Range], pools: tuple[tuple[int, int], ...]) -> list[StartSegment]:
-    """The ranges that were there before, by address; pages that touch are one stretch of them."""
+    """Return the ranges that were there before, by address, with adjacent pages joined."""
     found: list[StartSegment] = []
     for one in sorted(ranges, key=lambda one: one.address):
         if one.start >= 0:
@@ -99,14 +100,14 @@ def _segments_before(ranges: list[Range], pools: tuple[tuple[int, int], ...]) ->
 
 
 def _continues(last: StartSegment, segment: StartSegment) -> bool:
-    """Whether two stretches of pages are one."""
+    """Return whether two ranges of pages are one."""
     touches = last.address + last.size == segment.address
     places = [(s.is_expandable, s.stream, s.private, s.is_large) for s in (last, segment)]
     return touches and last.is_expandable and places[0] == places[1]
 
 
 def _lowest_pages(snapshot: Snapshot) -> dict[tuple[int, bool, int], int]:
-    """The lowest address that the trace maps pages at, by stream, size and pool."""
+    """Return the lowest address at which the trace maps pages, by stream, size and pool."""
     mapped = snapshot.action == SEGMENT_MAP
     about = snapshot.address, snapshot.size, snapshot.stream, snapshot.trace_pool
     found: dict[tuple[int, bool, int], int] = {}
@@ -118,10 +119,11 @@ def _lowest_pages(snapshot: Snapshot) -> dict[tuple[int, bool, int], int]:
 
 
 def _blocks_before(snapshot: Snapshot) -> tuple[list[StartBlock], int]:
-    """Blocks that were there before the trace, by address, and the number of lost events.
+    """Return the blocks from before the trace, by address, and the number of lost events.
 
-    There before is what the trace frees first of all, and what it never speaks of. An allocation
-    after which its address is not in use, and a free after which it still is, are lost.
+    A block was there before if the trace's first entry about it is a free, or if the trace never
+    mentions it. An allocation after which its address is not in use, and a free after which it
+    still is, are lost.
     """
     there = snapshot.block_state != FREE
     known = snapshot.block_address[there]
@@ -149,20 +151,20 @@ def _blocks_before(snapshot: Snapshot) -> tuple[list[StartBlock], int]:
 
 @dataclass
 class _OpenEnd:
-    """A block that ends somewhere in a longer stretch."""
+    """A block that ends somewhere in a longer range."""
 
     block: StartBlock
     rounded: int
     until: int
     """Address of the next block, or of the end of the segment."""
     found: int = 0
-    """Address at which it ends, once something tells."""
+    """Address at which it ends, once it is determined."""
 
 
 def _infer_sizes(
     state: StartState, blocks: list[StartBlock], settings: AllocatorSettings
 ) -> list[_OpenEnd]:
-    """Put the blocks into their segments, with their sizes where these are certain."""
+    """Put the blocks into their segments, with their sizes if these are certain."""
     starts = [segment.address for segment in state.segments]
     for block in blocks:
         row = bisect_right(starts, block.address) - 1
@@ -194,7 +196,7 @@ def _infer_sizes(
 
 
 def _look_ahead(open_ends: list[_OpenEnd], snapshot: Snapshot) -> None:
-    """Find the first allocation behind each block, as long as the block is there."""
+    """Find the first allocation after each block, as long as the block is there."""
     if not open_ends:
         return
     starts = np.array([end.block.address for end in open_ends])
@@ -223,5 +225,5 @@ def _look_ahead(open_ends: list[_OpenEnd], snapshot: Snapshot) -> None:
 
 
 def private_of(pool: tuple[int, int]) -> int:
-    """One number for the two of a pool's id; 0 for the default pool."""
+    """Combine the two numbers of a pool's id into one; 0 for the default pool."""
     return pool[0] << 32 | pool[1]

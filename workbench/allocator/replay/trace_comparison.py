@@ -1,8 +1,8 @@
-"""What a replay did beside what its trace says: the counting that makes a certificate.
+"""A replay compared with its trace: the counts that make a certificate.
 
-A replay stops at its first difference, so what it had done by then came out alike. Then the blocks
-it ended with are held against those of the snapshot, and it is noted which rules the trace
-exercised: those it did not are not certified by it.
+A replay stops at its first difference, so everything up to there matches. Then the final blocks are
+compared with those of the snapshot, and the rules that the trace exercised are listed: it does not
+certify the others.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from workbench.allocator.snapshot.snapshot import (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Done:
-    """What a replay did up to its end, or to its first difference."""
+    """The results of a replay up to its end, or to its first difference."""
 
     sizes: list[int]
-    """Bytes of each block that came to lie where the trace has it, in order."""
+    """Bytes of each block that was put where the trace has it, in order."""
     num_new: int
-    """Segments, or stretches of pages, that came as in the trace."""
+    """Segments, or ranges of pages, that were allocated as in the trace."""
     num_released: int
-    """Those that went."""
+    """Segments, or ranges of pages, that were released as in the trace."""
     allocator: CachingAllocator
     difference: str
-    """What came out differently; empty where nothing did."""
+    """The first difference; empty if there is none."""
 
 
 def certificate_of(snapshot: Snapshot, start: StartState, done: Done) -> Certificate:
-    """How far ``done`` is what ``snapshot`` says."""
+    """Compare ``done`` with ``snapshot``."""
     events = np.bincount(snapshot.action, minlength=OOM + 1).tolist()
     blocks, difference = _final_blocks(snapshot, done.allocator), done.difference
     if not difference and not blocks.is_exact:
@@ -61,7 +61,7 @@ def certificate_of(snapshot: Snapshot, start: StartState, done: Done) -> Certifi
 
 
 def _cases(snapshot: Snapshot, sizes: list[int]) -> list[str]:
-    """The rules that a trace exercises, as far as it was replayed."""
+    """Return the cases in a trace, as far as it was replayed."""
     pools = {size > SMALL_SIZE for size in sizes}
     cases = [
         f"{name} pool" for name, large in (("small", False), ("large", True)) if large in pools

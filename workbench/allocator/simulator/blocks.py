@@ -1,7 +1,7 @@
 """A block, and the free blocks of one pool on one stream.
 
-`CachingAllocator` and `Expandable` work on these and nothing else does; both write fields directly,
-because a replay does so some million times a second.
+Only `CachingAllocator` and `Expandable` work on these; both write fields directly, because a replay
+does so some million times per second.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 FreeList = list[tuple[int, int, "Block"]]
-"""(size, address, block), ascending: the order in which the allocator looks for a fit."""
+"""(size, address, block), ascending: the order in which the allocator searches for a fit."""
 
 
 class Block:
-    """A stretch of addresses that is handed out, free, or not mapped."""
+    """A range of addresses that is in use, free, or not mapped."""
 
     __slots__ = (
         "address",
@@ -36,11 +36,11 @@ class Block:
         self.size = size
         """Bytes."""
         self.segment = segment
-        """Address of the segment, of the whole range where it is expandable."""
+        """Address of the segment; of the whole range if it is expandable."""
         self.requested = 0
-        """Bytes asked for; of a free block those of its last owner."""
+        """Requested bytes; for a free block, those of its last owner."""
         self.is_busy = False
-        """Whether it can be neither given out nor merged: in use, or waiting for a stream."""
+        """Whether it can be neither allocated nor merged: in use, or waiting for a stream."""
         self.is_mapped = True
         self.prev: Block | None = None
         self.next: Block | None = None
@@ -49,11 +49,11 @@ class Block:
         self.waiting = False
         """Whether the program has freed it and a stream may still use it."""
         self.born = 0
-        """How many searches its pool had seen when it became free."""
+        """The number of searches in its pool up to the moment when it became free."""
 
     @property
     def is_split(self) -> bool:
-        """Whether it is a part of its segment only."""
+        """Whether it is only a part of its segment."""
         return self.prev is not None or self.next is not None
 
 
@@ -67,21 +67,22 @@ class Pool:
         """0 for the default pool."""
         self.is_small = is_small
         self.keep = keep
-        """Bytes beyond a request that stay with the block: more is split off."""
+        """Bytes beyond a request that stay with the block: more than that is split off."""
         self.is_releasable = True
-        """Whether its free segments may go back to the driver; not while a private pool is used."""
+        """Whether its free segments may be released to the driver; False while a private pool is
+        used."""
         self.num_searches = 0
         self.regions: dict[int, Region] = {}
 
     def region(self, stream: int) -> Region:
-        """Its blocks on ``stream``."""
+        """Return its blocks on ``stream``."""
         found = self.regions.get(stream)
         if found is None:
             found = self.regions[stream] = Region(self, stream)
         return found
 
     def free_blocks(self) -> list[Block]:
-        """All free blocks in the pool's own order: by stream, size, address."""
+        """Return all free blocks in the pool's own order: by stream, size, address."""
         streams = sorted(self.regions, key=_unsigned)
         return [entry[2] for stream in streams for entry in self.regions[stream].free]
 
@@ -99,12 +100,12 @@ class Region:
         """(address, block) of expandable segments, ascending."""
 
     def put(self, block: Block) -> None:
-        """Make ``block`` one of the free ones."""
+        """Add ``block`` to the free ones."""
         insort(self.free, (block.size, block.address, block))
         block.born = self.pool.num_searches
 
     def take(self, block: Block) -> None:
-        """Take a free block out."""
+        """Remove a free block."""
         del self.free[bisect_left(self.free, (block.size, block.address))]
 
     def put_unmapped(self, block: Block) -> None:
@@ -112,10 +113,10 @@ class Region:
         insort(self.unmapped, (block.address, block))
 
     def take_unmapped(self, block: Block) -> None:
-        """Take out a block without memory."""
+        """Remove a block without memory."""
         del self.unmapped[bisect_left(self.unmapped, (block.address,))]
 
 
 def _unsigned(stream: int) -> int:
-    """Streams are pointers, compared as such; here they are signed."""
+    """Streams are pointers and compared as unsigned numbers; here they are signed."""
     return stream if stream >= 0 else stream + 2**64

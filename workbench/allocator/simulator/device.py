@@ -1,4 +1,4 @@
-"""Where segments come from: the CUDA driver, as far as the allocator can tell."""
+"""Where segments come from: the CUDA driver, as far as the allocator sees it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from workbench.allocator.simulator.settings import GIB, MIB
 _FIRST_ADDRESS = 0x7F00_0000_0000
 _FIRST_RANGE = 0x3000_0000_0000
 _ROOM = 2**44
-"""Addresses between those of segments and those of ranges."""
+"""Distance between the addresses of segments and those of ranges."""
 _ALIGNMENT = 2 * MIB
 DEFAULT_BYTES = 80 * GIB
-"""Memory of a device of which nothing is known; only the size of address ranges depends on it."""
+"""Memory of a device about which nothing is known; only the size of address ranges depends on
+it."""
 
 
 class Device:
-    """A card with so much memory.
+    """A GPU with a given amount of memory.
 
     Args:
-        capacity: bytes that can be allocated on it; None: as many as are asked for.
-        total: bytes of the card, by which the ranges of expandable segments are sized; by default
-            the capacity.
+        capacity: bytes that can be allocated on it; None: no limit.
+        total: bytes of the GPU, which determine the size of the ranges of expandable segments; by
+            default the capacity.
         above: addresses up to here are taken.
     """
 
@@ -35,7 +36,7 @@ class Device:
         self._next_range = max(_FIRST_RANGE, above + _ROOM) if above else _FIRST_RANGE
 
     def allocate(self, size: int) -> int | None:
-        """The address of ``size`` new bytes (``cudaMalloc``); None where they do not fit."""
+        """Return the address of ``size`` new bytes (``cudaMalloc``); None if they do not fit."""
         if not self._take(size):
             return None
         address = self._next_address
@@ -43,23 +44,23 @@ class Device:
         return address
 
     def free(self, address: int, size: int) -> None:
-        """Give ``size`` bytes at ``address`` back (``cudaFree``)."""
+        """Free ``size`` bytes at ``address`` (``cudaFree``)."""
         del address
         self.in_use -= size
 
     def reserve(self, size: int) -> int:
-        """A range of ``size`` addresses without memory (``cuMemAddressReserve``)."""
+        """Reserve a range of ``size`` addresses without memory (``cuMemAddressReserve``)."""
         address = self._next_range
         self._next_range += -(-size // _ALIGNMENT) * _ALIGNMENT
         return address
 
     def map(self, address: int, size: int) -> bool:
-        """Put memory behind ``size`` bytes at ``address``; False where there is not enough."""
+        """Map memory to ``size`` bytes at ``address``; return False if there is not enough."""
         del address
         return self._take(size)
 
     def unmap(self, address: int, size: int) -> None:
-        """Take the memory from ``size`` bytes at ``address``."""
+        """Unmap the memory of ``size`` bytes at ``address``."""
         del address
         self.in_use -= size
 

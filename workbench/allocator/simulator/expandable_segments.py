@@ -1,9 +1,9 @@
-"""Expandable segments: ranges of addresses that pages are mapped into as they are needed.
+"""Expandable segments: ranges of addresses into which pages are mapped as they are needed.
 
 The rules are those of ``ExpandableSegment``, ``find_expandable_block``, ``map_block`` and
-``unmap_block`` in ``c10/cuda/CUDACachingAllocator.cpp``. One range, a little larger than the card,
-serves a pool on a stream. What has no memory behind it is a block too, busy as far as the rest of
-the allocator is concerned.
+``unmap_block`` in ``c10/cuda/CUDACachingAllocator.cpp``. One range, a little larger than the GPU's
+memory, serves a pool on a stream. A part that has no memory behind it is a block too, busy as far
+as the rest of the allocator is concerned.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ if TYPE_CHECKING:
 
 
 class Expandable:
-    """The part of an allocator that knows of pages."""
+    """The part of an allocator that handles pages."""
 
     def __init__(self, allocator: CachingAllocator) -> None:
         self._allocator = allocator
 
     def page_of(self, region: Region) -> int:
-        """Bytes of a page."""
+        """Return the bytes of a page."""
         large = self._allocator.settings.large_segment_size
         return SMALL_SEGMENT if region.pool.is_small else large
 
     def best_fit(self, free: FreeList, at: int) -> int:
-        """From the smallest block that fits, on to one that could grow less far."""
+        """Start from the smallest block that fits, and move on to one that could grow less far."""
         while at + 1 < len(free) and _reach(free[at + 1][2]) < _reach(free[at][2]):
             at += 1
         return at
 
     def new_block(self, region: Region, size: int) -> Block | None:
-        """A block of at least ``size`` bytes with pages behind all of it; None: out of memory."""
+        """Return a block of at least ``size`` bytes, all of it mapped; None: out of memory."""
         block = self._candidate(region, size)
         if not block.is_mapped and not self._map(block, min(block.size, size)):
             return None
         while block.size < size and (following := block.next) is not None:
             if not self._map(following, min(size - block.size, following.size)):
                 return None
-            block = following  # it has taken in the one before
+            block = following  # it has absorbed the one before
         region.take(block)
         return block
 
     def whole_pages(self, block: Block) -> tuple[int, int]:
-        """(address, end) of the pages that lie in ``block`` altogether; the end may come first."""
+        """Return (address, end) of the whole pages inside ``block``; the end may come first."""
         page, base = self.page_of(block.region), block.segment
         start = base + -(-(block.address - base) // page) * page
         return start, base + (block.address + block.size - base) // page * page
 
     def release(self, block: Block) -> None:
-        """Take the whole pages of a free block from it, and the range where nothing is left."""
+        """Unmap the whole pages of a free block, and drop the range if nothing is left of it."""
         region = block.region
         start, end = self.whole_pages(block)
         if start >= end:
@@ -74,10 +74,10 @@ class Expandable:
             region.put_unmapped(block)
 
     def join(self, last: Block, first: Block) -> None:
-        """Make one range of two stretches of pages, with addresses without memory between them.
+        """Join two ranges of pages into one range, with addresses without memory between them.
 
-        A snapshot does not say where a range begins: all stretches of one pool and stream are taken
-        for parts of one, as they are but where a range was used up.
+        A snapshot does not say where a range begins: all ranges of pages of one pool and stream are
+        assumed to be parts of one range, which they are unless a range was used up.
         """
         end = last.address + last.size
         _say_segment(first, last.segment)
@@ -92,14 +92,14 @@ class Expandable:
         first.region.put_unmapped(block)
 
     def extend(self, last: Block) -> None:
-        """Let the range that ``last`` is the end of go on for as long as one is."""
+        """Extend the range that ends with ``last`` to the length of a range."""
         end = last.address + last.size
         length = self._length(last.region)
         if last.segment + length > end:
             self._put_unmapped(last, end, last.segment + length - end, None)
 
     def forget_empty(self) -> None:
-        """Let go of ranges that no page was mapped into: where they lie, no trace has said."""
+        """Drop ranges into which no page was mapped: no trace says where they are."""
         for region in self._allocator.regions():
             for _, block in [entry for entry in region.unmapped if not entry[1].is_split]:
                 region.take_unmapped(block)
@@ -113,12 +113,12 @@ class Expandable:
         last.region.put_unmapped(block)
 
     def _length(self, region: Region) -> int:
-        """Bytes of addresses of a range: a little more than the card has."""
+        """Return the length of a range in bytes of addresses: a little more than the GPU has."""
         page, total = self.page_of(region), self._allocator.device.total
         return -(-(total + total // 8) // page) * page
 
     def _candidate(self, region: Region, size: int) -> Block:
-        """The lowest stretch of free and unmapped addresses with room, else a new range."""
+        """Return the lowest free and unmapped addresses with enough room, else a new range."""
         for _, block in region.unmapped:
             before = block.prev
             first = before if before is not None and not before.is_busy else block
@@ -132,7 +132,7 @@ class Expandable:
         return block
 
     def _map(self, block: Block, size: int) -> bool:
-        """Put pages behind the first ``size`` bytes of an unmapped block, and merge it."""
+        """Map pages to the first ``size`` bytes of an unmapped block, and merge it."""
         region, page = block.region, self.page_of(block.region)
         mapped = min(-(-size // page) * page, block.size)
         if not self._allocator.device.map(block.address, mapped):
@@ -154,20 +154,20 @@ class Expandable:
 
 
 def _say_segment(block: Block | None, address: int) -> None:
-    """Say of a block and those behind it where their range begins."""
+    """Set, for a block and those after it, where their range begins."""
     while block is not None:
         block.segment = address
         block = block.next
 
 
 def _reach(block: Block) -> int:
-    """Bytes that a free block could grow to."""
+    """Return the bytes to which a free block could grow."""
     following = block.next
     return block.size + (following.size if following is not None and not following.is_mapped else 0)
 
 
 def _room_from(block: Block | None) -> int:
-    """Bytes of the free and unmapped blocks from here on."""
+    """Return the bytes of the free and unmapped blocks from here on."""
     size = 0
     while block is not None and (not block.is_busy or not block.is_mapped):
         size += block.size
@@ -176,7 +176,7 @@ def _room_from(block: Block | None) -> int:
 
 
 def _cut(block: Block, address: int, *, keep_front: bool) -> Block:
-    """Split ``block`` at ``address``; returns the part that it no longer is."""
+    """Split ``block`` at ``address``; return the part that is split off."""
     if keep_front:
         other = Block(block.region, address, block.address + block.size - address, block.segment)
         other.prev, other.next = block, block.next

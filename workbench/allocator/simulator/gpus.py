@@ -1,10 +1,10 @@
-"""Cards, and how much of each a program can have.
+"""GPUs, and how much memory of each a program can use.
 
-A driver hands out less than a card is sold with. The totals are those that programs were told of by
-PyTorch ("has a total capacity of ... GiB") and are good to some tenths of a GiB: they differ with
-driver, error correction and board. Of the total, a process spends a CUDA context before the
-allocator gets its first byte; reports that list both leave 0.13 GiB (T4) to 0.49 GiB (A100, RTX
-4090) for it and for libraries, so `CONTEXT_BYTES` is near their upper end.
+A driver makes less memory available than the nominal size of a GPU. The totals are those that
+PyTorch reported to programs ("has a total capacity of ... GiB") and are accurate to some tenths of
+a GiB: they differ with driver, error correction and board. Of the total, a process spends a CUDA
+context before the allocator gets its first byte; reports that list both leave 0.13 GiB (T4) to 0.49
+GiB (A100, RTX 4090) for it and for libraries, so `CONTEXT_BYTES` is near their upper end.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from workbench.allocator.simulator.settings import GIB, MIB
 
 CONTEXT_BYTES = 512 * MIB
-"""Assumed for the context and what libraries take beside the allocator."""
+"""Assumed for the context and for what libraries allocate outside the allocator."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU by its memory."""
+    """A GPU, described by its memory."""
 
     name: str
     total_bytes: int
@@ -47,10 +47,10 @@ CARDS = (
 
 
 def card_named(name: str) -> Card:
-    """The card of that name, whatever the case and the spaces.
+    """Return the GPU of that name, ignoring case and spaces.
 
     Raises:
-        ValueError: no card is called that.
+        ValueError: no GPU has that name.
     """
     for card in CARDS:
         if _plain(card.name) == _plain(name):

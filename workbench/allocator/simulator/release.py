@@ -1,9 +1,9 @@
-"""What the allocator gives back to the driver, and in which order.
+"""What the allocator releases to the driver, and in which order.
 
-A segment goes back whole, so only one without a block in use; of an expandable one, whole pages do.
-Three things make the allocator part with memory: a request that the driver cannot serve
+A segment is released whole, so only one without a block in use; of an expandable segment, whole
+pages are. Three things make the allocator release memory: a request that the driver cannot serve
 (``release_available_cached_blocks``, then ``release_cached_blocks``), ``torch.cuda.empty_cache``,
-which is the latter alone, and a threshold beyond which what has lain unused for long is garbage
+which is only the latter, and a threshold beyond which blocks that were unused for long are garbage
 (``garbage_collect_cached_blocks``). All are in ``c10/cuda/CUDACachingAllocator.cpp``.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def unused(allocator: CachingAllocator) -> list[tuple[int, int, int]]:
-    """(action, address, bytes) of what `release_unused` would give back now, in its order."""
+    """Return (action, address, bytes) of what `release_unused` would release now, in its order."""
     found: list[tuple[int, int, int]] = []
     for pool in _pools(allocator):
         for block in pool.free_blocks():
@@ -35,7 +35,7 @@ def unused(allocator: CachingAllocator) -> list[tuple[int, int, int]]:
 
 
 def inactive_split(allocator: CachingAllocator) -> int:
-    """Bytes of free blocks whose segment is used by others: torch's ``inactive_split_bytes``.
+    """Return bytes of free blocks in segments that others use: torch's ``inactive_split_bytes``.
 
     As in torch, blocks of expandable segments are left out. May be called from any thread.
     """
@@ -48,13 +48,13 @@ def inactive_split(allocator: CachingAllocator) -> int:
 
 
 def release_unused(allocator: CachingAllocator) -> None:
-    """Give back every segment that is one free block, and every page without a block in use."""
+    """Release every segment that is one free block, and every page without a block in use."""
     for pool in _pools(allocator):
         release_pool(allocator, pool)
 
 
 def release_pool(allocator: CachingAllocator, pool: Pool) -> None:
-    """The same of one pool."""
+    """Do the same for one pool."""
     blocks = pool.free_blocks()
     if allocator.expandable is not None:
         for block in blocks:
@@ -66,9 +66,9 @@ def release_pool(allocator: CachingAllocator, pool: Pool) -> None:
 
 
 def release_oversize(allocator: CachingAllocator, region: Region, size: int) -> bool:
-    """Give back blocks that are too large to be split, as many as a request of ``size`` needs.
+    """Release blocks that are too large to be split, as many as a request of ``size`` needs.
 
-    Only where ``max_split_size`` is set; False where they are too few.
+    Only if ``max_split_size`` is set; returns False if they are too few.
     """
     if allocator.settings.max_split_size is None or allocator.expandable is not None:
         return False
@@ -86,7 +86,7 @@ def release_oversize(allocator: CachingAllocator, region: Region, size: int) -> 
 
 
 def collect_garbage(allocator: CachingAllocator) -> None:
-    """Give back large segments of the default pool that lay unused for longer than the others.
+    """Release large segments of the default pool that were unused for longer than the others.
 
     An age is counted in searches of that pool.
     """
@@ -111,7 +111,7 @@ def collect_garbage(allocator: CachingAllocator) -> None:
 
 
 def _pools(allocator: CachingAllocator) -> Iterator[Pool]:
-    """Those that memory goes back from, in order: large before small, then private ones."""
+    """Yield the pools that release memory, in order: large before small, then private ones."""
     small, large = allocator.pools[0]
     yield large
     yield small

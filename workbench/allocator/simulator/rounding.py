@@ -1,4 +1,4 @@
-"""How large a block, and a segment for it, is made for a request.
+"""The size of a block, and of a segment for it, that is allocated for a request.
 
 ``DeviceCachingAllocator::round_size`` and ``get_allocation_size`` in
 ``c10/cuda/CUDACachingAllocator.cpp``.
@@ -19,11 +19,11 @@ SMALL_SEGMENT = 2 * MIB
 _MIN_LARGE_ALLOC = 10 * MIB
 _ROUND_LARGE = 2 * MIB
 _LARGEST = 2**62
-"""Bytes whose rounding has a place in 64 bits; a file may name any number."""
+"""Bytes whose rounding still fits into 64 bits; a file may contain any number."""
 
 
 def round_size(requested: int, settings: AllocatorSettings) -> int:
-    """Bytes of a block for ``requested`` bytes (at least 1)."""
+    """Return the bytes of a block for ``requested`` bytes (at least 1)."""
     if requested < MIN_BLOCK:
         return MIN_BLOCK
     divisions = _divisions(requested, settings)
@@ -33,12 +33,12 @@ def round_size(requested: int, settings: AllocatorSettings) -> int:
 
 
 def round_sizes(requested: I64, settings: AllocatorSettings) -> I64:
-    """`round_size` of every entry of a column; 0 counts as 1, what no card has (2**62) as that."""
+    """Return `round_size` of each entry; 0 counts as 1, anything above 2**62 as that."""
     asked = np.clip(np.asarray(requested, dtype=np.int64), 1, _LARGEST)
     sizes = np.maximum(MIN_BLOCK, -(-asked // MIN_BLOCK) * MIN_BLOCK)
     if not any(settings.roundup_power2_divisions):
         return sizes
-    # A program asks for few different sizes, so each of these is worked out once.
+    # A program requests few different sizes, so each of these is computed once.
     rows = np.flatnonzero(asked > MIN_BLOCK)
     different, row = np.unique(asked[rows], return_inverse=True)
     divided = [round_size(size, settings) for size in different.tolist()]
@@ -47,7 +47,7 @@ def round_sizes(requested: I64, settings: AllocatorSettings) -> I64:
 
 
 def segment_size(size: int, settings: AllocatorSettings) -> int:
-    """Bytes of a new segment for a block of ``size`` bytes."""
+    """Return the bytes of a new segment for a block of ``size`` bytes."""
     if size <= SMALL_SIZE:
         return SMALL_SEGMENT
     if size < _MIN_LARGE_ALLOC:

@@ -1,9 +1,9 @@
-"""Which segments to empty, so that enough bytes go back to the driver for the least that is in use.
+"""Which segments to empty, so that enough bytes are released with as few bytes in use as possible.
 
-A segment goes back once its last block is freed, and what a request needs may take several of them:
-the knapsack problem, turned round. It is solved exactly, by dynamic programming over the bytes that
-have gone back so far, as sizes of segments are few different numbers of MiB. Of segments of one
-size only the cheapest can be of use, as many as cover the need, which keeps the table small.
+A segment is released once its last block is freed, and a request may need several of them: the
+knapsack problem, reversed. It is solved exactly, by dynamic programming over the bytes released so
+far, because sizes of segments are few different numbers of MiB. Of segments of one size only the
+cheapest can be useful, as many as cover the need, which keeps the table small.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _NEVER = 2**62
 
 
 def cheapest_to_empty(segments: Sequence[tuple[int, int]], wanted: int) -> list[int] | None:
-    """Rows of the segments to empty, ascending; None where all of them are too few.
+    """Return the rows of the segments to empty, ascending; None if all of them are too few.
 
     Their bytes are ``wanted`` or more and no choice has fewer bytes in use, with two limits: beyond
     4 GiB bytes are counted in parts of 1/4096 of ``wanted``, and of more than a thousand segments
-    that could be of use those with the least in use per byte are looked at. What is chosen is
-    enough in either case.
+    that could be useful those with the least in use per byte are considered. The chosen segments
+    are enough in either case.
 
     Args:
         segments: (bytes, bytes in use) of each.
-        wanted: bytes that must go back.
+        wanted: bytes that must be released.
     """
     unit = max(MIB, -(-wanted // _MOST_UNITS))
     need = -(-max(wanted, 0) // unit)
@@ -53,7 +53,7 @@ def cheapest_to_empty(segments: Sequence[tuple[int, int]], wanted: int) -> list[
 
 
 def _of_use(segments: list[tuple[int, int]], need: int) -> list[int]:
-    """Rows without those that cheaper ones of the same size make useless."""
+    """Return rows, without those that cheaper segments of the same size make useless."""
     by_size: dict[int, list[int]] = {}
     for row, (size, _) in enumerate(segments):
         if size:

@@ -1,7 +1,7 @@
-"""The settings of the caching allocator that change where a block goes.
+"""The settings of the caching allocator that change where a block is placed.
 
-Names and defaults are those of ``PYTORCH_CUDA_ALLOC_CONF``
-(``c10/core/AllocatorConfig.h``, ``c10/cuda/CUDAAllocatorConfig.h`` of torch 2.13).
+Names and defaults are those of ``PYTORCH_CUDA_ALLOC_CONF`` (``c10/core/AllocatorConfig.h``,
+``c10/cuda/CUDAAllocatorConfig.h`` of torch 2.13).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Self
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 NUM_DIVISIONS = 16
-"""Intervals of sizes that `AllocatorSettings.roundup_power2_divisions` has an entry for: those
-from 1 MiB, 2 MiB, 4 MiB up to 32 GiB; what is smaller uses the first, what is larger the last."""
+"""Number of intervals of sizes for which `AllocatorSettings.roundup_power2_divisions` has an entry:
+those from 1 MiB, 2 MiB, 4 MiB up to 32 GiB; smaller sizes use the first, larger ones the last."""
 _LEAST_LARGE_SEGMENT = 10 * MIB
 _IGNORED = (
     "pinned_num_register_threads",
@@ -36,23 +36,23 @@ _VARIABLE = re.compile(r"\s*(?:export\s+)?PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF\s*=\
 
 
 class SettingsError(ValueError):
-    """A setting that the allocator would not take."""
+    """A setting that the allocator does not accept."""
 
 
 @dataclass(frozen=True)
 class AllocatorSettings:
-    """What a replay is made under."""
+    """The settings of a replay."""
 
     max_split_size: int | None = None
     """Bytes; a block of at least this many is never split. None: every block may be."""
     max_non_split_rounding: int = 20 * MIB
-    """Bytes by which such a block may exceed the request that it is given to."""
+    """Bytes by which such a block may exceed the request that is served with it."""
     garbage_collection_threshold: float = 0.0
-    """Part of the allowed memory from which unused segments are given back; 0: never."""
+    """Part of the allowed memory from which unused segments are released; 0: never."""
     expandable_segments: bool = False
-    """Whether segments are ranges of addresses that pages are mapped into."""
+    """Whether segments are ranges of addresses into which pages are mapped."""
     roundup_power2_divisions: tuple[int, ...] = (0,) * NUM_DIVISIONS
-    """Into how many steps each power of two is divided when a size is rounded; 0: to 512 B."""
+    """The number of steps into which each power of two is divided for rounding; 0: to 512 B."""
     large_segment_size: int = 20 * MIB
     """Bytes of a segment, or of a page of an expandable one, for blocks of 1 to 10 MiB."""
 
@@ -86,12 +86,12 @@ class AllocatorSettings:
 
     @classmethod
     def of_snapshot(cls, found: Mapping[str, Any]) -> Self:
-        """The settings that a snapshot file says it was recorded under.
+        """Return the settings under which a snapshot file says it was recorded.
 
-        The defaults where it says nothing: files from before ``allocator_settings`` existed.
+        The defaults if it says nothing: files from before ``allocator_settings`` existed.
 
         Raises:
-            SettingsError: a value is none that the allocator takes.
+            SettingsError: a value is not one that the allocator accepts.
         """
         try:
             return cls._of_snapshot(found)
@@ -102,7 +102,7 @@ class AllocatorSettings:
 
     @classmethod
     def told_by(cls, found: Mapping[str, Any]) -> Self:
-        """As `of_snapshot`; the defaults where a file names what no allocator takes."""
+        """As `of_snapshot`; the defaults if a file contains what no allocator accepts."""
         try:
             return cls.of_snapshot(found)
         except SettingsError:
@@ -125,12 +125,12 @@ class AllocatorSettings:
 
     @classmethod
     def parse(cls, words: str, *, tolerant: bool = False) -> Self:
-        """Settings written as in ``PYTORCH_CUDA_ALLOC_CONF``.
+        """Parse settings written as in ``PYTORCH_CUDA_ALLOC_CONF``.
 
         Args:
             words: ``"expandable_segments:True,max_split_size_mb:128"``; empty for the defaults. The
-                name of the variable may stand before them (``PYTORCH_CUDA_ALLOC_CONF=...``).
-            tolerant: leave out keys that are not known (a later version of torch wrote them).
+                name of the variable may come before them (``PYTORCH_CUDA_ALLOC_CONF=...``).
+            tolerant: ignore keys that are not known (a later version of torch wrote them).
 
         Raises:
             SettingsError: a key or a value is unknown, or not allowed.
@@ -161,7 +161,7 @@ class AllocatorSettings:
 
     @property
     def words(self) -> str:
-        """What differs from the defaults, as `parse` reads it; empty where nothing does."""
+        """The differences from the defaults, as `parse` reads them; empty if there are none."""
         parts = [
             f"{key}:{_WRITERS.get(key, _as_megabytes)(getattr(self, name))}"
             for key, (name, _) in _READERS.items()
@@ -170,12 +170,12 @@ class AllocatorSettings:
         return ",".join(parts)
 
     def __str__(self) -> str:
-        """As `words`; ``"default"`` where nothing differs."""
+        """As `words`; ``"default"`` if nothing differs."""
         return self.words or "default"
 
 
 def _given(read: Callable[[str], Any], value: str) -> Any:
-    """A value that was written down; torch takes no 0 for "off"."""
+    """Read a value that was given explicitly; torch does not accept 0 for "off"."""
     found = read(value)
     if not isinstance(found, bool) and found == 0:
         raise ValueError(value)
@@ -185,13 +185,13 @@ def _given(read: Callable[[str], Any], value: str) -> Any:
 
 
 def _without_variable(words: str) -> str:
-    """What a line of a shell sets the variable to; anything else as it is."""
+    """Return the value that a shell line gives to the variable; other text as it is."""
     line = _VARIABLE.fullmatch(words)
     return words if line is None else line[1].strip("'\"")
 
 
 def _pairs(words: str) -> list[tuple[str, str]]:
-    """``key:value`` parts; a value in brackets may hold commas and colons."""
+    """Return ``key:value`` parts; a value in brackets may contain commas and colons."""
     parts: list[str] = []
     depth = 0
     for letter in "".join(words.split()):
@@ -222,10 +222,10 @@ def _flag(value: str) -> bool:
 
 
 def _divisions(value: str) -> tuple[int, ...]:
-    """``8``, or ``[256:1,512:2,1024:4,>:8]``: megabytes and the number of divisions there.
+    """Read ``8``, or ``[256:1,512:2,1024:4,>:8]``: megabytes and the number of divisions there.
 
-    What is below the first takes its number, what is above the last that of ``>``, and what is
-    between two of them and not named stays undivided, as in torch.
+    Sizes below the first use its number, sizes above the last that of ``>``, and sizes between two
+    of them that are not named stay undivided, as in torch.
     """
     if not value.startswith("["):
         return (int(value),) * NUM_DIVISIONS
@@ -272,7 +272,7 @@ _VALID = {
     "roundup_power2_divisions": "a power of two such as 8, or such as [256:1,512:2,>:4] by size",
     "large_segment_size_mb": "a whole number of MiB",
 }
-"""What each may be, for who gave something else."""
+"""The valid values of each, for messages about other values."""
 _WRITERS: dict[str, Callable[[Any], str]] = {
     "garbage_collection_threshold": str,
     "expandable_segments": str,

@@ -1,13 +1,13 @@
 """The CUDA caching allocator, without CUDA.
 
 The rules are those of ``DeviceCachingAllocator`` in ``c10/cuda/CUDACachingAllocator.cpp``. A
-request is rounded and looked for among the free blocks of its pool and stream, the smallest first
-and of equal ones the lowest; what is too large is split, the front given out. A freed block merges
-with free neighbours. What is not found comes from the driver as a new segment, and where the driver
-has no more, segments without a block in use go back to it first
-(`workbench.allocator.simulator.release`).
+request is rounded and searched for among the free blocks of its pool and stream, the smallest first
+and of equal ones the one with the lowest address; a block that is too large is split, and its front
+is returned. A freed block merges with free neighbours. If nothing fits, a new segment is allocated
+from the driver, and if the driver has no more memory, segments without a block in use are released
+to it first (`workbench.allocator.simulator.release`).
 
-Which of these rules a real trace has confirmed, `workbench.allocator.replay.replay` says. Not
+`workbench.allocator.replay.replay` reports which of these rules a real trace has confirmed. Not
 modelled: capturing of CUDA graphs; private pools that have an allocator of their own, never split,
 or are used only when memory runs out; callbacks that free memory; and peers.
 """
@@ -28,7 +28,7 @@ _UNLIMITED = 2**63
 
 
 class OutOfMemoryError(Exception):
-    """The allocator gave back what it could, and there is still not enough."""
+    """The allocator released what it could, and there is still not enough memory."""
 
     def __init__(self, requested: int, size: int, reserved: int, capacity: int | None) -> None:
         self.requested, self.size = requested, size
@@ -44,10 +44,10 @@ class CachingAllocator:
     """The allocator of one device.
 
     Args:
-        settings: as of ``PYTORCH_CUDA_ALLOC_CONF``.
+        settings: as in ``PYTORCH_CUDA_ALLOC_CONF``.
         device: where segments come from.
         allowed: bytes that it may hold (``set_per_process_memory_fraction``); None: no limit of its
-            own. Garbage is collected only where there is one.
+            own. Garbage is collected only if there is a limit.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class CachingAllocator:
         self.device = device or Device()
         self.allowed = allowed
         self.blocks: dict[int, Block] = {}
-        """Address -> block, of those in use and those that wait for a stream."""
+        """Address -> block, for blocks in use and blocks that wait for a stream."""
         self.pools: dict[int, tuple[Pool, Pool]] = {}
         """Id -> its small and its large blocks; 0 is the default pool."""
         self.reserved = 0
         """Bytes held from the driver."""
         self.num_retries = 0
-        """How often everything unused was given back to serve a request."""
+        """How often everything unused was released to serve a request."""
         self.max_split = self.settings.max_split_size or _UNLIMITED
         self.expandable = Expandable(self) if self.settings.expandable_segments else None
         self._collects = allowed is not None and self.settings.garbage_collection_threshold > 0
@@ -90,25 +90,25 @@ class CachingAllocator:
             pool.is_releasable = private == 0
 
     def release_pool(self, private: int) -> None:
-        """End the use of a private pool: what is free in it may go back to the driver."""
+        """End the use of a private pool: its free segments may be released to the driver."""
         for pool in self.pools[private]:
             pool.is_releasable = True
 
     def malloc(
         self, requested: int, stream: int = 0, private: int = 0, *, search: bool = True
     ) -> int:
-        """The address of a block for ``requested`` bytes (at least 1).
+        """Allocate a block for ``requested`` bytes (at least 1) and return its address.
 
         Args:
             requested: bytes.
             stream: the stream it is for.
             private: id of the private pool it is from; 0 for the default one.
-            search: whether free blocks are looked at; not where they have been, before the cache
+            search: whether free blocks are searched; False if that has been done, before the cache
                 was emptied.
 
         Raises:
             OutOfMemoryError: neither a free block nor the driver has room for it.
-            ValueError: there are no bytes to ask for.
+            ValueError: ``requested`` is not positive.
         """
         if requested <= 0:
             raise ValueError(f"{requested:,} B were asked for; a block has at least 1")
@@ -143,20 +143,20 @@ class CachingAllocator:
         return block.address
 
     def fit(self, requested: int, stream: int = 0, private: int = 0) -> int | None:
-        """The address of the free block that `malloc` would take; None where it takes none."""
+        """Return the address of the free block that `malloc` would use; None if there is none."""
         size = round_size(requested, self.settings)
         free = self.pools[private][size > SMALL_SIZE].region(stream).free
         at = self._place_of_fit(free, size)
         return None if at is None else free[at][1]
 
     def takes(self, size: int, found: int) -> bool:
-        """Whether a free block of ``found`` bytes, which are enough, is given to ``size`` bytes."""
+        """Return whether a free block of ``found`` bytes, enough for ``size``, may serve it."""
         if size < self.max_split:
             return found < self.max_split
         return found < size + self.settings.max_non_split_rounding
 
     def free(self, address: int) -> None:
-        """Free the block at ``address``; it waits where other streams have used it."""
+        """Free the block at ``address``; it waits if other streams have used it."""
         block = self.blocks.get(address)
         if block is None or block.waiting:
             raise ValueError(f"no block at {address:#x} is in use")
@@ -167,31 +167,31 @@ class CachingAllocator:
             self.put_back(block)
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Say that ``stream`` uses the block at ``address`` too."""
+        """Record that ``stream`` also uses the block at ``address``."""
         block = self.blocks[address]
         if stream != block.region.stream:
             block.streams = (block.streams or set()) | {stream}
 
     def complete(self, address: int) -> None:
-        """All streams are done with the freed block at ``address``."""
+        """Free the block at ``address`` for which all streams are done."""
         block = self._waiting.pop(address)
         block.streams, block.waiting = None, False
         self.put_back(block)
 
     def empty_cache(self) -> None:
-        """Give every segment back that has no block in use (``torch.cuda.empty_cache``)."""
+        """Release every segment that has no block in use (``torch.cuda.empty_cache``)."""
         for address in list(self._waiting):
             self.complete(address)
         release_unused(self)
 
     def regions(self) -> Iterator[Region]:
-        """Every region of every pool."""
+        """Yield every region of every pool."""
         for pools in self.pools.values():
             for pool in pools:
                 yield from pool.regions.values()
 
     def holds(self, size: int) -> bool:
-        """Whether it may hold ``size`` bytes more."""
+        """Return whether it may hold ``size`` additional bytes."""
         return self.allowed is None or self.reserved + size <= self.allowed
 
     def put_back(self, block: Block) -> None:
@@ -218,7 +218,7 @@ class CachingAllocator:
         insort(free, (block.size, block.address, block))
 
     def _find(self, region: Region, size: int) -> Block | None:
-        """A free block, where settings have a say in which."""
+        """Find a free block if settings affect which one is chosen."""
         if self._collects:
             region.pool.num_searches += 1
         at = self._place_of_fit(region.free, size)
@@ -233,7 +233,7 @@ class CachingAllocator:
         return at if self.takes(size, free[at][0]) else None
 
     def _grow(self, region: Region, size: int, requested: int) -> Block:
-        """A block that is not in the pool yet."""
+        """Allocate a block that is not in the pool yet."""
         if self._collects:
             collect_garbage(self)
         wanted = segment_size(size, self.settings)

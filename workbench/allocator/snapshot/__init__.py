@@ -1,1 +1,1 @@
-"""Allocator snapshots are read: a file that nobody vouches for, or the live allocator's own."""
+"""Reading allocator snapshots: an untrusted file, or the live allocator's own."""

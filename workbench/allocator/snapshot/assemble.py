@@ -1,9 +1,9 @@
 """From columns to a `Snapshot`, each column checked first.
 
-The columns of a file come from a process that read something nobody vouches for. Whatever that
-process was made to say, what leaves this module is a snapshot in which every pointer points to
-something, columns of one table are equally long, blocks lie within their segments, and no two
-segments or blocks share memory. Readers of a `Snapshot` need not check any of it again.
+The columns of a file come from a process that read untrusted data. Whatever that process returned,
+the result of this module is a snapshot in which every pointer points to something, columns of one
+table are equally long, blocks are inside their segments, and no two segments or blocks share
+memory. Readers of a `Snapshot` need not check any of it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TYPES = {
     "frame_file": "i", "frame_line": "q", "frame_name": "i",
     "stack_start": "q", "stack_frame": "i",
 }  # fmt: skip
-"""Every column and its type code, the same for ``array`` and numpy."""
+"""Each column with its type code, the same for ``array`` and numpy."""
 
 _TABLES = (
     ("action", "address", "size", "stream", "time_us", "trace_pool", "trace_stack"),
@@ -45,10 +45,10 @@ _SNAPSHOT_COLUMNS = tuple(name for name in TYPES if not name.startswith(("annota
 
 
 def assemble(columns: Columns, arrays: Arrays) -> Snapshot:
-    """The snapshot of ``columns``, whose numbers stand in ``arrays`` (see `TYPES`).
+    """Assemble the snapshot of ``columns``, whose numbers are in ``arrays`` (see `TYPES`).
 
     Raises:
-        RefusedError: a column does not fit the others.
+        RefusedError: a column does not match the others.
     """
     _check_tables(arrays)
     _check_pointers(columns, arrays)
@@ -103,7 +103,7 @@ def _check_pointers(columns: Columns, arrays: Arrays) -> None:
 
 
 def _order_of_blocks(arrays: Arrays) -> I64 | None:
-    """Rows of the blocks by segment and address; None where they stand so already."""
+    """Return the rows of the blocks by segment and address; None if they are already sorted so."""
     owner, address = arrays["block_segment"], _unsigned(arrays["block_address"])
     same = owner[1:] == owner[:-1]
     if bool(((owner[1:] > owner[:-1]) | (same & (address[1:] >= address[:-1]))).all()):
@@ -119,7 +119,8 @@ def _check_geometry(fields: Arrays) -> None:
         raise RefusedError("two of its segments share memory")
     owner = fields["block_segment"]
     address, size = _unsigned(fields["block_address"]), _unsigned(fields["block_bytes"])
-    # A difference of unsigned numbers wraps, so each is taken only where the line before held.
+    # A difference of unsigned numbers wraps, so each is computed only if the check before it
+    # passed.
     begin = address < starts[owner]
     if not bool(begin.any()):
         offset = address - starts[owner]
@@ -132,7 +133,7 @@ def _check_geometry(fields: Arrays) -> None:
 
 
 def _room(starts: U64) -> U64:
-    """Bytes from each of the sorted addresses to the next, or to the end of all addresses."""
+    """Return the bytes from each sorted address to the next, or to the end of all addresses."""
     ends = np.append(starts[1:], np.uint64(2**64 - 1))
     return ends - starts
 

@@ -2,9 +2,9 @@
 
 Schema: ``torch/cuda/_memory_viz.py`` and ``torch/csrc/cuda/Module.cpp`` of PyTorch. It grew over
 the years, so an unknown key is ignored, an unknown action is counted, and what older files leave
-out has a default. What must be a number and is none ends the reading: a guess would draw a picture
-of memory that never was. Standard library only, because it also runs in the process that reads
-files; `workbench.allocator.snapshot.assemble` checks what comes out of it.
+out has a default. A value that must be a number and is not ends the reading: a guess would draw a
+picture of memory that never existed. Standard library only, because it also runs in the process
+that reads files; `workbench.allocator.snapshot.assemble` checks its result.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _CODES = {name: code for code, name in enumerate(ACTIONS)}
 _EVENT = "trace entry"
 _STAGES = {"START": 0, "END": 1}
 _BATCH = 1 << 12
-"""Entries taken through all of their keys while they are still in the processor's cache."""
+"""Entries whose keys are all read while they are still in the processor's cache."""
 
 
 @dataclass
 class Columns:
-    """What `workbench.allocator.snapshot.assemble` makes a `Snapshot` of."""
+    """The input from which `workbench.allocator.snapshot.assemble` makes a `Snapshot`."""
 
     device: int
     other_devices: list[int]
@@ -54,17 +54,17 @@ class Columns:
 
 
 def columns_of(snapshot: Any, device: int | None = None, most: int = sys.maxsize) -> Columns:
-    """One device of a snapshot as columns.
+    """Convert one device of a snapshot to columns.
 
     Args:
         snapshot: what ``torch.cuda.memory._snapshot()`` returns, of any schema so far, or the list
             of segments that ``torch.cuda.memory_snapshot()`` returns.
         device: device index; by default the one with the most events, then segments.
-        most: a bound on the number of blocks. Lists in a pickle may repeat each other, so that a
-            short file unfolds into more of them than there are bytes in it; an honest one cannot.
+        most: a limit on the number of blocks. Lists in a pickle may repeat each other, so that a
+            short file expands into more of them than there are bytes in it; a valid one cannot.
 
     Raises:
-        RefusedError: it is no allocator snapshot.
+        RefusedError: it is not an allocator snapshot.
     """
     if type(snapshot) is list:
         snapshot = {"segments": snapshot}
@@ -103,7 +103,7 @@ def _busiest(events: Sequence[int], owners: Sequence[int]) -> int:
 
 
 def _add_trace(out: dict[str, array[int]], trace: list[Row], stacks: Stacks, pools: Pools) -> int:
-    """Add the columns of some entries to ``out``; returns how many have an unknown action."""
+    """Add the columns of some entries to ``out``; return how many have an unknown action."""
     codes = _codes(trace)
     known = [code for code in codes if code is not None]
     if len(known) < len(codes):
@@ -124,7 +124,7 @@ def _add_trace(out: dict[str, array[int]], trace: list[Row], stacks: Stacks, poo
 
 
 def _codes(trace: list[Row]) -> list[int | None]:
-    """The code of every entry's action; None where it is unknown."""
+    """Return the code of each entry's action; None if it is unknown."""
     try:
         actions = list(map(itemgetter("action"), trace))
     except KeyError:
@@ -138,7 +138,7 @@ def _codes(trace: list[Row]) -> list[int | None]:
 
 
 def _of_events(trace: list[Row], codes: list[int], key: str) -> list[Any]:
-    """``key`` of every entry. An ``oom`` has the device's free bytes for an address."""
+    """Return ``key`` of each entry. The address of an ``oom`` is the device's free bytes."""
     try:
         return list(map(itemgetter(key), trace))
     except KeyError:
@@ -156,7 +156,7 @@ def _of_event(row: Row, code: int, key: str) -> Any:
 
 
 def _annotations(value: Any, device: int, stacks: Stacks) -> dict[str, array[int]]:
-    """Named moments of the device; entries of another form are left out."""
+    """Return named moments of the device; entries of another form are left out."""
     rows = [
         row
         for row in (value if type(value) is list else [])

@@ -1,25 +1,25 @@
-"""Opens allocator snapshots: a file that nobody vouches for, or the live allocator's own.
+"""Open allocator snapshots: an untrusted file, or the live allocator's own.
 
-A file is unpickled in a process of its own (`workbench.allocator.snapshot.unpickle`), which may
-build plain data only. This side never unpickles: it gets columns of numbers in a temporary file,
-and checks each before it is used (`workbench.allocator.snapshot.assemble`). A live snapshot comes
-from torch in this same process and takes the same path without the border.
+A file is unpickled in a separate process (`workbench.allocator.snapshot.unpickle`), which may build
+plain data only. This side never unpickles: it gets columns of numbers in a temporary file, and
+checks each before it is used (`workbench.allocator.snapshot.assemble`). A live snapshot comes from
+torch in this same process and takes the same path without the separate process.
 
-What a file of ``n`` bytes may take, where ``n`` is 4 GiB at most (`LARGEST_BYTES`):
+The limits for a file of ``n`` bytes, where ``n`` is 4 GiB at most (`LARGEST_BYTES`):
 
 - *memory*: its reader maps 512 MiB and 16 ``n``, or three quarters of what this machine or its
   container has, whichever is less;
-- *time*: 30 s and 1 s for every 4 MiB of ``n``, of the reader's processor and of the clock;
-- *output*: 16 MiB and 4 ``n`` of columns, and this side reads no more; texts are cut at 4,096
+- *time*: 30 s and 1 s for every 4 MiB of ``n``, of both CPU time and wall-clock time;
+- *output*: 16 MiB and 4 ``n`` of columns, and this side reads no more; texts are truncated at 4,096
   letters, a reason at 400 bytes;
 - *blocks*: ``n``, however often a file repeats a list of them;
-- *depth*: as deep as memory allows. Where the schema has no place for what is nested, nothing looks
-  into it; where it must be compared or hashed (a key, frames that hold themselves), the reader runs
+- *depth*: as deep as memory allows. Where the schema has no place for nested data, it is not read;
+  where nested data must be compared or hashed (a key, frames that hold themselves), the reader runs
   out of stack and the file is refused.
 
-The kernel holds the reader to memory, processor time and output on Linux, and to the last two on
-macOS; Windows has no such limits, and there the clock alone ends a reader. It leaves no core file,
-and may start no process unless it runs as root, whom no such limit binds.
+The kernel enforces the reader's limits on memory, CPU time and output on Linux, and the last two on
+macOS; Windows has no such limits, and there only the wall-clock limit ends a reader. It leaves no
+core file, and may start no process unless it runs as root, to whom no such limit applies.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ _CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""Where Linux says what a container may have, in control groups of version 2 and 1."""
+"""Where Linux stores the memory limit of a container, in control groups of version 2 and 1."""
 
 
 class _EndedError(Exception):
-    """The reader did not come to an end by itself."""
+    """The reader did not end by itself."""
 
 
 def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
-    """One device of an allocator snapshot file (``torch.cuda.memory._dump_snapshot``).
+    """Read one device of an allocator snapshot file (``torch.cuda.memory._dump_snapshot``).
 
     Args:
         path: the file; a pickle of any protocol.
@@ -78,15 +78,15 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Snapshot:
 
     Raises:
         FileNotFoundError: no file at ``path``.
-        RecordError: it is too large, no snapshot, does not hold ``device``, or asks for more than
-            plain data of its size may.
+        RecordError: it is too large, not a snapshot, does not contain ``device``, or requests more
+            than plain data of its size may need.
     """
     with named_file(path, "a snapshot") as file:
         return read_open(file, device)
 
 
 def read_open(file: OpenFile, device: int | None = None) -> Snapshot:
-    """As `read`, of a file that is open."""
+    """As `read`, for a file that is already open."""
     if device is not None and device < 0:
         raise RecordError(f"devices are counted from 0, so there is no cuda:{device}")
     size = file.size
@@ -114,10 +114,10 @@ def read_open(file: OpenFile, device: int | None = None) -> Snapshot:
 
 
 def of_live(snapshot: Any, device: int | None = None) -> Snapshot:
-    """One device of what ``torch.cuda.memory._snapshot()`` returned in this process.
+    """Return one device of what ``torch.cuda.memory._snapshot()`` returned in this process.
 
     Raises:
-        RecordError: it is not of a schema we know.
+        RecordError: its schema is not known.
     """
     try:
         columns = columns_of(snapshot, device)
@@ -130,7 +130,7 @@ def of_live(snapshot: Any, device: int | None = None) -> Snapshot:
 
 
 def _run(source: int, answer: IO[bytes], size: int, device: int | None) -> None:
-    """Unpickle ``source`` in a process of its own, into ``answer``."""
+    """Unpickle ``source`` in a separate process, into ``answer``."""
     seconds = _SECONDS_BASE + size // _BYTES_PER_SECOND
     bounds = (
         min(_MEMORY_BASE + _MEMORY_PER_BYTE * size, _memory_of_machine()),
@@ -157,7 +157,7 @@ def _run(source: int, answer: IO[bytes], size: int, device: int | None) -> None:
 
 
 def _ended(status: int, seconds: int) -> str:
-    """Why a reader ended without a reason; a negative status is a signal's."""
+    """Return why a reader ended without a reason; a negative status is a signal's."""
     if status == -24:  # SIGXCPU, which Windows does not name
         return f"it takes longer than {seconds} s of processor time"
     if status == -9:
@@ -166,7 +166,7 @@ def _ended(status: int, seconds: int) -> str:
 
 
 def _parse(answer: IO[bytes], largest: int) -> Snapshot:
-    """The snapshot in what a reader wrote, none of which is believed before it is checked."""
+    """Return the snapshot that a reader wrote; everything is checked before it is used."""
     answer.seek(0)
     data = answer.read(largest + 1)
     try:
@@ -199,21 +199,21 @@ def _unpack(data: bytes) -> tuple[Columns, Arrays]:
 
 
 def _array(column: array[int]) -> Any:
-    """A column as numpy sees it; an empty one has no buffer to look at."""
+    """Return a column as a numpy array; an empty column has no buffer."""
     return np.frombuffer(column, column.typecode) if column else np.empty(0, column.typecode)
 
 
 def _memory_of_machine() -> int:
-    """Three quarters of the memory of this machine or container in bytes, where that is known."""
+    """Return three quarters of this machine's or container's memory in bytes, if known."""
     known = [1 << 62]
     with suppress(AttributeError, OSError, ValueError):
         known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for limit in _CONTAINER_LIMITS:
-        with suppress(OSError, ValueError):  # "max" is no number, and no limit
+        with suppress(OSError, ValueError):  # "max" is not a number, and no limit
             known.append(int(limit.read_text()))
     return min(known) // 4 * 3
 
 
 def _sentence(reason: str) -> str:
-    """A reason as one printable line."""
+    """Return a reason as one printable line."""
     return " ".join(printable(" ".join(reason.split())).split()) or "its reader did not say why"

@@ -1,6 +1,6 @@
-"""The allocator's words for what it did and what it holds.
+"""The allocator's names for what it did and what it holds.
 
-Kept apart from `workbench.allocator.snapshot.snapshot`, because the process that reads a snapshot
+Separate from `workbench.allocator.snapshot.snapshot`, because the process that reads a snapshot
 file (`workbench.allocator.snapshot.unpickle`) has the standard library and nothing else.
 """
 
@@ -32,4 +32,5 @@ FILE_STATES = {
     "active_awaiting_free": PENDING,
     "inactive": FREE,
 }
-"""What a file calls them; ``active_awaiting_free`` is the name in PyTorch's documentation."""
+"""The names of these states in a file; ``active_awaiting_free`` is the name in PyTorch's
+documentation."""

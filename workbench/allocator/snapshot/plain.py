@@ -1,10 +1,10 @@
-"""Numbers and words out of a snapshot's dictionaries, each of the type it must be.
+"""Numbers and words from a snapshot's dictionaries, each of the type it must have.
 
-A snapshot is a few long lists of dictionaries with the same keys. Walking them entry by entry costs
-several microseconds each; walking them key by key, with loops that run inside the interpreter
+A snapshot is a few long lists of dictionaries with the same keys. Reading them entry by entry costs
+several microseconds each; reading them key by key, with loops that run inside the interpreter
 (``map``, ``itemgetter``, ``array``), costs a tenth of that. ``array`` also does the checking: it
-takes whole numbers of 64 bits and nothing else, and only after it refused something is that
-something looked for, to name it.
+accepts whole numbers of 64 bits and nothing else, and only after it has refused something is the
+offending value searched for, to name it.
 
 Nothing here compares, hashes or prints a value before its type is known: a tuple nested a million
 deep ends the process that hashes it. Standard library only.
@@ -23,11 +23,11 @@ _LONGEST_TEXT, _MOST_SETTINGS = 4096, 256
 
 
 class RefusedError(Exception):
-    """The snapshot is none, or holds what no snapshot does; the message is half a sentence."""
+    """It is not a snapshot, or contains what no snapshot does; the message is half a sentence."""
 
 
 def rows_of(value: Any, what: str) -> list[Row]:
-    """``value`` if it is a list of dictionaries.
+    """Return ``value`` if it is a list of dictionaries.
 
     Raises:
         RefusedError: it is something else.
@@ -40,10 +40,10 @@ def rows_of(value: Any, what: str) -> list[Row]:
 
 
 def numbers(rows: Sequence[Row], key: str, what: str, default: int | None = None) -> array[int]:
-    """``key`` of every row, as signed 64-bit numbers.
+    """Return ``key`` of each row, as signed 64-bit numbers.
 
     Raises:
-        RefusedError: a row lacks it and there is no default, or it is no such number.
+        RefusedError: a row lacks it and there is no default, or it is not such a number.
     """
     try:
         values = list(map(itemgetter(key), rows))
@@ -55,7 +55,7 @@ def numbers(rows: Sequence[Row], key: str, what: str, default: int | None = None
 
 
 def values_of(rows: Sequence[Row], key: str) -> list[Any]:
-    """``key`` of every row, of any type; None where a row lacks it."""
+    """Return ``key`` of each row, of any type; None if a row lacks it."""
     try:
         return list(map(itemgetter(key), rows))
     except KeyError:
@@ -63,10 +63,10 @@ def values_of(rows: Sequence[Row], key: str) -> list[Any]:
 
 
 def signed(values: list[Any], key: str, what: str) -> array[int]:
-    """Whole numbers as signed 64 bits; those of the upper unsigned half are wrapped.
+    """Return whole numbers as signed 64 bits; those of the upper unsigned half are wrapped.
 
     Raises:
-        RefusedError: a value is no number of 64 bits.
+        RefusedError: a value is not a number of 64 bits.
     """
     try:
         return array("q", values)
@@ -84,7 +84,7 @@ def signed(values: list[Any], key: str, what: str) -> array[int]:
 
 
 def counts(values: array[int], key: str, what: str) -> array[int]:
-    """``values``, none of which is negative (or became so because it is larger than 2**63).
+    """Return ``values`` if none is negative (or became so because it is larger than 2**63).
 
     Raises:
         RefusedError: one is.
@@ -95,12 +95,12 @@ def counts(values: array[int], key: str, what: str) -> array[int]:
 
 
 def missing(key: str, what: str) -> RefusedError:
-    """What to raise where a row lacks ``key``."""
+    """Return the error to raise if a row lacks ``key``."""
     return RefusedError(f"its schema is not one we know: a {what} has no {key!r}")
 
 
 def text(value: Any) -> str:
-    """``value`` as text that any encoding can write; empty if it is no string."""
+    """Return ``value`` as text that any encoding can write; empty if it is not a string."""
     if type(value) is not str:
         return ""
     value = value[:_LONGEST_TEXT]
@@ -108,7 +108,7 @@ def text(value: Any) -> str:
 
 
 def settings_of(value: Any, depth: int = 2) -> dict[str, Any]:
-    """Allocator settings: strings, numbers and one level of dictionaries of them; no others."""
+    """Keep strings, numbers and one level of dictionaries of them from allocator settings."""
     if type(value) is not dict:
         return {}
     kept: dict[str, Any] = {}
@@ -131,5 +131,5 @@ def _is_small_number(value: Any) -> bool:
 
 
 def _kinds(values: list[Any], *but: type) -> str:
-    """``of type list or str``: the types among ``values``, except some."""
+    """Return ``of type list or str``: the types among ``values``, except some."""
     return "of type " + " or ".join(sorted(kind.__name__ for kind in {*map(type, values)} - {*but}))

@@ -1,4 +1,4 @@
-"""Private pools by their id, each kept once.
+"""Private pools by their id, each stored once.
 
 An id is a pair of unsigned numbers (``MempoolId_t`` in ``c10/cuda/CUDACachingAllocator.h``), made
 by a graph capture or by ``torch.cuda.MemPool``; ``(0, 0)`` is the default pool. Standard library
@@ -17,16 +17,16 @@ NO_POOL = -1
 
 
 class Pools:
-    """Pool ids of one snapshot; ``rows`` holds them in the order in which they were first met."""
+    """Pool ids of one snapshot; ``rows`` holds them in the order in which they were first seen."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], int] = {}
 
     def column(self, rows: Sequence[Row], key: str) -> array[int]:
-        """The row of each pool; `NO_POOL` where it is not said.
+        """Return the row of each pool; `NO_POOL` if it is not given.
 
         Raises:
-            RefusedError: an id is no pair of unsigned 64-bit numbers.
+            RefusedError: an id is not a pair of unsigned 64-bit numbers.
         """
         ids = values_of(rows, key)
         if not ids:

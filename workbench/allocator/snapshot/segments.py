@@ -1,7 +1,7 @@
 """The segments of a snapshot and the blocks in them, as columns.
 
-The oldest schema gives no block its address, because blocks follow each other without gaps, and
-keeps what was asked for in a block's ``history``, latest first. Standard library only.
+The oldest schema has no addresses of blocks, because blocks follow each other without gaps, and
+keeps the requested bytes in a block's ``history``, latest first. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from workbench.allocator.snapshot.stacks import Stacks
 def segment_columns(
     segments: list[Row], stacks: Stacks, pools: Pools, most: int
 ) -> dict[str, array[int]]:
-    """Columns ``segment_*`` and ``block_*``, in the order of the file.
+    """Return columns ``segment_*`` and ``block_*``, in the order of the file.
 
     Raises:
-        RefusedError: a number is none, a state is unknown, or there are more than ``most`` blocks.
+        RefusedError: a value is not a number, a state is unknown, or there are more than ``most``
+            blocks.
     """
     lists = [_blocks_of(segment) for segment in segments]
     lengths = [len(blocks) for blocks in lists]
@@ -59,7 +60,7 @@ def _blocks_of(segment: Row) -> list[Any]:
 
 
 def _addresses(lists: list[list[Row]], starts: array[int], sizes: array[int]) -> array[int]:
-    """Where each block is; one that does not say follows the one before it."""
+    """Return the address of each block; a block without one follows the block before it."""
     found: list[Any] = []
     for blocks, start in zip(lists, starts, strict=True):
         at: int = start

@@ -1,6 +1,6 @@
 """One device of an allocator snapshot, as columns.
 
-Terms are the allocator's own (``c10/cuda/CUDACachingAllocator.h``): a *segment* is what it took
+Terms are the allocator's own (``c10/cuda/CUDACachingAllocator.h``): a *segment* is memory allocated
 from the driver, a *block* a part of a segment, a *pool* where free blocks are kept. Addresses and
 streams are unsigned 64-bit in a file and signed here.
 """
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Frame(NamedTuple):
-    """One line of a stack, innermost first in a stack."""
+    """One line of a stack; the innermost comes first."""
 
     filename: str
     line: int
@@ -61,11 +61,11 @@ class Annotation(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
-    """What one device's allocator held when a snapshot was taken, and its trace up to then."""
+    """The state of one device's allocator when a snapshot was taken, and its trace up to then."""
 
     device: int
     other_devices: tuple[int, ...]
-    """Devices of the file that hold anything and are not this one."""
+    """Other devices in the file that hold anything."""
     settings: Mapping[str, Any]
     """``allocator_settings`` as in the file; empty in files that predate it."""
     annotations: tuple[Annotation, ...]
@@ -75,14 +75,14 @@ class Snapshot:
     # The trace, oldest first.
     action: U8
     address: I64
-    """Of the block or segment; of an ``oom`` the bytes that were free on the device."""
+    """Address of the block or segment; for an ``oom``, the bytes that were free on the device."""
     size: I64
     """Requested bytes of a block, bytes of a segment, rounded bytes of an ``oom``."""
     stream: I64
     time_us: I64
     """0 in files without times."""
     trace_pool: I32
-    """Row of `pools`; -1 where the file does not say."""
+    """Row of `pools`; -1 if the file does not say."""
     trace_stack: I32
     """Row of a stack (`stack_start`); -1 without one."""
 
@@ -93,14 +93,14 @@ class Snapshot:
     segment_is_large: U8
     segment_is_expandable: U8
     segment_pool: I32
-    """Row of `pools`; -1 where the file does not say."""
+    """Row of `pools`; -1 if the file does not say."""
     segment_stack: I32
     block_segment: I32
     """Row of its segment."""
     block_address: I64
     block_bytes: I64
     block_requested: I64
-    """Bytes asked for. A free block keeps those of its last owner."""
+    """Requested bytes. A free block keeps those of its last owner."""
     block_state: U8
     block_stack: I32
 

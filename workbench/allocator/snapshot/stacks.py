@@ -1,11 +1,12 @@
-"""Stacks of a snapshot, each kept once.
+"""Stacks of a snapshot, each stored once.
 
 Torch makes one dictionary per distinct frame and one list per recorded stack, so a million events
-carry a million lists of a few thousand shared dictionaries, and pickling keeps that sharing. A list
-is compared with those already met that have the same few frames at the same places: two lists of
+have a million lists of a few thousand shared dictionaries, and pickling keeps that sharing. A list
+is compared with those already seen that have the same few frames at the same places: two lists of
 the same objects are equal after one look at each pointer, which costs a tenth of making a key of
-them all. What a frame says is read once per distinct frame. Identities are only worth something
-while their objects live: a table must not outlive the snapshot it reads. Standard library only.
+all of them. The contents of a frame are read once per distinct frame. Identities are valid only
+while their objects exist: a table must not outlive the snapshot that it reads. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from workbench.allocator.snapshot.plain import text
 NO_STACK = -1
 _SAMPLE = 256
 _MOST_ALIKE = 8
-"""Lists compared one after the other before a key of all their frames is cheaper."""
+"""The number of lists compared one after the other before a key of all their frames is cheaper."""
 
 
 class Stacks:
-    """Frames and stacks of one snapshot; rows in the order in which they were first met."""
+    """Frames and stacks of one snapshot; rows in the order in which they were first seen."""
 
     def __init__(self) -> None:
         self.strings: dict[str, int] = {}
@@ -43,7 +44,7 @@ class Stacks:
         self._row_by_content: dict[tuple[int, ...], int] = {(): NO_STACK}
 
     def column(self, lists: Sequence[Any]) -> array[int]:
-        """The row of each stack; `NO_STACK` for what is no list, or an empty one."""
+        """Return the row of each stack; `NO_STACK` for what is not a list, or an empty one."""
         if set(map(type, lists)) - {list}:
             lists = [frames if type(frames) is list else [] for frames in lists]
         some = lists[:_SAMPLE]
@@ -55,14 +56,15 @@ class Stacks:
         return array("i", map(row_of.__getitem__, ids))
 
     def string(self, value: Any) -> int:
-        """The row of a text in `strings`."""
+        """Return the row of a text in `strings`."""
         return self.strings.setdefault(text(value), len(self.strings))
 
     def _rows(self, lists: Sequence[list[Any]]) -> array[int]:
-        """The row of each list.
+        """Return the row of each list.
 
-        Nearly every event has a stack that was met before, so each list is compared with the last
-        one that had its marks, in loops that run inside the interpreter. The rest are walked.
+        Nearly every event has a stack that was seen before, so each list is compared with the last
+        one that had its marks, in loops that run inside the interpreter. The rest are handled one
+        by one.
         """
         if not all(lists):
             some = iter(self._rows(list(filter(None, lists))))
@@ -76,7 +78,7 @@ class Stacks:
         return found
 
     def _row(self, frames: list[Any]) -> int:
-        """The row of one list."""
+        """Return the row of one list."""
         length = len(frames)
         few = length, id(frames[0]), id(frames[length >> 2]), id(frames[length >> 1])
         alike = self._alike.setdefault(few, [])
@@ -93,7 +95,7 @@ class Stacks:
         return row
 
     def _new_row(self, frames: list[Any]) -> int:
-        """The row of a list that was not met before; another may say the same."""
+        """Return the row of a list not seen before; another list may have the same contents."""
         rows = tuple(self._frame(frame) for frame in frames if type(frame) is dict)
         row = self._row_by_content.setdefault(rows, len(self.stack_start) - 1)
         if row == len(self.stack_start) - 1:
@@ -118,6 +120,6 @@ class Stacks:
 
 
 def _marks(lists: Sequence[list[Any]]) -> list[int]:
-    """A number made of the identities of two frames of each list, none of which is empty."""
+    """Combine the identities of two frames of each list into a number; no list is empty."""
     quarter = map(getitem, lists, map(rshift, map(len, lists), repeat(2)))
     return list(map(xor, map(id, map(itemgetter(0), lists)), map(id, quarter)))

@@ -1,16 +1,16 @@
-"""Reads a snapshot file in a process of its own; what comes out is columns of numbers.
+"""Read a snapshot file in a process of its own; the result is columns of numbers.
 
 A pickle is a program. This one may build dictionaries, lists, tuples, strings and numbers and
 nothing else: looking up any name, any extension code and any persistent object is refused, so
-nothing in the file is ever called. Underneath it is the interpreter's own unpickler in C, because
-one in Python takes ten times as long. What remains is a file that asks for too much: a memo of two
-billion entries, lists nested a million deep, dictionaries whose keys collide. Limits on memory,
-processor time and output end that, and with it only this process, which owns nothing: it has the
-file on stdin, a file of bounded size for stdout, and no other handle.
+nothing in the file is ever called. It is built on the interpreter's own unpickler in C, because one
+in Python takes ten times as long. What remains is a file that requests too many resources: a memo
+of two billion entries, lists nested a million deep, dictionaries whose keys collide. Limits on
+memory, CPU time and output end it, and with it only this process, which owns nothing: it has the
+file on stdin, a file of limited size for stdout, and no other handle.
 
 Runs under ``-I -S`` (no environment, no site packages) and so on the standard library alone.
-Windows has no such limits, and macOS none on memory; there the caller's clock ends a file that asks
-for too much.
+Windows has no such limits, and macOS none on memory; there the caller's wall-clock limit ends a
+file that requests too much.
 
 Output: ``MAGIC``, the length of a JSON header, the header, then the columns it names, widest items
 first so that each is aligned.
@@ -33,9 +33,9 @@ from workbench.allocator.snapshot.plain import RefusedError
 
 MAGIC = b"WBALLOC1"
 REFUSED = 3
-"""Exit status when the file is no snapshot and stderr says why."""
+"""Exit status if the file is not a snapshot; stderr says why."""
 FAILED = 4
-"""Exit status when it may be one, but the system did not let it be read; stderr says why."""
+"""Exit status if it may be one, but the system prevented reading it; stderr says why."""
 _BUFFER_BYTES = 1 << 16
 
 
@@ -52,10 +52,10 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def load(stream: BinaryIO) -> Any:
-    """The plain data in ``stream``.
+    """Return the plain data in ``stream``.
 
     Raises:
-        RefusedError: the pickle needs more than plain data, or is none.
+        RefusedError: the pickle needs more than plain data, or is not a pickle.
         MemoryError: it needs more memory than this process may have.
     """
     try:
@@ -69,9 +69,9 @@ def load(stream: BinaryIO) -> Any:
 
 
 def limit(memory: int, seconds: int, output: int) -> None:
-    """Bound what this process may take from now on; memory and output in bytes."""
+    """Limit what this process may use from now on; memory and output in bytes."""
     with suppress(OSError), Path("/proc/self/oom_score_adj").open("w") as score:
-        score.write("1000")  # where memory runs out after all, Linux ends this process first
+        score.write("1000")  # if memory still runs out, Linux ends this process first
     try:
         import resource
     except ImportError:  # Windows
@@ -83,7 +83,7 @@ def limit(memory: int, seconds: int, output: int) -> None:
             _, hard = resource.getrlimit(kind)
             if hard != resource.RLIM_INFINITY:
                 bound = min(bound, hard)  # noqa: PLW2901 - a stricter limit stays
-            # one second more before the end by force, so that the caller can tell the reason
+            # one second more before the end by force, so that the caller can determine the reason
             later = bound + 1 if name == "CPU" and hard == resource.RLIM_INFINITY else bound
             with suppress(ValueError):  # macOS maps more than this before a program begins
                 resource.setrlimit(kind, (bound, later))
@@ -110,14 +110,14 @@ def write(columns: Columns, out: BinaryIO) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Read stdin, write stdout; returns 0, or `REFUSED` or `FAILED` with a reason on stderr.
+    """Read stdin, write stdout; return 0, or `REFUSED` or `FAILED` with a reason on stderr.
 
     Args:
-        arguments: device index or -1, size of the file in bytes, then the bounds of `limit`.
+        arguments: device index or -1, size of the file in bytes, then the arguments of `limit`.
     """
     device, size, *bounds = map(int, arguments)
     limit(*bounds)
-    # Nothing here is garbage before the end, and looking for some costs more than the reading.
+    # Nothing here is garbage before the end, and searching for some costs more than the reading.
     gc.disable()
     status = REFUSED
     try:
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run() -> None:
-    """`main`, and away without taking a million dictionaries apart one by one."""
+    """Run `main` and exit without freeing a million dictionaries one by one."""
     os._exit(main(sys.argv[1:]))
 
 

@@ -1,9 +1,9 @@
-"""What may let a run fit, before any of it is tried: from what costs nothing to what costs most.
+"""Changes that may let a run fit, before any of them is tried, from the cheapest to the costliest.
 
-Settings of the allocator cost nothing. Working the update out parameter by parameter costs a little
-time. bf16 rounds. Checkpointing takes one more forward and changes no number. A smaller batch is
-another training, and so the last thing to do. (What is chosen already, or acts on nothing of this
-model, is no candidate.)
+Settings of the allocator cost nothing. Computing the update parameter by parameter costs a little
+time. bf16 rounds. Checkpointing takes one more forward and changes no number. A smaller batch is a
+different training run, and so the last resort. (What is chosen already, or has no effect on this
+model, is not a candidate.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KINDS = ("settings", "foreach", "precision", "checkpoint", "batch")
 """From the cheapest."""
 SPLITS_MB = (512, 256, 128, 64, 32, 20)
-"""Sizes from which on a block is never split, that are looked at."""
+"""Sizes that are tried as the size from which a block is never split."""
 _MOST_CONTAINERS = 2
 
 
@@ -42,13 +42,13 @@ class Candidate:
     name: str
     change: Change
     cost: str
-    """In a sentence."""
+    """The cost, in a sentence."""
     is_hopeless: bool = False
-    """Whether a replay of the failed step is refused something with it as well."""
+    """Whether a replay of the failed step with the change is refused a request as well."""
 
 
 def candidates(training: Training, record: MemoryRecord) -> list[Candidate]:
-    """Everything but a smaller batch, the cheapest first, and within a kind what changes least."""
+    """Return all but a smaller batch: the cheapest first, and within a kind what changes least."""
     found = [*_settings(training, record)]
     if not training.validating:
         found += _foreach(training)
@@ -149,13 +149,13 @@ def _checkpoints(training: Training, record: MemoryRecord) -> list[Candidate]:
 
 
 def heaviest(model: nn.Module, record: MemoryRecord) -> list[str]:
-    """Paths of containers of blocks, the one with most activations at the refusal first."""
+    """Return paths of containers of blocks, the one with most activations at the refusal first."""
     found = [(_activations_under(record, path), path) for path, _ in containers(model)]
     return [path for held, path in sorted(found, reverse=True) if held]
 
 
 def _activations_under(record: MemoryRecord, path: str) -> int:
-    """Bytes of activations of ``path`` that lived when the request was refused."""
+    """Return the bytes of activations of ``path`` that were live when the request was refused."""
     inside = [
         row
         for row, name in enumerate(record.strings)

@@ -1,9 +1,9 @@
-"""Steps and validations of an experiment on a card that is played.
+"""Steps and validations of an experiment on a simulated GPU.
 
-The card lives as long as it is set: what one step leaves in its cache, the next one finds there, as
-on a GPU. Between steps it only listens to what is freed. Every piece of work is recorded, which is
-what it costs (`workbench.memory.probe` says how much), so that the record of the one that fails is
-there.
+The simulated GPU exists for as long as it is set: what one step leaves in its cache is there for
+the next step, as on a GPU. Between steps it only records what is freed. Every piece of work is
+recorded, which is what it costs (`workbench.memory.probe` says how much), so that the record of the
+one that fails is available.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 
 class PlayedCard:
-    """A card, and the training that runs on it."""
+    """A simulated GPU, and the training that runs on it."""
 
     def __init__(self, training: Training, limit: CardLimit) -> None:
         self.limit = limit
         self.ledger = CardLedger(limit, _named(training.device))
         self.failed: Work | None = None
-        """The work that was refused something, until it has been explained."""
+        """The work that was refused a request, until it has been explained."""
         self._training = weakref.ref(training)
         self._settled: tuple[int, int] = (0, 0)
-        """Ids of the model and the optimizer that are on the card."""
+        """Ids of the model and the optimizer that are on the simulated GPU."""
 
     @contextmanager
     def at_work(self, what: Literal["step", "validation"], batch: Any) -> Generator[None]:
-        """Entered around the computation of ``batch``.
+        """Enter this around the computation of ``batch``.
 
         Raises (inside):
-            torch.OutOfMemoryError: the card could not have served a request.
+            torch.OutOfMemoryError: the simulated GPU could not have served a request.
         """
         refuse_nested()
         training = self._training()
@@ -72,10 +72,10 @@ class PlayedCard:
 
     @contextmanager
     def trial(self, interrupted: Callable[[], bool]) -> Generator[None]:
-        """What is done inside is not counted, and ends where ``interrupted`` says so.
+        """Do not count what is done inside, and end it when ``interrupted`` returns True.
 
         Raises (inside):
-            Interrupted: it said so.
+            Interrupted: ``interrupted`` returned True.
         """
         ledger = self.ledger
         peaks = ledger.peak_allocated, ledger.peak_reserved
@@ -88,12 +88,12 @@ class PlayedCard:
             ledger.peak_allocated, ledger.peak_reserved = peaks
 
     def let_go(self) -> None:
-        """Give everything unused back to the card, as ``torch.cuda.empty_cache`` does."""
+        """Release everything unused, as ``torch.cuda.empty_cache`` does."""
         self.ledger.next_step()
         self.ledger.allocator.empty_cache()
 
     def use(self) -> CardUse:
-        """What it holds now; from any thread."""
+        """Return what it holds now; may be called from any thread."""
         ledger, allocator = self.ledger, self.ledger.allocator
         return CardUse(
             allocated=ledger.allocated,
@@ -104,7 +104,7 @@ class PlayedCard:
         )
 
     def _settle(self, training: Training, recorder: CardRecorder) -> bool:
-        """Put a model and an optimizer that are new here on the card, before the step begins."""
+        """Put a new model and a new optimizer on the simulated GPU, before the step begins."""
         settled = id(training.model), id(training.optimizer)
         if settled == self._settled:
             return False
@@ -132,5 +132,5 @@ class PlayedCard:
 
 
 def _named(device: torch.device) -> str:
-    """As storages name it."""
+    """Return the device as storages name it."""
     return str(torch.empty(0, device=device).device)

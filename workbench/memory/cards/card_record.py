@@ -1,9 +1,9 @@
-"""The record of work that a played card could not serve.
+"""The record of work that a simulated GPU could not serve.
 
-What a step asked for was recorded; what the card answered follows from the state that it was in
-when the step began, for the simulator gives the same answers every time. So the step is run once
-more by `workbench.memory.simulation.simulated`, from that state up to the request that was refused,
-and the result has every event, address and segment, and the blocks that stood in the way.
+The requests of a step were recorded; the answers of the simulated GPU follow from its state when
+the step began, because the simulator is deterministic. So the step is run once more by
+`workbench.memory.simulation.simulated`, from that state up to the request that was refused, and the
+result has every event, address and segment, and the blocks that were in the way.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ BASIS = (
 
 @dataclass(kw_only=True)
 class Work:
-    """A step, or a batch of a validation, that is done on a card."""
+    """A step, or a batch of a validation, that runs on a simulated GPU."""
 
     recorder: CardRecorder
     held: list[StartSegment]
-    """What the card held when it began."""
+    """What the simulated GPU held when the work began."""
     when: str
     """``step 5``, or ``validation after step 5``."""
     experiment: str
     step: int
     batch_size: int
-    """Samples in its batch, which the last of an epoch may have fewer of; -1 where unknown."""
+    """Samples in its batch, of which the last batch of an epoch may have fewer; -1 if unknown."""
     is_refused: bool = False
-    """Whether it ended because the card refused it something."""
+    """Whether it ended because a request was refused."""
     told: MemoryRecord | None = None
-    """Its record, once somebody asked."""
+    """Its record, once requested."""
 
     def end(
         self, error: BaseException | None, model: nn.Module, optimizer: torch.optim.Optimizer
     ) -> None:
-        """It is over, perhaps by ``error``, which is on its way up: name what it left behind.
+        """End the work, possibly with ``error``, which is propagating: name what it left behind.
 
-        What is allocated after that, by whoever cleans up, is no sign that the work went on; what
-        is refused while it is named was never asked for by the work.
+        What is allocated after that, by code that cleans up, does not mean that the work continued;
+        what is refused during the naming was not requested by the work.
         """
         self.is_refused = self.ended_by(error)
         refused = self.recorder.card.refused
@@ -71,19 +71,19 @@ class Work:
         del refused[of_work:]
 
     def ended_by(self, error: BaseException | None) -> bool:
-        """Whether ``error`` is the card's last refusal, and not one that the code went on after."""
+        """Return whether ``error`` is the last refusal, and the code did not continue after it."""
         refused = self.recorder.card.refused
         return bool(refused) and refused[-1].error == id(error)
 
     def record(self) -> MemoryRecord:
-        """What happened on the card, up to the request that ended it where one did."""
+        """Return the record, up to the request that ended the work if one did."""
         if self.told is None:
             self.told = _record(self)
         return self.told
 
 
 def _record(work: Work) -> MemoryRecord:
-    """The record; the recording is used up."""
+    """Return the record; the recording is used up."""
     recorder, ledger = work.recorder, work.recorder.card
     last = ledger.refused[-1] if work.is_refused else None
     passed = ledger.refused[:-1] if work.is_refused else ledger.refused
@@ -111,7 +111,7 @@ def _record(work: Work) -> MemoryRecord:
 
 
 def _cut(recorder: CardRecorder, tick: int) -> None:
-    """Leave out what came after the refused request: the step was being given up."""
+    """Remove what came after the refused request: the step was being abandoned."""
     ledger = recorder.card
     ledger.blocks[:] = [block for block in ledger.blocks if block.start < tick]
     recorder.marks[:] = [mark for mark in recorder.marks if mark.tick < tick]
@@ -120,7 +120,7 @@ def _cut(recorder: CardRecorder, tick: int) -> None:
             block.end = -1
         in_flight = block.end < 0 <= block.start and not block.category
         if in_flight and _phase_at(recorder, block.start) in ("backward", "optimizer"):
-            block.category = "temporaries"  # it was not to stay, had the step gone on
+            block.category = "temporaries"  # not meant to stay, had the step continued
 
 
 def _phase_at(recorder: CardRecorder, tick: int) -> str:
@@ -129,13 +129,13 @@ def _phase_at(recorder: CardRecorder, tick: int) -> str:
 
 
 def _events_at(blocks: Sequence[Block], ticks: Sequence[int]) -> list[int]:
-    """The event that each of ``ticks`` comes before."""
+    """Return the event that each of ``ticks`` comes before."""
     known = sorted(tick for block in blocks for tick in (block.start, block.end) if tick >= 0)
     return [bisect_left(known, tick) for tick in ticks]
 
 
 def _as_it_lay(told: MemoryRecord, work: Work, blocks: Sequence[Block]) -> MemoryRecord:
-    """``told``, whose rows are ``blocks``, with where they lay before the first event."""
+    """Return ``told``, whose rows are ``blocks``, with their places before the first event."""
     place = {
         block.address: (row, block.size)
         for row, segment in enumerate(work.held)
@@ -155,7 +155,7 @@ def _as_it_lay(told: MemoryRecord, work: Work, blocks: Sequence[Block]) -> Memor
 
 
 def _with_refused(told: MemoryRecord, recorder: CardRecorder, last: Refused) -> MemoryRecord:
-    """``told`` with the refused request as its last event."""
+    """Return ``told`` with the refused request as its last event."""
     num_events = len(told.event_kind)
     before_us = int(told.event_time_us[-1]) if num_events else 0
     at_us = max(before_us, (last.block.started_ns - recorder.started_ns) // 1000)
@@ -171,7 +171,7 @@ def _with_refused(told: MemoryRecord, recorder: CardRecorder, last: Refused) -> 
 
 
 def _with_emptied(lives: Lives, emptied: Sequence[int]) -> Lives:
-    """A request that was refused gave everything unused back, also where the code went on."""
+    """Add that a refused request released everything unused, even if the code continued."""
     return replace(lives, emptied=np.union1d(lives.emptied, emptied).astype(np.int32))
 
 

@@ -1,6 +1,6 @@
-"""What a simulated allocator holds at a moment.
+"""The segments that a simulated allocator holds at a moment.
 
-`workbench.allocator.replay.restored_state` goes the other way.
+`workbench.allocator.replay.restored_state` does the reverse.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workbench.records import POOLS
 
 
 def held_by(allocator: CachingAllocator) -> list[StartSegment]:
-    """Its segments in order of address; of an expandable one, the stretches that have memory."""
+    """Return its segments in order of address; of an expandable one, the ranges with memory."""
     known = list(allocator.blocks.values())
     known += [entry[2] for region in allocator.regions() for entry in region.free]
     found = [_segment(first, allocator) for first in known if _begins(first)]
@@ -22,7 +22,7 @@ def held_by(allocator: CachingAllocator) -> list[StartSegment]:
 
 
 def segment_columns_of(segments: list[StartSegment]) -> dict[str, Any]:
-    """Columns of segments that were there before the first event and stay."""
+    """Return the columns of segments that were there before the first event and stay."""
     before = [-1] * len(segments)
     return {
         "segment_start": before,

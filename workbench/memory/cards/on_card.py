@@ -1,14 +1,14 @@
-"""Every storage that operations make, asked of a simulated card as well.
+"""Every storage that operations create, also requested from a simulated GPU.
 
-A `CardRecorder` is a `Recorder` whose ledger lives longer than a step: it knows which storages lie
-on the card, asks the simulated allocator for a block where one is made and gives the block back
-where it dies, in the order in which that happens. What an operation reads and the card has not met
-(a batch that comes from the host) is put there first. The storages themselves are where they always
-were; of the card there are only addresses.
+A `CardRecorder` is a `Recorder` whose ledger outlives a step: it knows which storages are on the
+simulated GPU, requests a block from the simulated allocator when one is created and frees the block
+when it dies, in the order in which that happens. What an operation reads and the simulated GPU does
+not have yet (a batch that comes from the host) is put there first. The storages themselves are
+where they always were; the simulated GPU consists only of addresses.
 
-A request that the card cannot serve raises ``torch.OutOfMemoryError`` out of the operation that
-made it, as CUDA's allocator does. (CUDA raises before the operation computes, this after: what it
-made is dropped.)
+A request that the simulated GPU cannot serve raises ``torch.OutOfMemoryError`` from the operation
+that made it, as CUDA's allocator does. (CUDA raises before the operation computes, this after: its
+result is dropped.)
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ if TYPE_CHECKING:
     from workbench.memory.cards.card_record import Work
 
 NOWHERE = -1
-"""Address of a block that is not on the card."""
+"""Address of a block that is not on the simulated GPU."""
 
 
 class Interrupted(BaseException):
-    """Somebody wants what is tried on a card to end; no fault that code should catch."""
+    """The trial on a simulated GPU should end; not an error that code should catch."""
 
 
 class Refused(NamedTuple):
-    """A request that the card could not serve."""
+    """A request that the simulated GPU could not serve."""
 
     tick: int
     block: Block
-    """What it was for."""
+    """The block it was for."""
     error: int
-    """Id of the exception that says so: the work ended by it if it is the one on its way up."""
+    """Id of the exception that reports it: the work ended by it if it is the one that
+    propagates."""
 
 
 class CardLedger(Ledger):
-    """The storages on a card, step after step.
+    """The storages on a simulated GPU, step after step.
 
     Args:
-        limit: the card.
-        device: whose storages lie on it, as storages name it.
+        limit: the simulated GPU.
+        device: the device whose storages are on it, as storages name it.
     """
 
     def __init__(self, limit: CardLimit, device: str) -> None:
@@ -62,12 +63,12 @@ class CardLedger(Ledger):
         self.allocator: CachingAllocator = limit.allocator()
         self.allocated = self.peak_allocated = self.peak_reserved = 0
         self.refused: list[Refused] = []
-        """Of this step."""
+        """The refused requests of this step."""
         self.interrupted: Callable[[], bool] | None = None
-        """While something is tried: whether it is to end."""
+        """During a trial: returns whether it should end."""
 
     def next_step(self) -> None:
-        """What lives was there before; what is gone is forgotten."""
+        """Mark what is live as there before; forget what is gone."""
         self.bury()
         self.blocks[:] = [block for block in self.blocks if block.end < 0]
         for block in self.blocks:
@@ -75,17 +76,17 @@ class CardLedger(Ledger):
         self.refused.clear()
 
     def new_block(self, storage: torch.UntypedStorage) -> Block:
-        """A block that is not on the card yet."""
+        """Make a block that is not on the simulated GPU yet."""
         block = super().new_block(storage)
         block.address = NOWHERE
         return block
 
     def start(self, block: Block) -> None:
-        """The block was allocated just now: on the card too.
+        """Record that the block was allocated just now, also on the simulated GPU.
 
         Raises:
             torch.OutOfMemoryError: it does not fit.
-            Interrupted: what is tried is to end.
+            Interrupted: the trial should end.
         """
         if self.interrupted is not None and self.interrupted():
             raise Interrupted("what was tried is given up")
@@ -93,17 +94,17 @@ class CardLedger(Ledger):
         self.place(block)
 
     def end(self, block: Block) -> None:
-        """The block was freed just now; it keeps the address that it had."""
+        """Record that the block was freed just now; it keeps its address."""
         super().end(block)
         if block.address != NOWHERE:
             self.allocated -= self.allocator.blocks[block.address].size
             self.allocator.free(block.address)
 
     def place(self, block: Block) -> None:
-        """Give the block its place on the card.
+        """Allocate the block on the simulated GPU.
 
         Raises:
-            torch.OutOfMemoryError: there is none.
+            torch.OutOfMemoryError: there is no room for it.
         """
         if block.device != self.device or block.address != NOWHERE:
             return
@@ -119,7 +120,7 @@ class CardLedger(Ledger):
         self.peak_reserved = max(self.peak_reserved, self.allocator.reserved)
 
     def readmit(self, block: Block) -> None:
-        """A block that was refused, of a storage that lives on: it asks once more."""
+        """Add a refused block again whose storage still exists: it makes another request."""
         if not any(known is block for known in self.blocks):
             self.blocks.append(block)
 
@@ -136,7 +137,7 @@ class CardLedger(Ledger):
 
 
 class CardRecorder(Recorder):
-    """Records one step, on a card."""
+    """Record one step on a simulated GPU."""
 
     def __init__(self, ledger: CardLedger) -> None:
         super().__init__(on_optimizer=adopt_optimizer)
@@ -144,10 +145,10 @@ class CardRecorder(Recorder):
         self.ledger = ledger
         self.blocks, self.uncounted = ledger.blocks, ledger.uncounted
         self.work: Work | None = None
-        """What is done on the card."""
+        """The work that runs on the simulated GPU."""
 
     def settle(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Put parameters, gradients, buffers and optimizer state on the card that are not there.
+        """Put missing parameters, gradients, buffers and optimizer state on the simulated GPU.
 
         Raises:
             torch.OutOfMemoryError: they do not fit.
@@ -159,12 +160,12 @@ class CardRecorder(Recorder):
     def adopt(
         self, tensor: torch.Tensor, category: str, *, name: str = "", module: str = ""
     ) -> None:
-        """Say what a storage is; one that is not on the card is put there."""
+        """Set the category of a storage; one that is not on the simulated GPU is put there."""
         super().adopt(tensor, category, name=name, module=module)
         self._put(tensor, "parameters and state")
 
     def close(self) -> None:
-        """Let go of modules and optimizers; the ledger goes on."""
+        """Release modules and optimizers; the ledger continues."""
         self.attribution.close()
         self.optimizers.clear()
         self._seen = None
@@ -174,7 +175,7 @@ class CardRecorder(Recorder):
         self._put(tensor, "copied to the card")
 
     def _put(self, tensor: torch.Tensor, op: str) -> None:
-        """Place the blocks of a tensor that is there already."""
+        """Place the blocks of a tensor that exists already."""
         for storage in self.ledger.storages(tensor):
             block = self.ledger.block_of(storage)
             if block is not None and block.address == NOWHERE and block.device == self.card.device:
@@ -183,7 +184,7 @@ class CardRecorder(Recorder):
                 self.card.start(block)
 
     def _fail(self, error: Exception, unnamed: str = "") -> None:
-        """A full card is no fault of the recording: the step gets to know."""
+        """Let a full GPU reach the step: it is not a failure of the recording."""
         if isinstance(error, torch.OutOfMemoryError):
             raise error
         super()._fail(error, unnamed)

@@ -1,4 +1,4 @@
-"""What an experiment asks about memory: play a card, explain a shortage, try what helps."""
+"""An experiment's tool for memory: simulate a GPU, explain a shortage, try what helps."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class OutOfMemoryTool:
     """Registered by `workbench.panel.assembly`."""
 
     def play(self, training: Training, limit: CardLimit) -> PlayedCard:
-        """Play a card from the next step on."""
+        """Simulate a GPU from the next step on."""
         return PlayedCard(training, limit)
 
     def explain(self, training: Training, error: torch.OutOfMemoryError) -> Explained | None:
-        """The memory record of the step that failed; None where nobody recorded it."""
+        """Return the memory record of the step that failed; None if it was not recorded."""
         del error
         card = training.card
         if not isinstance(card, PlayedCard) or card.failed is None:
@@ -40,9 +40,9 @@ class OutOfMemoryTool:
         return Explained(record, facts_of(record, block.op, block.module), source)
 
     def with_remedies(self, training: Training, record: MemoryRecord, trials: Trials) -> Remedied:
-        """``record`` with what helps, each tried; the training is what it was.
+        """Return ``record`` with what helps, each remedy tried; the training is unchanged.
 
-        Nothing is tried where no card is played: on a GPU the failed step is not recorded.
+        Nothing is tried without a simulated GPU: on a real one the failed step is not recorded.
         """
         if not isinstance(training.card, PlayedCard):
             return Remedied(record, ())
@@ -52,12 +52,12 @@ class OutOfMemoryTool:
 
 
 def facts_of(record: MemoryRecord, op: str = "", module: str = "") -> tuple[Fact, ...]:
-    """What was asked for last and what there was, in a few rows.
+    """Return the last request and what was available, in a few rows.
 
     Args:
-        record: one that ends with a refused request.
+        record: a record that ends with a refused request.
         op: the operation that made it.
-        module: whose forward or backward that ran in.
+        module: the module whose forward or backward it ran in.
     """
     asked = format_bytes(int(record.oom_bytes[-1]))
     by = "".join([f", {op}" if op else "", f" in {module}" if module else ""])

@@ -1,8 +1,8 @@
 """Remedies of a step that did not fit: each tried; those that fit first, the cheapest on top.
 
-Trials take the time of steps, and somebody waits: after `BUDGET_S` what is left is not tried, and
-the record says so. A batch that fits is looked for first, by halving, as one nearly always does;
-with time left the largest such batch is closed in on.
+Trials take the time of steps, and the user waits: after `BUDGET_S` the remaining remedies are not
+tried, and the record says so. A batch that fits is searched for first, by halving, because there
+nearly always is one; if there is time left, the search then approaches the largest such batch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 BUDGET_S = 20.0
-"""For all trials together."""
+"""Seconds for all trials together."""
 COMPILED_BUDGET_S = 60.0
-"""Where blocks are compiled, and would be anew for a batch of another size."""
+"""Used if blocks are compiled, and would be compiled again for a batch of another size."""
 _PARTS = 4
-"""The largest batch is closed in on to such a part of the largest power of two in it."""
+"""The largest batch is found to within this part of the largest power of two in it."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class _Tried:
 
 @dataclass
 class Search:
-    """Trials of one failure, and what came of them."""
+    """Trials for one failure, and their results."""
 
     training: Training
     record: MemoryRecord
     trials: Trials
     found: list[_Tried] = field(default_factory=list[_Tried])
     left_out: list[str] = field(default_factory=list[str])
-    """What was not tried, with why."""
+    """What was not tried, and why."""
 
     def __post_init__(self) -> None:
         compiled = self.training.modeset.compiled
@@ -53,7 +53,7 @@ class Search:
         self._now = conditions(self.training)
 
     def run(self) -> None:
-        """Try everything there is time for."""
+        """Try everything that there is time for."""
         with collecting_only_new():
             self._run()
 
@@ -68,7 +68,7 @@ class Search:
             self._close_in(fits, min(size, 2 * fits))
 
     def remedied(self) -> Remedied:
-        """The record with what was found."""
+        """Return the record with what was found."""
         ranked = sorted(_without_worse_batches(self.found), key=_cost)
         notes = list(self.record.notes)
         if self.left_out:
@@ -92,7 +92,7 @@ class Search:
             self._try(candidate)
 
     def _look_into_both(self) -> None:
-        """Where neither is enough alone: bf16 and checkpointing together."""
+        """Try bf16 and checkpointing together, if neither is enough alone."""
         kinds = {one.candidate.kind: one.candidate for one in self.found}
         rounded, again = kinds.get("precision"), kinds.get("checkpoint")
         if rounded is None or again is None or again.change.modes is None:
@@ -109,7 +109,7 @@ class Search:
         )
 
     def _try(self, candidate: Candidate) -> Trial | None:
-        """The outcome; None where there is no time, or something else was chosen meanwhile."""
+        """Return the outcome; None if time is up, or something else was chosen meanwhile."""
         self.trials.between()
         if self._over():
             self.left_out.append(candidate.name)
@@ -129,13 +129,13 @@ class Search:
         )
 
     def _state(self) -> tuple[object, ...]:
-        """What trials start from: where somebody changes it, they are no longer about the run."""
+        """Return what trials start from: if it changes, they no longer apply to the run."""
         return self._now if self.training.rehearsing else conditions(self.training)
 
     # -- batches ----------------------------------------------------------------------------
 
     def _whole_batch(self) -> int | None:
-        """Samples in the batches that a smaller size is looked for of."""
+        """Return the size of the batches for which a smaller size is searched."""
         training = self.training
         source = training.val if training.validating else training.cursor.source
         if source is None or not source.repeats or not source.batch_size:
@@ -144,7 +144,7 @@ class Search:
         return source.batch_size
 
     def _halved(self, size: int) -> int | None:
-        """The largest half of a half that fits; None where none does, or time is up."""
+        """Halve repeatedly; return the first size that fits, None if none does or time is up."""
         size //= 2
         while size:
             trial = self._try(self._of_size(size))
@@ -154,7 +154,7 @@ class Search:
         return None
 
     def _close_in(self, fits: int, fails: int) -> None:
-        """Look for the largest size that fits between the two."""
+        """Search for the largest size that fits between the two."""
         grain = max(1, (1 << (fits.bit_length() - 1)) // _PARTS)
         while fails - fits > grain:
             middle = fits + max(1, (fails - fits) // grain // 2) * grain
@@ -199,9 +199,10 @@ class Search:
         )
 
     def _slower(self, one: _Tried) -> str:
-        """The time of a sample beside that of the largest batch that fits as it is.
+        """Describe the time of a sample relative to the largest batch that fits without a change.
 
-        The whole batch never ran as it is, and what did ran before memory was short, not now.
+        The whole batch never ran without a change, and earlier steps ran before memory was short,
+        not now.
         """
         batches = [other for other in self.found if other.candidate.kind == "batch"]
         plain = max((other for other in batches if other.trial.fits), key=_size, default=None)
@@ -222,7 +223,7 @@ def _basis(trial: Trial) -> str:
 
 
 def _without_worse_batches(found: list[_Tried]) -> list[_Tried]:
-    """Of batches the largest that fits; where none does, the smallest that was tried."""
+    """Keep the largest batch that fits; if none does, the smallest that was tried."""
     others = [one for one in found if one.candidate.kind != "batch"]
     batches = [one for one in found if one.candidate.kind == "batch"]
     if not batches:
@@ -238,5 +239,5 @@ def _size(one: _Tried) -> int:
 
 
 def _cost(one: _Tried) -> tuple[bool, int]:
-    """What fits comes first, then what costs less; within a kind they stay as they were tried."""
+    """Sort what fits first, then by cost; within a kind the order of the trials is kept."""
     return not one.trial.fits, KINDS.index(one.candidate.kind)

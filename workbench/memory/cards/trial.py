@@ -1,9 +1,10 @@
-"""A change that is tried: steps with it on the very card that refused one, and then undone.
+"""A trial of a change: steps with it on the simulated GPU that refused a request, then undone.
 
-Nothing is estimated. The training does what it would do next, with the change made: three steps, as
-the optimizer makes its state in the first one, the second holds both that and the activations, and
-the third begins with what the second left in the cache; and a batch of validation. Then everything
-is put back (`workbench.experiment.loop.guard.undone`), and the card gives back what that took.
+Nothing is estimated. The training does what it would do next, with the change made: three steps,
+because the optimizer makes its state in the first one, the second holds both that and the
+activations, and the third begins with what the second left in the cache; and a batch of validation.
+Then everything is restored (`workbench.experiment.loop.guard.undone`), and the simulated GPU
+releases what that took.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ NUM_STEPS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What became of a change that was tried."""
+    """The result of a change that was tried."""
 
     fits: bool
     peak_bytes: int = -1
-    """Reserved at most; -1 where it does not fit."""
+    """Maximum of the reserved bytes; -1 if it does not fit."""
     seconds: float = 0.0
-    """Of its last step."""
+    """Seconds of its last step."""
     why: str = ""
-    """What else than memory kept it from ending."""
+    """The reason other than memory that it did not finish."""
 
 
 def tried(training: Training, change: Change, interrupted: Callable[[], bool]) -> Trial | None:
-    """Try ``change`` on the card that ``training`` runs on; None where that was interrupted.
+    """Try ``change`` on the simulated GPU of ``training``; return None if that was interrupted.
 
-    The training is what it was, whatever is raised in it.
+    The training is unchanged afterwards, whatever is raised in it.
 
     Args:
-        training: between two steps.
-        change: to be tried.
-        interrupted: whether to give up; asked at every request for memory.
+        training: a training between two steps.
+        change: the change to try.
+        interrupted: returns whether to stop; called at every request for memory.
     """
     card = training.card
     if not isinstance(card, PlayedCard):
@@ -60,7 +61,7 @@ def tried(training: Training, change: Change, interrupted: Callable[[], bool]) -
         with card.trial(interrupted):
             found = _outcome(training, change, interrupted)
         if found is not None and found.fits:
-            gc.collect()  # what a model keeps in cycles would stay; else it is collected already
+            gc.collect()  # a model's cycles would stay; otherwise this is done already
         return found
     finally:
         card.let_go()
@@ -94,7 +95,7 @@ def _ran(training: Training, card: PlayedCard, change: Change) -> Trial:
         _validate(training, change)
     batch, seconds = _batch(training, change), 0.0
     for step in range(NUM_STEPS):
-        if step:  # another one in other memory, as the next would be
+        if step:  # a copy in other memory, as the next batch would be
             batch = copied(batch)
         started = time.perf_counter()
         training.run_step(batch)
@@ -106,11 +107,11 @@ def _ran(training: Training, card: PlayedCard, change: Change) -> Trial:
 
 
 def _batch(training: Training, change: Change) -> Any:
-    """The batch of the failed step, or as many of its samples as the change says."""
+    """Return the batch of the failed step, or as many of its samples as the change requires."""
     cursor = training.cursor
     if change.batch_size is None:
         return training.preview()
-    if training.validating:  # the epoch is over: its next one begins with these
+    if training.validating:  # the epoch is over: the next one begins with these
         return cursor.source.first(cursor.epoch + 1, 0, change.batch_size)
     return cursor.first(change.batch_size)
 
@@ -121,7 +122,7 @@ def _validate(training: Training, change: Change) -> None:
         return
     size = change.val_batch_size or source.batch_size
     if change.batch_size is not None and source.batch_size == training.cursor.source.batch_size:
-        size = change.batch_size  # validation follows where its batches were as large
+        size = change.batch_size  # validation uses the same size if its batches were as large
     if source.repeats and size:
         batch = source.first(0, 0, size)
     else:

@@ -1,4 +1,4 @@
-"""Files of others: allocator snapshots and saved records, read without trust.
+"""Untrusted files: allocator snapshots and saved records.
 
-No torch: `workbench.allocator` decodes and replays, and what it finds is packed here.
+No torch: `workbench.allocator` decodes and replays, and its results are packed here.
 """

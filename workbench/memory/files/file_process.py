@@ -1,19 +1,19 @@
 """A memory file in a process of its own: ``python -m workbench.memory.files.file_process <path>``.
 
 The Jupyter server opens files for a browser, and must neither hold nor run what is in them. So a
-process reads the file (`workbench.allocator.snapshot.decode` unpickles in yet another one), makes
-the record and stays: the next stretch of the same file, or a question about it, then takes no
-second reading. It holds one device and one stretch at a time, and reads again when the file was
-written anew; one that is larger than its bounds are for is left to another process.
+process reads the file (`workbench.allocator.snapshot.decode` unpickles in another process), makes
+the record and stays: the next range of the same file, or a question about it, then needs no second
+reading. It holds one device and one range at a time, and reads again when the file has been
+rewritten; a file that is larger than the limits allow is left to another process.
 
 A request is a line of JSON on stdin: ``{"do": "record" | "ask", "device", "start", "end",
-"overview", "question"}``. The answer is a line of JSON, ``{"kind", "bytes"}``, and so many bytes: a
-record, or JSON. What cannot be done is ``{"kind": "error", "reason", "message", "bytes": 0}``; a
-file that has outgrown the bounds is ``{"kind": "outgrown", "bytes": 0}``: end this process, and
-start another.
+"overview", "question"}``. The answer is a line of JSON, ``{"kind", "bytes"}``, followed by that
+many bytes: a record, or JSON. If a request cannot be served, the answer is ``{"kind": "error",
+"reason", "message", "bytes": 0}``; for a file that has outgrown the limits it is ``{"kind":
+"outgrown", "bytes": 0}``: end this process, and start another.
 
-The process leads a group of its own, and the end of stdin ends all of it: however the server died,
-nothing is left behind.
+The process leads a process group of its own, and the end of stdin ends all of it: however the
+server ended, nothing is left behind.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from workbench.records import MemoryRecord, RecordError
 from workbench.trust import OpenFile, printable
 
 MEMORY_BASE, MEMORY_PER_BYTE = 3 << 30, 24
-"""Addresses that the process and its readers may take, by the size of the file when the process
-starts: a trace takes 4 to 9 times its size as dictionaries, and its columns and record its size."""
+"""Limit of the address space of the process and its readers, by the size of the file when the
+process starts: a trace takes 4 to 9 times its size as dictionaries, and its columns and record take
+its size."""
 
 
 class _Failed(NamedTuple):
@@ -56,7 +57,7 @@ class _Whole(NamedTuple):
     record: MemoryRecord
     device: int = 0
     devices: tuple[int, ...] = ()
-    """All devices that the file holds; empty for a saved record."""
+    """All devices that the file contains; empty for a saved record."""
 
 
 class MemoryFile:
@@ -65,20 +66,20 @@ class MemoryFile:
     def __init__(self, path: Path, most_bytes: int) -> None:
         self.path = path
         self.most_bytes = most_bytes
-        """Size of the file up to which the bounds of this process are right."""
+        """Size of the file up to which the limits of this process are sufficient."""
         self._stamp: object = None
         self._busiest: int | None = None
         self._whole: _Whole | None = None
         self._part: tuple[tuple[int, int], MemoryRecord] | None = None
 
     def answer(self, request: Mapping[str, Any]) -> tuple[str, bytes]:
-        """The kind of an answer, and its bytes.
+        """Return the kind of an answer, and its bytes.
 
         Raises:
-            FileNotFoundError: the file is gone.
-            RecordError: it is neither snapshot nor record, or has no such device or stretch.
+            FileNotFoundError: the file no longer exists.
+            RecordError: it is neither snapshot nor record, or has no such device or range.
             ValueError: the question cannot be answered.
-            _OutgrownError: it is larger than ``most_bytes`` by now.
+            _OutgrownError: it is now larger than ``most_bytes``.
         """
         whole = self._read(_index(request, "device"))
         start, end = _index(request, "start"), _index(request, "end")
@@ -97,7 +98,7 @@ class MemoryFile:
         return answer(self._cut(whole, start, end), question)
 
     def _cut(self, whole: _Whole, start: int | None, end: int | None) -> MemoryRecord:
-        """A stretch, the last one of which is kept."""
+        """Return a range; the last one is kept."""
         last = len(whole.record.event_time_us)
         key = (start or 0, last if end is None else end)
         if key == (0, last) and not is_long(whole.record):
@@ -107,8 +108,8 @@ class MemoryFile:
         return self._part[1]
 
     def _read(self, device: int | None) -> _Whole:
-        """One device, by default the busiest; kept until another one is asked for."""
-        # the path was judged with all links in it resolved: one that is there by now was put there
+        """Return one device, by default the busiest; kept until another one is requested."""
+        # the path was checked with all its links resolved: a link that is there now was added later
         with OpenFile.beneath(self.path.anchor, self.path) as file:
             return self._whole_of(file, device)
 
@@ -149,27 +150,27 @@ class _UnrecordedError(RecordError):
 
 
 class _OutgrownError(Exception):
-    """The file is larger than what this process may read."""
+    """The file is larger than this process may read."""
 
 
 def main(arguments: list[str]) -> int:
-    """Answer until stdin ends; returns the exit status."""
+    """Answer until stdin ends; return the exit status."""
     path = Path(arguments[0]).absolute()
     size = 0
     with suppress(OSError), OpenFile.beneath(path.anchor, path) as file:
         size = file.size
     _limit(MEMORY_BASE + MEMORY_PER_BYTE * size)
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that prints gets between the answers
+    os.dup2(2, 1)  # nothing that prints can get between the answers
     file, requests = MemoryFile(path, size), _requests()
     while True:
         _reply(file, requests.get(), out)
 
 
 def _limit(memory: int) -> None:
-    """Bound the addresses that this process may take; time is kept by who asks."""
+    """Limit the address space of this process; time is limited by the caller."""
     with suppress(OSError), Path("/proc/self/oom_score_adj").open("w") as score:
-        score.write("1000")  # where memory runs out after all, Linux ends this process first
+        score.write("1000")  # if memory still runs out, Linux ends this process first
     try:
         import resource
     except ImportError:  # Windows
@@ -182,7 +183,7 @@ def _limit(memory: int) -> None:
 
 
 def _requests() -> queue.SimpleQueue[dict[str, Any]]:
-    """What comes in, read on a thread of its own: it must see the end also while others work."""
+    """Read requests on a thread of its own: it must see the end of stdin also during other work."""
     found: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -208,7 +209,7 @@ def _reply(file: MemoryFile, request: dict[str, Any], out: BinaryIO) -> None:
         header: dict[str, Any] = {"kind": kind, "bytes": len(data)}
     except _OutgrownError:
         header, data = {"kind": "outgrown", "bytes": 0}, b""
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong is the answer
+    except Exception as error:  # noqa: BLE001 - every failure is an answer
         reason, message = _why(file, error)
         header, data = {"kind": "error", "bytes": 0, "reason": reason, "message": message}, b""
     out.write(json.dumps(header).encode() + b"\n")
@@ -232,7 +233,7 @@ def _why(file: MemoryFile, error: Exception) -> _Failed:
 
 
 def _remedy(message: str) -> str:
-    """What to do about a file that is no snapshot; other sentences say it themselves."""
+    """Return what to do about a file that is not a snapshot; other messages already say it."""
     if "not a CUDA allocator snapshot" not in message:
         return ""
     return " No code of it was run. torch.cuda.memory._dump_snapshot(path) writes a snapshot."

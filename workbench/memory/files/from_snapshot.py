@@ -1,8 +1,8 @@
 """From one device of an allocator snapshot to a `MemoryRecord`, on whole columns.
 
-A snapshot does not say what a block was for: every category is unknown. Its stacks say by whom it
-was asked for (`workbench.memory.files.from_stacks`). Phases are the annotations that the program
-gave (``torch.cuda.memory`` records those of ``record_function``), where they do not nest.
+A snapshot does not say what a block was for: every category is unknown. Its stacks say what
+requested it (`workbench.memory.files.from_stacks`). Phases are the annotations that the program
+made (``torch.cuda.memory`` records those of ``record_function``), if they are not nested.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ def record_of_snapshot(
     shortages: Mapping[int, Shortage] | None = None,
     notes: Sequence[str] = (),
 ) -> MemoryRecord:
-    """The record of one device of a snapshot.
+    """Return the record of one device of a snapshot.
 
     Args:
-        snapshot: as `workbench.allocator.snapshot.decode` reads it.
-        title: what it is called on screen.
-        sizes: what a replay found blocks to occupy, see `workbench.memory.reading.lives.lives_of`.
-        certificate: what the replay came to.
+        snapshot: a snapshot from `workbench.allocator.snapshot.decode`.
+        title: the title shown on screen.
+        sizes: the sizes of blocks as a replay found them, see
+            `workbench.memory.reading.lives.lives_of`.
+        certificate: the result of the replay.
         shortages: entry of the trace -> what the replay found in the way of a refused request.
         notes: further sentences for the reader.
     """
@@ -89,7 +90,7 @@ def record_of_snapshot(
 def allocator_columns(
     snapshot: Snapshot, lives: Lives, shortages: Mapping[int, Shortage] | None = None
 ) -> dict[str, Any]:
-    """What the allocator alone knows: its settings, and columns of events, lives and segments."""
+    """Return what only the allocator knows: settings; columns of events, blocks and segments."""
     event = np.cumsum(lives.kept) - 1
     segments = segment_columns(snapshot, event)
     return {
@@ -110,14 +111,14 @@ def allocator_columns(
 
 
 def _times(time_us: Ints) -> Ints:
-    """Microseconds since the first event that has a time."""
+    """Return microseconds since the first event that has a time."""
     known = time_us[time_us > 0]
     began = int(known.min()) if len(known) else 0
     return np.maximum.accumulate(np.maximum(time_us - began, 0)) if len(time_us) else time_us
 
 
 def _phases(snapshot: Snapshot, kept: npt.NDArray[np.bool_]) -> tuple[Phase, ...]:
-    """Annotations that hold events and lie one after the other; what is inside another is not."""
+    """Return annotations that contain events and follow each other; nested ones are left out."""
     times = snapshot.time_us[kept]
     open_since: list[tuple[str, int]] = []
     phases: list[Phase] = []

@@ -1,10 +1,10 @@
 """A snapshot's stacks as columns of a record: a block's line, and the tree of calls.
 
-A block's line is the innermost frame of its stack that is a person's own Python; its call is the
-innermost frame of all, a library's too, so that nobody is shut out of what a library does.
+A block's line is the innermost frame of its stack that is in the user's own Python; its call is the
+innermost frame of all, a library's too, so that what a library does can also be seen.
 
-No text of a line is read: a snapshot names files of the machine that wrote it, and what lies at
-such a path here is another file, a later one, or a pipe that never ends.
+The text of a line is never read: a snapshot names files of the machine that wrote it, and what is
+at such a path here is another file, a later one, or a pipe that never ends.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ CUT = (
 
 
 class StackColumns(NamedTuple):
-    """What a record says of stacks; -1, which is also the last entry of a column, is "none"."""
+    """A record's columns about stacks; -1, which is also the last entry of a column, is "none"."""
 
     line: Ints
-    """Of each stack the row in `sources` of its own line."""
+    """For each stack, the row in `sources` of its own line."""
     call: Ints
-    """Of each stack the row of its innermost call."""
+    """For each stack, the row of its innermost call."""
     parent: Ints
-    """Of each call the row of the one that made it."""
+    """For each call, the row of its caller."""
     source: Ints
-    """Of each call the row in `sources`."""
+    """For each call, the row in `sources`."""
     sources: tuple[SourceLine, ...]
     is_cut: bool
 
     def of_blocks(self, stack: Ints) -> dict[str, Any]:
-        """The columns of a record whose blocks have these stacks."""
+        """Return the columns of a record whose blocks have these stacks."""
         return {
             "sources": self.sources,
             "block_source": self.line[stack],
@@ -56,7 +56,7 @@ class StackColumns(NamedTuple):
 
 
 def stack_columns(snapshot: Snapshot) -> StackColumns:
-    """The lines and the calls of a snapshot's stacks."""
+    """Return the lines and the calls of a snapshot's stacks."""
     own = np.array([is_own(frame.filename) for frame in snapshot.frames], dtype=np.bool_)
     line = _own_frames(snapshot, own)
     tree = call_tree(snapshot.stack_start, snapshot.stack_frame, len(own))
@@ -70,13 +70,13 @@ def stack_columns(snapshot: Snapshot) -> StackColumns:
 
 
 def is_own(filename: str) -> bool:
-    """Whether a file of a snapshot, which may be another machine's, is a person's own Python."""
+    """Return whether a file is the user's own Python; it may be a file of another machine."""
     is_python = filename.endswith(".py") or filename.startswith(_TYPED)
     return is_python and not any(part in filename for part in _LIBRARY_PARTS)
 
 
 def _own_frames(snapshot: Snapshot, own: npt.NDArray[np.bool_]) -> Ints:
-    """Of each stack its innermost own frame, -1 for none, and -1 as the last entry."""
+    """Return the innermost own frame of each stack, -1 for none, and -1 as the last entry."""
     start, frame = snapshot.stack_start, snapshot.stack_frame
     found = np.full(len(start), -1, dtype=np.int64)
     places = np.flatnonzero(own[frame])

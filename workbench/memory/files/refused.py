@@ -1,8 +1,8 @@
-"""Requests that an allocator refused, with what stood in their way.
+"""Requests that an allocator refused, with the blocks in their way.
 
-A trace says how much was asked for and how much the driver still had. What the allocator held at
-that moment, in which pieces and between which blocks, only a replay knows: it has the same blocks
-at the same addresses, and can be asked for the cheapest of them to free
+A trace says how much was requested and how much the driver still had. What the allocator held at
+that moment, in which pieces and between which blocks, is known only from a replay: it has the same
+blocks at the same addresses, and can be queried for the cheapest of them to free
 (`workbench.allocator.shortage`). Here those addresses become rows of the record's blocks.
 """
 
@@ -25,12 +25,12 @@ Ints = npt.NDArray[np.int64]
 def refusal_columns(
     snapshot: Snapshot, lives: Lives, shortages: Mapping[int, Shortage]
 ) -> dict[str, Any]:
-    """The ``oom_*`` and ``obstacle_*`` columns of a `MemoryRecord`.
+    """Return the ``oom_*`` and ``obstacle_*`` columns of a `MemoryRecord`.
 
     Args:
         snapshot: one device of a snapshot.
         lives: its blocks, as rows of the record.
-        shortages: entry of the trace -> what a replay found there; none of those not replayed.
+        shortages: entry of the trace -> what a replay found there; no entry for those not replayed.
     """
     event = np.cumsum(lives.kept) - 1
     refused = np.flatnonzero(snapshot.action == OOM)
@@ -54,7 +54,7 @@ def refusal_columns(
 
 
 def _rows_at(lives: Lives, address: Ints, event: Ints) -> Ints:
-    """Row of the block at each address at each event; -1 where there is none."""
+    """Return the row of the block at each address at each event; -1 if there is none."""
     if not len(lives.start):
         return np.full(len(address), -1, dtype=np.int64)
     order = np.lexsort((lives.start, lives.address))

@@ -1,8 +1,8 @@
-"""A snapshot with what its replay found: the true sizes of blocks, and how far it can be trusted.
+"""A snapshot with the result of its replay: the true sizes of blocks, and how exact the replay is.
 
-A trace says what was asked for; what a freed block occupied is known only to somebody who does what
-the allocator did (`workbench.allocator.replay.replay`). How far that came out as recorded is in the
-certificate. A trace that cannot be replayed is shown all the same, with requests rounded up.
+A trace says what was requested; what a freed block occupied is known only by doing what the
+allocator did (`workbench.allocator.replay.replay`). How far the replay matches the recording is in
+the certificate. A trace that cannot be replayed is shown too, with requests rounded up.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from workbench.records import Certificate, MemoryRecord, RecordError
 from workbench.records.check import DamagedError, check_record
 
 MOST_EVENTS = 600_000
-"""Events of a trace that is replayed unasked. To read so many from a file takes 1.7 s of processor
-time, the replay 0.7 s and the record 0.2 s."""
+"""The largest number of events of a trace that is replayed by default. To read that many from a
+file takes 1.7 s of CPU time, the replay 0.7 s and the record 0.2 s."""
 _EVENTS_PER_S = 800_000
 
 
 class Replayed(NamedTuple):
-    """What there is to say; nothing known and a sentence where there was no replay."""
+    """The result of a replay; if there was no replay, nothing is known and a note says why."""
 
     sizes: npt.NDArray[np.int64] | None = None
     """See `workbench.memory.reading.lives.lives_of`."""
@@ -40,11 +40,11 @@ class Replayed(NamedTuple):
 
 
 def replayed(snapshot: Snapshot, *, certify: bool = False) -> Replayed:
-    """Replay the trace of a snapshot; never raises, as a trace may say anything.
+    """Replay the trace of a snapshot; never raises, because a trace may contain anything.
 
     Args:
         snapshot: one device of a snapshot.
-        certify: replay it however long it is, not only up to `MOST_EVENTS`.
+        certify: replay it whatever its length, not only up to `MOST_EVENTS`.
     """
     if not snapshot.num_events:
         return Replayed()
@@ -52,7 +52,7 @@ def replayed(snapshot: Snapshot, *, certify: bool = False) -> Replayed:
         return Replayed(notes=(_too_long(snapshot.num_events),))
     try:
         found = replay(snapshot)
-    except Exception as error:  # noqa: BLE001 - an unvouched trace must not keep its record away
+    except Exception as error:  # noqa: BLE001 - an unverified trace must not prevent its record
         why = " ".join(str(error).split())[:300] or type(error).__name__
         return Replayed(notes=(f"Not replayed: {why}.",))
     return Replayed(found.sizes, as_record(found.certificate), shortages=found.shortages)
@@ -61,16 +61,17 @@ def replayed(snapshot: Snapshot, *, certify: bool = False) -> Replayed:
 def replayed_record(
     snapshot: Snapshot, *, title: str, notes: Sequence[str] = (), certify: bool = False
 ) -> MemoryRecord:
-    """The record of a snapshot, with a certificate where its trace can be replayed.
+    """Return the record of a snapshot, with a certificate if its trace can be replayed.
 
     Args:
-        snapshot: as `workbench.allocator.snapshot.decode` reads it.
-        title: what it is called on screen.
+        snapshot: a snapshot from `workbench.allocator.snapshot.decode`.
+        title: the title shown on screen.
         notes: further sentences for the reader.
         certify: see `replayed`.
 
     Raises:
-        RecordError: it holds numbers that no allocator writes, and no reader of a record takes.
+        RecordError: it contains numbers that no allocator writes, and no reader of a record
+            accepts.
     """
     found = replayed(snapshot, certify=certify)
     record = record_of_snapshot(
@@ -97,7 +98,7 @@ def _too_long(num_events: int) -> str:
 
 
 def as_record(found: allocator.Certificate) -> Certificate:
-    """A replay's certificate as it is kept in a record."""
+    """Convert a replay's certificate to the one that a record holds."""
     return Certificate(
         addresses=found.addresses.alike,
         num_addresses=found.addresses.total,

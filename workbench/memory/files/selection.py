@@ -1,9 +1,9 @@
-"""A stretch of a long recording: what it looks like from afar, and the record of a part of it.
+"""A range of a long recording: an overview of the whole, and the record of a part of it.
 
-A file of many million events is more than a browser should hold. `overview` says what is in it in
-a few hundred numbers, so that a person can choose; `stretch` is the record of the events chosen.
-It is cut out of the record of the whole, not read from part of a trace: what was there when it
-begins, and how large it was, is known only to somebody who has read everything before and after.
+A file of many million events is more than a browser should hold. `overview` describes its contents
+in a few hundred numbers, so that the user can choose; `stretch` is the record of the events chosen.
+It is a part of the record of the whole, not read from part of a trace: what was there when it
+begins, and how large it was, is known only after reading everything before and after.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from workbench.memory.reading.cut import cut
 from workbench.records import MemoryRecord, RecordError
 
 MOST_EVENTS = 2_000_000
-"""Events that are shown at once; their record has about 90 MB."""
+"""The largest number of events shown at once; their record has about 90 MB."""
 FIRST_LOOK = 500_000
-"""Events around the peak that are proposed of a longer recording."""
+"""The number of events around the peak that are proposed for a longer recording."""
 _POINTS = 400
 
 
 def overview(record: MemoryRecord) -> dict[str, Any]:
-    """What a recording holds, as plain data.
+    """Return what a recording contains, as plain data.
 
     Returns:
-        ``num_events``; ``duration_us``, 0 where the file has no times; ``peak_position`` and
+        ``num_events``; ``duration_us``, 0 if the file has no times; ``peak_position`` and
         ``peak_bytes``; ``proposed``: ``[start, end]`` of the events to look at first; ``most``
         events that can be shown at once; and a curve of at most 400 points: ``position`` (events
-        before the stretch that a point stands for), ``time_us`` there, and the most ``bytes`` that
+        before the range that a point stands for), ``time_us`` there, and the most ``bytes`` that
         were live in it, so that the peak is among them.
     """
     total = record.series().sum(axis=0)
@@ -53,12 +53,12 @@ def overview(record: MemoryRecord) -> dict[str, Any]:
 
 
 def stretch(record: MemoryRecord, start: int, end: int, hint: str = "") -> MemoryRecord:
-    """The record of the events ``[start, end)`` of ``record`` (`cut`).
+    """Return the record of the events ``[start, end)`` of ``record`` (`cut`).
 
-    Its first note says so, and then ``hint``.
+    Its first note says so, followed by ``hint``.
 
     Raises:
-        RecordError: there is no such stretch, or it is longer than `MOST_EVENTS`.
+        RecordError: there is no such range, or it is longer than `MOST_EVENTS`.
     """
     num_events = len(record.event_time_us)
     if not 0 <= start < end <= num_events:
@@ -84,12 +84,12 @@ def stretch(record: MemoryRecord, start: int, end: int, hint: str = "") -> Memor
 
 
 def first_look(record: MemoryRecord) -> tuple[int, int]:
-    """Start and end of the `FIRST_LOOK` events, at most, that are shown first: around the peak."""
+    """Return start and end of the events shown first: at most `FIRST_LOOK`, around the peak."""
     num_events = len(record.event_time_us)
     start = max(0, min(record.peak_event - FIRST_LOOK // 2, num_events - FIRST_LOOK))
     return start, min(num_events, start + FIRST_LOOK)
 
 
 def is_long(record: MemoryRecord) -> bool:
-    """Whether it has more events than are shown at once."""
+    """Return whether ``record`` has more events than are shown at once."""
     return len(record.event_time_us) > MOST_EVENTS

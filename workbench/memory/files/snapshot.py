@@ -1,7 +1,7 @@
-"""Opens a memory file: an allocator snapshot, or a saved record: ``wb.memory("snapshot.pickle")``.
+"""Open a memory file: an allocator snapshot, or a saved record: ``wb.memory("snapshot.pickle")``.
 
 `workbench.allocator.snapshot.decode` reads the file, so that nothing in it can run or take the
-machine's memory; what it says is replayed (`workbench.memory.files.replayed`) and becomes a record.
+machine's memory; the snapshot is replayed (`workbench.memory.files.replayed`) and becomes a record.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ WRITTEN = "view.save(path) and torch.cuda.memory._dump_snapshot(path) write file
 """What to do about a file that is neither record nor snapshot."""
 _SUFFIXES = {".pickle", ".pkl"}
 _STARTS = (b"\x80", b"(", b"}")
-"""Of a pickle of protocol 2 and later; of a dictionary, which a snapshot is, of 0 and of 1."""
+"""First bytes of a pickle of protocol 2 and later; of a dictionary, which a snapshot is, in
+protocols 0 and 1."""
 
 
 def is_snapshot(file: OpenFile) -> bool:
-    """Whether a file is to be read as an allocator snapshot: a pickle, by its name or its start.
+    """Return whether a file is read as an allocator snapshot: a pickle, by its name or its start.
 
-    A record is none, whatever it is called; the length that it begins with may look like a pickle.
-    Nor is what begins as something that no snapshot is, such as a checkpoint.
+    A record is not one, whatever its name; the length with which it begins may look like a pickle.
+    Nor is a file that begins like something that no snapshot is, such as a checkpoint.
     """
     if begins_as_record(file) or what_else(file):
         return False
@@ -42,37 +43,37 @@ def is_snapshot(file: OpenFile) -> bool:
 
 
 def read_snapshot(file: OpenFile, *, certify: bool = False) -> MemoryRecord:
-    """The record of an allocator snapshot file (``torch.cuda.memory._dump_snapshot``).
+    """Return the record of an allocator snapshot file (``torch.cuda.memory._dump_snapshot``).
 
     Args:
-        file: of the snapshot.
+        file: the snapshot file.
         certify: see `workbench.memory.files.replayed.replayed`.
 
     Raises:
-        RecordError: the file is too large, no snapshot, or asks for more than plain data.
+        RecordError: the file is too large, not a snapshot, or requests more than plain data.
     """
     return replayed_record(read_open(file), title=file.name, certify=certify)
 
 
 def open_file(path: str | PathLike[str], *, certify: bool = False) -> MemoryRecord:
-    """The record in a file: one saved by ``view.save``, or an allocator snapshot.
+    """Return the record in a file: one saved by ``view.save``, or an allocator snapshot.
 
     Args:
         path: the file.
-        certify: replay the trace of a snapshot, however long it is. A saved record keeps the
+        certify: replay the trace of a snapshot, whatever its length. A saved record keeps the
             certificate it was saved with, or none.
 
     Raises:
         FileNotFoundError: no file at ``path``.
         RecordError: it is a folder, neither of these, larger than `LARGEST_BYTES`, or a saved
-            record without the certificate that ``certify`` asks for.
+            record without the certificate that ``certify`` requires.
     """
     with named_file(path, "a record") as file:
         return record_in(file, MemoryRecord, certify=certify)
 
 
 def record_in(file: OpenFile, kind: type[R], *, certify: bool = False) -> R | MemoryRecord:
-    """The record in an open file: one of ``kind``, or what an allocator snapshot says.
+    """Return the record in an open file: one of ``kind``, or that of an allocator snapshot.
 
     Raises:
         RecordError: as `open_file`.

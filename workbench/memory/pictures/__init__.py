@@ -1,4 +1,4 @@
-"""Static pictures of a record, and two records side by side.
+"""Static pictures of a record, and of two records side by side.
 
-What `MemoryView` and `MemoryDiff` show where no widget can run.
+`MemoryView` and `MemoryDiff` show them if no widget can run.
 """

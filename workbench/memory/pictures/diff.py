@@ -1,12 +1,12 @@
-"""Two recordings side by side: whose bytes at the peak grew, and whose went.
+"""Two recordings side by side: what grew at the peak, and what went away.
 
 The peaks are compared, each at its own moment, because a peak is what has to fit. Blocks are not
-matched one by one (two runs allocate in different numbers); what they are for, which module, which
-line and which calls they belong to is the same in both. A cell's line is known by its text: a cell
+matched one by one (two runs allocate different numbers of them); what they are for, and the module,
+line and calls they belong to, are the same in both. A cell's line is identified by its text: a cell
 that ran again has another number, and is the same code.
 
-The browser's view of a diff reads the two records itself and comes to the same numbers
-(``extensions/views/src/memory-diff``); a test holds the two together.
+The browser's view of a diff reads the two records itself and computes the same numbers
+(``extensions/views/src/memory-diff``); a test keeps the two consistent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BY = ("category", "module", "line", "stack")
-"""What blocks can be grouped by."""
+"""Properties by which blocks can be grouped."""
 NO_MODULE = "no module known"
 NO_LINE = "no line known"
 NO_STACK = "no stack known"
@@ -42,7 +42,7 @@ class Change(NamedTuple):
     """One group of blocks at both peaks."""
 
     what: str
-    """A category, a module's path, a line of code, or calls from the outermost in."""
+    """A category, a module's path, a line of code, or calls from the outermost inwards."""
     before: int
     """Bytes at A's peak."""
     after: int
@@ -52,13 +52,13 @@ class Change(NamedTuple):
 
     @property
     def change(self) -> int:
-        """Bytes by which B has more."""
+        """Additional bytes in B."""
         return self.after - self.before
 
 
 @dataclass(frozen=True, eq=False)
 class MemoryDiff:
-    """What differs between A and B at their peaks."""
+    """The differences between A and B at their peaks."""
 
     a: MemoryRecord
     b: MemoryRecord
@@ -69,7 +69,7 @@ class MemoryDiff:
         return self.b.peak_bytes - self.a.peak_bytes
 
     def by(self, kind: str) -> list[Change]:
-        """Every group, the largest change first; their changes add up to `change`.
+        """Return every group, the largest change first; their changes add up to `change`.
 
         Args:
             kind: one of `BY`.
@@ -84,7 +84,7 @@ class MemoryDiff:
 
     @cached_property
     def sentence(self) -> str:
-        """How far the peaks lie apart, and the one change that is largest."""
+        """The difference between the peaks, and the largest single change."""
         a, b = (format_bytes(record.peak_bytes) for record in (self.a, self.b))
         if self.change:
             way = "higher" if self.change > 0 else "lower"
@@ -99,7 +99,7 @@ class MemoryDiff:
         return f"{head}; the largest change is {signed(largest.change)} of {largest.what}."
 
     def figure(self) -> Figure:
-        """Both timelines on one scale, and the largest changes, as a matplotlib figure."""
+        """Draw both timelines on one scale, and the largest changes, as a matplotlib figure."""
         from workbench.memory.pictures.diff_figure import diff_figure
 
         return diff_figure(self)
@@ -136,7 +136,7 @@ class MemoryDiff:
         return str(self)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """Widget, static SVG and text; only the last two where no widget can run."""
+        """Return widget, static SVG and text; only the last two if no widget can run."""
         from workbench.memory.pictures.diff_svg import diff_html
 
         return mime_bundle(
@@ -149,13 +149,13 @@ class MemoryDiff:
 
 
 def signed(change: int) -> str:
-    """``+3.0 MiB``, with a true minus; ``0 B`` for none."""
+    """Format a change as ``+3.0 MiB``, with a true minus sign; ``0 B`` for none."""
     sign = "" if change == 0 else "+" if change > 0 else "−"
     return f"{sign}{format_bytes(abs(change))}"
 
 
 def place_of(source: SourceLine) -> str:
-    """``model.py:11``; ``line 3 of a cell: x = f(y)`` for a line of a notebook."""
+    """Return ``model.py:11``; ``line 3 of a cell: x = f(y)`` for a line of a notebook."""
     if source.cell is None:
         return source.label
     return f"line {source.line} of a cell: {source.text}".rstrip(": ")
@@ -163,7 +163,7 @@ def place_of(source: SourceLine) -> str:
 
 Column = npt.NDArray[np.integer]
 Naming = tuple[Column, Callable[[int], str]]
-"""A key of every block, and what a key is called."""
+"""A key for each block, and the function that names a key."""
 Groups = dict[str, tuple[int, int]]
 
 
@@ -177,7 +177,7 @@ def _rows(before: Groups, after: Groups) -> list[Change]:
 
 
 def _groups(record: MemoryRecord, naming: Naming) -> Groups:
-    """Group -> (bytes, blocks) at the peak."""
+    """Return group -> (bytes, blocks) at the peak."""
     live = live_rows(record, record.peak_event)
     column, name = naming
     keys, rows = np.unique(column[live], return_inverse=True)
@@ -208,7 +208,7 @@ def _by_stack(record: MemoryRecord) -> Naming:
 
 
 def _stack(record: MemoryRecord, call: int) -> str:
-    """The calls in a person's own files, from the outermost in."""
+    """Return the calls in the user's own files, from the outermost inwards."""
     names: list[str] = []
     while call >= 0:
         source = record.sources[int(record.call_source[call])]
@@ -219,7 +219,7 @@ def _stack(record: MemoryRecord, call: int) -> str:
 
 
 def _cause(record: MemoryRecord, place: str) -> Naming:
-    """Category and place together."""
+    """Group by category and place together."""
     column, name = _KINDS[place](record)
     keys = record.block_category.astype(np.int64) * (1 << 32) + column + 1
 
@@ -235,7 +235,7 @@ def _has_modules(record: MemoryRecord) -> bool:
 
 
 def _ending(stack: str) -> str:
-    """The innermost calls, which say most."""
+    """Return the innermost calls, which are the most informative."""
     line = shorten(stack, len(stack))
     return line if len(line) <= _WIDTH - 2 else f"…{line[-(_WIDTH - 3) :]}"
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _BARS = 8
 MORE, LESS = "#B3261E", "#0B6B3A"
-"""Bars of what grew and of what shrank."""
+"""Colours of the bars of what grew and of what shrank."""
 
 
 def diff_figure(diff: MemoryDiff) -> Figure:
-    """A above B on one scale, the largest changes beside them; no display is needed to draw it."""
+    """Draw A above B on one scale, the largest changes beside them; no display is needed."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")

@@ -1,6 +1,6 @@
-"""The static picture of a diff: both timelines over each other, and the largest changes as a table.
+"""The static picture of a diff: both timelines, one above the other, and a table of changes.
 
-It stands in where no widget runs; every text is escaped, colours are those of all views.
+It is shown if no widget can run; every text is escaped, the colours are those of all views.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROWS = 5
 
 
 def diff_html(diff: MemoryDiff) -> str:
-    """The sentence, A and B, and a table by category, module, line and stack."""
+    """Return the sentence, A and B, and a table by category, module, line and stack."""
     parts = [f"<p style='margin:4px 0'><b>{html.escape(diff.sentence)}</b></p>"]
     for name, record in (("A", diff.a), ("B", diff.b)):
         said = html.escape(f"{name}  {peak_sentence(record)}")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURES = (".png", ".pdf", ".svg")
-"""How names of files end that a figure is written to."""
+"""File suffixes of the formats in which a figure is saved."""
 
 
 def to_figure(record: MemoryRecord) -> Figure:
-    """Stacked areas over events, phases and the peak marked; no display is needed to draw it."""
+    """Draw stacked areas over events, with phases and the peak marked; no display is needed."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.6), layout="constrained")
@@ -42,14 +42,14 @@ def to_figure(record: MemoryRecord) -> Figure:
 
 
 def picture(record: MemoryRecord, form: str) -> bytes:
-    """The figure as a file's bytes; ``form`` is one of `PICTURES` without its dot."""
+    """Return the figure as a file's bytes; ``form`` is one of `PICTURES` without its dot."""
     page = io.BytesIO()
     to_figure(record).savefig(page, dpi=150, format=form)
     return page.getvalue()
 
 
 def draw_categories(axes: Axes, chart: MemoryChart) -> None:
-    """The bytes of each category, stacked, and a mark at the peak."""
+    """Draw the bytes of each category, stacked, and a mark at the peak."""
     layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points)
     used = np.flatnonzero(layers.any(axis=1))
     axes.stackplot(
@@ -65,14 +65,14 @@ def draw_categories(axes: Axes, chart: MemoryChart) -> None:
 
 
 def scale(axes: Axes, top: float, parts: int) -> None:
-    """Bytes from 0 to ``top``, with so many steps of the axis."""
+    """Scale the axis to bytes from 0 to ``top``, divided into ``parts`` steps."""
     ticks = [top * part / parts for part in range(parts + 1)]
     axes.set_ylim(0, top)
     axes.set_yticks(ticks, [format_bytes(tick) for tick in ticks])
 
 
 def plain(text: str, width: int) -> str:
-    """``text`` in at most ``width`` characters, nothing of it a formula."""
+    """Return ``text`` in at most ``width`` characters, with nothing read as a formula."""
     return shorten(text, width).replace("$", r"\$")
 
 
@@ -97,7 +97,7 @@ def _draw(axes: Axes, record: MemoryRecord) -> None:
 
 
 def _draw_limits(axes: Axes, chart: MemoryChart, limits: Limits) -> None:
-    """Reserved bytes, the card's limit, the interval of a prediction, and refused requests."""
+    """Draw reserved bytes, the GPU's limit, the interval of a prediction, and refused requests."""
     if chart.reserved_bytes >= 0:
         label = f"reserved {format_bytes(chart.reserved_bytes)}"
         if limits.reserved is None:

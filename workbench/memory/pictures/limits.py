@@ -1,7 +1,7 @@
-"""What bounds a memory chart from above: reserved bytes, a card's limit, requests it refused.
+"""Upper limits in a memory chart: reserved bytes, a GPU's limit, requests it refused.
 
 Both pictures of a record (`workbench.memory.pictures.svg`, `workbench.memory.pictures.figure`) draw
-it.
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from workbench.memory.reading.describe import card_label
 from workbench.records import MemoryChart, MemoryRecord
 
 _FAR = 2
-"""A limit beyond so many times what is drawn would leave the picture empty: it is named only."""
+"""A limit more than this many times what is drawn would leave the picture empty: it is only
+named."""
 
 
 @dataclass(frozen=True)
@@ -24,37 +25,38 @@ class Refused:
     """A request that was refused."""
 
     point: int
-    """Of the chart."""
+    """Point of the chart."""
     level: int
-    """Bytes reserved then, or allocated where nothing is known to be reserved."""
+    """Bytes reserved then, or bytes allocated if reserved bytes are not known."""
     num_bytes: int
-    """What was asked for."""
+    """Requested bytes."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """In points and bytes of a chart."""
+    """The limits, in points and bytes of a chart."""
 
     reserved: npt.NDArray[np.int64] | None
-    """At most, in the stretch of every point; None where the record has no segments."""
+    """The maximum of reserved bytes in the range of each point; None if the record has no
+    segments."""
     card: str
-    """As `card_label` says."""
+    """The name from `card_label`."""
     card_bytes: int
-    """What an allocator may use of it; -1 where there is none."""
+    """Bytes of the GPU that an allocator may use; -1 if there is no GPU."""
     interval: tuple[int, int] | None
-    """Between what the reserved bytes of a predicted peak lie; None where they are one number."""
+    """Interval of the reserved bytes of a predicted peak; None if it is a single number."""
     refused: tuple[Refused, ...]
     top: int
     """The largest number of bytes to be drawn."""
 
     @property
     def shows_card(self) -> bool:
-        """Whether the card's limit is drawn, and not only named."""
+        """Whether the GPU's limit is drawn, and not only named."""
         return 0 <= self.card_bytes <= self.top
 
 
 def limits_of(record: MemoryRecord, chart: MemoryChart) -> Limits:
-    """The limits of ``record``, as its ``chart`` draws them."""
+    """Return the limits of ``record``, as its ``chart`` draws them."""
     edges = edges_of(len(record.event_time_us) + 1, chart.num_points)
     reserved = record.reserved() if len(record.segment_bytes) else None
     low, high = record.peak_interval

@@ -1,7 +1,7 @@
 """The static picture of a memory record: stacked areas over a step, the peak marked.
 
-Self-contained, under 40 kB, readable on any background: text and lines take the surrounding text's
-colour, the fills are the category colours of every Workbench view.
+Self-contained, under 40 kB, readable on any background: text and lines have the colour of the
+surrounding text, the fills are the category colours of every Workbench view.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLOURS = ("#0072B2", "#CC79A7", "#56B4E9", "#D55E00", "#009E73", "#E69F00", "#8
 """One colour per `CATEGORIES` entry, the same everywhere."""
 
 BAD = "#c9302c"
-"""Where memory ran out, and the limit at which it would; readable on light and dark."""
+"""Colour of refused requests and of the GPU's limit; readable on light and dark."""
 
 _POINTS = 200
 _MOST_REFUSED = 20
@@ -39,11 +39,11 @@ _LEFT, _TOP, _WIDE, _HIGH = 64, 30, 470, 170
 _LEGEND = _LEFT + _WIDE + 20
 _WIDTH, _HEIGHT = 760, _TOP + _HIGH + 42
 FONT = "font-family:system-ui,sans-serif;font-size:12px;font-variant-numeric:tabular-nums"
-"""Of every picture of memory in a cell, and what is written around it."""
+"""Style of every picture of memory in a cell, and of the text around it."""
 
 
 def static_html(record: MemoryRecord) -> str:
-    """The picture with its sentence and notes, for ``text/html``."""
+    """Return the picture with its sentence and notes, for ``text/html``."""
     refused = len(record.oom_event)
     said = [refusal_sentence(record, refused - 1)] if refused else []
     said += [peak_sentence(record), *prediction_lines(record)[1:2]]
@@ -54,7 +54,7 @@ def static_html(record: MemoryRecord) -> str:
 
 
 def to_svg(record: MemoryRecord) -> str:
-    """The record as one inline ``<svg>``."""
+    """Return the record as one inline ``<svg>``."""
     label = html.escape(peak_sentence(record), quote=True)
     if is_empty(record):
         body = _text(_WIDTH / 2, 30, html.escape(empty_sentence(record)), anchor="middle")
@@ -78,7 +78,7 @@ def _frame(height: int, label: str, body: list[str]) -> str:
 
 
 def _stacked(chart: MemoryChart) -> npt.NDArray[np.float64]:
-    """``[num_categories + 1, num_points]``: lower edge of every area, and the top."""
+    """Return ``[num_categories + 1, num_points]``: lower edge of each area, and the top."""
     layers = chart.bytes.reshape(len(CATEGORIES), chart.num_points).astype(np.float64)
     return np.vstack([np.zeros(chart.num_points), np.cumsum(layers, axis=0)])
 
@@ -97,7 +97,7 @@ def _areas(stacked: npt.NDArray[np.float64], top: float) -> list[str]:
 
 
 def _steps(values: npt.NDArray[np.float64], top: float) -> list[tuple[float, float]]:
-    """Memory is constant between events: horizontal runs, corners only where it changes."""
+    """Return horizontal runs: memory is constant between events, corners are only at changes."""
     wide = _WIDE / len(values)
     corners: list[tuple[float, float]] = []
     for index, value in enumerate(values.tolist()):
@@ -122,7 +122,7 @@ def _grid(top: float) -> list[str]:
 
 
 def _reserved(chart: MemoryChart, limits: Limits, top: float) -> list[str]:
-    """Reserved bytes as they went, or the most of them where that alone is known."""
+    """Draw reserved bytes over time, or their maximum if only that is known."""
     if chart.reserved_bytes < 0:
         return []
     if limits.reserved is None:
@@ -133,7 +133,7 @@ def _reserved(chart: MemoryChart, limits: Limits, top: float) -> list[str]:
 
 
 def _card(limits: Limits, top: float) -> list[str]:
-    """What an allocator may use of the card; where it lies above all else the legend names it."""
+    """Draw the GPU's usable memory; if it is above the picture, the legend names it."""
     if not limits.shows_card:
         return []
     y = _y(limits.card_bytes, top)
@@ -141,7 +141,7 @@ def _card(limits: Limits, top: float) -> list[str]:
 
 
 def _interval(chart: MemoryChart, limits: Limits, top: float) -> list[str]:
-    """Between what the reserved bytes of a predicted peak lie, as a bracket."""
+    """Draw the interval of the reserved bytes of a predicted peak, as a bracket."""
     if limits.interval is None:
         return []
     low, high = (_y(value, top) for value in limits.interval)
@@ -151,7 +151,7 @@ def _interval(chart: MemoryChart, limits: Limits, top: float) -> list[str]:
 
 
 def _refused(chart: MemoryChart, limits: Limits, top: float) -> list[str]:
-    """A cross in a circle where memory ran out."""
+    """Draw a cross in a circle where memory ran out."""
     found: list[str] = []
     for refused in limits.refused[-_MOST_REFUSED:]:
         x, y = _x(chart, refused.point), _y(refused.level, top)
@@ -161,7 +161,7 @@ def _refused(chart: MemoryChart, limits: Limits, top: float) -> list[str]:
 
 
 def _x(chart: MemoryChart, point: int) -> float:
-    """The middle of a point."""
+    """Return the middle of a point."""
     return _LEFT + (point + 0.5) * _WIDE / max(chart.num_points, 1)
 
 
@@ -214,7 +214,7 @@ def _legend(chart: MemoryChart, limits: Limits) -> list[str]:
 
 
 def _limit_entries(chart: MemoryChart, limits: Limits) -> list[tuple[str, str, str]]:
-    """Sign, name and figure of every line and mark that is no area."""
+    """Return symbol, name and value of each line and mark that is not an area."""
     found: list[tuple[str, str, str]] = []
     if chart.reserved_bytes >= 0:
         dash = _DASHED if limits.reserved is None else ""
@@ -248,7 +248,7 @@ def _cross(x: float, y: float, radius: float) -> str:
 
 
 def _text(x: float, y: float, content: str, *, anchor: str = "start", faint: bool = False) -> str:
-    """A text element; ``content`` is markup, escaped by the caller."""
+    """Return a text element; ``content`` is markup, escaped by the caller."""
     opacity = ' fill-opacity=".68"' if faint else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{opacity}>{content}</text>'
 
@@ -258,7 +258,7 @@ def _y(value: float, top: float) -> float:
 
 
 def axis_top(value: float) -> float:
-    """The end of an axis that shows ``value``: its quarters are round in their unit."""
+    """Return the end of an axis that shows ``value``: its quarters are round in their unit."""
     unit = 1024.0 ** int(np.log2(max(value, 1)) // 10)
     wanted = value * 1.02 / unit
     steps = (10**power * step for power in range(4) for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8))

@@ -1,4 +1,4 @@
-"""A step on a card that nobody here has: of a copy, run the way CUDA would.
+"""A step on a GPU that is not available here: computed on a copy, run the way CUDA would run it.
 
-`predict` tells the story; docs/memory.md says what it leaves out.
+`predict` is the entry point; docs/memory.md says what it leaves out.
 """

@@ -1,25 +1,25 @@
-"""On the CPU, but allocating as CUDA would: operations that keep other things for backward there.
+"""Running on the CPU with CUDA's allocations: operations that keep other tensors for backward.
 
-Dispatch on a GPU takes other ways through PyTorch, and some of them allocate other memory. Here
-Python's calls of such operations are sent the way whose allocations are CUDA's:
+Dispatch on a GPU takes other paths through PyTorch, and some of them allocate other memory. Here
+Python's calls of such operations are sent along a path whose allocations are those of CUDA:
 
-* ``dropout`` on the CPU keeps a mask of the input's type; on CUDA ``native_dropout`` keeps one of
-  booleans (``aten/src/ATen/native/Dropout.cpp``: the fused kernel is taken where the input is on an
+* ``dropout`` on the CPU keeps a mask of the input's dtype; on CUDA ``native_dropout`` keeps a mask
+  of booleans (``aten/src/ATen/native/Dropout.cpp``: the fused kernel is used if the input is on an
   accelerator);
 * ``scaled_dot_product_attention`` with dropout has no fused kernel on the CPU, and keeps the
-  attention's probabilities; on CUDA the fused kernels drop by themselves, and keep the output and
-  one log-sum-exp per row (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). The CPU's
-  fused kernel without dropout keeps just these;
-* under autocast, CUDA computes normalisations and softmax in float32, the CPU in 16 bits where
-  their input is (``AT_FORALL_FP32`` and ``AT_FORALL_FP32_SET_OPT_DTYPE`` in
-  ``ATen/autocast_mode.h``);
-* an optimizer that may choose works on lists of tensors on CUDA (``foreach``), one by one on the
-  CPU (``_default_to_fused_or_foreach`` in ``torch/optim/optimizer.py``): its intermediate lists
-  live together.
+  attention's probabilities; on CUDA the fused kernels apply dropout themselves, and keep the output
+  and one log-sum-exp per row (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). The CPU's
+  fused kernel without dropout keeps exactly these;
+* under autocast, CUDA computes normalisations and softmax in float32, the CPU in 16 bits if their
+  input is (``AT_FORALL_FP32`` and ``AT_FORALL_FP32_SET_OPT_DTYPE`` in ``ATen/autocast_mode.h``);
+* an optimizer that is free to choose works on lists of tensors on CUDA (``foreach``), one by one on
+  the CPU (``_default_to_fused_or_foreach`` in ``torch/optim/optimizer.py``): its intermediate lists
+  are alive at the same time.
 
-What a step computes changes by it (dropout differently, or not at all), so it is for a copy only.
-Calls are caught by a function mode, and in ``torch.nn.functional`` itself where functions of that
-module call one another, which no mode sees. Both act on the thread that asked only.
+This changes what a step computes (dropout differs, or is not applied), so it is only for a copy.
+Calls are intercepted by a function mode, and in ``torch.nn.functional`` itself where functions of
+that module call one another, which no mode sees. Both act only on the thread that entered
+`as_cuda`.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ WAYS = (DROPOUT, ATTENTION, *IN_FLOAT32, *TO_FLOAT32)
 """Names in ``torch.nn.functional``, and of the operations themselves."""
 _HALVES = (torch.float16, torch.bfloat16)
 _MOST_HALF_HEAD = 256
-"""Elements of a head that the fused kernels for half precision take."""
+"""The largest head size that the fused kernels for half precision accept."""
 _ALIGNMENT = 4
-"""Elements that a head's size is a multiple of, for the fused kernel that takes float32."""
+"""The head size must be a multiple of this for the fused kernel that accepts float32."""
 
 _lock = threading.Lock()
 _users: dict[int, AsCuda] = {}
 _replaced: dict[str, Callable[..., Any]] = {}
-"""What stood in ``torch.nn.functional``, by name, while there are users."""
+"""The original functions of ``torch.nn.functional``, by name, while there are users."""
 
 
 @contextmanager
 def as_cuda(*, fused_attention: bool = True) -> Generator[AsCuda]:
-    """Send this thread's calls the way CUDA would; gives what counts them.
+    """Send this thread's calls along CUDA's paths; yields the object that counts them.
 
     Args:
-        fused_attention: whether attention may take a fused kernel.
+        fused_attention: whether attention may use a fused kernel.
     """
     thread, way = threading.get_ident(), AsCuda(fused_attention=fused_attention)
     with _lock:
@@ -76,20 +76,20 @@ def as_cuda(*, fused_attention: bool = True) -> Generator[AsCuda]:
 
 
 class AsCuda(TorchFunctionMode):
-    """Sends single calls another way; see `as_cuda`."""
+    """Send single calls along another path; see `as_cuda`."""
 
     def __init__(self, *, fused_attention: bool) -> None:
         super().__init__()
         self._fused_attention = fused_attention
         self.num_dropouts = 0
-        """Calls of dropout that were sent another way."""
+        """Calls of dropout that were redirected."""
         self.num_attentions = 0
-        """Calls of attention that were."""
+        """Calls of attention that were redirected."""
         self.num_casts = 0
-        """Calls under autocast that were."""
+        """Calls under autocast that were redirected."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """One call, by the name of what is called."""
+        """Handle one call, by the name of the function called."""
         del types
         name = getattr(func, "__name__", "")
         if name in WAYS:
@@ -97,7 +97,7 @@ class AsCuda(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def send(self, name: str, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """One call of one of `WAYS`."""
+        """Handle one call of one of `WAYS`."""
         if name == DROPOUT:
             return self._dropout(func, args, kwargs)
         if name == ATTENTION:
@@ -114,7 +114,7 @@ class AsCuda(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _dropout(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Dropout with a mask of booleans."""
+        """Apply dropout with a mask of booleans."""
         named = dict(zip(("input", "p", "training", "inplace"), args, strict=False)) | kwargs
         rate = named.get("p", 0.5)
         is_training = named.get("training", named.get("train", True))
@@ -125,7 +125,7 @@ class AsCuda(TorchFunctionMode):
         return torch.native_dropout(named["input"], rate, train=True)[0]
 
     def _attention(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Attention by a fused kernel, where CUDA has one for it."""
+        """Compute attention with a fused kernel, if CUDA has one for it."""
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
         named = dict(zip(names, args, strict=False)) | kwargs
         if named.get("dropout_p") and self._fused_attention and _has_kernel(named["query"]):
@@ -135,9 +135,9 @@ class AsCuda(TorchFunctionMode):
 
 
 def use_foreach(optimizer: torch.optim.Optimizer) -> bool:
-    """Let an optimizer work as it would on CUDA by default; whether that is another way than here.
+    """Let an optimizer work as on CUDA by default; return whether that differs from the CPU.
 
-    Optimizers without ``foreach``, and groups that chose for themselves, stay as they are.
+    Optimizers without ``foreach``, and groups with a choice of their own, are not changed.
     """
     changed = False
     for group in optimizer.param_groups:
@@ -163,7 +163,7 @@ def _float(value: Any) -> Any:
 
 
 def _stand_in() -> None:
-    """Put the functions below into ``torch.nn.functional``, in the place of what is there."""
+    """Replace functions of ``torch.nn.functional`` by the functions below."""
     for name in WAYS:
         _replaced[name] = getattr(F, name)
         setattr(F, name, _sent(name, _replaced[name]))

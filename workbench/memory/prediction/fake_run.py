@@ -1,8 +1,8 @@
-"""A step of a twin, recorded: what a training would allocate, without training.
+"""A recorded step of a twin: what a training would allocate, without training.
 
-Two steps are run one after the other, because the first of a training is like no other: the
-optimizer makes its state in it. The second one, and all after it, find that state there. Both are
-in the record, so that an allocator can be led through both.
+Two steps are run one after the other, because the first step of a training is different from all
+others: the optimizer makes its state in it. The second step, and all after it, find that state
+there. Both are in the record, so that an allocator can serve both.
 
 On a fake twin the operations that reach the dispatcher are those of a real run, and their storages
 have the same sizes; what is missing is what only the kernel itself decides (the workspace that
@@ -48,12 +48,12 @@ def run_twin(
     title: str,
     num_steps: int = NUM_STEPS,
 ) -> MemoryRecord:
-    """The record of ``num_steps`` steps of a twin, one after the other.
+    """Return the record of ``num_steps`` steps of a twin, one after the other.
 
     Args:
         twin: it is used up: its weights are those after the steps.
-        title: of the record.
-        num_steps: of which the first makes the optimizer's state.
+        title: the title of the record.
+        num_steps: the number of steps; the first makes the optimizer's state.
 
     Raises:
         TwinError: a step cannot be run on a twin; the message says why.
@@ -82,7 +82,7 @@ def run_twin(
 
 @contextmanager
 def _nothing_logged() -> Generator[None]:
-    """What torch logs of a fake operation that fails, with its stack, is said in one sentence."""
+    """Suppress torch's log, with a stack, of a failed fake operation: one sentence reports it."""
     here = threading.get_ident()
 
     def elsewhere(said: logging.LogRecord) -> bool:
@@ -107,7 +107,7 @@ def _built(twin: Twin, recorder: TwinRecorder, title: str) -> MemoryRecord:
 
 
 def _step(twin: Twin, recorder: Recorder) -> None:
-    """As `workbench.experiment.loop.step` does one, without what looks at values."""
+    """Run a step like `workbench.experiment.loop.step`, without what reads values."""
     clear_gradients(twin.optimizer, list(twin.model.parameters()))
     with twin.modes.forward_context():
         logits = logits_of(call(twin.model, twin.inputs))
@@ -124,17 +124,17 @@ def _step(twin: Twin, recorder: Recorder) -> None:
 
 
 def _settle(twin: Twin, recorder: Recorder) -> None:
-    """Name what has come: gradients, optimizer state."""
+    """Name what now exists: gradients, optimizer state."""
     with torch.no_grad():
         adopt_model(recorder, twin.model)
         adopt_optimizer(recorder, twin.optimizer)
 
 
 class TwinLedger(Ledger):
-    """Storages without memory count as if they had it, on the CPU."""
+    """A ledger in which storages without memory count as if they had it, on the CPU."""
 
     def track(self, storage: torch.UntypedStorage) -> Block | None:
-        """A block for a storage not known before; None where it takes no memory."""
+        """Make a block for a storage not known before; None if it takes no memory."""
         if storage.nbytes() == 0:
             return None
         death = Death(storage, self.deaths.append)
@@ -143,14 +143,14 @@ class TwinLedger(Ledger):
         return death.block
 
     def new_block(self, storage: torch.UntypedStorage) -> Block:
-        """One more life; a fake storage has no address."""
+        """Make another block; a fake storage has no address."""
         block = Block(storage.nbytes(), "cpu", -1)
         self.blocks.append(block)
         return block
 
 
 class TwinRecorder(Recorder):
-    """Records fake tensors as well as real ones."""
+    """Record fake tensors as well as real ones."""
 
     def __init__(self, *, fake: bool) -> None:
         super().__init__(automatic_phases=False)
@@ -159,18 +159,18 @@ class TwinRecorder(Recorder):
         self.blocks, self.uncounted = self.ledger.blocks, self.ledger.uncounted
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As of any recorder; what fake tensors do underneath is not looked at."""
-        if func.namespace == "prim":  # fake tensors are asked for their device all the time
+        """Record as any recorder does, without what fake tensors do underneath."""
+        if func.namespace == "prim":  # fake tensors are queried for their device all the time
             return func(*args, **(kwargs or {}))
         seen = tuple(kind for kind in types or () if not is_fake(kind))
         return super().__torch_dispatch__(func, seen, args, kwargs)
 
     def allocated(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
-        """As of any recorder; a number made a tensor has the same name, fake or not."""
+        """Record as any recorder does; a number made a tensor has the same name, fake or not."""
         super().allocated(storage, "torch.tensor" if op == "aten.lift_fresh" else op, site)
 
     def _before(self, func: Any, args: Any, kwargs: Any) -> None:
         if self._is_fake and func is _LIFT:
-            self.ledger.bury()  # what is lifted has memory for a moment; its fake counts
+            self.ledger.bury()  # what is lifted has memory for a moment; its fake tensor counts
             return
         super()._before(func, args, kwargs)

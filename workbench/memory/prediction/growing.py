@@ -1,9 +1,9 @@
-"""A captured step learns how it grows with its batch, when somebody wants to know.
+"""How a captured step grows with its batch, determined when it is needed.
 
-Two steps are run on fake tensors for it (`workbench.memory.prediction.grown`), between two steps of
-a run that is under way, which waits: 0.4 to 0.8 ms for each operation of the step, whatever its
-batch (for ResNet-50 1.2 s on one quiet core, half of a plain step of 8 images of 224 pixels there;
-`tests/benchmarks/test_prediction.py`). So a capture by itself never does it; who asks does.
+Two steps are run on fake tensors for this (`workbench.memory.prediction.grown`), between two steps
+of a run in progress, which waits: 0.4 to 0.8 ms for each operation of the step, whatever its batch
+(for ResNet-50 1.2 s on one quiet core, half of a plain step of 8 images of 224 pixels there;
+`tests/benchmarks/test_prediction.py`). So a capture by itself never does this; only a request does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
 MOST_UNASKED = 3_000
-"""Blocks that a step makes, up to which its growth is found out unasked: a few seconds at most."""
+"""The largest number of blocks of a step whose growth is determined by default: a few seconds at
+most."""
 _UNKNOWN = GROWTHS.index("unknown")
 
 _UNLEARNED = "How this step grows with its batch is not known, so another batch gives an interval:"
@@ -42,17 +43,18 @@ def grown(
     most: int | None = None,
     wait_s: float | None = None,
 ) -> MemoryRecord:
-    """``record`` with the growth of its blocks, unknown where it cannot be found out.
+    """Return ``record`` with the growth of its blocks, unknown if it cannot be determined.
 
-    Nothing of the experiment changes. A model with hooks is not run: what hooks of the user's do
-    with tensors they would do with fake ones. Where somebody asks (``most`` is None), a note says
-    why it is not known.
+    Nothing in the experiment changes. A model with hooks is not run: the user's hooks would do with
+    fake tensors what they do with real ones. If the growth was requested (``most`` is None), a note
+    says why it is not known.
 
     Args:
-        experiment: that the step was recorded of.
+        experiment: the experiment whose step was recorded.
         record: one of its captures.
-        most: blocks that a step makes for which it is found out; None: however many.
-        wait_s: seconds within which the step under way must end; None: however long it takes.
+        most: the largest number of blocks of a step for which the growth is determined; None: no
+            limit.
+        wait_s: seconds within which the step in progress must end; None: no limit.
     """
     is_known = not (record.block_growth == _UNKNOWN).any()
     num_made = int((record.block_start >= 0).sum())
@@ -66,22 +68,23 @@ def grown(
 
     try:
         found = between_steps(experiment, runs, wait_s=wait_s)
-    except Exception as reason:  # whatever keeps it from being known, the record is there
+    except Exception as reason:  # whatever prevents it, the record is there
         log.debug("the growth of a step could not be found out", exc_info=True)
         return _unlearned(record, str(reason) or type(reason).__name__) if most is None else record
     return with_growth(record, *found)
 
 
 def _unlearned(record: MemoryRecord, reason: str) -> MemoryRecord:
-    """``record`` with a note why another batch is answered with an interval."""
+    """Return ``record`` with a note why the answer for another batch is an interval."""
     before = [note for note in record.notes if not note.startswith(_UNLEARNED)]
     return replace(record, notes=(*before, f"{_UNLEARNED} {reason}"))
 
 
 def growing(experiment: Experiment, record: MemoryRecord) -> Callable[[], MemoryRecord]:
-    """What gives ``record`` with the growth of its blocks, worked out when it is first called.
+    """Return a function that returns ``record`` with the growth of its blocks.
 
-    It keeps no experiment: once that is deleted, the record is what it was.
+    The growth is determined at the first call. No reference to the experiment is kept: once it is
+    deleted, the record stays as it was.
     """
     about, known, turn = weakref.ref(experiment), record, threading.Lock()
 

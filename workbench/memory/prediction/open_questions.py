@@ -1,7 +1,7 @@
-"""What is not known of a prediction: readings that can be simulated, and sentences.
+"""What is not known about a prediction: alternatives that can be simulated, and sentences.
 
-A *draft* is a record of what a GPU would be asked for, in one reading. The first draft is the
-likeliest; the others differ in one thing that is open each.
+A *draft* is a record of what would be requested of a GPU, under one set of assumptions. The first
+draft is the most likely; each of the others differs in one open question.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ Change = Callable[[MemoryRecord], Changed]
 def drafts_of(
     record: MemoryRecord, card: Card | None
 ) -> tuple[list[MemoryRecord], tuple[str, ...]]:
-    """What a GPU would be asked for, in every reading, and what was changed for the first.
+    """Return the requests to a GPU under each set of assumptions, and the changes for the first.
 
     Args:
         record: a recording on the CPU.
-        card: what it is predicted for.
+        card: the GPU to predict for.
     """
     low, high = blas_workspace("" if card is None else card.name)
     common: list[Change] = [boolean_masks, counters_on_host, without_workspaces, lstm_reserves]
@@ -85,11 +85,11 @@ def drafts_of(
 def reasons_of(
     record: MemoryRecord, card: Card | None, *, as_recorded: bool = False
 ) -> tuple[str, ...]:
-    """Why a prediction may be off, a sentence each.
+    """Return why a prediction may be off, one sentence per reason.
 
     Args:
         record: the recording that it is made from.
-        card: what it is for.
+        card: the GPU that it is for.
         as_recorded: whether everything ran as it does on the CPU.
     """
     low, high = blas_workspace("" if card is None else card.name)

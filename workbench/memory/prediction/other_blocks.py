@@ -1,4 +1,4 @@
-"""A finished recording with other blocks in it; its events stay as they are."""
+"""A finished recording with blocks changed; its events stay as they are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.records import CATEGORIES, GROWTHS, MemoryRecord
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Added:
-    """A block that a GPU would hold beside the recorded ones."""
+    """A block that a GPU would hold in addition to the recorded ones."""
 
     num_bytes: int
     start: int
@@ -26,7 +26,7 @@ class Added:
 
 
 def with_blocks(record: MemoryRecord, added: Sequence[Added]) -> MemoryRecord:
-    """``record`` with more blocks, at events that are there already."""
+    """Return ``record`` with additional blocks, at events that exist already."""
     strings = list(record.strings)
     rows = {name: _row(strings, name) for name in {"", *(block.op for block in added)}}
     like = np.array([block.like for block in added], dtype=np.int64)
@@ -55,12 +55,12 @@ def with_blocks(record: MemoryRecord, added: Sequence[Added]) -> MemoryRecord:
 
 
 def with_sizes(record: MemoryRecord, sizes: npt.NDArray[np.int64]) -> MemoryRecord:
-    """``record`` with blocks of other sizes."""
+    """Return ``record`` with blocks of other sizes."""
     return dataclasses.replace(record, block_bytes=sizes, block_requested=sizes)
 
 
 def with_rows(record: MemoryRecord, kept: npt.NDArray[np.bool_]) -> MemoryRecord:
-    """``record`` without some of its blocks; their events stay."""
+    """Return ``record`` without some of its blocks; their events stay."""
     columns = {
         field.name: getattr(record, field.name)[kept]
         for field in dataclasses.fields(record)

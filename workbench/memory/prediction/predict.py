@@ -1,20 +1,20 @@
-"""A training step on a card that nobody here has.
+"""A training step on a GPU that is not available here.
 
-What a step asks for is recorded on the CPU, of a twin (`workbench.memory.prediction.twin`) that is
-run the way CUDA would run it (`workbench.memory.prediction.as_cuda`); what a GPU's libraries hold
-beside it is added, and what only a CPU holds taken away
+The requests of a step are recorded on the CPU, from a twin (`workbench.memory.prediction.twin`)
+that is run the way CUDA would run it (`workbench.memory.prediction.as_cuda`); what a GPU's
+libraries hold in addition is added, and what only a CPU holds is removed
 (`workbench.memory.prediction.substitutions`). A simulated allocator serves two such steps, and the
 second is the prediction: the state of its allocator, and of the optimizer, is then that of a
 training that has begun.
 
-What is not known is said (`workbench.memory.prediction.open_questions`): where there are two ways
-to read it, both are simulated and make the interval; what cannot be bounded is a sentence only. No
-prediction has been held against a GPU yet, so no error is claimed.
+What is not known is reported (`workbench.memory.prediction.open_questions`): if a question has two
+answers, both are simulated and make the interval; what cannot be bounded is only a sentence. No
+prediction has been compared with a GPU yet, so no error is claimed.
 
 It takes 0.6 to 1 ms for each operation of the step, whatever its batch (for ResNet-50 2 s on one
-quiet core, three quarters of a plain step of 8 images of 224 pixels there), and a run that is under
-way waits meanwhile. The copy's forward is the user's own code: what it does outside of the model
-and its tensors, a print or a list of its own, it does four times more.
+quiet core, three quarters of a plain step of 8 images of 224 pixels there), and a run in progress
+waits meanwhile. The copy's forward is the user's own code: what it does outside of the model and
+its tensors, such as printing or appending to a list, it does four more times.
 """
 
 from __future__ import annotations
@@ -70,23 +70,23 @@ def predicted_step(
     batch: int | None = None,
     fake: bool | None = None,
 ) -> MemoryRecord:
-    """The next step of an experiment, in steady state, on ``card``.
+    """Predict the next step of an experiment, in steady state, on ``card``.
 
-    Nothing of the training changes: a copy runs, between two steps where a run is under way.
+    Nothing in the training changes: a copy runs, between two steps if a run is in progress.
 
     Args:
-        experiment: whose next step it is.
-        card: name of a card, or the bytes that it reports; None: one without a limit.
+        experiment: the experiment whose next step it is.
+        card: name of a GPU, or the bytes that it reports; None: a GPU without a limit.
         settings: as in ``PYTORCH_CUDA_ALLOC_CONF``.
         batch: samples in the batch; None: as in the step.
-        fake: whether the copy has no memory and computes nothing; None: so where that works, else
-            a real one.
+        fake: whether the copy has no memory and computes nothing; None: a fake copy if that works,
+            else a real one.
 
     Raises:
         TwinError: the step cannot be copied or run; the message says why.
-        SettingsError: the allocator would not take the settings.
-        TypeError: a card or a batch is neither named nor a whole number.
-        ValueError: no card has that name, or the batch has no samples.
+        SettingsError: the allocator does not accept the settings.
+        TypeError: a GPU is neither a name nor a whole number, or a batch is not a whole number.
+        ValueError: no GPU has that name, or the batch has no samples.
     """
     place, chosen, batch = card_of(card), parsed(settings), batch_of(batch)
     steps = between_steps(experiment, lambda step: twin_steps(step, fake=fake, batch=batch))
@@ -107,18 +107,18 @@ def predicted_recording(
     *,
     batch: int | None = None,
 ) -> MemoryRecord:
-    """What was recorded, on ``card``: as it is where a GPU was recorded, else as one would have it.
+    """Predict a recording on ``card``: unchanged if it is of a GPU, else as a GPU would allocate.
 
     Args:
         record: a recording, a snapshot, or a prediction.
-        card: name of a card, or the bytes that it reports; None: one without a limit.
+        card: name of a GPU, or the bytes that it reports; None: a GPU without a limit.
         settings: as in ``PYTORCH_CUDA_ALLOC_CONF``.
         batch: samples in the batch; None: as recorded.
 
     Raises:
-        SettingsError: the allocator would not take the settings.
-        TypeError: a card or a batch is neither named nor a whole number.
-        ValueError: no card has that name, or the recording does not know its batch.
+        SettingsError: the allocator does not accept the settings.
+        TypeError: a GPU is neither a name nor a whole number, or a batch is not a whole number.
+        ValueError: no GPU has that name, or the recording does not know its batch.
     """
     place, chosen, batch = card_of(card), parsed(settings), batch_of(batch)
     drafts, basis, reasons = _read(record, place)
@@ -139,7 +139,7 @@ def predicted_recording(
 def _read(
     record: MemoryRecord, card: Card | None
 ) -> tuple[list[MemoryRecord], str, tuple[str, ...]]:
-    """What a GPU would be asked for in every reading, on what that stands, and what is open."""
+    """Return a GPU's requests under each set of assumptions, their basis, and what is open."""
     if _is_of_cpu_storages(record):
         reasons = reasons_of(record, card, as_recorded=True)
         return [record], record.basis, (OF_CPU_STORAGES, *record.reasons, *reasons)
@@ -157,10 +157,10 @@ def _read(
 
 
 def _is_of_cpu_storages(record: MemoryRecord) -> bool:
-    """Whether a simulated allocator served what the CPU allocated, as `Experiment.card` plays it.
+    """Return whether a simulated allocator served what the CPU allocated (`Experiment.card`).
 
-    Such a record is on a GPU of no number, and nothing is known to be open in it, as in a
-    prediction.
+    The device of such a record is a GPU without an index, and nothing in it is known to be open,
+    unlike in a prediction.
     """
     return record.is_predicted and record.device == "cuda" and {*record.reasons} <= {CUT_OFF}
 
@@ -171,13 +171,13 @@ def _sizes(record: MemoryRecord, batch: int | None) -> list[Lives]:
 
 
 def _steady(record: MemoryRecord) -> MemoryRecord:
-    """The second step alone; all of it where the first one did not fit."""
+    """Return only the second step; everything if the first one did not fit."""
     forwards = [phase.start for phase in record.phases if phase.name == "forward"]
     return from_event(record, forwards[1]) if len(forwards) > 1 else record
 
 
 def _keeping(settings: AllocatorSettings) -> AllocatorSettings:
-    """The same where there is no limit, and so nothing to collect garbage for."""
+    """Return the same settings without garbage collection, for a GPU without a limit."""
     return dataclasses.replace(settings, garbage_collection_threshold=0.0)
 
 
@@ -187,12 +187,12 @@ def _claimed(
     basis: str,
     reasons: tuple[str, ...],
 ) -> MemoryRecord:
-    """The first of several readings, which is the likeliest, with what all of them come to.
+    """Return the most likely of several results, with the interval that all of them span.
 
     Args:
-        found: on the card.
-        needed: the same; of a reading that is refused something there, without a limit.
-        basis: what they stand on.
+        found: the results on the GPU.
+        needed: the same results; for one with a refused request, the result without a limit.
+        basis: what they are based on.
         reasons: what is open.
     """
     peaks = [int(record.reserved().max()) for record in needed]
@@ -209,10 +209,10 @@ def _claimed(
 
 
 def _title(record: MemoryRecord) -> str:
-    """As a failed run's record is called, where the step does not fit."""
+    """Return the title; if the step does not fit, the title of a failed run's record."""
     title = record.title
     if title.startswith(_FAILED) and record.experiment is not None and record.step is not None:
-        title = f"{record.experiment}, step {record.step:,}"  # it failed on another card
+        title = f"{record.experiment}, step {record.step:,}"  # it failed on another GPU
     if not len(record.oom_event):
         return title
     asked = format_bytes(int(record.oom_bytes[-1]))

@@ -1,9 +1,9 @@
-"""What a recording on the CPU holds that a GPU would not, and the other way round.
+"""What a recording on the CPU holds that a GPU would not hold, and the other way round.
 
-Each substitution is a function from a record to a `Changed` one, with a sentence on what it did;
-where nothing was to be done it gives the record back with no sentence. They work on a finished
-recording, by what it says of its blocks. (What only the step itself can be made to do differently,
-`workbench.memory.prediction.as_cuda` does.)
+Each substitution is a function from a record to a `Changed` one, with a sentence on what it did; if
+there was nothing to do it returns the record with no sentence. They work on a finished recording,
+using what it says of its blocks. (What can only be changed while the step runs is in
+`workbench.memory.prediction.as_cuda`.)
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ CONVOLUTIONS = ("aten.convolution", "aten.convolution_backward")
 LSTM, LSTM_BACKWARD = "aten.mkldnn_rnn_layer", "aten.mkldnn_rnn_layer_backward"
 FUSED_ATTENTION_BACKWARD = "aten._scaled_dot_product_flash_attention_for_cpu_backward"
 MASK = "dropout mask"
-"""How the recorder names the mask of a dropout, with the type of its elements before it."""
+"""The recorder's name for the mask of a dropout; the dtype of its elements comes before it."""
 ATTENTION_GRADIENT = "attention gradient"
-"""How it names the gradient of an attention's queries, likewise."""
+"""The recorder's name for the gradient of an attention's queries, also after its dtype."""
 _ITEM_BYTES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 _HALF_BYTES = 2
 _COUNTER_BYTES = 8
@@ -36,7 +36,7 @@ _LSTM_RESULTS = 3
 _LSTM_GRADIENTS = 7
 """Of the input, four of weights and biases, two of states."""
 _LSTM_STATES = 5
-"""Values that backward needs of every element of every step: four gates and the cell's state."""
+"""Values that backward needs for each element of each step: four gates and the cell's state."""
 
 
 class Changed(NamedTuple):
@@ -44,15 +44,15 @@ class Changed(NamedTuple):
 
     record: MemoryRecord
     what: str = ""
-    """One sentence; empty where nothing was done."""
+    """One sentence; empty if nothing was done."""
 
 
 def boolean_masks(record: MemoryRecord) -> Changed:
-    """Dropout's masks with a byte for every element.
+    """Return the record with dropout masks of one byte per element.
 
-    The CPU draws a mask of the input's type (``_dropout_impl`` in
-    ``aten/src/ATen/native/Dropout.cpp``), CUDA's fused kernel one of booleans. In place, and for
-    ``alpha_dropout``, there is no such kernel, and the recorder calls no block a mask.
+    The CPU draws a mask of the input's dtype (``_dropout_impl`` in
+    ``aten/src/ATen/native/Dropout.cpp``), CUDA's fused kernel draws a mask of booleans. In place,
+    and for ``alpha_dropout``, there is no such kernel, and the recorder names no block a mask.
     """
     divisors = np.ones(len(record.block_bytes), dtype=np.int64)
     kinds = {
@@ -71,11 +71,12 @@ def boolean_masks(record: MemoryRecord) -> Changed:
 
 
 def counters_on_host(record: MemoryRecord) -> Changed:
-    """Without the step counts of optimizers, which stay on the CPU.
+    """Return the record without the step counts of optimizers, which stay on the CPU.
 
     ``torch.optim`` makes them without a device unless ``capturable`` or ``fused`` is set
-    (``_init_group`` of Adam and others): one small tensor for every parameter, on the host. A
-    recording does not say whether one of them was; then a block of 512 B each is missing.
+    (``_init_group`` of Adam and others): one small tensor for each parameter, on the host. A
+    recording does not say whether one of these was set; if it was, a block of 512 B each is
+    missing.
     """
     names = [row for row, name in enumerate(record.strings) if name.endswith(".step")]
     is_counter = np.isin(record.block_name, names) & (record.block_bytes <= _COUNTER_BYTES)
@@ -87,7 +88,7 @@ def counters_on_host(record: MemoryRecord) -> Changed:
 
 
 def without_workspaces(record: MemoryRecord) -> Changed:
-    """Without what oneDNN's LSTM keeps for its backward; cuDNN keeps something else."""
+    """Return the record without what oneDNN's LSTM keeps for backward; cuDNN keeps other blocks."""
     rows = lstm_workspaces(record)
     if not rows:
         return Changed(record)
@@ -97,15 +98,15 @@ def without_workspaces(record: MemoryRecord) -> Changed:
 
 
 def lstm_workspaces(record: MemoryRecord) -> list[int]:
-    """Rows of what oneDNN's LSTM keeps for its backward beside its results."""
+    """Return the rows of what oneDNN's LSTM keeps for its backward in addition to its results."""
     return [row for rows in _lstm_outputs(record) for row in rows[_LSTM_RESULTS:]]
 
 
 def lstm_reserves(record: MemoryRecord) -> Changed:
-    """With what backward needs of an LSTM's steps: four gates and the cell's state of each.
+    """Return the record with what backward needs of each LSTM step: four gates, a cell state.
 
-    cuDNN keeps them in a reserve space whose size it alone knows
-    (``cudnnGetRNNTempSpaceSizes``); this is what it cannot do without.
+    cuDNN keeps them in a reserve space whose size only cuDNN knows (``cudnnGetRNNTempSpaceSizes``);
+    this is the least that it needs.
     """
     forwards = _lstm_outputs(record)
     ends = _lstm_ends(record)
@@ -127,9 +128,10 @@ def lstm_reserves(record: MemoryRecord) -> Changed:
 
 
 def blas_workspaces(record: MemoryRecord, num_bytes: int) -> Changed:
-    """With cuBLAS's workspaces: one of the thread that runs forwards, one of autograd's.
+    """Return the record with cuBLAS's workspaces: one per thread that computes products.
 
-    See `workbench.memory.prediction.workspaces`.
+    One belongs to the thread that runs forwards, one to autograd's. See
+    `workbench.memory.prediction.workspaces`.
     """
     added: list[Added] = []
     for phases in (("forward", "optimizer", ""), ("backward",)):
@@ -144,11 +146,11 @@ def blas_workspaces(record: MemoryRecord, num_bytes: int) -> Changed:
 
 
 def attention_scratch(record: MemoryRecord) -> Changed:
-    """With the float32 sums that a fused attention's backward may add gradients up in.
+    """Return the record with float32 sums in which a fused attention's backward may accumulate.
 
-    FlashAttention's backward holds one for the queries' gradient while it runs
-    (``dq_accum`` in ``flash_api.cpp``); whether the kernel that is chosen needs it is not known. It
-    takes 16-bit types only; where the recording does not say the type, it may have been one.
+    FlashAttention's backward holds one for the queries' gradient while it runs (``dq_accum`` in
+    ``flash_api.cpp``); whether the kernel that is chosen needs it is not known. It accepts 16-bit
+    dtypes only; if the recording does not contain the dtype, it may have been one of them.
     """
     last = len(record.event_kind) - 1
     added = [
@@ -169,7 +171,7 @@ def attention_scratch(record: MemoryRecord) -> Changed:
 
 
 def _attention_backwards(record: MemoryRecord) -> list[list[int]]:
-    """Rows of the gradients of queries, keys and values that each call made."""
+    """Return, for each call, the rows of the gradients of queries, keys and values."""
     size = _RESULTS_OF_ATTENTION
     return [
         run[at : at + size]
@@ -179,13 +181,13 @@ def _attention_backwards(record: MemoryRecord) -> list[list[int]]:
 
 
 def _is_wide(record: MemoryRecord, row: int) -> bool:
-    """Whether a gradient of attention is known to have more than 16 bits an element."""
+    """Return whether a gradient of attention is known to have more than 16 bits per element."""
     dtype, _, what = record.strings[record.block_name[row]].partition(" ")
     return what == ATTENTION_GRADIENT and _ITEM_BYTES.get(dtype, 0) > _HALF_BYTES
 
 
 def has_op(record: MemoryRecord, ops: Sequence[str]) -> bool:
-    """Whether any block was made by one of ``ops``."""
+    """Return whether any block was made by one of ``ops``."""
     return bool(np.isin(record.block_op, _ops(record, ops)).any())
 
 
@@ -194,7 +196,7 @@ def _ops(record: MemoryRecord, ops: Sequence[str]) -> list[int]:
 
 
 def _first_matmul(record: MemoryRecord, phases: Sequence[str]) -> int:
-    """Event of the first product in one of ``phases``; -1 where there is none."""
+    """Return the event of the first product in one of ``phases``; -1 if there is none."""
     starts = record.block_start[np.isin(record.block_op, _ops(record, MATMULS))]
     names = np.full(len(record.event_kind), "", dtype=object)
     for phase in record.phases:
@@ -204,7 +206,7 @@ def _first_matmul(record: MemoryRecord, phases: Sequence[str]) -> int:
 
 
 def _lstm_outputs(record: MemoryRecord) -> list[list[int]]:
-    """Rows of the results of each call of a layer, in their order: output, states, workspace."""
+    """Return the rows of each layer call's results, in order: output, states, workspace."""
     found: list[list[int]] = []
     for run in _runs(record, LSTM):
         call: list[int] = []
@@ -219,7 +221,7 @@ def _lstm_outputs(record: MemoryRecord) -> list[list[int]]:
 
 
 def _lstm_ends(record: MemoryRecord) -> dict[int, int]:
-    """Row of a call's output -> the event at which its backward has begun."""
+    """Return the row of a call's output -> the event at which its backward has begun."""
     forwards = [(int(record.block_start[rows[0]]), rows[0]) for rows in _lstm_outputs(record)]
     backwards = [
         (int(record.block_start[row]), -1)
@@ -237,7 +239,7 @@ def _lstm_ends(record: MemoryRecord) -> dict[int, int]:
 
 
 def _runs(record: MemoryRecord, op: str) -> list[list[int]]:
-    """Rows of blocks that ``op`` made one right after the other."""
+    """Return the rows of blocks that ``op`` made, grouped into consecutive runs."""
     rows = np.flatnonzero(np.isin(record.block_op, _ops(record, (op,))))
     rows = rows[record.block_start[rows] >= 0]
     rows = rows[np.argsort(record.block_start[rows], kind="stable")]

@@ -1,13 +1,13 @@
-"""A copy of everything that a step is made of, to run the step on without touching the training.
+"""A copy of everything in a step, on which the step can run without changing the training.
 
-A *fake* twin holds fake tensors (``torch._subclasses.FakeTensorMode``): they have shapes, types and
-storages, but no memory behind them, and operations on them compute shapes alone. So the step of a
-model that fits nowhere here can be run, in a fraction of the time. A *real* twin holds copies of
-the tensors. Either lives on the CPU, also where the training does not: on a torch without CUDA, a
-fake CUDA tensor that needs a gradient ends the process.
+A *fake* twin holds fake tensors (``torch._subclasses.FakeTensorMode``): they have shapes, dtypes
+and storages, but no memory behind them, and operations on them compute only shapes. So the step of
+a model that is too large for this machine can be run, in a fraction of the time. A *real* twin
+holds copies of the tensors. Both are on the CPU, even if the training is not: in a torch build
+without CUDA, a fake CUDA tensor that requires a gradient ends the process.
 
-Parameters are copied first and every other tensor when ``copy.deepcopy`` meets it, so that what is
-shared stays shared, also between model and optimizer.
+Parameters are copied first, and every other tensor when ``copy.deepcopy`` reaches it, so that what
+is shared stays shared, also between model and optimizer.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ CPU = torch.device("cpu")
 
 
 class TwinError(RuntimeError):
-    """No twin can be made of a step, or it cannot be run; the message says why."""
+    """Raised if no twin can be made of a step, or it cannot be run; the message says why."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Twin:
-    """What a step is made of, all of it the twin's own."""
+    """The parts of a step, all of them the twin's own."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     loss: Loss
     modes: ModeSet
-    """Those of the step, as they are on the CPU, and nothing compiled."""
+    """The modes of the step, as they are on the CPU, with nothing compiled."""
     clip_grad_norm: float | None
     inputs: Any
     targets: Any
     batch_size: int
-    """Samples in the batch; -1 where that is unknown."""
+    """Samples in the batch; -1 if unknown."""
     is_fake: bool
     context: AbstractContextManager[Any]
-    """To be entered while it runs."""
+    """Must be entered while the twin runs."""
 
 
 def twin_of(step: NextStep, *, fake: bool, batch: int | None = None) -> Twin:
-    """A twin of a step.
+    """Make a twin of a step.
 
     Args:
-        step: to be copied.
+        step: the step to copy.
         fake: whether its tensors have no memory behind them.
-        batch: samples in its batch; None: as many as the step's.
+        batch: samples in its batch; None: as many as in the step.
 
     Raises:
         TwinError: something in the step cannot be copied.
-        ValueError: its batch has no samples that could be counted.
+        ValueError: its batch has no samples that can be counted.
     """
     mode = fake_mode() if fake else None
     make: Make = _copied if mode is None else _Faking(mode)
@@ -101,7 +101,7 @@ def twin_of(step: NextStep, *, fake: bool, batch: int | None = None) -> Twin:
 
 
 def _eager(modes: ModeSet) -> ModeSet:
-    """The same on the CPU; nothing is compiled for a copy."""
+    """Return the same modes on the CPU; nothing is compiled for a copy."""
     return ModeSet({mode.name: mode.value for mode in modes if mode.name != "compile"}, CPU)
 
 
@@ -116,7 +116,7 @@ def _deep_copy(parts: Any, make: Make) -> Any:
 
 
 class _Copying(TorchFunctionMode):
-    """Lets ``copy.deepcopy`` of a tensor make what ``make`` makes of it."""
+    """Make ``copy.deepcopy`` of a tensor return the result of ``make``."""
 
     def __init__(self, make: Make) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class _Copying(TorchFunctionMode):
 
 
 class _Faking:
-    """Makes fake tensors; single numbers keep their value, as optimizers read their step count."""
+    """Make fake tensors; single numbers keep their value: optimizers read their step count."""
 
     def __init__(self, mode: Any) -> None:
         self._mode = mode
@@ -151,20 +151,20 @@ class _Faking:
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a tensor in memory of their own, with nothing of its history."""
+    """Copy the values of a tensor into new memory, without its autograd history."""
     found = tensor.detach()
     return _like(tensor, found.clone() if found.device.type == "cpu" else found.cpu())
 
 
 def _like(tensor: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-    """``found`` as what ``tensor`` is: a parameter, a leaf that needs a gradient, or neither."""
+    """Make ``found`` like ``tensor``: a parameter, a leaf that requires a gradient, or neither."""
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(found, tensor.requires_grad)
     return found.requires_grad_(tensor.requires_grad)
 
 
 def _resized(value: Any, before: int, batch: int) -> Any:
-    """A batch of another size: the same samples over and over, or the first of them."""
+    """Return a batch of another size: the same samples repeated, or the first of them."""
     if batch < 1 or before < 1:
         raise ValueError(
             f"a batch of {batch:,} samples was asked for, and the step's has "

@@ -1,8 +1,8 @@
-"""Two steps of a twin, run the way CUDA would: what predictions are made from.
+"""Two steps of a twin, run the way CUDA would run them: the basis of predictions.
 
-Fake tensors are tried first, as they cost neither memory nor time; a model that they cannot run
-(its control flow depends on values) is copied and run for real, unless that was not wanted, or the
-copy would not fit into what is free.
+Fake tensors are tried first, because they cost neither memory nor time; a model that cannot run on
+them (its control flow depends on values) is copied and run for real, unless that was excluded, or
+the copy would not fit into the free memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNROLLED = (
     "the CPU keeps of every step is counted."
 )
 _MOST_OF_FREE = 0.5
-"""Part of the free memory that a real copy may take."""
+"""The largest part of the free memory that a real copy may take."""
 _COPIES = 4
 """Tensors of a parameter's size that a training holds: itself, its gradient and two moments."""
 
@@ -44,9 +44,9 @@ class TwinSteps:
 
     record: MemoryRecord
     twin: str
-    """What ran, in a few words."""
+    """What was run, in a few words."""
     changes: tuple[str, ...]
-    """What ran another way than it does on the CPU, a sentence each."""
+    """What was run differently than on the CPU, a sentence each."""
     reasons: tuple[str, ...]
     """Why a prediction from it may be off."""
 
@@ -55,9 +55,9 @@ def twin_steps(step: NextStep, *, fake: bool | None = None, batch: int | None = 
     """Run two steps of a twin of ``step``.
 
     Args:
-        step: what the twin is of.
-        fake: whether its tensors have no memory; None: so where that works.
-        batch: samples in its batch; None: as many as the step's.
+        step: the step to make a twin of.
+        fake: whether its tensors have no memory; None: if that works.
+        batch: samples in its batch; None: as many as in the step.
 
     Raises:
         TwinError: no twin can be run; the message says why.
@@ -74,13 +74,13 @@ def twin_steps(step: NextStep, *, fake: bool | None = None, batch: int | None = 
 
 
 def plain_steps(step: NextStep, batch: int) -> tuple[MemoryRecord, MemoryRecord]:
-    """A step as the CPU runs it, on fake tensors, with ``batch`` samples and with twice as many.
+    """Run a step as the CPU does, on fake tensors, with ``batch`` and with twice as many samples.
 
-    Where the optimizer has no state yet, two steps, of which the first makes it.
+    If the optimizer has no state yet, two steps are run, of which the first makes it.
 
     Raises:
-        TwinError: the step cannot be run so.
-        ValueError: its batch cannot be cut or repeated.
+        TwinError: the step cannot be run in this way.
+        ValueError: its batch cannot be truncated or repeated.
     """
     num_steps = 1 if step.optimizer.state else NUM_STEPS
     once, twice = (
@@ -116,7 +116,7 @@ def _run(step: NextStep, *, fake: bool, batch: int | None) -> tuple[MemoryRecord
 
 
 def _run_or_none(step: NextStep, batch: int) -> MemoryRecord | None:
-    """With another batch, where the model takes one."""
+    """Run with another batch; return None if the model does not accept one."""
     try:
         return _run(step, fake=True, batch=batch)[0]
     except TwinError:
@@ -148,11 +148,11 @@ def _reasons(step: NextStep) -> tuple[str, ...]:
 def _check_room(step: NextStep, batch: int | None, error: TwinError) -> None:
     """Refuse a real copy that would not fit.
 
-    Beyond the step's own batch, that one is run first: what it needs on top of what stays grows
-    with the batch.
+    If the batch is larger than the step's own, the step's own is run first: what it needs on top of
+    what stays grows with the batch.
 
     Raises:
-        TwinError: it would not, or its own batch cannot be run.
+        TwinError: the copy would not fit, or its own batch cannot be run.
     """
     own = split(step.batch)
     size = batch_size_of(*own)

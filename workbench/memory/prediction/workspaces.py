@@ -1,14 +1,14 @@
-"""What cuBLAS keeps for itself, by architecture.
+"""The workspaces of cuBLAS, by architecture.
 
-PyTorch gives every cuBLAS handle a workspace from the caching allocator, at the first product that
-the handle computes, and never takes it back. A handle belongs to a thread and a stream. A training
-has two: products of the forward run on the thread that called it, those of the backward on
-autograd's. The recorded traces of training steps beside this project hold two such blocks that are
-never freed, those of forwards one.
+PyTorch gives each cuBLAS handle a workspace from the caching allocator, at the first product that
+the handle computes, and never frees it. A handle belongs to a thread and a stream. A training has
+two: products of the forward run on the thread that called it, those of the backward on autograd's.
+The recorded traces of training steps in this project contain two such blocks that are never freed,
+those of forwards one.
 
-Sizes are PyTorch's defaults where ``CUBLAS_WORKSPACE_CONFIG`` is not set
-(``parseChosenWorkspaceSize`` in ``aten/src/ATen/cuda/CublasHandlePool.cpp``): ``:4096:2:16:8``,
-that is two of 4 MiB and eight of 16 KiB, and 32 MiB on Hopper and Blackwell. cuBLASLt shares them
+Sizes are PyTorch's defaults if ``CUBLAS_WORKSPACE_CONFIG`` is not set (``parseChosenWorkspaceSize``
+in ``aten/src/ATen/cuda/CublasHandlePool.cpp``): ``:4096:2:16:8``, that is two of 4 MiB and eight of
+16 KiB, and 32 MiB on Hopper and Blackwell. cuBLASLt shares them
 (``TORCH_CUBLASLT_UNIFIED_WORKSPACE`` is on by default, see
 ``torch.backends.cuda.blas_workspace_size``).
 """
@@ -35,10 +35,11 @@ MAJORS = {
 
 
 def blas_workspace(card: str) -> tuple[int, int]:
-    """Bytes of one workspace on a card, at least and at most.
+    """Return the bytes of one workspace on a GPU, at least and at most.
 
     Args:
-        card: its name, ``"RTX 4090"``; a card that is not known may be of any architecture.
+        card: the name of the GPU, ``"RTX 4090"``; a GPU that is not known may have any
+            architecture.
     """
     major = major_of(card)
     if major is None:
@@ -48,7 +49,7 @@ def blas_workspace(card: str) -> tuple[int, int]:
 
 
 def major_of(card: str) -> int | None:
-    """Major compute capability of a card by its name; None for one that is not known."""
+    """Return the major compute capability of a GPU by its name; None if it is not known."""
     for word in re.findall(r"[A-Za-z]*\d+[A-Za-z]*", card):
         found = MAJORS.get(word.upper().removesuffix("TI").removesuffix("SUPER"))
         if found is not None:

@@ -1,14 +1,14 @@
-"""Stacks as one tree of calls, each call kept once.
+"""Stacks as one tree of calls, each call stored once.
 
-Stacks of one program begin alike: `main` called `train`, which called `step`. Written as a tree, a
-thousand stacks that share their outer calls share those rows, a block points to its innermost call
-alone, and what a call is to blame for is the sum over what lies below it. Rows stand behind the row
-that made them, so a tree is read from front to back.
+Stacks of one program begin alike: `main` called `train`, which called `step`. In a tree, a thousand
+stacks that share their outer calls share those rows, a block points only to its innermost call, and
+what a call accounts for is the sum over everything below it. A row comes after the row of its
+caller, so a tree is read from front to back.
 
 A snapshot's stacks become a tree level by level from the outermost call, on whole columns
-(`call_tree`). A recording meets its calls one after the other (`Calls`). Neither grows without
-bound: a program that recurses, or whose every stack is another one, has its calls cut short, and a
-block then points to the innermost call that was kept.
+(`call_tree`). A recording adds its calls one after the other (`Calls`). Neither grows without
+bound: if a program recurses, or if all its stacks differ, its calls are truncated, and a block then
+points to the innermost call that was kept.
 
 Nothing here needs PyTorch.
 """
@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_CALLS = 1 << 19
-"""Rows of a tree."""
+"""The largest number of rows in a tree."""
 MOST_DEEP = 256
-"""Calls inside one another."""
+"""The largest depth of nested calls."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,20 +38,21 @@ class Line(NamedTuple):
 
 
 class Calls:
-    """The tree of a recording, as its calls are met.
+    """The tree of a recording's calls, in the order in which they are first seen.
 
-    ``parents[row]`` is the row of the call that made it, -1 for an outermost one.
+    ``parents[row]`` is the row of the caller, -1 for an outermost call.
     """
 
     def __init__(self) -> None:
         self.parents: list[int] = []
         self.lines: list[Line] = []
         self.is_cut = False
-        """Whether calls were left out because there are too many, or too many inside another."""
+        """Whether calls were left out because there are too many, or too many nested in one
+        another."""
         self._rows: dict[tuple[int, Line], int] = {}
 
     def row(self, stack: Sequence[Line]) -> int:
-        """The row of the innermost call of ``stack``, outermost first; -1 for an empty one."""
+        """Return the row of the innermost call of ``stack`` (outermost first); -1 if empty."""
         parent = -1
         for depth, line in enumerate(stack):
             found = self._rows.get((parent, line))
@@ -67,7 +68,7 @@ class Calls:
         return parent
 
     def extend(self, parents: Sequence[int], lines: Sequence[Line]) -> int:
-        """Add a whole tree behind these calls; what its rows have become larger by."""
+        """Append a whole tree to these calls; return the offset added to its rows."""
         offset = len(self.lines)
         self.parents += [-1 if parent < 0 else parent + offset for parent in parents]
         self.lines += lines
@@ -78,16 +79,16 @@ class Tree(NamedTuple):
     """The stacks of a snapshot as a tree."""
 
     parent: Ints
-    """Of each call the row of the one that made it, -1 for an outermost one."""
+    """For each call, the row of its caller, -1 for an outermost call."""
     frame: Ints
-    """Of each call the row of its frame."""
+    """For each call, the row of its frame."""
     innermost: Ints
-    """Of each stack the row of its innermost call; one more for "no stack", which is -1."""
+    """For each stack, the row of its innermost call; one more entry for "no stack", which is -1."""
     is_cut: bool
 
 
 def call_tree(stack_start: Ints, stack_frame: npt.NDArray[np.int32], num_frames: int) -> Tree:
-    """The tree of stacks that are kept one after the other, each innermost call first.
+    """Return the tree of stacks that are stored one after the other, each innermost call first.
 
     Args:
         stack_start: where each stack begins, and one past the end of the last.
@@ -118,7 +119,7 @@ def call_tree(stack_start: Ints, stack_frame: npt.NDArray[np.int32], num_frames:
 
 
 def _distinct(keys: Ints) -> tuple[Ints, Ints]:
-    """The distinct keys in order, and the row of each key in them.
+    """Return the distinct keys in order, and the row of each key in them.
 
     Neighbouring stacks often share their outer calls, so runs of one key are sorted as one.
     """

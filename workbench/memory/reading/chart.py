@@ -1,4 +1,4 @@
-"""A `MemoryRecord` reduced to what a chart draws, the peak never lost."""
+"""A `MemoryRecord` reduced to what a chart draws; the peak is always included."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MOST_POINTS = 400
 
 
 def to_chart(record: MemoryRecord, most_points: int = MOST_POINTS) -> MemoryChart:
-    """The chart of ``record`` with at most ``most_points`` points.
+    """Return the chart of ``record`` with at most ``most_points`` points.
 
-    A point stands for a stretch of events and shows the composition at the moment of the stretch
-    when the most bytes were live; stretches keep to phases as far as there are points enough.
+    A point stands for a range of events and shows the composition at the moment in the range when
+    the most bytes were live; ranges keep to phases as far as there are enough points.
     """
     series = record.series()
     edges = edges_of(series.shape[1], most_points)
@@ -39,7 +39,7 @@ def to_chart(record: MemoryRecord, most_points: int = MOST_POINTS) -> MemoryChar
 
 
 def peak_label(record: MemoryRecord) -> str:
-    """Where the peak is: ``backward of head``, ``optimizer``, ``before the first allocation``."""
+    """Locate the peak: ``backward of head``, ``optimizer``, ``before the first allocation``."""
     event = record.peak_event
     if event < 0:
         return "before the first allocation" if len(record.event_time_us) else ""
@@ -52,20 +52,20 @@ def peak_label(record: MemoryRecord) -> str:
 
 
 def edges_of(num_columns: int, most_points: int) -> npt.NDArray[np.int64]:
-    """First column of every stretch that a chart of ``most_points`` points makes of a series."""
+    """Return the first column of each range into which ``most_points`` points divide a series."""
     count = min(num_columns, most_points)
     return np.linspace(0, num_columns, count, endpoint=False).astype(np.int64)
 
 
 def _highest(totals: npt.NDArray[np.int64], edges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The first column with the highest total of every stretch."""
+    """Return, for each range, the first column with the highest total."""
     bounds = [*edges.tolist(), len(totals)]
     pairs = pairwise(bounds)
     return np.array([lo + int(np.argmax(totals[lo:hi])) for lo, hi in pairs], dtype=np.int64)
 
 
 def _phases_in_points(phases: tuple[Phase, ...], edges: npt.NDArray[np.int64]) -> tuple[Phase, ...]:
-    """Event [start, end) as point [start, end); column ``e + 1`` shows the state after event e."""
+    """Convert events [start, end) to points; column ``e + 1`` shows the state after event e."""
 
     def point(event: int) -> int:
         return int(np.searchsorted(edges, event + 1, side="left"))
@@ -75,5 +75,5 @@ def _phases_in_points(phases: tuple[Phase, ...], edges: npt.NDArray[np.int64]) -
 
 
 def category_names() -> tuple[str, ...]:
-    """`CATEGORIES` as people read them."""
+    """Return `CATEGORIES` as they are shown to users."""
     return tuple("buffers + inputs" if name == "buffers" else name for name in CATEGORIES)

@@ -1,6 +1,6 @@
-"""A part of a record, event by event what the whole is there, with what is there when it begins.
+"""A part of a record, the same as the whole at every event, with what is there when it begins.
 
-Blocks alive at its start were there before, as in any recording that begins mid-life.
+Blocks alive at its start were there before, as in any recording that begins while a program runs.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ Rows = npt.NDArray[np.int64]
 
 
 def from_event(record: MemoryRecord, event: int) -> MemoryRecord:
-    """``record`` from ``event`` on.
+    """Return ``record`` from ``event`` on.
 
     Args:
         record: a recording, measured or predicted.
-        event: the first that is kept; one past the last for none.
+        event: the first event that is kept; one past the last to keep none.
     """
     return cut(record, event, len(record.event_kind))
 
 
 def cut(record: MemoryRecord, start: int, end: int, **facts: Any) -> MemoryRecord:
-    """The events ``[start, end)`` of ``record``, where its time begins, with a peak of their own.
+    """Return the events ``[start, end)`` of ``record``, with a time and a peak of their own.
 
-    Position ``k`` of its series is position ``start + k`` of the whole: bytes, segments and what is
-    free in them are the same, block for block.
+    Time begins with the first event kept. Position ``k`` of the part's series is position ``start +
+    k`` of the whole: bytes, segments and what is free in them are the same, block for block.
 
     Args:
         record: a recording, measured or predicted.
         start: the first event that is kept.
         end: one past the last; not before ``start``.
-        facts: what else differs from the whole, by field.
+        facts: other fields that differ from the whole.
     """
     window = _Window(start, end)
     blocks = window.alive(record.block_start, record.block_end)
@@ -61,7 +61,7 @@ def cut(record: MemoryRecord, start: int, end: int, **facts: Any) -> MemoryRecor
     )
     columns["oom_event"] = columns["oom_event"] - start
     times = columns["event_time_us"]
-    columns["event_time_us"] = times - times[:1].sum()  # of the first, where there is one
+    columns["event_time_us"] = times - times[:1].sum()  # of the first event, if there is one
     columns |= peak_fields(columns)
     if record.reserved_bytes < 0:  # there is no allocator to reserve anything
         columns["reserved_bytes"] = -1
@@ -76,26 +76,26 @@ class _Window:
         self.start, self.end = start, end
 
     def alive(self, starts: Events, ends: Events) -> Rows:
-        """Rows of what is there at some position of the window.
+        """Return the rows of what is there at some position of the window.
 
-        What the event before ``start`` ended is gone at its first position.
+        What the event before ``start`` ended is no longer there at its first position.
         """
         return np.flatnonzero((starts < self.end) & ((ends < 0) | (ends >= self.start)))
 
     def begins(self, events: Events) -> Events:
-        """Numbers within the window; -1 for what was there before."""
+        """Return event numbers within the window; -1 for what was there before."""
         return np.maximum(events - self.start, -1)
 
     def ends(self, events: Events) -> Events:
-        """Numbers within the window; -1 for what is still there after it."""
+        """Return event numbers within the window; -1 for what is still there after it."""
         return np.where((events >= 0) & (events < self.end), events - self.start, -1)
 
     def waits(self, events: Events) -> Events:
-        """As `ends`; what waits already when the window begins does so from its first event on."""
+        """As `ends`; what already waits when the window begins waits from its first event."""
         return np.where(events < 0, -1, self.ends(np.maximum(events, self.start)))
 
     def phases(self, phases: tuple[Phase, ...]) -> list[Phase]:
-        """The parts of phases that lie within."""
+        """Return the parts of phases that are inside the window."""
         found: list[Phase] = []
         for phase in phases:
             first, last = max(phase.start, self.start), min(phase.end, self.end)
@@ -118,7 +118,7 @@ def _obstacles(record: MemoryRecord, blocks: Rows, oom: Rows) -> dict[str, Any]:
 
 
 def _renumbered(pointers: Events, kept: Rows, num_rows: int) -> Rows:
-    """Pointers into a table of which only the rows ``kept`` are left; -1 to what is not."""
+    """Renumber pointers into a table that keeps only the rows ``kept``; -1 for the others."""
     number = np.full(num_rows + 1, -1, dtype=np.int64)  # the last one is where -1 points
     number[kept] = np.arange(len(kept))
     return number[pointers]

@@ -1,4 +1,4 @@
-"""A memory record as text: the peak explained, and who holds it."""
+"""A memory record as text: the peak explained, and what holds it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Holder(NamedTuple):
 
 
 def describe(record: MemoryRecord, num_holders: int = 10) -> str:
-    """The printed summary."""
+    """Return the printed summary."""
     if is_empty(record):
         return "\n".join([f"{record.title}: {empty_sentence(record)}", *record.notes])
     lines = [peak_sentence(record), "", f"{'at the peak':<18}{'bytes':>16}{'':>12}{'share':>7}"]
@@ -47,7 +47,7 @@ def describe(record: MemoryRecord, num_holders: int = 10) -> str:
 
 
 def prediction_lines(record: MemoryRecord) -> list[str]:
-    """On which card a prediction is made, between what its peak lies, and why it may be off."""
+    """Describe a prediction: its GPU, the interval of its peak, and why it may be off."""
     if not record.is_predicted:
         return []
     low, high = record.peak_interval
@@ -62,7 +62,7 @@ def prediction_lines(record: MemoryRecord) -> list[str]:
 
 
 def refusal_lines(record: MemoryRecord) -> list[str]:
-    """What was refused last, what stood in its way, and what was found to help."""
+    """Describe the last refused request, the blocks in its way, and what was found to help."""
     if not len(record.oom_event):
         return []
     row = len(record.oom_event) - 1
@@ -87,9 +87,12 @@ def refusal_lines(record: MemoryRecord) -> list[str]:
 
 
 def refusal_sentence(record: MemoryRecord, row: int) -> str:
-    """``out of memory in forward on L40: 8.0 MiB asked for, ...`` of a row of ``oom_event``."""
+    """Return ``out of memory in forward on L40: 8.0 MiB asked for, ...``.
+
+    ``row`` is a row of ``oom_event``.
+    """
     event = int(record.oom_event[row])
-    # A phase that a refusal ends has no event after it.
+    # A phase that is ended by a refusal has no event after it.
     phase = next((p.name for p in record.phases if p.start <= event <= p.end), "")
     where = f" in {phase}" if phase else ""
     where += f" on {card_in_words(record.card)}" if record.card else ""
@@ -106,7 +109,7 @@ def refusal_sentence(record: MemoryRecord, row: int) -> str:
 
 
 def remedy_lines(record: MemoryRecord) -> list[str]:
-    """What was tried, the cheapest that fits first, with the code that does it."""
+    """Describe the remedies tried, the cheapest that fits first, with the code to apply each."""
     lines = ["", "what helps, as tried:"] if record.remedies else []
     for remedy in record.remedies:
         peak = f", {format_bytes(remedy.peak_bytes)} reserved" if remedy.peak_bytes >= 0 else ""
@@ -117,12 +120,12 @@ def remedy_lines(record: MemoryRecord) -> list[str]:
 
 
 def kind_of_peak(record: MemoryRecord) -> str:
-    """``peak``, or ``predicted peak``."""
+    """Return ``peak``, or ``predicted peak``."""
     return "predicted peak" if record.is_predicted else "peak"
 
 
 def peak_sentence(record: MemoryRecord) -> str:
-    """``digits, step 3: peak 3.4 MiB in backward of body.0: activations 61%, ...``."""
+    """Return ``digits, step 3: peak 3.4 MiB in backward of body.0: activations 61%, ...``."""
     if is_empty(record):
         return empty_sentence(record)
     where = _where_and_of_what(record)
@@ -136,7 +139,7 @@ def peak_sentence(record: MemoryRecord) -> str:
 
 
 def _where_and_of_what(record: MemoryRecord) -> str:
-    """`` in backward of head: activations 61%, ...``; the event where no block has a category."""
+    """Return `` in backward of head: activations 61%, ...``; the event if no category is known."""
     label = shorten(peak_label(record), 80)
     where = f"{' in' if record.peak_event >= 0 else ''} {label}" if label else ""
     rows = category_rows(record)
@@ -145,33 +148,33 @@ def _where_and_of_what(record: MemoryRecord) -> str:
         return where + (after if record.peak_event >= 0 else "")
     whole = max(record.peak_bytes, 1)
     parts = sorted(rows, key=lambda row: -row[1])[:3]
-    # what rounds to nothing is in the legend, and is no part of the peak in a sentence
+    # what rounds to zero is in the legend, and is left out of the sentence
     shown = [(name, value / whole) for name, value in parts if value / whole > 0.005]
     shares = ", ".join(f"{name} {share:.0%}" for name, share in shown)
     return f"{where}: {shares}" if shares else where
 
 
 def is_empty(record: MemoryRecord) -> bool:
-    """Whether nothing was allocated or freed and nothing is known to live."""
+    """Return whether nothing was allocated or freed: the record has no events."""
     return len(record.event_time_us) == 0
 
 
 def empty_sentence(record: MemoryRecord) -> str:
-    """Said in place of a chart."""
+    """Return the sentence that replaces the chart of an empty record."""
     held = int(record.block_bytes.sum())
     there = f"; {format_bytes(held)} were there before and stayed" if held else ""
     return f"Nothing was allocated or freed on {record.device}{there}."
 
 
 def category_rows(record: MemoryRecord) -> list[tuple[str, int]]:
-    """(category as people read it, bytes at the peak), stacking order, empty ones left out."""
+    """Return (category as users see it, bytes at the peak), stacking order, no empty ones."""
     values = record.at_peak()
     rows = zip(category_names(), (values[name] for name in CATEGORIES), strict=True)
     return [(name, value) for name, value in rows if value]
 
 
 def top_holders(record: MemoryRecord, count: int) -> list[Holder]:
-    """The largest groups of blocks live at the peak."""
+    """Return the largest groups of blocks live at the peak."""
     groups: dict[tuple[str, str, str, str], list[int]] = {}
     for row in live_rows(record, record.peak_event).tolist():
         category = category_names()[record.block_category[row]]
@@ -185,13 +188,13 @@ def top_holders(record: MemoryRecord, count: int) -> list[Holder]:
 
 
 def live_rows(record: MemoryRecord, event: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Rows of the blocks that live just after ``event``."""
+    """Return the rows of the blocks that are live just after ``event``."""
     end = record.block_end
     return np.flatnonzero((record.block_start <= event) & ((end < 0) | (end > event)))
 
 
 def format_bytes(value: float) -> str:
-    """``3.4 MiB``, ``120 KiB``, ``12 B``: binary units, one decimal below 100."""
+    """Format bytes as ``3.4 MiB``, ``120 KiB``, ``12 B``: binary units, one decimal below 100."""
     if value < 1024:
         return f"{value:,.0f} B"
     power = min(int(math.log2(value) // 10), 4)
@@ -201,25 +204,25 @@ def format_bytes(value: float) -> str:
 
 
 def format_span(low: float, high: float) -> str:
-    """``3.4 MiB to 4.0 MiB``; one number where they are the same."""
+    """Format an interval as ``3.4 MiB to 4.0 MiB``; as one number if both are the same."""
     return format_bytes(high) if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
 
 
 def shorten(text: str, width: int) -> str:
-    """``text`` on one line in at most ``width`` characters, control characters shown as ``?``."""
+    """Return ``text`` on one line of at most ``width`` characters, ``?`` for control characters."""
     line = " ".join(text[: width * 4].split())
     line = "".join(c if unicodedata.category(c)[0] != "C" else "?" for c in line)
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def card_label(card: str) -> str:
-    """``RTX 4090``; ``8 GiB card`` where the size is all that it is called by."""
+    """Return ``RTX 4090``; ``8 GiB card`` if the name is only a size."""
     name = shorten(card, 40)
     return f"{name} card".strip() if not name or name[0].isdigit() else name
 
 
 def card_in_words(card: str) -> str:
-    """As `card_label`, within a sentence: ``an 8 GiB card``."""
+    """Return `card_label` as used within a sentence: ``an 8 GiB card``."""
     if not card:
         return "no card"
     label = card_label(card)

@@ -1,19 +1,18 @@
-"""Where reserved memory went, split without a rest at every event.
+"""Where reserved memory went, divided with no remainder at every event.
 
-What an allocator holds of a device is at any moment the sum of
+The memory that an allocator holds of a device is at any moment the sum of
 
-- ``requested``: what the program asked for and has not given back;
-- ``rounding``: what rounding to 512 bytes (or to a division of a power of two) added to it;
-- ``slack``: what was too little to be split off and stayed with a block;
+- ``requested``: requested by the program and not freed;
+- ``rounding``: added by rounding to 512 bytes (or to a division of a power of two);
+- ``slack``: too little to be split off, so it stayed with its block;
 - ``waiting``: blocks that the program freed and another stream may still use;
-- ``pinned``: free, in a segment that also holds a block: of use to requests that fit, and to
-  nobody else;
-- ``other_stream``: the same, of a stream that is not the one most memory belongs to;
+- ``pinned``: free, in a segment that also holds a block: only useful to requests that fit;
+- ``other_stream``: the same, in segments of a stream that is not the one most memory belongs to;
 - ``other_pool``: free in a private pool (a CUDA graph's, a ``MemPool``);
-- ``releasable``: free segments (of an expandable one, pages): what ``empty_cache`` gives back.
+- ``releasable``: free segments (of an expandable one, pages): what ``empty_cache`` releases.
 
-Worked out from the lives of blocks and segments, on whole columns: a segment is releasable from the
-event that frees its last block to the event that takes its first.
+Computed from the lifetimes of blocks and segments, on whole columns: a segment is releasable from
+the event that frees its last block to the event that allocates a block in it.
 """
 
 from __future__ import annotations
@@ -39,18 +38,19 @@ PARTS = (
     "other_pool",
     "releasable",
 )
-"""Rows of what `fragmentation` gives, in this order everywhere."""
+"""Rows of the result of `fragmentation`, in the same order everywhere."""
 
 
 def fragmentation(record: MemoryRecord, settings: AllocatorSettings | None = None) -> Ints:
-    """Bytes of every part, ``[len(PARTS), num_events + 1]``; column 0 is before the first event.
+    """Return bytes of each part, ``[len(PARTS), num_events + 1]``; column 0 is before all events.
 
-    The columns add up to ``record.reserved()``; a recording on CPU has no segments, and all its
+    The columns add up to ``record.reserved()``; a recording on the CPU has no segments, and all its
     bytes are requested.
 
     Args:
         record: a recording or a snapshot.
-        settings: what sizes were rounded by and how large a page is; by default the defaults.
+        settings: determine how sizes were rounded and how large a page is; the default settings if
+            None.
     """
     chosen = settings or AllocatorSettings()
     parts = np.zeros((len(PARTS), len(record.event_time_us) + 1), dtype=np.int64)
@@ -68,14 +68,14 @@ def fragmentation(record: MemoryRecord, settings: AllocatorSettings | None = Non
 
 
 def _kinds(record: MemoryRecord) -> list[tuple[str, npt.NDArray[np.bool_]]]:
-    """What free bytes are called, by whose segments they lie in."""
+    """Return the name of a kind of free bytes, and which segments they are in."""
     private = record.segment_private > 0
     other = ~private & (record.segment_stream != _main_stream(record))
     return [("pinned", ~private & ~other), ("other_stream", other), ("other_pool", private)]
 
 
 def _fill_used(record: MemoryRecord, settings: AllocatorSettings, parts: Ints) -> None:
-    """What blocks are made of."""
+    """Fill in the parts that belong to blocks."""
     size, asked = record.block_bytes, record.block_requested
     rounded = np.minimum(round_sizes(asked, settings), size)
     if not len(record.segment_bytes):
@@ -95,7 +95,7 @@ def _fill_used(record: MemoryRecord, settings: AllocatorSettings, parts: Ints) -
 
 
 def _lives(record: MemoryRecord, table: str, chosen: npt.NDArray[np.bool_]) -> Ints:
-    """Bytes of the chosen rows of ``table`` that are there, after each event."""
+    """Return the bytes of the chosen rows of ``table`` that are there, after each event."""
     start, end, value = (
         getattr(record, f"{table}_{name}")[chosen] for name in ("start", "end", "bytes")
     )
@@ -103,7 +103,7 @@ def _lives(record: MemoryRecord, table: str, chosen: npt.NDArray[np.bool_]) -> I
 
 
 def _main_stream(record: MemoryRecord) -> int:
-    """The stream to which most of the default pool's memory belongs."""
+    """Return the stream to which most of the default pool's memory belongs."""
     default = record.segment_private == 0
     streams, rows = np.unique(record.segment_stream[default], return_inverse=True)
     if not len(streams):

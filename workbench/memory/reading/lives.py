@@ -1,14 +1,15 @@
-"""Blocks of an allocator's trace, as lives: who held an address from when to when.
+"""The blocks of an allocator's trace, each as a lifetime at an address.
 
-A trace says ``alloc``, ``free_requested`` and ``free_completed`` of addresses. Sorted by address,
-and by time within one, it falls into *lives*: each begins with an ``alloc`` or, where that lies
-before the trace, with what ended it. Everything here is done on whole columns, so that a million
-events take well under a second.
+A trace reports ``alloc``, ``free_requested`` and ``free_completed`` for addresses. Sorted by
+address, and by time within one, it is divided into *lives*: each begins with an ``alloc`` or, if
+the ``alloc`` came before the trace began, with what ended the block. Everything here works on whole
+columns, so that a million events take well under a second.
 
-A trace gives the *requested* size of a block. What it occupies is known of the blocks that are
-there at the end; of the others a replay can tell (`lives_of`'s ``sizes``), and without one it is
-the request rounded up, which leaves out a rest too small to be split off. Schema and rules:
-``torch/cuda/_memory_viz.py`` and ``c10/cuda/CUDACachingAllocator.cpp`` of PyTorch.
+A trace contains the *requested* size of a block. The size that it occupies is known for the blocks
+that are there at the end; for the others a replay can determine it (`lives_of`'s ``sizes``), and
+without a replay it is the request rounded up, which leaves out a remainder too small to be split
+off. Schema and rules: ``torch/cuda/_memory_viz.py`` and ``c10/cuda/CUDACachingAllocator.cpp`` of
+PyTorch.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Lives:
-    """One row per block: those the trace never mentions, then the others in order of time.
+    """One row per block: those that the trace never mentions, then the others in order of time.
 
-    Events are numbers among those that `Lives.kept` keeps.
+    Events are numbered among those that `Lives.kept` keeps.
     """
 
     kept: npt.NDArray[np.bool_]
-    """For every entry of the trace, whether it is an event: all but a request to free that the very
-    next entry completes."""
+    """For each entry of the trace, whether it is an event: all are, except a request to free that
+    the next entry completes."""
     start: Ints
     end: Ints
     pending: Ints
@@ -54,12 +55,12 @@ class Lives:
 
 
 def lives_of(snapshot: Snapshot, sizes: Ints | None = None) -> Lives:
-    """Every block of the trace and of the final segments.
+    """Return every block of the trace and of the final segments.
 
     Args:
         snapshot: one device of a snapshot.
-        sizes: bytes that the block of an entry occupies, one per entry of the trace, where a replay
-            knows them; entries that are about no block are not read.
+        sizes: bytes that the block of an entry occupies, one per entry of the trace, if a replay
+            has determined them; entries that are not about a block are not read.
     """
     kept = kept_events(snapshot)
     event = np.cumsum(kept) - 1
@@ -92,7 +93,7 @@ def lives_of(snapshot: Snapshot, sizes: Ints | None = None) -> Lives:
 
 
 def kept_events(snapshot: Snapshot) -> npt.NDArray[np.bool_]:
-    """Which entries are events of a record; a request completed by the next entry is not one."""
+    """Return which entries are events of a record; a request completed by the next entry is not."""
     kept = np.ones(snapshot.num_events, dtype=np.bool_)
     follows = (snapshot.action[1:] == FREE_COMPLETED) & (
         snapshot.address[1:] == snapshot.address[:-1]
@@ -102,10 +103,10 @@ def kept_events(snapshot: Snapshot) -> npt.NDArray[np.bool_]:
 
 
 def _lives(snapshot: Snapshot) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Entries of every life, in order of time; -1 where there is none.
+    """Return the entries of each life, in order of time; -1 if there is none.
 
-    Its first, its ``alloc``, request and completion, and the ``alloc`` that took its address
-    without a word of it.
+    These are its first entry, its ``alloc``, request and completion, and the ``alloc`` that reused
+    its address although the trace has no entry that ended it.
     """
     entries = np.flatnonzero(snapshot.action <= FREE_COMPLETED)
     order = entries[np.argsort(snapshot.address[entries], kind="stable")]
@@ -131,7 +132,7 @@ def _lives(snapshot: Snapshot) -> tuple[Ints, Ints, Ints, Ints, Ints]:
 
 
 class _Final:
-    """Which lives are the blocks that the segments hold at the end."""
+    """The lives that are the blocks which the segments hold at the end."""
 
     def __init__(self, snapshot: Snapshot, address: Ints, lasts: npt.NDArray[np.bool_]) -> None:
         there = np.flatnonzero(snapshot.block_state != FREE)
@@ -155,6 +156,6 @@ def _at(event: Ints, entry: Ints) -> Ints:
 
 
 def _pending_before(snapshot: Snapshot, blocks: Ints) -> Ints:
-    """A block whose request lies before the trace is pending from its first event on."""
+    """Return 0 for blocks whose free was requested before the trace: pending from its start."""
     waits = (snapshot.block_state[blocks] == PENDING) & (snapshot.num_events > 0)
     return np.where(waits, 0, -1)

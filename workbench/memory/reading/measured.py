@@ -1,4 +1,4 @@
-"""What a record holds where nothing was predicted, and where no stacks were read."""
+"""Fields of a record in which nothing was predicted, or for which no stacks were read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING_PREDICTED: dict[str, Any] = {
 
 
 def nothing_of_calls(num_blocks: int) -> dict[str, Any]:
-    """The columns of a recording whose blocks know neither their calls nor their growth."""
+    """Return the columns of a recording whose blocks have neither calls nor a known growth."""
     return {
         "block_call": [-1] * num_blocks,
         "block_growth": [GROWTHS.index("unknown")] * num_blocks,

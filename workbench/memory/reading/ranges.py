@@ -1,8 +1,8 @@
-"""The segments of a record, and which of them each block lies in.
+"""The segments of a record, and the segment that each block is in.
 
-`workbench.allocator.replay.address_ranges` says what the allocator held from when to when; here its
-ranges become rows, with events for the trace's entries and a small number for every private pool.
-In a record, ranges of an expandable segment that touch are one segment.
+`workbench.allocator.replay.address_ranges` reports what the allocator held from when to when; here
+its ranges become rows, with events in place of the trace's entries and a small number for each
+private pool. In a record, adjacent ranges of an expandable segment are one segment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def segment_columns(snapshot: Snapshot, event: Ints) -> dict[str, Any]:
-    """The ``segment_*`` columns of a `MemoryRecord`; ``event`` numbers the trace's entries."""
+    """Return the ``segment_*`` columns of a `MemoryRecord`; ``event`` maps entries to events."""
     private, events = _private(snapshot), np.append(event, -1)  # entry -1 is none, and the last
     ranges = ranges_of(snapshot, AllocatorSettings.told_by(snapshot.settings)).ranges
     ranges.sort(key=lambda found: (found.start, found.address))
@@ -37,7 +37,7 @@ def segment_columns(snapshot: Snapshot, event: Ints) -> dict[str, Any]:
 
 
 def segment_rows(columns: dict[str, Any], address: Ints, start: Ints) -> Ints:
-    """Row of the segment that each block was allocated in; -1 where none held its address then."""
+    """Return the row of the segment that each block was allocated in; -1 if there was none then."""
     left, begin, end, num_bytes = (
         np.asarray(columns[f"segment_{name}"], dtype=np.int64)
         for name in ("address", "start", "end", "bytes")
@@ -48,7 +48,7 @@ def segment_rows(columns: dict[str, Any], address: Ints, start: Ints) -> Ints:
     order = np.lexsort((begin, left))
     at = last_before(left[order], begin[order], address, start)
     todo = np.flatnonzero(at >= 0)
-    # Segments of other times may lie between a block and its own: go down past them.
+    # Segments of other times may be between a block and its own: go down past them.
     while len(todo):
         row = order[at[todo]]
         inside = (address[todo] < left[row] + num_bytes[row]) & (begin[row] <= start[todo])
@@ -61,9 +61,10 @@ def segment_rows(columns: dict[str, Any], address: Ints, start: Ints) -> Ints:
 
 
 def last_before(left: Ints, begin: Ints, address: Ints, start: Ints) -> Ints:
-    """Index of the last (left, begin) that is not after each (address, start); -1 where all are.
+    """Return the index of the last (left, begin) not after each (address, start); -1 if none is.
 
-    The pairs of ``left`` and ``begin`` stand in ascending order, those looked for in any.
+    The pairs of ``left`` and ``begin`` are in ascending order, the pairs that are looked up in any
+    order.
     """
     num = len(left)
     is_block = np.repeat((0, 1), (num, len(address)))

@@ -1,4 +1,4 @@
-"""What a memory record says to a simulator: a program, what was there before, and the settings."""
+"""The input of a simulator from a memory record: a program, what was there before, the settings."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ CUT_OFF = (
     "The recording ends with a refused request: what would have been asked for after it is not "
     "known, so this is the least that it takes."
 )
-"""Among the reasons of what was predicted from such a recording."""
+"""Included in the reasons of a prediction from such a recording."""
 
 
 def is_cut_off(record: MemoryRecord) -> bool:
-    """Whether it ends with a refused request, or was predicted from a record that does.
+    """Return whether a record ends with a refused request, or was predicted from one that does.
 
-    What it asks for is then known only so far: what does not fit does not, what does may not.
+    What it requests is then known only up to that point: if it does not fit that is certain, if it
+    fits that is not.
     """
     kinds = record.event_kind
     return (len(kinds) > 0 and int(kinds[-1]) == _REFUSED) or CUT_OFF in record.reasons
 
 
 def recorded_settings(record: MemoryRecord) -> AllocatorSettings:
-    """What it was recorded or simulated under; the defaults where nobody says."""
+    """Return the settings it was recorded or simulated under; the defaults if not known."""
     words = record.settings
     if not words and not record.is_predicted and record.certificate is not None:
-        words = record.certificate.settings  # a record saved when only certificates said them
+        words = record.certificate.settings  # a record saved when only certificates stored them
     return AllocatorSettings.parse(words, tolerant=True)
 
 
 def lives_of_record(record: MemoryRecord, *, with_refused: bool) -> Lives:
-    """The blocks of ``record``.
+    """Return the blocks of ``record``.
 
     Args:
         record: a recording or a snapshot.
-        with_refused: whether what was refused follows them, as blocks given back at once.
+        with_refused: whether refused requests are appended, as blocks that are freed at once.
     """
     private = np.zeros(len(record.block_start), dtype=np.int32)
     known = record.block_segment >= 0
@@ -63,9 +64,10 @@ def lives_of_record(record: MemoryRecord, *, with_refused: bool) -> Lives:
 
 
 def _emptied(record: MemoryRecord) -> I32:
-    """Events at which the program emptied the cache.
+    """Return the events at which the program emptied the cache.
 
-    A retry writes the same, and then takes a new segment: where one follows, it is taken for one.
+    A retry writes the same, and then allocates a new segment: if one follows, it is assumed to be a
+    retry.
     """
     back = np.isin(record.event_kind, _GIVEN_BACK)
     first = np.flatnonzero(back & ~np.append(False, back[:-1]))
@@ -76,7 +78,7 @@ def _emptied(record: MemoryRecord) -> I32:
 
 
 def start_of_record(record: MemoryRecord) -> tuple[StartState, dict[int, int]]:
-    """What was there before the first event, and row of a block -> its address."""
+    """Return the state before the first event, and row of a block -> its address."""
     segments = _segments_before(record)
     there: dict[int, int] = {}
     rows = np.flatnonzero((record.block_start < 0) & (record.block_segment >= 0))
@@ -91,9 +93,9 @@ def start_of_record(record: MemoryRecord) -> tuple[StartState, dict[int, int]]:
 
 
 def _segments_before(record: MemoryRecord) -> dict[int, StartSegment]:
-    """Row -> the segment, in order of address.
+    """Return row -> the segment, in order of address.
 
-    Mapped pages side by side are one, as a block may lie across them.
+    Adjacent mapped pages are one segment, because a block may extend across them.
     """
     rows = np.flatnonzero(record.segment_start < 0)
     found: dict[int, StartSegment] = {}
@@ -116,7 +118,7 @@ def _segments_before(record: MemoryRecord) -> dict[int, StartSegment]:
 
 
 def _go_on(last: StartSegment, segment: StartSegment) -> bool:
-    """Whether ``segment`` is the next pages of ``last``."""
+    """Return whether ``segment`` is the next pages of ``last``."""
     return (
         last.is_expandable
         and segment.is_expandable

@@ -1,4 +1,4 @@
-"""What a record's blocks and segments add up to, event by event."""
+"""Sums over a record's blocks and segments, event by event."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ Ints = npt.NDArray[np.int64]
 
 
 def between(start: Any, end: Any, value: Any, length: int) -> Ints:
-    """The sum of values, each there from after its ``start`` event to after its ``end``.
+    """Return the sum of values, each there from after its ``start`` event to after its ``end``.
 
     Args:
         start: events; -1 for what was there before the first.
         end: events; -1 for what is there after the last.
-        value: of each.
-        length: of the sum: one more than there are events, as column 0 is before the first.
+        value: the value of each.
+        length: the length of the sum: one more than the number of events, because column 0 is
+            before the first.
     """
     begins, ends = (np.asarray(events, dtype=np.int64) + 1 for events in (start, end))
     values = np.asarray(value, dtype=np.int64)
@@ -30,14 +31,14 @@ def between(start: Any, end: Any, value: Any, length: int) -> Ints:
 
 
 def peak_fields(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a `MemoryRecord` that say where its peak is, from its columns.
+    """Return the fields of a `MemoryRecord` that locate its peak, from its columns.
 
     Args:
-        columns: those of events, blocks and segments.
+        columns: the columns of events, blocks and segments.
 
     Returns:
-        ``peak_event`` of the first highest total, -1 where that is before all events;
-        ``peak_bytes``; ``reserved_bytes`` at that moment.
+        ``peak_event`` of the first highest total, -1 if that is before all events; ``peak_bytes``;
+        ``reserved_bytes`` at that moment.
     """
     live, reserved = (
         between(

@@ -1,8 +1,8 @@
-"""What can go back to the driver in one piece: a segment, or a page of an expandable one.
+"""The units that can be released to the driver: a segment, or a page of an expandable one.
 
-A unit goes back where no block lies in it. When that is, follows from the lives of units and
-blocks: sorted by unit and time, they fall into spans between one block's coming or going and the
-next, and a span with no block in it is unused.
+A unit is released if no block is in it. When that is the case follows from the lifetimes of units
+and blocks: sorted by unit and time, they are divided into spans between one block's allocation or
+free and the next, and a span with no block in it is unused.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LARGE = POOLS.index("large")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Units:
-    """Units, and which blocks lie in which; moments are columns: 0 is before the first event."""
+    """Units, and which blocks are in which; moments are columns: 0 is before the first event."""
 
     segment: Ints
-    """Row of the segment that each is, or is a page of."""
+    """Row of the segment that each unit is, or is a page of."""
     size: Ints
     start: Ints
     end: Ints
@@ -33,12 +33,12 @@ class Units:
     pair_unit: Ints
     pair_start: Ints
     pair_end: Ints
-    """Each block in each unit that it reaches into."""
+    """For each pair of a block and a unit that it extends into."""
     length: int
     """Number of columns."""
 
     def unused(self, segments: npt.NDArray[np.bool_]) -> Ints:
-        """Bytes of the units of ``segments`` in which no block lies, for each column."""
+        """Return, for each column, the bytes of the units of ``segments`` that no block is in."""
         num = len(self.size)
         unit = np.concatenate([np.arange(num), self.pair_unit, self.pair_unit])
         time = np.concatenate([self.start, self.pair_start, self.pair_end])
@@ -58,10 +58,10 @@ class Units:
 
 
 def units_of(record: MemoryRecord, large_page: int) -> Units:
-    """The units of a record.
+    """Return the units of a record.
 
     Args:
-        record: one with segments.
+        record: a record with segments.
         large_page: bytes of a page of an expandable segment of the large pool.
     """
     length = len(record.event_time_us) + 1
@@ -91,7 +91,7 @@ def units_of(record: MemoryRecord, large_page: int) -> Units:
 
 
 class _Places:
-    """Finds the unit at an address at a time."""
+    """Find the unit at an address at a time."""
 
     def __init__(self, address: Ints, start: Ints) -> None:
         self._order = np.lexsort((start, address))
@@ -99,13 +99,13 @@ class _Places:
         self._start = start[self._order]
 
     def at(self, address: Ints, time: Ints) -> Ints:
-        """The unit that begins last at or before each address, of those there by ``time``."""
+        """Return the last unit at or before each address, among those there by ``time``."""
         found = last_before(self._address, self._start, address, time)
         return self._order[np.maximum(found, 0)]
 
 
 def _pairs(record: MemoryRecord, page: Ints, places: _Places) -> tuple[Ints, Ints]:
-    """(unit, block) for every unit that a block reaches into."""
+    """Return (unit, block) for each unit that a block extends into."""
     block = np.flatnonzero(record.block_segment >= 0)
     segment = record.block_segment[block].astype(np.int64)
     offset = record.block_address[block] - record.segment_address[segment]

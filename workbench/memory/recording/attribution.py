@@ -1,16 +1,16 @@
-"""Where an allocation came from: the module, and the line of the user's code.
+"""The origin of an allocation: the module, and the line of the user's code.
 
-Nothing is hooked. Forward hooks would make Dynamo recompile a compiled model and would be seen by
-code that lists a module's hooks, so the call stack is read instead, at the moment of the
+No hooks are installed. Forward hooks would make Dynamo recompile a compiled model and would be
+visible to code that lists a module's hooks, so the call stack is read instead, at the moment of the
 allocation: the innermost frame of ``nn.Module.__call__`` names the module, the innermost frame of a
-user file names the line, a frame of ``Optimizer.step`` says that an optimizer is at work. All user
-frames together are the *call*: of what stands outside the innermost ones only those are still read.
-A stack met before is known by the addresses of its instructions, at the price of one look.
+user file names the line, and a frame of ``Optimizer.step`` shows that an optimizer is running. All
+user frames together are the *call*: outside the innermost frames, only user frames are still read.
+A stack seen before is identified by the addresses of its instructions, at the cost of one lookup.
 
-During backward the stack holds no module. There the node that is running
-(``torch._C._current_autograd_node``) carries a sequence number; the module whose forward made that
-number, and its call, were noted when it was made. A node whose number was never noted stays without
-a module, and its call is the one that asked for backward.
+During backward the stack contains no module. There the running node
+(``torch._C._current_autograd_node``) has a sequence number; the module whose forward made that
+number, and its call, were stored when it was made. A node whose number was never stored has no
+module, and its call is the one that started the backward.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Site:
     module: str | None = None
     line: Line | None = None
     call: int = -1
-    """Row of `Attribution.calls`; -1 where no user frame is on the stack."""
+    """Row of `Attribution.calls`; -1 if no user frame is on the stack."""
     in_module: bool = False
     in_backward: bool = False
     in_grad: bool = False
@@ -80,18 +80,19 @@ class Attribution:
         self._roots: list[nn.Module] = []
         self._kinds: dict[int, int] = {}
         self._codes: dict[int, CodeType] = {}
-        """By their ids, which stay theirs as they are kept; a code's hash reads all of it."""
+        """By id, which stays valid because the code objects are kept; hashing a code object reads
+        all of it."""
         self.calls = Calls()
         self._call_of: dict[tuple[int, ...], tuple[int, Line]] = {}
         self._made_by: dict[int, _Made] = {}
         self._last_number = next_number()
 
     def add_root(self, module: nn.Module) -> str:
-        """Learn the paths of ``module`` and everything inside it; returns what they begin with.
+        """Store the paths of ``module`` and everything inside it; return the prefix of these paths.
 
-        The first root's paths are bare (``head.fc``), and it is called by its class itself. A later
-        root keeps its class name in front, and a loss module is `LOSS`, so that models of two
-        classes share no path.
+        The first root's paths are bare (``head.fc``), and the root itself is named after its class.
+        A later root keeps its class name as a prefix, and a loss module is `LOSS`, so that models
+        of two classes share no path.
         """
         original = original_module(module)
         own = root_name(original)
@@ -105,15 +106,15 @@ class Attribution:
         return prefix
 
     def path_of(self, module: nn.Module) -> str:
-        """The path of ``module``, learned on first sight."""
+        """Return the path of ``module``, stored when the module is first seen."""
         if id(module) not in self._paths:
             self.add_root(module)
         return self._paths[id(module)]
 
     def site(self, frame: FrameType | None, node: Any) -> Site:
-        """The site of the operation whose stack starts at ``frame``.
+        """Return the site of the operation whose stack starts at ``frame``.
 
-        ``node`` is the autograd node that runs, or None outside backward.
+        ``node`` is the running autograd node, or None outside backward.
         """
         found = Site()
         inside, trail = self._walk(found, frame, node)
@@ -129,14 +130,14 @@ class Attribution:
     def _walk(
         self, found: Site, frame: FrameType | None, node: Any
     ) -> tuple[list[nn.Module], list[int]]:
-        """The modules that run, and of each user frame its instruction and code; innermost first.
+        """Return running modules and, per user frame, instruction and code; innermost first.
 
-        Ends early where the forward that made ``node`` is known: then that is the call.
+        Ends early if the forward that made ``node`` is known: then that is the call.
         """
         kinds = self._kinds
         inside: list[nn.Module] = []
         trail: list[int] = []
-        settled = False  # of an optimizer's or backward's own code, only user frames matter further
+        settled = False  # after an optimizer's or backward's own code, only user frames matter
         while frame is not None:
             code = frame.f_code
             kind = kinds.get(id(code))
@@ -159,7 +160,7 @@ class Attribution:
         return inside, trail
 
     def _enter(self, found: Site, frame: FrameType, kind: int) -> None:
-        """Take note of a frame of an optimizer or of backward."""
+        """Store the information in a frame of an optimizer or of backward."""
         if kind == _OPTIMIZER:
             found.optimizer = _optimizer_of(frame)
             return
@@ -168,7 +169,7 @@ class Attribution:
         found.in_grad = GRAD_CALL in (frame.f_code, caller.f_code if caller else None)
 
     def _call(self, found: Site, trail: tuple[int, ...]) -> None:
-        """Say which call it is that user frames at these instructions make."""
+        """Set the call and the line of a site whose user frames are at these instructions."""
         known = self._call_of.get(trail)
         if known is None:
             codes = map(self._codes.__getitem__, trail[::-2])
@@ -182,11 +183,11 @@ class Attribution:
         return kind
 
     def _is_known(self, inside: list[nn.Module]) -> bool:
-        """Whether the innermost module's path is known, so that nobody asks for the outermost."""
+        """Return whether the innermost module's path is known: the outermost is not needed then."""
         return bool(inside) and id(inside[0]) in self._paths
 
     def note_nodes(self, site: Site) -> None:
-        """Remember that the nodes made since the last call were made at ``site``."""
+        """Record that the nodes made since the last call were made at ``site``."""
         number = next_number()
         made = _Made(site.module, site.line, site.call)
         for index in range(max(self._last_number, number - _MOST_NODES), number):
@@ -194,11 +195,11 @@ class Attribution:
         self._last_number = number
 
     def has_new_nodes(self) -> bool:
-        """Whether autograd made nodes since the last `note_nodes`."""
+        """Return whether autograd made nodes since the last `note_nodes`."""
         return next_number() != self._last_number
 
     def close(self) -> None:
-        """Let go of every module."""
+        """Release every module."""
         self._on_root = None
         self._roots.clear()
         self._paths.clear()
@@ -207,10 +208,10 @@ class Attribution:
         self._call_of.clear()
 
     def _from_forward(self, found: Site, node: Any) -> bool:
-        """What the stack did not show is taken from the forward; whether there is a call now."""
+        """Take what the stack did not show from the forward; return whether there is a call."""
         made = self._made_by.get(node_number(node), _UNKNOWN)
-        # What the stack shows below the engine (a recomputed forward, a Function's own backward)
-        # is nearer to the truth than where the node was made.
+        # What the stack shows below the engine (a recomputed forward, a Function's own backward) is
+        # more accurate than where the node was made.
         found.module = made.module if found.module is None else found.module
         if found.line is None:
             found.line, found.call = made.line, made.call
@@ -225,15 +226,15 @@ def _kind_of(code: CodeType) -> int:
     if (code.co_filename, code.co_name) == OPTIMIZER_STEP:
         return _OPTIMIZER
     if any(code.co_filename == module.__file__ for module in generated_modules()):
-        return _OTHER  # written by Inductor, wherever its cache lies
+        return _OTHER  # written by Inductor, wherever its cache is
     if not is_user_file(code.co_filename):
         return _OTHER
-    # nothing above a cell, or a script, can be a module or an optimizer at work
+    # no module and no optimizer can be running above a cell or a script
     return _OUTERMOST if code.co_name == "<module>" else _USER
 
 
 def _line_of(code: CodeType, instruction: int) -> Line:
-    """The line of the instruction at that offset; a code's own first line where it has none."""
+    """Return the line of the instruction at that offset; the code's first line if it has none."""
     lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
     return Line(code.co_filename, next(lines, None) or code.co_firstlineno, code.co_name)
 
@@ -245,7 +246,7 @@ def _optimizer_of(frame: FrameType) -> torch.optim.Optimizer | None:
 
 
 def root_name(module: nn.Module) -> str:
-    """What an outermost module itself is called."""
+    """Return the name of an outermost module itself."""
     is_loss = type(module).__module__ == "torch.nn.modules.loss"
     return LOSS if is_loss else type(module).__name__
 

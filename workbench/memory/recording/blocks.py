@@ -1,4 +1,4 @@
-"""One storage's life, and the moments a recording tells apart."""
+"""The lifetime of one storage, and the moments at which phases of a recording begin."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """One storage's life.
+    """The lifetime of one storage.
 
-    ``start`` and ``end`` are ticks while it is recorded and event numbers afterwards; -1 stands for
+    ``start`` and ``end`` are ticks during recording and event numbers afterwards; -1 stands for
     before and after. Times are ``perf_counter`` nanoseconds.
     """
 
@@ -45,15 +45,15 @@ class Block:
         self.call = -1
         """Row in the recorder's tree of calls."""
         self.loose = False
-        """Made by forward code or code between phases that no module ran."""
+        """Made by forward code, or by code between phases, that was not run by a module."""
         self.differentiable = False
-        """Made in a backward that autograd recorded, for a backward of its own."""
+        """Made in a backward that autograd recorded, for another backward."""
         self.result = False
         """Made under ``torch.autograd.grad``: what outlives the call is what it returned."""
 
 
 class Mark(NamedTuple):
-    """Where a phase begins; ``phase`` is ``""`` where none follows."""
+    """Where a phase begins; ``phase`` is ``""`` if none follows."""
 
     tick: int
     time_ns: int

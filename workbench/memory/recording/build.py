@@ -53,14 +53,14 @@ def build_record(
     batch_size: int = -1,
     notes: Iterable[str] = (),
 ) -> MemoryRecord:
-    """The record of what ``recorder`` saw on ``device`` (default: the one that matters most).
+    """Return the record of what ``recorder`` saw on ``device`` (default: `main_device`).
 
-    Where ``history`` listened to a CUDA allocator, its events are the record and the recorder says
+    If ``history`` listened to a CUDA allocator, its events are the record and the recorder adds
     what they were for. Turns the blocks' ticks into event numbers: call it once, at the end.
     """
     chosen = device or main_device(recorder.blocks)
     snapshot = history.stop(chosen)
-    # Frees of this moment on other threads would change ``end`` under our hands.
+    # Frees that other threads make at this moment would change ``end`` meanwhile.
     recorder.close()
     blocks = [block for block in recorder.blocks if block.device == chosen]
     phases = _renumber(blocks, recorder.marks)
@@ -108,9 +108,9 @@ def record_of(
     certificate: Certificate | None = None,
     **facts: Any,
 ) -> MemoryRecord:
-    """A record of blocks with event numbers.
+    """Return a record of blocks whose ``start`` and ``end`` are event numbers.
 
-    ``allocator`` holds the columns that it alone knows, a row for each of the blocks.
+    ``allocator`` holds the columns that only the allocator knows, one row per block.
     """
     table = _Table()
     sources: dict[Line, int] = {}
@@ -151,7 +151,7 @@ def record_of(
 
 
 def blocks_of(snapshot: Snapshot, lives: Lives, calls: Calls) -> list[Block]:
-    """The allocator's blocks as objects that can be described; times are in ns.
+    """Return the allocator's blocks as objects that can be described; times are in ns.
 
     Their stacks are added to ``calls``.
     """
@@ -176,7 +176,7 @@ def blocks_of(snapshot: Snapshot, lives: Lives, calls: Calls) -> list[Block]:
 
 
 def main_device(blocks: Sequence[Block]) -> str:
-    """The accelerator if one was used, else the CPU; of several the one with the most bytes."""
+    """Return the accelerator with the most bytes, or the CPU if no accelerator was used."""
     totals: dict[str, int] = {}
     for block in blocks:
         totals[block.device] = totals.get(block.device, 0) + block.num_bytes

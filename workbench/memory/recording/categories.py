@@ -1,16 +1,16 @@
-"""What a block of memory is, and only where that is known.
+"""The category of a block of memory, set only if it is known.
 
-Parameters, buffers, inputs, gradients and optimizer state are told by the object that holds them.
-The rest is told by its life:
+Parameters, buffers, inputs, gradients and optimizer state are identified by the object that holds
+them. The rest is classified by its lifetime:
 
 * *activations* are allocated in a forward and still there when that forward ends: held for
   backward, or by Python;
-* *temporaries* are allocated and freed within one phase, or between two, the intermediate values
-  of backward among them; so is what a step of an optimizer makes, never holds as state, and frees,
-  also where a closure's forward and backward come between;
-* what outlives a backward are *activations* where autograd recorded that backward
-  (``create_graph``), and *gradients* where ``torch.autograd.grad`` made it;
-* whatever else there is stays *unknown*.
+* *temporaries* are allocated and freed within one phase, or between two, including the intermediate
+  values of backward; so is what an optimizer's step creates, never holds as state, and frees, even
+  if a closure's forward and backward are in between;
+* what outlives a backward is *activations* if autograd recorded that backward (``create_graph``),
+  and *gradients* if ``torch.autograd.grad`` made it;
+* everything else is *unknown*.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_ITEMS = 64
 
 
 def adopt_model(recorder: Recorder, model: nn.Module, prefix: str = "") -> None:
-    """Tell the recorder which storages are the parameters, gradients and buffers of ``model``."""
+    """Report to the recorder which storages are parameters, gradients and buffers of ``model``."""
     model = original_module(model)
     own = prefix or root_name(model)
     for name, parameter in model.named_parameters():
@@ -47,17 +47,17 @@ def adopt_model(recorder: Recorder, model: nn.Module, prefix: str = "") -> None:
 
 
 def adopt_optimizer(recorder: Recorder, optimizer: torch.optim.Optimizer) -> None:
-    """Tell the recorder which storages are state of ``optimizer`` (moments, step counts)."""
+    """Report to the recorder which storages are state of ``optimizer`` (moments, step counts)."""
     for row, group in enumerate(optimizer.param_groups):
         for column, parameter in enumerate(group["params"]):
             recorder.adopt(parameter, "parameters")
             owner = recorder.name_of(parameter)
-            if not owner:  # no module that ran holds it: named by where the optimizer does
+            if not owner:  # no module that ran holds it: named by its place in the optimizer
                 owner = f"param_groups[{row}][{column}]"
                 recorder.adopt(parameter, "parameters", name=owner)
             if parameter.grad is not None:
                 recorder.adopt(parameter.grad, "gradients", name=f"{owner}.grad")
-    # A key is a parameter, or a name for what an optimizer keeps of all of them.
+    # A key is a parameter, or a name for what an optimizer keeps for all of them.
     for key, state in cast("Mapping[Any, Any]", optimizer.state).items():
         owner, module = recorder.owner_of(key) if isinstance(key, torch.Tensor) else ("", "")
         for what, tensor in _tensors(state, () if isinstance(key, torch.Tensor) else (str(key),)):
@@ -66,13 +66,13 @@ def adopt_optimizer(recorder: Recorder, optimizer: torch.optim.Optimizer) -> Non
 
 
 def adopt_inputs(recorder: Recorder, batch: Any) -> None:
-    """Tell the recorder that the tensors of ``batch`` (any nesting) are inputs."""
+    """Report to the recorder that the tensors of ``batch`` (any nesting) are inputs."""
     for key, tensor in _tensors(batch, ("inputs", "targets")):
         recorder.adopt(tensor, "buffers", name=f"batch.{key}")
 
 
 def categorize(blocks: Sequence[Block], phases: Sequence[Phase]) -> list[int]:
-    """The row in `CATEGORIES` of every block, whose ``start`` and ``end`` are event numbers."""
+    """Return the row in `CATEGORIES` of each block; ``start`` and ``end`` are event numbers."""
     starts = [phase.start for phase in phases]
     return [CATEGORIES.index(block.category or _by_life(block, phases, starts)) for block in blocks]
 

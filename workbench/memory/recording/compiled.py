@@ -1,13 +1,13 @@
 """The memory that the dispatcher does not show: Inductor's buffers and resized storages.
 
 Inductor's generated Python allocates its buffers with ``empty_strided_cpu`` (or ``_cuda``), a name
-bound in every generated module. While a recording runs that name points to a function that
-allocates in the same way and reports the storage. Dynamo has no guard on it, so nothing is
-recompiled and the generated code is not touched. ``UntypedStorage.resize_``, which FSDP uses to
-free and regrow parameters, goes round the dispatcher too and is reported the same way.
+bound in every generated module. During a recording, that name points to a function that allocates
+in the same way and reports the storage. Dynamo has no guard on it, so nothing is recompiled and the
+generated code does not change. ``UntypedStorage.resize_``, which FSDP uses to free and regrow
+parameters, bypasses the dispatcher too and is reported in the same way.
 
 Not seen: buffers of generated code that is C++ throughout (``cpp_wrapper``) or replayed from a CUDA
-graph. Both private names are used here only, and `tests/unit/memory/recording/test_compiled.py`
+graph. Both private names are used only here, and `tests/unit/memory/recording/test_compiled.py`
 fails when they move.
 """
 

@@ -1,7 +1,7 @@
 """The CUDA allocator's own history of a recording.
 
-History is switched on without stacks (the recorder knows where an operation ran), and switched off
-again only if it was off before; a history that runs already is read and left running.
+The history is switched on without stacks (the recorder knows where an operation ran), and switched
+off again only if it was off before; a history that is already running is read and left running.
 
 Not run on this project's development machine, which has no GPU: `tests/gpu` covers it.
 """
@@ -28,9 +28,9 @@ from workbench.torch_private.memory import (
 )
 
 _MOST_EVENTS = 1_000_000
-"""That are kept of each device; newer ones take the place of the oldest."""
+"""Events kept for each device; newer ones replace the oldest."""
 _CLOCK_SLACK_NS = 200_000
-"""The allocator's clock and Python's are calibrated apart; they agree to well within this."""
+"""The allocator's clock and Python's are calibrated separately; they agree to well within this."""
 OVERFLOWED = (
     "The allocator's history was full: its oldest events were overwritten, and what was allocated "
     "and freed before the first event shown is missing."
@@ -45,7 +45,7 @@ class AllocatorHistory:
         self._started_us = -1
         self._offset_ns = 0
         self.may_be_cut = False
-        """After `stop`: whether what is left of the history may begin later than `start`."""
+        """After `stop`: whether the history that is left may begin later than `start`."""
 
     @property
     def started(self) -> bool:
@@ -63,7 +63,7 @@ class AllocatorHistory:
         self._started_us = time.time_ns() // 1000
 
     def stop(self, device: str) -> Snapshot | None:
-        """What ``device`` held, its trace since `start`, times on the ``perf_counter`` clock."""
+        """Return what ``device`` held and its trace since `start`; times are ``perf_counter``'s."""
         if not self.started:
             return None
         since = self._started_us
@@ -75,7 +75,7 @@ class AllocatorHistory:
         traces = snapshot["device_traces"]
         if index < len(traces):
             kept = [e for e in traces[index] if e.get("time_us", since) >= since]
-            # How many a history keeps that somebody else switched on is not known.
+            # The capacity of a history that was switched on elsewhere is not known.
             is_full = self._was_on or len(kept) >= _MOST_EVENTS
             self.may_be_cut = is_full and len(kept) == len(traces[index]) > 0
             traces[index] = kept
@@ -83,17 +83,17 @@ class AllocatorHistory:
         return replace(found, time_us=found.time_us - self._offset_ns // 1000)
 
     def close(self) -> None:
-        """Leave the history as `start` found it; once it is left, nothing more happens."""
+        """Leave the history as `start` found it; idempotent."""
         if self.started and not self._was_on:
             stop_history()
         self._started_us = -1
 
 
 def begins_late(times_ns: npt.NDArray[np.int64], recorded: Sequence[Block]) -> bool:
-    """Whether storages were made before the oldest event of a trace.
+    """Return whether storages were made before the oldest event of a trace.
 
     Args:
-        times_ns: when the trace's events were, on the ``perf_counter`` clock.
+        times_ns: times of the trace's events, on the ``perf_counter`` clock.
         recorded: the storages of the trace's device.
     """
     made_ns = [block.started_ns for block in recorded if block.start >= 0]
@@ -105,8 +105,9 @@ def begins_late(times_ns: npt.NDArray[np.int64], recorded: Sequence[Block]) -> b
 def describe_blocks(allocator: Sequence[Block], recorded: Sequence[Block]) -> None:
     """Give the allocator's blocks the roles, operations and lines of the storages they hold.
 
-    A storage belongs to the block at its address that was allocated last before the storage was
-    seen. Blocks nothing is known of (a kernel's workspace) keep what the allocator says.
+    A storage belongs to the block at its address that was the last to be allocated before the
+    storage was seen. Blocks about which nothing is known (a kernel's workspace) keep what the
+    allocator reports.
     """
     by_address: dict[int, list[Block]] = {}
     for block in sorted(allocator, key=lambda block: block.start):

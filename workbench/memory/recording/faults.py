@@ -1,4 +1,4 @@
-"""A fault of ours, or of code that we call, becomes a sentence and never an error of the user's."""
+"""Errors of the recorder, or of code that it calls, become a sentence and never a user's error."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 
 class Faults:
-    """What went wrong in a recording, while the code that is recorded went on."""
+    """Errors in a recording, while the recorded code continued."""
 
     def __init__(self) -> None:
         super().__init__()
         self.failure = ""
         """Why the recording ended before its block did."""
         self.unnamed: dict[str, str] = {}
-        """By its class, why what a model or an optimizer holds could not all be named."""
+        """Class name -> why not everything that a model or an optimizer of that class holds was
+        named."""
 
     def guarded(self, take_note: Callable[..., None], *args: Any) -> None:
-        """Take note of something; a fault of ours ends the recording, never the user's code."""
+        """Call ``take_note``; an error in it ends the recording, never the user's code."""
         if self.failure:
             return
         try:
@@ -26,9 +27,10 @@ class Faults:
             self._fail(error)
 
     def name_held(self, adopt: Callable[..., None], holder: object, *args: Any) -> None:
-        """Have ``adopt`` name what a model or an optimizer holds.
+        """Call ``adopt`` to name what a model or an optimizer holds.
 
-        Their own code runs for that, and may fault: then the recording goes on, and says so.
+        That runs code of the model or the optimizer, which may raise: then the recording continues,
+        and reports it.
         """
         try:
             adopt(self, holder, *args)
@@ -36,7 +38,7 @@ class Faults:
             self._fail(error, type(holder).__name__)
 
     def _fail(self, error: Exception, unnamed: str = "") -> None:
-        """Keep why the recording ended; or why what ``unnamed`` holds has no names."""
+        """Store why the recording ended; or why what ``unnamed`` holds has no names."""
         if unnamed:
             self.unnamed.setdefault(unnamed, in_words(error))
         else:
@@ -44,9 +46,9 @@ class Faults:
 
 
 def in_words(error: BaseException) -> str:
-    """``ValueError: what it says``, also of one that cannot say it."""
+    """Return ``ValueError: what it says``, also for an error whose message cannot be formatted."""
     kind = type(error).__name__
     try:
         return f"{kind}: {error}"
-    except Exception:  # noqa: BLE001 - it is a person's own class
+    except Exception:  # noqa: BLE001 - it is a user's own class
         return kind

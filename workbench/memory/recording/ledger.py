@@ -1,10 +1,10 @@
-"""Which storages a recording knows, and when each of them began and ended.
+"""The storages that a recording knows, and when each of them was allocated and freed.
 
-No storage is held. A weak reference tells when one dies, whether Python, autograd or C++ let go of
-it last. The last reference may be dropped on any thread and in the middle of anything, also where
-Dynamo would compile a Python callback; so a dying storage only joins a queue, which no Python code
-of ours takes part in. The queue is read before the next event is numbered: frees keep their order,
-and stand before the operation that came after them.
+No storage is held. A weak reference reports when one dies, whether Python, autograd or C++ released
+it last. The last reference may be dropped on any thread and at any point, also where Dynamo would
+compile a Python callback; so a dying storage is only appended to a queue, which involves no Python
+code of this package. The queue is read before the next event is numbered: frees keep their order,
+and come before the operation that followed them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ledger:
         self._devices: dict[torch.device, str] = {}
 
     def block_of(self, storage: torch.UntypedStorage) -> Block | None:
-        """The block of a storage that lives and is known."""
+        """Return the block of a storage that is alive and known."""
         death = self.live.get(storage_key(storage))
         return None if death is None else death.block
 
@@ -57,7 +57,7 @@ class Ledger:
                 yield block
 
     def track(self, storage: torch.UntypedStorage) -> Block | None:
-        """A block for a storage not known before; None where it takes no memory."""
+        """Make a block for a storage not known before; None if it takes no memory."""
         if storage.nbytes() == 0 or storage.device.type == "meta":
             return None
         death = Death(storage, self.deaths.append)
@@ -66,7 +66,7 @@ class Ledger:
         return death.block
 
     def new_block(self, storage: torch.UntypedStorage) -> Block:
-        """One more life, also of a storage known before that now has another size."""
+        """Make another block, also for a storage known before that now has another size."""
         device = self._devices.get(storage.device)
         if device is None:
             device = self._devices[storage.device] = str(storage.device)
@@ -75,12 +75,12 @@ class Ledger:
         return block
 
     def start(self, block: Block) -> None:
-        """The block was allocated just now."""
+        """Record that the block was allocated just now."""
         block.started_ns = time.perf_counter_ns()
         block.start = next(self._ticks)
 
     def end(self, block: Block) -> None:
-        """The block was freed just now."""
+        """Record that the block was freed just now."""
         block.ended_ns = time.perf_counter_ns()
         block.end = next(self._ticks)
 
@@ -99,7 +99,7 @@ class Ledger:
                     del self.live[death.key]
 
     def storages(self, tensor: torch.Tensor) -> tuple[torch.UntypedStorage, ...]:
-        """The storages of a tensor: one for a strided one, several for a sparse one."""
+        """Return the storages of a tensor: one for a strided tensor, several for a sparse one."""
         if tensor.layout is _STRIDED:
             try:
                 return (tensor.untyped_storage(),)
@@ -119,6 +119,6 @@ class Ledger:
         return ()
 
     def close(self) -> None:
-        """Let go of every weak reference; the blocks stay."""
+        """Release every weak reference; the blocks stay."""
         self.bury()
         self.live.clear()

@@ -1,18 +1,18 @@
 """Every allocation and every free of a storage, as they happen.
 
-A `Recorder` is a ``TorchDispatchMode``: it sees each operation under autograd, autocast and
-functional layers, and lets it run untouched. A storage that an operation returns and that was not
-known before has just been allocated; `workbench.memory.recording.ledger` tells when it dies, and
+A `Recorder` is a ``TorchDispatchMode``: it sees each operation below autograd, autocast and
+functional layers, and lets it run unchanged. A storage that an operation returns and that was not
+known before has just been allocated; `workbench.memory.recording.ledger` reports when it dies, and
 `workbench.memory.recording.roles` what it is. Views and in-place operations return known storages
-and so are no events.
+and so are not events.
 
 Compiled code runs as it always does. The mode declares ``ignore_compile_internals``, so Dynamo
 neither skips nor recompiles because of it, and `workbench.memory.recording.compiled` reports the
 buffers that Inductor's code allocates without the dispatcher.
 
 What is not seen: scratch memory inside a kernel, memory of other threads (a mode belongs to the
-thread that entered it, and to the autograd threads that work for it), storages a library creates
-without the dispatcher until an operation first reads them, and what lives without being used.
+thread that entered it, and to the autograd threads that work for it), storages that a library
+creates without the dispatcher until an operation first reads them, and what is alive but not used.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _LIFT = torch.ops.aten.lift_fresh.default
 
 
 class Recorder(Roles, Faults, TorchDispatchMode):
-    """Records the storages of the code that runs inside ``with recorder:``.
+    """Record the storages of the code that runs inside ``with recorder:``.
 
     Args:
-        automatic_phases: tell forward, backward and optimizer apart by what runs; False when
-            the caller marks them with `begin_phase`.
+        automatic_phases: determine forward, backward and optimizer by what runs; False if the
+            caller marks them with `begin_phase`.
         on_root: called with each outermost module and its path when it is first seen to run.
-        on_optimizer: called with each optimizer when it is first seen to run, and when a step of
-            it may have left new state.
+        on_optimizer: called with each optimizer when it is first seen to run, and when a step of it
+            may have left new state.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         on_optimizer: Callable[[Recorder, torch.optim.Optimizer], None] | None = None,
     ) -> None:
         super().__init__()
-        # flex_attention and other operators that take functions run inside the mode too
+        # flex_attention and other operators that take functions also run inside the mode
         self.supports_higher_order_operators = True
         self.attribution = Attribution(on_root=self._on_root)
         self.marks: list[Mark] = []
@@ -72,15 +72,15 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         self._root_seen, self._optimizer_seen = on_root, on_optimizer
         self._phase, self._phase_row = "", 0
         self._seen: Site | None = None
-        """Where the operation at hand runs, once something needed to know."""
+        """Where the current operation runs, set once it is needed."""
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Compiled code must not change because it is looked at."""
+        """Return True: compiled code must not change because it is recorded."""
         return True
 
     def begin_phase(self, name: str) -> None:
-        """Everything from here on belongs to phase ``name``; ``""`` ends the current one."""
+        """Assign everything from here on to phase ``name``; ``""`` ends the current one."""
         if name == self._phase:
             return
         self.ledger.bury()
@@ -93,7 +93,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         self.marks.append(self.ledger.mark(name))
 
     def allocated(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
-        """An operation has just made ``storage``."""
+        """Record that an operation has just made ``storage``."""
         self.ledger.bury()
         if self.ledger.block_of(storage) is None:
             block = self.ledger.track(storage)
@@ -101,7 +101,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
                 self._start(block, op, site or self.site())
 
     def resized(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
-        """``storage`` may have another size now: a free and an allocation."""
+        """Record that ``storage`` may have another size now: a free and an allocation."""
         self.ledger.bury()
         death = self.ledger.live.get(storage_key(storage))
         if death is None:
@@ -112,18 +112,18 @@ class Recorder(Roles, Faults, TorchDispatchMode):
             return
         if old.end < 0:
             self.ledger.end(old)
-        if storage.nbytes():  # a storage emptied now and regrown later keeps what it is
+        if storage.nbytes():  # a storage emptied now and regrown later keeps its role
             death.block = self.ledger.new_block(storage)
             death.block.category, death.block.name = old.category, old.name
             self._start(death.block, op, site or self.site())
 
     def site(self) -> Site:
-        """Where the code that runs now is; the phase that makes it begins."""
+        """Return where the code that runs now is, and begin the phase that this implies."""
         self._seen = None
         return self._site()
 
     def _site(self) -> Site:
-        """The same of the operation at hand, of which a first look may have been taken."""
+        """Do the same for the current operation, whose stack may have been read already."""
         node = running_node()
         site = self._seen or self._look(node)
         builds_graph = self.attribution.has_new_nodes()
@@ -138,19 +138,19 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         return site
 
     def close(self) -> None:
-        """Let go of every weak reference, module and optimizer; the blocks stay."""
+        """Release every weak reference, module and optimizer; the blocks stay."""
         self.ledger.close()
         self.attribution.close()
         self.optimizers.clear()
         self._seen = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Let ``func`` run and note the storages it made."""
+        """Let ``func`` run and record the storages it made."""
         if types and any(map(dispatches_itself, types)):
-            return NotImplemented  # a wrapper subclass unpacks itself; we then see its parts
+            return NotImplemented  # a wrapper subclass unpacks itself; its parts are seen then
         if self.failure:
             return func(*args, **(kwargs or {}))
-        # `Faults.guarded` written out: this runs for every operation
+        # `Faults.guarded` inlined: this runs for every operation
         try:
             self._before(func, args, kwargs)
         except Exception as error:  # noqa: BLE001 - as in `guarded`
@@ -170,7 +170,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
             self.allocated(args[0].untyped_storage(), "torch.tensor")
             return
         if self._phase == "backward" and self._automatic and not in_backward():
-            self._site()  # the engine is done: what is freed from here on is no longer backward's
+            self._site()  # the engine is done: what is freed from here on is not backward's
         if func in SCALE:
             self._scaled(_tensors(args, None))
         for tensor in _tensors(args, kwargs):
@@ -199,7 +199,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
             self._name_plain(_tensors((result[0],), None), "attention gradient")
 
     def _meet(self, tensor: torch.Tensor) -> None:
-        """A tensor is read. If nobody made it here, it was there before the recording."""
+        """Handle a tensor that is read: one not made in this recording existed before it."""
         for storage in self.ledger.storages(tensor):
             death = self.ledger.live.get(storage_key(storage))
             if death is None:
@@ -208,16 +208,16 @@ class Recorder(Roles, Faults, TorchDispatchMode):
                 self._read_loose(tensor, death.block)
 
     def _meet_existing(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
-        """A parameter, an input (data nobody differentiates), or unknown: never a guess.
+        """Classify it as a parameter, an input (data not differentiated) or unknown; never guess.
 
-        What an optimizer reads may be state of it, also where its step allocates nothing (fused
-        ones, and those that work in place): then it is asked first.
+        What an optimizer reads may be its state, even if its step allocates nothing (fused
+        optimizers, and those that work in place): then the optimizer is queried first.
         """
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         site = None if is_parameter else self._look(running_node())
         of_optimizer = site is not None and site.optimizer is not None and self._phase != "forward"
         if self.ledger.block_of(storage) is not None:
-            return  # the look has met the optimizer, or the module, that holds it
+            return  # the optimizer, or the module, that holds it has been handled by `_look`
         block = self.ledger.track(storage)
         if block is None:
             return
@@ -230,10 +230,10 @@ class Recorder(Roles, Faults, TorchDispatchMode):
             block.category, block.name = "buffers", "input"
 
     def _read_loose(self, tensor: torch.Tensor, block: Block) -> None:
-        """A tensor made outside every module, before a forward or in it, is read.
+        """Handle the reading of a tensor made outside every module, before a forward or in it.
 
-        Where a module reads it and it is no result of the graph, it is an input; so is what was
-        made between two steps and is read in the next forward outside modules: a target.
+        If a module reads it and it is not a result of the graph, it is an input; so is a tensor
+        that was made between two steps and is read in the next forward outside modules: a target.
         """
         if isinstance(tensor, torch.nn.Parameter):
             block.category = "parameters"
@@ -247,7 +247,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
             block.category, block.name = "buffers", "input"
 
     def _look(self, node: Any) -> Site:
-        """Where the operation at hand runs; an optimizer seen for the first time is told."""
+        """Return where the current operation runs; report an optimizer when it is first seen."""
         if self._seen is not None:
             return self._seen
         site = self._seen = self.attribution.site(caller(1), node)
@@ -274,7 +274,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
 
 
 def current_recorder() -> Recorder | None:
-    """The recorder of this thread (autograd's threads inherit it), or None."""
+    """Return the recorder of this thread (autograd's threads inherit it), or None."""
     for mode in reversed(running_modes()):
         if isinstance(mode, Recorder):
             return mode
@@ -282,7 +282,7 @@ def current_recorder() -> Recorder | None:
 
 
 def refuse_nested() -> None:
-    """Raise if this thread records already."""
+    """Raise if this thread is already recording."""
     if current_recorder() is not None:
         raise RuntimeError(
             "a memory recording already runs on this thread: recordings do not nest; end the outer "
@@ -303,7 +303,7 @@ def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
 
 
 def _op_name(func: Any) -> str:
-    """``aten.convolution``, whatever the overload."""
+    """Return the name without the overload, such as ``aten.convolution``."""
     return str(getattr(func, "overloadpacket", func))
 
 
@@ -314,6 +314,6 @@ def _phase_of(site: Site, node: Any, builds_graph: bool, current: str) -> str:
         return "forward"
     if site.optimizer is not None:
         return "optimizer"
-    # Code between modules (a loss under no_grad, a batch on its way) belongs to the forward it
+    # Code between modules (a loss under no_grad, a batch being prepared) belongs to the forward it
     # follows; before any forward it belongs to no phase.
     return current if current == "forward" else ""

@@ -1,8 +1,8 @@
-"""What each storage is, told by what holds it and by what is done with it.
+"""The role of each storage, determined by what holds it and what is done with it.
 
-A model names its parameters, an optimizer its state, autograd a leaf's gradient; dropout is known
-by how it makes its mask. Nothing is guessed: a storage of which nobody tells keeps no name, and
-`workbench.memory.recording.categories` judges it by its life.
+A model names its parameters, an optimizer its state, autograd a leaf's gradient; dropout is
+recognised by how it makes its mask. Nothing is guessed: a storage about which nothing is reported
+keeps no name, and `workbench.memory.recording.categories` classifies it by its lifetime.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STRENGTH = {"parameters": 0, "gradients": 1, "optimizer": 2, "buffers": 3, "unk
 
 
 class Roles:
-    """The storages that a recording knows, and what it was told of them."""
+    """The storages that a recording knows, and what has been reported about them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,9 +32,9 @@ class Roles:
     def adopt(
         self, tensor: torch.Tensor, category: str, *, name: str = "", module: str = ""
     ) -> None:
-        """Say what the storage of ``tensor`` is; one not yet known was there from the start.
+        """Set the category of the storage of ``tensor``; one not yet known existed from the start.
 
-        A storage that is two things at once keeps the stronger: parameters, then gradients, then
+        A storage that fits two categories gets the stronger one: parameters, then gradients, then
         optimizer, then buffers.
         """
         self.ledger.bury()
@@ -45,32 +45,33 @@ class Roles:
                 block.module = block.module or module
 
     def name_of(self, tensor: torch.Tensor) -> str:
-        """The name `adopt` gave the tensor's storage, ``""`` if none."""
+        """Return the name that `adopt` gave to the tensor's storage, ``""`` if none."""
         return self.owner_of(tensor)[0]
 
     def owner_of(self, tensor: torch.Tensor) -> tuple[str, str]:
-        """A parameter's name, and the module that holds it under that name; ``""`` if none."""
+        """Return a parameter's name and the module that holds it by that name; ``""`` if none."""
         block = next(self.ledger.blocks_of(tensor), None)
         if block is None:
             return "", ""
         return block.name, block.name.rpartition(".")[0] or block.module
 
     def _gradient(self, tensor: torch.Tensor, leaf: torch.Tensor) -> None:
-        """What ``AccumulateGrad`` makes or keeps becomes the leaf's ``.grad``."""
+        """Classify what ``AccumulateGrad`` makes or keeps, which becomes the leaf's ``.grad``."""
         owner, module = self.owner_of(leaf)
         name = f"{owner}.grad" if owner else ""
         self.adopt(tensor, "gradients", name=name, module=module)
 
     def _drawn(self, tensor: torch.Tensor) -> None:
-        """What dropout makes like its input and draws zeros and ones into is its mask."""
+        """Name the mask of a dropout: made like its input, with zeros and ones drawn into it."""
         for block in self.ledger.blocks_of(tensor):
             if block.op == "aten.empty_like" and not block.name:
                 block.name = f"{_dtype_name(tensor)}{_MASK}"
 
     def _scaled(self, tensors: Iterable[torch.Tensor]) -> None:
-        """A mask that is multiplied in place is no mask of plain dropout, which has a fused kernel.
+        """Rename masks used in an in-place multiplication: they are not masks of plain dropout.
 
-        ``dropout_`` multiplies its input by it in place, ``alpha_dropout`` it by a number.
+        Plain dropout has a fused kernel. ``dropout_`` multiplies its input by the mask in place,
+        ``alpha_dropout`` multiplies the mask by a number.
         """
         for tensor in tensors:
             for block in self.ledger.blocks_of(tensor):
@@ -78,7 +79,7 @@ class Roles:
                     block.name = f"{block.name.removesuffix(_MASK)} dropout noise"
 
     def _name_plain(self, tensors: Iterable[torch.Tensor], what: str) -> None:
-        """A result that has no name is called by its type and what it is."""
+        """Name results without a name by their dtype and what they are."""
         for tensor in tensors:
             for block in self.ledger.blocks_of(tensor):
                 block.name = block.name or f"{_dtype_name(tensor)} {what}"

@@ -1,6 +1,6 @@
-"""Columns of a record of storages, where no allocator tells of segments: a recording on CPU.
+"""Columns of a record of storages, if no allocator reports segments: a recording on the CPU.
 
-Allocations and frees are all there is; what was asked for is what is held.
+It contains only allocations and frees; what was requested is what is held.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SEGMENT = ("start", "end", "address", "bytes", "stream", "pool", "expandable", 
 
 
 def columns_without_allocator(blocks: Sequence[Block], started_ns: int) -> dict[str, Any]:
-    """What an allocator would know, of blocks on a device that has none we can ask."""
+    """Return the allocator's columns for blocks on a device without an allocator to query."""
     sizes = [block.num_bytes for block in blocks]
     kinds = np.full(count_events(blocks), EVENT_KINDS.index("alloc"))
     kinds[[block.end for block in blocks if block.end >= 0]] = EVENT_KINDS.index("free")
@@ -57,5 +57,5 @@ def _times_us(blocks: Sequence[Block], started_ns: int) -> npt.NDArray[np.int64]
 
 
 def since(times_ns: npt.NDArray[np.int64], started_ns: int) -> npt.NDArray[np.int64]:
-    """Microseconds since the recording began, never running back."""
+    """Return microseconds since the recording began, never decreasing."""
     return np.maximum.accumulate((times_ns - started_ns) // 1000)

@@ -1,9 +1,9 @@
-"""An allocator that writes down what it does: events, blocks and segments, as a record has them.
+"""An allocator that records what it does: events, blocks and segments, as a record has them.
 
 A `WatchedAllocator` is a `CachingAllocator` on a `WatchedDevice`; both write into one `Diary`. The
-program tells it which of its blocks and events is at hand (`Diary.turn`), the rest is the
-allocator's: which address, what size, which segments come and go, and which waiting blocks are
-given back because memory ran short.
+program reports which of its blocks and events is current (`Diary.turn`), the rest comes from the
+allocator: addresses, sizes, which segments are allocated and released, and which waiting blocks are
+freed because memory ran short.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BEFORE = -1
 
 @dataclass(frozen=True)
 class Piece:
-    """A segment, or a stretch of mapped pages, for some time."""
+    """A segment, or a range of mapped pages, for some time."""
 
     start: int
     address: int
@@ -42,16 +42,16 @@ class Diary:
     """What happened, numbered from 0.
 
     Args:
-        num_blocks: rows of the program.
+        num_blocks: the number of rows of the program.
     """
 
     def __init__(self, num_blocks: int) -> None:
         self.kinds: list[int] = []
-        """Row in `EVENT_KINDS` of every event."""
+        """For each event, its row in `EVENT_KINDS`."""
         self.origins: list[int] = []
-        """Event of the program that each belongs to."""
+        """For each event, the event of the program that it belongs to."""
         self.pieces: list[Piece] = []
-        """Those given back; those held are in `held`."""
+        """Released pieces; those still held are in `held`."""
         self.held: dict[int, Piece] = {}
         """By address."""
         self.row_at: dict[int, int] = {}
@@ -60,20 +60,20 @@ class Diary:
             np.full(num_blocks, -1, dtype=np.int64) for _ in range(5)
         )
         self.request = Piece(-1, 0, 0, 0, is_large=False, is_expandable=False, private=0)
-        """What a piece that is taken now is for."""
+        """The properties of a piece that is allocated now."""
         self._row = -1
         self._origin = BEFORE
 
     def turn(self, row: int, event: int) -> None:
-        """The program is at ``event``, about the block of ``row``."""
+        """Report that the program is at ``event``, about the block of ``row``."""
         self._row, self._origin = row, event
 
     def note(self, kind: str, *, last: bool = False) -> int:
-        """The number of one more event; -1 before the recording begins.
+        """Add an event and return its number; -1 before the recording begins.
 
         Args:
             kind: one of `EVENT_KINDS`.
-            last: whether nothing follows: then it is an event also where nothing had begun.
+            last: whether nothing follows: then it is an event even if nothing had begun.
         """
         if self._origin == BEFORE and not last:
             return BEFORE
@@ -82,22 +82,22 @@ class Diary:
         return len(self.kinds) - 1
 
     def began(self, address: int, size: int) -> None:
-        """The block at hand was given ``size`` bytes at ``address``."""
+        """Record that the current block was given ``size`` bytes at ``address``."""
         row = self._row
         self.start[row] = self.note("alloc")
         self.address[row], self.size[row] = address, size
         self.row_at[address] = row
 
     def asked_back(self, address: int) -> None:
-        """The program has freed the block at ``address``, and a stream may still use it."""
+        """Record that the program freed the block at ``address``, which a stream may still use."""
         self.pending[self.row_at[address]] = self.note("free_requested")
 
     def ended(self, address: int) -> None:
-        """The block at ``address`` is free."""
+        """Record that the block at ``address`` is free."""
         self.end[self.row_at.pop(address)] = self.note("free")
 
     def took(self, kind: str, address: int, size: int) -> None:
-        """The allocator took memory from the driver."""
+        """Record that the allocator allocated memory from the driver."""
         start = self.note(kind)
         expandable = kind == "segment_map"
         self.held[address] = replace(
@@ -105,7 +105,7 @@ class Diary:
         )
 
     def gave(self, kind: str, address: int, size: int) -> None:
-        """The allocator gave memory back; of a range this may be the middle, or several pieces."""
+        """Record that the allocator released memory: a piece, its middle, or several pieces."""
         event, end = self.note(kind), address + size
         for piece in self._held_between(address, end):
             del self.held[piece.address]
@@ -113,7 +113,7 @@ class Diary:
             for left, right in ((piece.address, low), (high, piece.address + piece.size)):
                 if left < right:
                     self.held[left] = replace(piece, address=left, size=right - left)
-            if event > piece.start:  # else it came and went before the recording
+            if event > piece.start:  # else it was allocated and released before the recording
                 self.pieces.append(replace(piece, address=low, size=high - low, end=event))
 
     def _held_between(self, address: int, end: int) -> list[Piece]:
@@ -123,41 +123,41 @@ class Diary:
         return [p for p in self.held.values() if p.address < end and address < p.address + p.size]
 
     def all_pieces(self) -> list[Piece]:
-        """Given back and held, in order of start and address."""
+        """Return released and held pieces, in order of start and address."""
         found = [*self.pieces, *self.held.values()]
         return sorted(found, key=lambda piece: (piece.start, piece.address))
 
     def number_of(self, events: I64) -> I64:
-        """What events of the program are in the diary: the first that is not before each."""
+        """Map events of the program to the diary: the first event that is not before each."""
         return np.searchsorted(np.array(self.origins, dtype=np.int64), events, side="left")
 
 
 class WatchedDevice(Device):
-    """A device that tells a diary what it grants."""
+    """A device that reports to a diary what it grants."""
 
     diary: Diary
 
     def allocate(self, size: int) -> int | None:
-        """A new segment."""
+        """Allocate a new segment."""
         address = super().allocate(size)
         if address is not None:
             self.diary.took("segment_alloc", address, size)
         return address
 
     def free(self, address: int, size: int) -> None:
-        """A segment goes back."""
+        """Release a segment."""
         super().free(address, size)
         self.diary.gave("segment_free", address, size)
 
     def map(self, address: int, size: int) -> bool:
-        """Pages for a range."""
+        """Map pages into a range."""
         is_granted = super().map(address, size)
         if is_granted:
             self.diary.took("segment_map", address, size)
         return is_granted
 
     def unmap(self, address: int, size: int) -> None:
-        """Pages go back."""
+        """Unmap pages."""
         super().unmap(address, size)
         self.diary.gave("segment_unmap", address, size)
 
@@ -179,7 +179,7 @@ class WatchedAllocator(CachingAllocator):
     def malloc(
         self, requested: int, stream: int = 0, private: int = 0, *, search: bool = True
     ) -> int:
-        """A block for the row at hand."""
+        """Allocate a block for the current row."""
         is_large = round_size(requested, self.settings) > SMALL_SIZE
         self.diary.request = replace(
             self.diary.request, stream=stream, private=private, is_large=is_large
@@ -189,7 +189,7 @@ class WatchedAllocator(CachingAllocator):
         return address
 
     def free(self, address: int) -> None:
-        """The program frees a block."""
+        """Free a block of the program."""
         waits = bool(self.blocks[address].streams)
         if waits:
             self.diary.asked_back(address)
@@ -198,6 +198,6 @@ class WatchedAllocator(CachingAllocator):
         super().free(address)
 
     def complete(self, address: int) -> None:
-        """A block that waited is free."""
+        """Free a block that waited."""
         self.diary.ended(address)
         super().complete(address)

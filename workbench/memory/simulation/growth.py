@@ -1,12 +1,13 @@
-"""How the sizes of a recorded step go with its batch.
+"""How the sizes of a recorded step depend on its batch.
 
 Activations of twice as many samples are twice as large, scores of every sample against every other
-four times; parameters and what the optimizer keeps are neither. A recorder that knows the batch
-says of each block how it *grows* (``block_growth``). Of some it cannot tell, so the program with
-another batch is run in every *reading* of these: they all grow in proportion, or none does, and
-temporaries, which go by their own rules, each way beside the others. What is *steep* was seen to
-grow faster than the batch: in proportion, with its square and with its cube. What the readings come
-to is the interval that a prediction is given with.
+four times; parameters and what the optimizer keeps do not grow. A recorder that knows the batch
+records for each block how it *grows* (``block_growth``). For some this cannot be determined, so the
+program with another batch is run under every assumption (*reading*) about these: they all grow in
+proportion, or none does, and temporaries, which follow rules of their own, are combined with the
+others both ways. A *steep* block was seen to grow faster than the batch: it is tried in proportion,
+with the batch's square and with its cube. The results of all readings make the interval that a
+prediction is given with.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from workbench.records import CATEGORIES, GROWTHS, MemoryRecord
 
 _UNKNOWN, _STEEP = GROWTHS.index("unknown"), GROWTHS.index("steep")
 _KNOWN = {GROWTHS.index("batch"): 1, GROWTHS.index("square"): 2}
-"""The power of the batch that a block's size goes with; the others have 0."""
+"""The power of the batch to which a block's size is proportional; for the others it is 0."""
 _TEMPORARY = CATEGORIES.index("temporaries")
 _MOST_BYTES = 2**53
-"""Of one block; numbers beyond are no question about a GPU."""
+"""The largest size of one block; larger numbers are not a question about a GPU."""
 
 
 def readings(record: MemoryRecord, lives: Lives, batch: int) -> list[Lives]:
-    """``lives`` with ``batch`` samples, in each reading of what is not known.
+    """Return ``lives`` with ``batch`` samples, under each assumption about what is not known.
 
     Args:
-        record: that ``lives`` are of.
-        lives: its blocks, followed by what was refused, of which nothing is known.
+        record: the record that ``lives`` belong to.
+        lives: its blocks, followed by refused requests, about which nothing is known.
         batch: samples in the step's batch.
 
     Raises:
-        ValueError: the recording does not know its batch, or ``batch`` is none.
+        ValueError: the recording does not know its batch, or ``batch`` is not a valid one.
     """
     if batch == record.batch_size:
         return [lives]
@@ -76,12 +77,12 @@ def _check(record: MemoryRecord, batch: int) -> None:
 def _scaled(
     lives: Lives, power: npt.NDArray[np.int64], batch: int, before: int
 ) -> npt.NDArray[np.int64]:
-    """Bytes, in proportion to a power of the batch each, rounded up; exact for whole samples."""
+    """Return bytes in proportion to a power of the batch, rounded up; exact for whole samples."""
     found = lives.requested.copy()
     for tried in range(1, int(power.max(initial=0)) + 1):
         rows = np.flatnonzero(power == tried)
         new, old = batch**tried, before**tried
-        # Python's integers: a product of bytes and powers is beyond 64 bits before it is divided.
+        # Python's integers: a product of bytes and powers exceeds 64 bits before it is divided.
         sizes = [-(-size * new // old) for size in lives.requested[rows].tolist()]
         if max(sizes, default=0) > _MOST_BYTES:
             raise ValueError(

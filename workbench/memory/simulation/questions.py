@@ -1,19 +1,19 @@
-"""Questions that a view asks of a memory record, and their answers: JSON both ways.
+"""Questions that a view asks about a memory record, and their answers: JSON both ways.
 
-A view cannot simulate an allocator; whoever holds the record answers for it: a kernel, or a process
-of the server, which has no torch. Two kinds are known.
+A view cannot simulate an allocator; the process that holds the record answers for it: a kernel, or
+a process of the server, which has no torch. There are two kinds.
 
 ``{"kind": "what_if", "rows": [{"settings", "card", "batch", "empty_before"}, ...], "chosen": 0}``
-    What becomes of the recorded program (`workbench.memory.simulation.what_if`), row by row:
-    ``settings`` as in ``PYTORCH_CUDA_ALLOC_CONF``, ``card`` a name, the bytes a card reports or
+    The result of the recorded program (`workbench.memory.simulation.what_if`), row by row:
+    ``settings`` as in ``PYTORCH_CUDA_ALLOC_CONF``, ``card`` a name, the bytes that a GPU reports or
     null for no limit, ``batch`` null for the recorded one, ``empty_before`` the phase before which
-    the cache is emptied; what is left out is null. Of row number ``chosen``, the smallest card is
-    looked for (``is_lower_bound``: no smaller one will do, and it may not either).
+    the cache is emptied; what is left out is null. For row number ``chosen``, the smallest GPU is
+    searched for (``is_lower_bound``: no smaller one is enough, and this one may not be either).
 
 ``{"kind": "cards"}``
-    The cards there are, and where their sizes come from.
+    The known GPUs, and the sources of their sizes.
 
-What is wrong with one row is said in that row (``error``); the others are answered all the same.
+An error in one row is reported in that row (``error``); the others are still answered.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from workbench.memory.simulation.what_if import answer as what_becomes
 from workbench.records import MemoryRecord
 
 MOST_ROWS = 16
-"""Of one question; each is a run of the whole program, or several."""
+"""The largest number of rows of one question; each is a run of the whole program, or several."""
 _MOST_KEPT = 256
 
 
 class Row(TypedDict):
-    """What became of one row."""
+    """The result of one row."""
 
     settings: str
     card: str | int | None
     batch: int | None
     empty_before: str
     peak_bytes: int
-    """Peak of the bytes reserved, at most; what it would take where it does not fit."""
+    """Maximum of the reserved bytes; if it does not fit, what it would take."""
     peak_low: int
     peak_high: int
-    """Over all readings of what is not known (`workbench.memory.simulation.growth`)."""
+    """Over all assumptions about what is not known (`workbench.memory.simulation.growth`)."""
     fits: bool
-    """Whether it ran to its end on the card, in every reading; True without one."""
+    """Whether it ran to its end on the GPU, under every assumption; True without a GPU."""
     got_past: bool
-    """Whether it was served the refused request that the recording ends with: what follows that is
-    not known, so it is not said to fit, and every figure is the least that it takes."""
+    """Whether it was served the refused request with which the recording ends: what follows it is
+    not known, so it is not said to fit, and every number is a lower bound."""
     usable_bytes: int
-    """What the card leaves the allocator; -1 without one."""
+    """Bytes of the GPU that the allocator may use; -1 without a GPU."""
     num_retries: int
     failed_event: int
     """Event of the recording at which memory ran out; -1 for none."""
@@ -71,13 +71,13 @@ class Row(TypedDict):
 
 
 def answer(record: MemoryRecord, question: object) -> dict[str, Any]:
-    """The answer to ``question``.
+    """Return the answer to ``question``.
 
     Raises:
-        ValueError: it is no question: one sentence says what is valid.
+        ValueError: it is not a question: one sentence says what is valid.
     """
     if not isinstance(question, dict):
-        # JSON from elsewhere: to who sent it, all of its faults are of one kind.
+        # JSON from elsewhere: to its sender, all of its errors are of one kind.
         message = f"a question is an object, as the memory view sends it, not {_shown(question)}"
         raise ValueError(message)  # noqa: TRY004
     asked = cast("dict[str, Any]", question)
@@ -91,7 +91,7 @@ def answer(record: MemoryRecord, question: object) -> dict[str, Any]:
 
 
 def asks_for_batch(record: MemoryRecord, question: object) -> bool:
-    """Whether ``question`` is about another batch than recorded."""
+    """Return whether ``question`` is about another batch than recorded."""
     asked = cast("dict[str, Any]", question) if isinstance(question, dict) else {}
     rows = asked.get("rows")
     given = cast("list[Any]", rows) if isinstance(rows, list) else []
@@ -129,7 +129,7 @@ def _chosen_of(question: Mapping[str, Any], count: int) -> int:
 
 
 def _row_of(given: Any) -> Row:
-    """A row that nothing is known of yet."""
+    """Return a row without results."""
     if not isinstance(given, dict):
         message = f"a row is an object with settings, card and batch, not {_shown(given)}"
         raise ValueError(message)  # noqa: TRY004
@@ -170,11 +170,11 @@ def _what_if(record: MemoryRecord, rows: list[Row], chosen: int) -> dict[str, An
 
 _Key = tuple[str, str, str | int | None, int | None, str]
 _known: WeakKeyDictionary[MemoryRecord, dict[_Key, Any]] = WeakKeyDictionary()
-"""Answers that were given: a person goes back and forth between a few."""
+"""Answers already given: a user switches between a few."""
 
 
 class _Asked:
-    """The programs that rows are about, each prepared once for a question."""
+    """The programs that rows are about, each prepared once per question."""
 
     def __init__(self, record: MemoryRecord) -> None:
         self.record = record
@@ -182,14 +182,14 @@ class _Asked:
         self.reruns: dict[tuple[int | None, str], Rerun] = {}
 
     def row(self, row: Row) -> Row:
-        """What becomes of it; an error in its place."""
+        """Return the row with its result, or with an error instead."""
         key = ("row", row["settings"], row["card"], row["batch"], row["empty_before"])
         if key not in self.known:
             self._keep(key, self._found(row))
         return cast("Row", dict(self.known[key]))
 
     def smallest(self, row: Row) -> dict[str, Any] | None:
-        """The smallest card for a row, whatever card it names; None for none, or an error."""
+        """Return the smallest GPU for a row, whatever GPU it names; None for none, or an error."""
         key = ("smallest", row["settings"], None, row["batch"], row["empty_before"])
         if key not in self.known:
             self._keep(key, self._smallest(row))
@@ -231,7 +231,7 @@ class _Asked:
 
     def _filled(self, row: Row, rerun: Rerun, found: WhatIf, needed: WhatIf) -> Row:
         (low, high), basis = needed.peak_interval, self._basis(rerun, found)
-        if basis == "recorded":  # measured: what a replay came to is nothing beside it
+        if basis == "recorded":  # measured: a replay's result is not needed
             low = high = int(self.record.reserved().max())
         outcome = found.outcome
         return cast(
@@ -252,7 +252,7 @@ class _Asked:
         )
 
     def _basis(self, rerun: Rerun, found: WhatIf) -> Basis:
-        """What the peak stands on: ``recorded`` where the question changes nothing about it."""
+        """Return the basis of the peak: ``recorded`` if the question changes nothing about it."""
         outcome = found.outcome
         same = rerun.is_recorded and found.settings == rerun.recorded
         measured = len(self.record.segment_bytes) > 0 and not self.record.is_predicted

@@ -1,8 +1,8 @@
 """A recorded program run again by the simulator: from the same start, or from nothing.
 
 Under the recorded settings, with the recorded batch, it begins with the segments and blocks that
-were there before the first event, each where it lay. Under any others nobody knows where they would
-have lain, so they are asked for first.
+were there before the first event, each at its address. Under any others it is not known where they
+would have been, so they are requested first.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from workbench.records import MemoryRecord
 
 
 class Rerun:
-    """A recording that questions are asked of, with a batch and calls that empty the cache.
+    """A recording about which questions are asked, with a batch and calls that empty the cache.
 
     Args:
         record: a recording or a snapshot.
         batch: samples in the batch; None: as recorded.
-        empty_before: name of a phase before which the cache is emptied. Who does so has done it in
-            the steps before, too: what was cached when the recording began is given back.
+        empty_before: name of a phase before which the cache is emptied. This is then assumed for
+            the steps before, too: what was cached when the recording began is released.
 
     Raises:
         ValueError: the recording does not know its batch, or has no such phase.
@@ -53,12 +53,12 @@ class Rerun:
 
     @cached_property
     def at_least(self) -> int:
-        """Bytes without which it cannot run: those asked for and not yet given back."""
+        """The bytes without which it cannot run: those requested and not yet freed."""
         return max(_most_live(lives, len(self.record.event_kind)) for lives in self.readings)
 
     @cached_property
     def is_reproduced(self) -> bool:
-        """Whether, as it was, it comes to the recorded peak, and the certificate is exact."""
+        """Whether the unchanged program has the recorded peak, and the certificate is exact."""
         certificate = self.record.certificate
         if certificate is None or not certificate.exact:
             return False
@@ -70,12 +70,12 @@ class Rerun:
     def outcomes(
         self, settings: AllocatorSettings, card: Card | None
     ) -> tuple[list[Outcome], bool]:
-        """What becomes of it in every reading, and whether it began with what was there before."""
+        """Return each assumption's outcome, and whether all began with what was there before."""
         runs = [self._run(lives, settings, card) for lives in self.readings]
         return [outcome for outcome, _ in runs], all(restored for _, restored in runs)
 
     def covers(self, outcome: Outcome) -> bool:
-        """Whether the certificate covers what a run from the same start ran into."""
+        """Return whether the certificate covers the cases of a run from the same start."""
         certificate = self.record.certificate
         if certificate is None or not self.is_reproduced or self.batch != self.record.batch_size:
             return False
@@ -87,7 +87,7 @@ class Rerun:
     def _run(
         self, lives: Lives, settings: AllocatorSettings, card: Card | None
     ) -> tuple[Outcome, bool]:
-        """The outcome, and whether it began with what was there before."""
+        """Return the outcome, and whether it began with what was there before."""
         set_up = stage(self.record, lives, settings, card)
         if self.empties:
             set_up.allocator.empty_cache()
@@ -95,7 +95,7 @@ class Rerun:
 
 
 def _emptied(record: MemoryRecord, lives: Lives, phase: str) -> I32:
-    """Events before which the cache is emptied: those of the program, and where a phase begins."""
+    """Return events before which the cache is emptied: the program's, and where a phase begins."""
     starts = [found.start for found in record.phases if found.name == phase]
     if not starts:
         known = ", ".join(sorted({found.name for found in record.phases})) or "none"
@@ -104,5 +104,5 @@ def _emptied(record: MemoryRecord, lives: Lives, phase: str) -> I32:
 
 
 def _most_live(lives: Lives, num_events: int) -> int:
-    """Most bytes that are asked for and not given back at any event."""
+    """Return the largest number of bytes requested and not freed at any event."""
     return int(between(lives.start, lives.end, lives.requested, num_events + 2).max())

@@ -1,13 +1,13 @@
-"""A recorded program on a simulated card, as a record of its own.
+"""A recorded program on a simulated GPU, as a record of its own.
 
-`workbench.memory.simulation.what_if` answers with a few numbers; this gives all of it: every event,
-every address and every segment, so that a card nobody has can be looked at like one that somebody
-has. What blocks were for (category, module, line, call) is known from the recording and stays with
-them. Where the program does not fit, the record ends with the request that was refused, and names
-the blocks that stood in its way.
+`workbench.memory.simulation.what_if` answers with a few numbers; this returns everything: every
+event, every address and every segment, so that a GPU that is not available can be inspected like
+one that is. What blocks were for (category, module, line, call) is known from the recording and
+stays with them. If the program does not fit, the record ends with the request that was refused, and
+names the blocks that were in its way.
 
-Time is counted anew: events are the simulated allocator's, and each has the time of the recorded
-event that brought it about.
+Events are numbered anew: they are those of the simulated allocator, and each has the time of the
+recorded event that caused it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ BASIS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a prediction says of itself."""
+    """What a prediction states about itself."""
 
     reasons: tuple[str, ...] = ()
     """Why it may be off, a sentence each."""
     interval: tuple[int, int] | None = None
-    """Peak of the bytes reserved, at least and at most; None: those of this very run."""
+    """Peak of the reserved bytes, at least and at most; None: that of this run."""
     batch_size: int | None = None
     """Samples in the batch; None: as recorded."""
     basis: str = ""
@@ -60,19 +60,19 @@ def simulated(
     lives: Lives | None = None,
     claim: Claim | None = None,
 ) -> MemoryRecord:
-    """The program of ``record`` under ``settings`` on ``card``, as a record marked *predicted*.
+    """Run the program of ``record`` under ``settings`` on ``card``: a record marked *predicted*.
 
     Args:
         record: a recording, or a snapshot.
-        settings: as in ``PYTORCH_CUDA_ALLOC_CONF``; the defaults where empty.
-        card: the name of a card, or the bytes that it reports; None: one without a limit.
-        lives: the record's blocks with other sizes or times, a row for each of them and of its
-            refused requests; by default as recorded.
-        claim: what is said of the prediction.
+        settings: as in ``PYTORCH_CUDA_ALLOC_CONF``; the defaults if empty.
+        card: the name of a GPU, or the bytes that it reports; None: a GPU without a limit.
+        lives: the record's blocks with other sizes or times, one row for each block and each
+            refused request; by default as recorded.
+        claim: what the prediction states about itself.
 
     Raises:
-        SettingsError: the allocator would not take the settings, or they have no effect here.
-        ValueError: no card has that name, or so little memory.
+        SettingsError: the allocator does not accept the settings, or they have no effect here.
+        ValueError: no GPU has that name, or so little memory.
     """
     chosen, place = parsed(settings), card_of(card)
     if chosen.garbage_collection_threshold and place is None:
@@ -88,7 +88,7 @@ def simulated(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes the allocator that writes into the diary."""
+    """Make the allocator that writes into the diary."""
 
     diary: Diary
 
@@ -99,7 +99,7 @@ class _Maker:
 
 
 def _begin(diary: Diary, record: MemoryRecord, there: dict[int, int]) -> None:
-    """What was there before, restored where it lay."""
+    """Restore what was there before, each at its address."""
     for row, address in there.items():
         diary.row_at[address] = row
         diary.address[row], diary.size[row] = address, record.block_bytes[row]
@@ -117,7 +117,7 @@ def _begin(diary: Diary, record: MemoryRecord, there: dict[int, int]) -> None:
 
 
 class _Result:
-    """What a diary says, put into a record."""
+    """Convert a diary into a record."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class _Result:
             diary.turn(-1, outcome.failed_event)
             self.refused.append(diary.note("oom", last=True))
         self.rows = np.flatnonzero(diary.size >= 0)
-        """Blocks that came to be."""
+        """Blocks that were allocated."""
 
     def record(self, settings: AllocatorSettings, claim: Claim) -> MemoryRecord:
         source, outcome = self.source, self.outcome
@@ -186,7 +186,7 @@ class _Result:
         return {f"block_{name}": column[rows] for name, column in columns.items()}
 
     def _descriptions(self) -> dict[str, Any]:
-        """What blocks were for; of requests that had been refused, nobody said."""
+        """Return what blocks were for; for requests that had been refused this is not known."""
         source, num_more = self.source, len(self.lives.start) - len(self.source.block_start)
         strings = source.strings if "" in source.strings else (*source.strings, "")
         nothing = {

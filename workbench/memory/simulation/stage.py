@@ -1,8 +1,8 @@
-"""What a recorded program is run on: a simulated allocator, with what was there before.
+"""The simulated allocator that a recorded program runs on, with what was there before.
 
-Under the settings of the recording, the segments that were there before are put back as they were;
-else, and where nobody knows where blocks lay (on the CPU), those that were there are asked for
-first.
+Under the settings of the recording, the segments that were there before are restored as they were;
+otherwise, and if it is not known where blocks were (on the CPU), the blocks that were there are
+requested first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from workbench.records import MemoryRecord
 
 
 class Stage(NamedTuple):
-    """Everything is set for a run."""
+    """Everything that a run needs."""
 
     allocator: CachingAllocator
     program: Program
     there: dict[int, int]
-    """Row of a block that was there before -> its address; empty where they are asked for first."""
+    """Row of a block that was there before -> its address; empty if these are requested first."""
     is_restored: bool
     """Whether it begins with what was there before."""
 
@@ -42,15 +42,15 @@ def stage(
     *,
     on: Callable[..., Device] = Device,
 ) -> Stage:
-    """Set an allocator for the program of ``record``.
+    """Prepare an allocator for the program of ``record``.
 
     Args:
         record: a recording or a snapshot.
-        lives: its blocks, also with other sizes than recorded; further ones may follow them.
-        settings: of the allocator.
-        card: None: one without a limit.
-        make: makes the allocator, as `CachingAllocator` does.
-        on: makes the device, as `Device` does.
+        lives: its blocks, possibly with other sizes than recorded; further ones may follow them.
+        settings: the settings of the allocator.
+        card: the GPU; None: a GPU without a limit.
+        make: makes the allocator, with the arguments of `CachingAllocator`.
+        on: makes the device, with the arguments of `Device`.
     """
     state, there = start_of_record(record)
     before = np.flatnonzero((lives.start < 0) & (lives.requested > 0))

@@ -1,15 +1,16 @@
-"""The same program under other settings of the allocator, on another card, with another batch.
+"""The same program under other settings of the allocator, on another GPU, with another batch.
 
-A recording says what was asked for, also where that was refused, and when it was given back. The
+A recording says what was requested, including refused requests, and when it was freed. The
 simulator does the rest, in well under a second for a training step. Under the recorded settings it
-starts from the segments that were there before; under others, blocks that were there are asked for
+starts from the segments that were there before; under others, blocks that were there are requested
 first.
 
-An answer stands on *certified rules* where the settings are the recorded ones, the recording's
-replay came out to the last address, this method reproduces the recorded peak to the byte, and the
-answer runs into no case that the recording did not. Anything else follows the allocator's source,
-and no trace has confirmed it; so much is said with every answer. With another batch, the sizes
-themselves are an assumption (`workbench.memory.simulation.growth`), and an answer an interval.
+An answer is based on *certified rules* if the settings are the recorded ones, the recording's
+replay was exact to the last address, this method reproduces the recorded peak to the byte, and the
+answer involves no case that the recording did not have. Any other answer follows the allocator's
+source, and no trace has confirmed it; every answer says which of the two it is. With another batch,
+the sizes themselves are an assumption (`workbench.memory.simulation.growth`), and an answer is an
+interval.
 """
 
 from __future__ import annotations
@@ -27,34 +28,35 @@ from workbench.memory.simulation.rerun import Rerun
 from workbench.records import MemoryRecord
 
 GOT_PAST = "got past the refused request; what follows it is not known"
-"""Of a recording that ends with a refused request, where that is served."""
+"""For a recording that ends with a refused request, if that is served."""
 
 Basis = Literal["recorded", "certified", "uncertified"]
-"""What a figure stands on: a measurement, rules that reproduce the recording, or rules that no
-trace has confirmed."""
+"""The basis of a number: a measurement, rules that reproduce the recording, or rules that no trace
+has confirmed."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class WhatIf:
-    """What became of a recorded program under other conditions: simulated, not measured."""
+    """The result of a recorded program under other conditions: simulated, not measured."""
 
     settings: AllocatorSettings
     card: Card | None
-    """None: a card without a limit."""
+    """None: a GPU without a limit."""
     batch: int
-    """Samples in the batch; -1 where the recording does not know its own."""
+    """Samples in the batch; -1 if the recording does not know its own."""
     outcome: Outcome
-    """Of the reading that needs most; of one that does not fit, where there is one."""
+    """Under the assumption that needs most; under one that does not fit, if there is one."""
     peak_interval: tuple[int, int]
-    """Peak of the bytes reserved, at least and at most, over all readings of what is not known."""
+    """Peak of the reserved bytes, at least and at most, over all assumptions about what is not
+    known."""
     is_certified: bool
-    """Whether the rules it stands on reproduced the recording itself."""
+    """Whether the rules it is based on reproduced the recording itself."""
 
     num_refused: int
     """Requests that were refused when it was recorded, and are among those made here."""
     is_cut_off: bool
     """Whether the recording ends with a refused request: what follows it is not known, and every
-    figure is the least that it takes."""
+    number is a lower bound."""
 
     @property
     def fits(self) -> bool:
@@ -82,7 +84,7 @@ class WhatIf:
         return f"<WhatIf {self}>"
 
     def missing(self) -> str:
-        """What was asked for, and what stood in the way."""
+        """Return what was requested, and what was in the way."""
         found = self.outcome.shortage
         if found is None:
             return ""
@@ -108,15 +110,15 @@ def what_if(
 
     Args:
         record: a recording or a snapshot.
-        settings: as in ``PYTORCH_CUDA_ALLOC_CONF``; the defaults where empty.
-        card: the name of one of `CARDS`, or what a card reports: an amount (``"8 GiB"``) or bytes;
+        settings: as in ``PYTORCH_CUDA_ALLOC_CONF``; the defaults if empty.
+        card: the name of one of `CARDS`, or what a GPU reports: an amount (``"8 GiB"``) or bytes;
             None: no limit.
         batch: samples in the batch; None: as recorded.
         empty_before: name of a phase before which ``torch.cuda.empty_cache()`` is called.
 
     Raises:
-        SettingsError: the allocator would not take the settings, or they have no effect here.
-        ValueError: no card has that name, or so little memory; the recording does not know its
+        SettingsError: the allocator does not accept the settings, or they have no effect here.
+        ValueError: no GPU has that name, or so little memory; the recording does not know its
             batch, or has no such phase.
     """
     return answer(Rerun(record, batch_of(batch), empty_before), parsed(settings), card_of(card))
@@ -125,20 +127,20 @@ def what_if(
 def smallest_card(
     record: MemoryRecord, settings: AllocatorSettings | str = "", *, batch: int | None = None
 ) -> WhatIf | None:
-    """The answer for the smallest of `CARDS` that the program fits on; None where it fits on none.
+    """Return the answer for the smallest of `CARDS` that the program fits on, or None.
 
-    Where the recording ends with a refused request (``is_cut_off``), it is the smallest on which
-    that is served: no smaller one will do.
+    If the recording ends with a refused request (``is_cut_off``), it is the smallest on which that
+    request is served: no smaller one is enough.
 
     Raises:
-        SettingsError: the allocator would not take the settings.
+        SettingsError: the allocator does not accept the settings.
         ValueError: the recording does not know its batch.
     """
     return smallest(Rerun(record, batch_of(batch)), parsed(settings))
 
 
 def answer(rerun: Rerun, settings: AllocatorSettings, card: Card | None) -> WhatIf:
-    """What becomes of a program under ``settings`` on ``card``.
+    """Return the result of a program under ``settings`` on ``card``.
 
     Raises:
         SettingsError: the settings have no effect here.
@@ -161,7 +163,7 @@ def answer(rerun: Rerun, settings: AllocatorSettings, card: Card | None) -> What
 
 
 def smallest(rerun: Rerun, settings: AllocatorSettings) -> WhatIf | None:
-    """The answer for the smallest of `CARDS` that it fits on, as far as it is known."""
+    """Return the answer for the smallest of `CARDS` that it fits on, as far as it is known."""
     for card in CARDS:
         if card.usable_bytes >= rerun.at_least:
             found = answer(rerun, settings, card)
@@ -171,17 +173,17 @@ def smallest(rerun: Rerun, settings: AllocatorSettings) -> WhatIf | None:
 
 
 def without_limit(rerun: Rerun, settings: AllocatorSettings) -> WhatIf:
-    """What a program would take on a card that is large enough, where nothing is collected."""
+    """Return what a program takes on a GPU that is large enough, without garbage collection."""
     return answer(rerun, replace(settings, garbage_collection_threshold=0.0), None)
 
 
 def sentence(found: WhatIf, peak: tuple[int, int], basis: Basis) -> str:
-    """An answer in words: what it takes, whether it fits, and on what that stands.
+    """Return an answer in words: what it takes, whether it fits, and what that is based on.
 
     Args:
         found: the answer.
-        peak: bytes reserved at least and at most, were the card large enough.
-        basis: what the figures stand on.
+        peak: bytes reserved at least and at most, if the GPU were large enough.
+        basis: what the numbers are based on.
     """
     low, high = peak
     takes = format_span(low, high)
@@ -204,7 +206,7 @@ def sentence(found: WhatIf, peak: tuple[int, int], basis: Basis) -> str:
 
 
 def _moment(outcome: Outcome) -> str:
-    """When a request was refused; what was there before recording is asked for first."""
+    """Return when a request was refused; what was there before recording is requested first."""
     event = outcome.failed_event
     return f"at event {event:,}" if event >= 0 else "before the first event"
 
@@ -214,30 +216,30 @@ def _times(count: int) -> str:
 
 
 def parsed(settings: AllocatorSettings | str) -> AllocatorSettings:
-    """Settings from words.
+    """Parse settings.
 
     Raises:
-        SettingsError: the allocator would not take them.
+        SettingsError: the allocator does not accept them.
     """
     return AllocatorSettings.parse(settings) if isinstance(settings, str) else settings
 
 
 def card_of(card: Card | str | SupportsIndex | None) -> Card | None:
-    """The card that somebody means by a name, an amount (``"8 GiB"``) or bytes.
+    """Return the GPU given by a name, an amount (``"8 GiB"``) or bytes.
 
     Raises:
         TypeError: it is none of these.
-        ValueError: no card has that name, or so much or so little memory.
+        ValueError: no GPU has that name, or so much or so little memory.
     """
     return card if card is None or isinstance(card, Card) else card_given(card)
 
 
 def batch_of(batch: SupportsIndex | None) -> int | None:
-    """How many samples somebody asks for.
+    """Return the number of samples that is requested.
 
     Raises:
-        TypeError: it is no whole number.
-        ValueError: a batch of so few has no samples.
+        TypeError: it is not a whole number.
+        ValueError: a batch of that size has no samples.
     """
     if batch is None:
         return None
